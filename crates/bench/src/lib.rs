@@ -1,0 +1,1 @@
+//! Load generator for real servers

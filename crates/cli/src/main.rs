@@ -1,0 +1,2 @@
+//! The `evenkeel` command: one binary, a subcommand for each part.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Comparison with a real memcached and real clients (tests only)

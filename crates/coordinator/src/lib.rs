@@ -1,0 +1,1 @@
+//! The coordinator: HTTP API, embedded state, and the members' heartbeat client

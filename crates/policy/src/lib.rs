@@ -1,0 +1,1 @@
+//! Pure decisions: placement, hot keys

@@ -1,0 +1,1 @@
+//! The memcached protocol: bytes to requests and replies, without I/O

@@ -1,0 +1,1 @@
+//! The smart proxy: configuration and wiring of the proxy core to sockets

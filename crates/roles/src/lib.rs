@@ -1,0 +1,10 @@
+//! The pure cores of the three roles.
+//!
+//! A core is told the time and what happened (bytes from a connection, a lost link, a new map) and
+//! answers with what to do (bytes to write, messages to pass on). It opens no socket, reads no
+//! clock and starts no thread, so that the real processes and the simulator drive the same code.
+#![forbid(unsafe_code)]
+
+pub mod coordinator;
+pub mod proxy;
+pub mod server;

@@ -1,0 +1,1 @@
+//! Threads, event loop parts, sockets, cross-thread queues, clock

@@ -1,0 +1,1 @@
+//! The cache server: configuration and wiring of the worker core to sockets

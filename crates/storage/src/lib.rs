@@ -1,0 +1,1 @@
+//! One worker's cache: cachelets, index, memory, expiry, eviction

@@ -1,0 +1,16 @@
+//! The words of the domain, shared by every other crate.
+//!
+//! Nothing here does anything: these are the nouns (a key's hash, a server, a worker, a cachelet,
+//! an epoch, a point in time) and the limits that the protocol fixes. A word means the same thing
+//! everywhere; the glossary in `ARCHITECTURE.md` explains each in a sentence.
+//!
+//! This crate reads no clock, opens no socket, starts no thread and owns no global state.
+
+mod ids;
+mod key;
+pub mod limits;
+mod time;
+
+pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};
+pub use key::KeyHash;
+pub use time::{Instant, Now, UnixSeconds};

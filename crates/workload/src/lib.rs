@@ -1,0 +1,1 @@
+//! Workloads: key popularity, sizes, mixes and traces
