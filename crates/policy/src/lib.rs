@@ -1,1 +1,13 @@
-//! Pure decisions: placement, hot keys
+//! Pure decisions: where a key lives, which keys are hot, who may read a copy.
+//!
+//! Everything here is told the time and what happened, and answers with what to do. Nothing opens a
+//! socket, reads a clock, starts a thread or owns global state; random numbers come from seeds that
+//! the caller hands in, and nothing iterates in an order that two runs could disagree about. The
+//! simulator and the real processes therefore take the same decisions from the same inputs.
+//!
+//! - [`placement`]: key → virtual node → cachelet → worker, the shadow servers of a hot key, and the
+//!   ketama ring of pools that consist of stock memcached servers.
+
+#![forbid(unsafe_code)]
+
+pub mod placement;

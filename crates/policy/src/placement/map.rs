@@ -1,0 +1,593 @@
+//! The cluster map: which worker owns which part of the hash space.
+//!
+//! The hash space is cut into a power of two of equal pieces, the *virtual nodes*. Each belongs to a
+//! *cachelet*, the unit in which load moves, and each cachelet is owned by one worker of one server
+//! (MBal, section 2.2: key → virtual node → cachelet → worker). Two tables and a shift find the
+//! owner of a key, and whoever has the same map finds the same owner.
+//!
+//! A map is a value: the coordinator makes a new one with a higher epoch, everybody else receives
+//! it whole and never changes it. [`MapDocument`] is what travels and what a planner edits;
+//! [`ClusterMap`] is a document that was checked and indexed, so that no lookup can fail and no map
+//! that contradicts itself is ever routed by.
+
+use std::collections::BTreeSet;
+
+use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, ServerId, VirtualNode, WorkerRef};
+use serde::{Deserialize, Serialize};
+
+/// Virtual nodes of a new cluster. A power of two; enough that even 1,000 workers own four each.
+pub const VIRTUAL_NODES: usize = 4096;
+
+/// Most virtual nodes of a map: their number must fit a [`VirtualNode`].
+pub const VIRTUAL_NODES_MAX: usize = 1 << 16;
+
+/// Most cachelets of a map: their number must fit a [`CacheletId`].
+pub const CACHELETS_MAX: usize = 1 << 16;
+
+/// Most servers of a map. Bounds what a map costs to send, to check and to hold.
+pub const SERVERS_MAX: usize = 4096;
+
+/// Most workers of one server.
+pub const WORKERS_MAX: usize = 1024;
+
+/// Longest name of a server or a rack and longest host, in bytes (a DNS name has at most 253).
+pub const NAME_LEN_MAX: usize = 255;
+
+/// A server as the map knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerEntry {
+    /// The coordinator's number for [`name`](Self::name); never reused for another name.
+    pub id: ServerId,
+    /// The name the server registered under.
+    pub name: String,
+    /// Host name or IP address (an IPv6 address without brackets).
+    pub host: String,
+    /// Port where any memcached client may ask for any key.
+    pub port: u16,
+    /// Port of each worker, by the worker's index; aware clients and other servers use these.
+    pub worker_ports: Vec<u16>,
+    /// Locality domain, where one is configured.
+    #[serde(default)]
+    pub rack: Option<String>,
+    /// The life of the server process that this entry speaks of.
+    pub boot: BootId,
+    /// Whether the coordinator believes that the server is alive.
+    pub up: bool,
+}
+
+/// A cluster map as it travels and as a planner edits it. Nothing about it is known to be sound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapDocument {
+    /// Version of this map; a map with a higher epoch replaces one with a lower.
+    pub epoch: Epoch,
+    /// Every known server, in ascending order of id, those that are down included.
+    pub servers: Vec<ServerEntry>,
+    /// Cachelet of each virtual node.
+    pub virtual_nodes: Vec<CacheletId>,
+    /// Owner of each cachelet; `None` while nobody owns it.
+    pub cachelets: Vec<Option<WorkerRef>>,
+}
+
+impl MapDocument {
+    /// Checks that the document agrees with itself and with the limits of this module.
+    ///
+    /// An owner that is down is sound: the map says who owns a cachelet, not whether it answers.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that the document breaks.
+    pub fn validate(&self) -> Result<(), MapError> {
+        if self.epoch == Epoch(0) {
+            return Err(MapError::EpochZero);
+        }
+        self.validate_servers()?;
+        self.validate_tables()
+    }
+
+    fn validate_servers(&self) -> Result<(), MapError> {
+        if self.servers.len() > SERVERS_MAX {
+            return Err(MapError::TooManyServers {
+                count: self.servers.len(),
+            });
+        }
+        let mut names = BTreeSet::new();
+        for (i, server) in self.servers.iter().enumerate() {
+            if i > 0 && self.servers[i - 1].id >= server.id {
+                return Err(MapError::ServersNotAscending { id: server.id });
+            }
+            if !is_name(&server.name) || !server.rack.as_deref().is_none_or(is_name) {
+                return Err(MapError::BadName { id: server.id });
+            }
+            if !is_name(&server.host) {
+                return Err(MapError::BadHost { id: server.id });
+            }
+            if !names.insert(server.name.as_str()) {
+                return Err(MapError::DuplicateName {
+                    name: server.name.clone(),
+                });
+            }
+            if server.port == 0 || server.worker_ports.contains(&0) {
+                return Err(MapError::PortZero { id: server.id });
+            }
+            if server.worker_ports.is_empty() || server.worker_ports.len() > WORKERS_MAX {
+                let count = server.worker_ports.len();
+                return Err(MapError::BadWorkerCount {
+                    id: server.id,
+                    count,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_tables(&self) -> Result<(), MapError> {
+        let count = self.virtual_nodes.len();
+        if !count.is_power_of_two() || count > VIRTUAL_NODES_MAX {
+            return Err(MapError::BadVirtualNodeCount { count });
+        }
+        if self.cachelets.len() > CACHELETS_MAX {
+            return Err(MapError::TooManyCachelets {
+                count: self.cachelets.len(),
+            });
+        }
+        for (node, &cachelet) in self.virtual_nodes.iter().enumerate() {
+            if usize::from(cachelet.0) >= self.cachelets.len() {
+                return Err(MapError::UnknownCachelet {
+                    virtual_node: node,
+                    cachelet,
+                });
+            }
+        }
+        for (cachelet, owner) in self.cachelets.iter().enumerate() {
+            let Some(owner) = *owner else { continue };
+            let known = self
+                .servers
+                .binary_search_by_key(&owner.server, |server| server.id)
+                .is_ok_and(|i| usize::from(owner.worker) < self.servers[i].worker_ports.len());
+            if !known {
+                return Err(MapError::UnknownOwner { cachelet, owner });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a document is no map. Each means that its author is at fault; trying again is no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// Epoch 0 means "no map".
+    #[error("accept a map: its epoch is 0")]
+    EpochZero,
+    /// More than [`SERVERS_MAX`].
+    #[error("accept a map: it has {count} servers, more than {SERVERS_MAX}")]
+    TooManyServers {
+        /// Servers in the document.
+        count: usize,
+    },
+    /// Ids must rise, so that a lookup can trust the order and no id occurs twice.
+    #[error("accept a map: server {id} is out of order or occurs twice")]
+    ServersNotAscending {
+        /// The first server that does not rise.
+        id: ServerId,
+    },
+    /// A name or rack is empty, longer than [`NAME_LEN_MAX`] or has spaces or control characters.
+    #[error("accept a map: server {id} has an unusable name or rack")]
+    BadName {
+        /// The server.
+        id: ServerId,
+    },
+    /// A host is empty, longer than [`NAME_LEN_MAX`] or has spaces or control characters.
+    #[error("accept a map: server {id} has an unusable host")]
+    BadHost {
+        /// The server.
+        id: ServerId,
+    },
+    /// Two servers have one name.
+    #[error("accept a map: two servers are named {name:?}")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// Port 0 cannot be connected to.
+    #[error("accept a map: server {id} has port 0")]
+    PortZero {
+        /// The server.
+        id: ServerId,
+    },
+    /// No worker, or more than [`WORKERS_MAX`].
+    #[error("accept a map: server {id} has {count} workers, not 1 to {WORKERS_MAX}")]
+    BadWorkerCount {
+        /// The server.
+        id: ServerId,
+        /// Its workers.
+        count: usize,
+    },
+    /// Not a power of two up to [`VIRTUAL_NODES_MAX`].
+    #[error("accept a map: {count} virtual nodes are not a power of two up to {VIRTUAL_NODES_MAX}")]
+    BadVirtualNodeCount {
+        /// Virtual nodes in the document.
+        count: usize,
+    },
+    /// More than [`CACHELETS_MAX`].
+    #[error("accept a map: it has {count} cachelets, more than {CACHELETS_MAX}")]
+    TooManyCachelets {
+        /// Cachelets in the document.
+        count: usize,
+    },
+    /// A virtual node names a cachelet that the document does not have.
+    #[error(
+        "accept a map: virtual node {virtual_node} is in cachelet {cachelet}, which is unknown"
+    )]
+    UnknownCachelet {
+        /// The virtual node.
+        virtual_node: usize,
+        /// The cachelet it names.
+        cachelet: CacheletId,
+    },
+    /// A cachelet names a worker that the document does not have.
+    #[error("accept a map: cachelet {cachelet} is owned by worker {owner}, which is unknown")]
+    UnknownOwner {
+        /// The cachelet.
+        cachelet: usize,
+        /// The worker it names.
+        owner: WorkerRef,
+    },
+}
+
+/// Where a key lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The piece of the hash space that the key falls into.
+    pub virtual_node: VirtualNode,
+    /// The cachelet of that piece.
+    pub cachelet: CacheletId,
+    /// The worker that owns the cachelet: the key's home. `None` while nobody owns it.
+    pub worker: Option<WorkerRef>,
+}
+
+/// A sound cluster map. Immutable; share it by `Arc`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "MapDocument", into = "MapDocument")]
+pub struct ClusterMap {
+    document: MapDocument,
+    /// A hash shifted right by this many bits is a virtual node. 64 when there is but one.
+    shift: u32,
+    /// Positions in `document.servers` of the servers that are up, in ascending order of id.
+    up: Vec<u16>,
+}
+
+impl ClusterMap {
+    /// Checks a document and builds the tables that lookups use. O(size of the document).
+    ///
+    /// # Errors
+    ///
+    /// See [`MapDocument::validate`].
+    pub fn new(document: MapDocument) -> Result<Self, MapError> {
+        document.validate()?;
+        let shift = u64::BITS - document.virtual_nodes.len().ilog2();
+        // SERVERS_MAX positions fit u16.
+        let up = (0u16..)
+            .zip(&document.servers)
+            .filter(|(_, s)| s.up)
+            .map(|(i, _)| i)
+            .collect();
+        Ok(ClusterMap {
+            document,
+            shift,
+            up,
+        })
+    }
+
+    /// Version of this map.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.document.epoch
+    }
+
+    /// Every known server, in ascending order of id, those that are down included.
+    #[inline]
+    pub fn servers(&self) -> &[ServerEntry] {
+        &self.document.servers
+    }
+
+    /// The servers that are up, in ascending order of id.
+    pub fn servers_up(&self) -> impl ExactSizeIterator<Item = &ServerEntry> {
+        self.up
+            .iter()
+            .map(|&i| &self.document.servers[usize::from(i)])
+    }
+
+    /// How many servers are up. O(1).
+    #[inline]
+    pub fn servers_up_count(&self) -> usize {
+        self.up.len()
+    }
+
+    /// The server of that id. O(log servers).
+    pub fn server(&self, id: ServerId) -> Option<&ServerEntry> {
+        let i = self
+            .document
+            .servers
+            .binary_search_by_key(&id, |server| server.id)
+            .ok()?;
+        Some(&self.document.servers[i])
+    }
+
+    /// Whether that server is known and up. O(log servers).
+    pub fn is_up(&self, id: ServerId) -> bool {
+        self.server(id).is_some_and(|server| server.up)
+    }
+
+    /// Where aware clients and other servers reach that worker. O(log servers).
+    pub fn address(&self, worker: WorkerRef) -> Option<(&str, u16)> {
+        let server = self.server(worker.server)?;
+        let port = *server.worker_ports.get(usize::from(worker.worker))?;
+        Some((&server.host, port))
+    }
+
+    /// Where a key lives. O(1): a shift and two table lookups.
+    #[inline]
+    pub fn locate(&self, hash: KeyHash) -> Place {
+        // A shift by all 64 bits leaves 0: the only virtual node.
+        let node = hash.0.checked_shr(self.shift).unwrap_or(0);
+        let cachelet = self.document.virtual_nodes[node as usize];
+        let worker = self.document.cachelets[usize::from(cachelet.0)];
+        Place {
+            virtual_node: VirtualNode(node as u16),
+            cachelet,
+            worker,
+        }
+    }
+
+    /// Owner of that cachelet; `None` when the map does not have it or nobody owns it.
+    #[inline]
+    pub fn owner(&self, cachelet: CacheletId) -> Option<WorkerRef> {
+        *self.document.cachelets.get(usize::from(cachelet.0))?
+    }
+
+    /// The cachelets that a worker owns, in ascending order. O(cachelets).
+    pub fn cachelets_of(&self, worker: WorkerRef) -> impl Iterator<Item = CacheletId> {
+        // CACHELETS_MAX positions fit u16.
+        (0u16..=u16::MAX)
+            .zip(&self.document.cachelets)
+            .filter(move |(_, owner)| **owner == Some(worker))
+            .map(|(cachelet, _)| CacheletId(cachelet))
+    }
+
+    /// The map as it travels.
+    pub fn document(&self) -> &MapDocument {
+        &self.document
+    }
+}
+
+impl TryFrom<MapDocument> for ClusterMap {
+    type Error = MapError;
+
+    fn try_from(document: MapDocument) -> Result<Self, MapError> {
+        ClusterMap::new(document)
+    }
+}
+
+impl From<ClusterMap> for MapDocument {
+    fn from(map: ClusterMap) -> MapDocument {
+        map.document
+    }
+}
+
+/// Names and hosts end up in logs, statistics and addresses: visible characters, no spaces.
+fn is_name(name: &str) -> bool {
+    let len_ok = !name.is_empty() && name.len() <= NAME_LEN_MAX;
+    len_ok && !name.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+const _: () = assert!(VIRTUAL_NODES.is_power_of_two() && VIRTUAL_NODES <= VIRTUAL_NODES_MAX);
+const _: () = assert!(SERVERS_MAX <= 1 << 16 && WORKERS_MAX <= 1 << 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(id: u16) -> ServerEntry {
+        ServerEntry {
+            id: ServerId(id),
+            name: format!("s{id}"),
+            host: "127.0.0.1".into(),
+            port: 11211 + id,
+            worker_ports: vec![20_000 + 2 * id, 20_001 + 2 * id],
+            rack: None,
+            boot: BootId(7),
+            up: true,
+        }
+    }
+
+    fn worker(server: u16, worker: u16) -> WorkerRef {
+        WorkerRef {
+            server: ServerId(server),
+            worker,
+        }
+    }
+
+    /// Servers 1 and 3 with two workers each; 16 virtual nodes in eight cachelets, the last unowned.
+    fn document() -> MapDocument {
+        let workers = [worker(1, 0), worker(1, 1), worker(3, 0), worker(3, 1)];
+        MapDocument {
+            epoch: Epoch(5),
+            servers: vec![server(1), server(3)],
+            virtual_nodes: (0..16).map(|i| CacheletId(i % 8)).collect(),
+            cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),
+        }
+    }
+
+    #[test]
+    fn the_highest_bits_of_the_hash_choose_the_virtual_node() {
+        let map = ClusterMap::new(document()).unwrap();
+        let place = map.locate(KeyHash(0xa123_4567_89ab_cdef));
+        assert_eq!(place.virtual_node, VirtualNode(10));
+        assert_eq!(place.cachelet, CacheletId(2));
+        assert_eq!(place.worker, Some(worker(3, 0)));
+        assert_eq!(map.locate(KeyHash(u64::MAX)).worker, None);
+        assert_eq!(map.locate(KeyHash(0)).worker, Some(worker(1, 0)));
+    }
+
+    #[test]
+    fn a_map_of_one_virtual_node_sends_every_key_to_it() {
+        let mut document = document();
+        document.virtual_nodes.truncate(1);
+        let map = ClusterMap::new(document).unwrap();
+        for hash in [0, 1, u64::MAX, 1 << 63] {
+            assert_eq!(map.locate(KeyHash(hash)).virtual_node, VirtualNode(0));
+        }
+    }
+
+    #[test]
+    fn a_map_of_65536_virtual_nodes_and_cachelets_reaches_the_last_of_each() {
+        let mut document = document();
+        document.virtual_nodes = (0..=u16::MAX).map(CacheletId).collect();
+        document.cachelets = vec![Some(worker(3, 1)); CACHELETS_MAX];
+        let map = ClusterMap::new(document).unwrap();
+        let place = map.locate(KeyHash(u64::MAX));
+        assert_eq!(
+            (place.virtual_node.0, place.cachelet.0),
+            (u16::MAX, u16::MAX)
+        );
+        assert_eq!(map.cachelets_of(worker(3, 1)).count(), CACHELETS_MAX);
+    }
+
+    #[test]
+    fn workers_are_found_by_their_own_ports() {
+        let map = ClusterMap::new(document()).unwrap();
+        assert_eq!(map.address(worker(3, 1)), Some(("127.0.0.1", 20_007)));
+        assert_eq!(map.address(worker(3, 2)), None);
+        assert_eq!(map.address(worker(2, 0)), None);
+        assert_eq!(map.owner(CacheletId(1)), Some(worker(1, 1)));
+        assert_eq!(map.owner(CacheletId(7)), None);
+        assert_eq!(map.owner(CacheletId(8)), None);
+        let owned: Vec<u16> = map.cachelets_of(worker(1, 0)).map(|c| c.0).collect();
+        assert_eq!(owned, [0, 4]);
+    }
+
+    #[test]
+    fn servers_that_are_down_stay_in_the_map_but_are_not_counted_as_up() {
+        let mut document = document();
+        document.servers[0].up = false;
+        let map = ClusterMap::new(document).unwrap();
+        assert_eq!(map.servers().len(), 2);
+        assert_eq!(map.servers_up_count(), 1);
+        assert_eq!(
+            map.servers_up().map(|s| s.id).collect::<Vec<_>>(),
+            [ServerId(3)]
+        );
+        assert!(!map.is_up(ServerId(1)) && map.is_up(ServerId(3)) && !map.is_up(ServerId(2)));
+    }
+
+    #[test]
+    fn a_map_survives_a_trip_through_json_and_unknown_fields_are_ignored() {
+        let map = ClusterMap::new(document()).unwrap();
+        let json = serde_json::to_string(&map).unwrap();
+        assert_eq!(serde_json::from_str::<ClusterMap>(&json).unwrap(), map);
+        let newer = json.replacen('{', "{\"balancer\":\"on\",", 1);
+        assert_eq!(serde_json::from_str::<ClusterMap>(&newer).unwrap(), map);
+        let without_rack = json.replace("\"rack\":null,", "");
+        assert_ne!(without_rack, json);
+        assert_eq!(
+            serde_json::from_str::<ClusterMap>(&without_rack).unwrap(),
+            map
+        );
+    }
+
+    #[test]
+    fn json_that_contradicts_itself_is_refused_with_the_reason() {
+        let mut bad = document();
+        bad.cachelets[3] = Some(worker(9, 0));
+        let json = serde_json::to_string(&bad).unwrap();
+        let error = serde_json::from_str::<ClusterMap>(&json)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("cachelet 3 is owned by worker 9/0"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_rule_refuses_the_document_that_breaks_it() {
+        type Break = fn(&mut MapDocument);
+        let cases: [(Break, MapError); 15] = [
+            (|d| d.epoch = Epoch(0), MapError::EpochZero),
+            (
+                |d| d.servers = vec![server(1); SERVERS_MAX + 1],
+                MapError::TooManyServers {
+                    count: SERVERS_MAX + 1,
+                },
+            ),
+            (
+                |d| d.servers.swap(0, 1),
+                MapError::ServersNotAscending { id: ServerId(1) },
+            ),
+            (
+                |d| d.servers[1].id = ServerId(1),
+                MapError::ServersNotAscending { id: ServerId(1) },
+            ),
+            (
+                |d| d.servers[0].name = "a b".into(),
+                MapError::BadName { id: ServerId(1) },
+            ),
+            (
+                |d| d.servers[0].rack = Some(String::new()),
+                MapError::BadName { id: ServerId(1) },
+            ),
+            (
+                |d| d.servers[1].host = "x\n".into(),
+                MapError::BadHost { id: ServerId(3) },
+            ),
+            (
+                |d| d.servers[1].name = "s1".into(),
+                MapError::DuplicateName { name: "s1".into() },
+            ),
+            (
+                |d| d.servers[0].worker_ports[1] = 0,
+                MapError::PortZero { id: ServerId(1) },
+            ),
+            (
+                |d| d.servers[0].worker_ports.clear(),
+                MapError::BadWorkerCount {
+                    id: ServerId(1),
+                    count: 0,
+                },
+            ),
+            (
+                |d| d.virtual_nodes.truncate(12),
+                MapError::BadVirtualNodeCount { count: 12 },
+            ),
+            (
+                |d| d.virtual_nodes.clear(),
+                MapError::BadVirtualNodeCount { count: 0 },
+            ),
+            (
+                |d| d.virtual_nodes[2] = CacheletId(8),
+                MapError::UnknownCachelet {
+                    virtual_node: 2,
+                    cachelet: CacheletId(8),
+                },
+            ),
+            (
+                |d| d.cachelets = vec![None; CACHELETS_MAX + 1],
+                MapError::TooManyCachelets {
+                    count: CACHELETS_MAX + 1,
+                },
+            ),
+            (
+                |d| d.cachelets[6] = Some(worker(3, 2)),
+                MapError::UnknownOwner {
+                    cachelet: 6,
+                    owner: worker(3, 2),
+                },
+            ),
+        ];
+        for (break_it, expected) in cases {
+            let mut bad = document();
+            break_it(&mut bad);
+            assert_eq!(ClusterMap::new(bad).unwrap_err(), expected);
+        }
+    }
+}

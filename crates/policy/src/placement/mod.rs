@@ -1,0 +1,3 @@
+//! Which worker a key belongs to.
+
+pub mod map;
