@@ -1,1 +1,31 @@
-//! Threads, event loop parts, sockets, cross-thread queues, clock
+//! What a role's core needs from the machine: a clock, sockets, an event loop's parts, threads and
+//! the queues between them.
+//!
+//! A worker is one thread with one `mio::Poll`. Everything in here is either owned by one worker
+//! ([`InputBuffer`], [`Stream`]) or made for crossing between two ([`mesh`], [`Notifier`]):
+//!
+//! ```text
+//!   acceptor thread ── Stream ──> worker 0 ──┐ mesh: one bounded single-producer queue
+//!        (listeners)  └─ Stream ─> worker 1 ─┘ for each ordered pair of workers
+//!   control thread ── commands ──> each worker
+//! ```
+
+mod acceptor;
+mod buffer;
+mod clock;
+mod exit;
+mod listen;
+mod mesh;
+mod notify;
+mod stream;
+mod threads;
+
+pub use acceptor::{AcceptorConfig, ConnectionCount, accept_forever};
+pub use buffer::InputBuffer;
+pub use clock::Clock;
+pub use exit::{ExitCode, UsageError, report};
+pub use listen::{Listener, bind_tcp, bind_unix};
+pub use mesh::{MeshPort, mesh};
+pub use notify::Notifier;
+pub use stream::Stream;
+pub use threads::{pin_to_core, spawn_named, wait_for_stop_signal};

@@ -1,0 +1,147 @@
+//! Accepts connections on the ordinary addresses and deals them out to the workers in turn, as
+//! memcached's dispatcher thread does.
+
+use crate::{Listener, Notifier, Stream};
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Open connections of a process against its limit (`-c`), shared by everything that accepts.
+#[derive(Debug, Default)]
+pub struct ConnectionCount {
+    limit: usize,
+    open: AtomicUsize,
+    total: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl ConnectionCount {
+    /// Allows `limit` connections at a time.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(ConnectionCount {
+            limit,
+            ..ConnectionCount::default()
+        })
+    }
+
+    /// Counts a connection in, unless the limit is reached.
+    pub fn try_open(&self) -> bool {
+        let admitted = self
+            .open
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                (open < self.limit).then_some(open + 1)
+            })
+            .is_ok();
+        let counter = if admitted { &self.total } else { &self.refused };
+        counter.fetch_add(1, Ordering::Relaxed);
+        admitted
+    }
+
+    /// Counts a connection out.
+    pub fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Most connections at a time.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections admitted since the start.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Connections refused since the start.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// What the acceptor works with.
+#[derive(Debug)]
+pub struct AcceptorConfig {
+    /// The sockets to accept on.
+    pub listeners: Vec<Listener>,
+    /// Where each worker takes its connections, and how to wake it.
+    pub workers: Vec<(Sender<Stream>, Notifier)>,
+    /// The limit that all connections count against.
+    pub connections: Arc<ConnectionCount>,
+}
+
+/// What a client is told when the limit is reached (memcached's words).
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// Pause after the process ran out of file descriptors, so as not to spin on the same error.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often the acceptor looks at its stop flag while nobody connects.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+
+/// Accepts until `stop` is set or every worker is gone. A connection over the limit is told so and
+/// closed.
+pub fn accept_forever(mut config: AcceptorConfig, stop: &AtomicBool) -> io::Result<()> {
+    let mut poll = Poll::new()?;
+    for (i, listener) in config.listeners.iter_mut().enumerate() {
+        poll.registry()
+            .register(listener, Token(i), Interest::READABLE)?;
+    }
+    let mut events = Events::with_capacity(64);
+    let mut turn = 0usize;
+    while !stop.load(Ordering::Acquire) {
+        match poll.poll(&mut events, Some(STOP_LOOK)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            other => other?,
+        }
+        for event in &events {
+            let listener = &config.listeners[event.token().0];
+            loop {
+                match listener.accept() {
+                    Ok(stream) => {
+                        if !deal(&config, &mut turn, stream)? {
+                            return Ok(());
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(_) if stop.load(Ordering::Acquire) => return Ok(()),
+                    // Out of descriptors or memory: those waiting stay in the backlog meanwhile.
+                    Err(_) => std::thread::park_timeout(EXHAUSTED_PAUSE),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hands a connection to the next worker. False when that worker is gone: the process is stopping.
+fn deal(config: &AcceptorConfig, turn: &mut usize, mut stream: Stream) -> io::Result<bool> {
+    if !config.connections.try_open() {
+        // The client may be gone already; it is closed either way.
+        let _ = stream.write(TOO_MANY);
+        return Ok(true);
+    }
+    let (sender, notifier) = &config.workers[*turn % config.workers.len()];
+    *turn = turn.wrapping_add(1);
+    if sender.send(stream).is_err() {
+        return Ok(false);
+    }
+    notifier.notify()?;
+    Ok(true)
+}
+
+/// True for errors that concern the connection just accepted and not the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}

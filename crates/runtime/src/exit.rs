@@ -1,0 +1,50 @@
+//! Exit codes and the one line that explains a failed start.
+
+use std::fmt;
+
+/// How the program ends. The numbers are a contract with scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// Everything went well.
+    Fine = 0,
+    /// The work was attempted and failed.
+    Failed = 1,
+    /// The command line, the configuration or an input file is wrong; nothing was attempted.
+    Usage = 2,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        std::process::ExitCode::from(code as u8)
+    }
+}
+
+/// An error that the person who started the program can mend: exit code 2.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Prints an error as one line on standard error and gives the exit code that belongs to it.
+///
+/// `causes` is the error and its chain of causes, outermost first.
+pub fn report<'a>(causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> ExitCode {
+    let mut code = ExitCode::Failed;
+    let mut line = String::from("evenkeel:");
+    for (i, cause) in causes.enumerate() {
+        if cause.is::<UsageError>() {
+            code = ExitCode::Usage;
+        }
+        line.push_str(if i == 0 { " " } else { ": " });
+        line.push_str(&cause.to_string());
+    }
+    eprintln!("{line}");
+    code
+}

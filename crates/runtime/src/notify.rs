@@ -1,0 +1,48 @@
+//! Waking a worker that may be asleep in its poll, without a system call when it is not.
+
+use mio::Waker;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Wakes one worker. Cheap to clone and to share.
+///
+/// The order matters: a sender first makes its message visible, then calls [`Notifier::notify`];
+/// the worker first calls [`Notifier::clear`], then looks for messages. So a message is either seen
+/// by the look, or its notification finds the flag cleared and wakes the poll.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// True from the first notification until the worker looks.
+    notified: AtomicBool,
+    waker: Waker,
+}
+
+impl Notifier {
+    /// Wraps the waker of a worker's poll.
+    pub fn new(waker: Waker) -> Self {
+        Notifier {
+            shared: Arc::new(Shared {
+                notified: AtomicBool::new(false),
+                waker,
+            }),
+        }
+    }
+
+    /// Tells the worker to look at its queues. One system call at most per look.
+    pub fn notify(&self) -> io::Result<()> {
+        if self.shared.notified.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.shared.waker.wake()
+    }
+
+    /// The worker is about to look at its queues.
+    pub fn clear(&self) {
+        self.shared.notified.swap(false, Ordering::AcqRel);
+    }
+}
