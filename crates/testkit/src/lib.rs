@@ -1,1 +1,37 @@
-//! Fixtures and process spawner for tests
+//! Fixtures for tests over real processes.
+//!
+//! A test that starts a server must know three things: which binary it starts, when that binary is
+//! ready, and that it is gone afterwards whatever happens. This crate answers them once.
+//!
+//! * [`binary`] finds (or builds) the `evenkeel` binary of the present source.
+//! * [`Process`] starts a program, waits for its ready line, keeps what it said on standard error for
+//!   the failure message, sends it signals, and ends it when dropped.
+//! * [`Memcached`] is the reference: Debian's memcached on a free port.
+//! * [`Cluster`] is a coordinator with servers and proxies.
+//! * [`Client`] is a small blocking text client that never hides a byte.
+//!
+//! Nothing here sleeps to wait. A process announces readiness by a line, a file that appears is
+//! awaited through inotify, and what another process can only be asked about goes through
+//! [`poll_until`], which is bounded and says what it waited for.
+//!
+//! Everything panics with a clear message instead of returning errors: a test that cannot start its
+//! fixtures has nothing left to decide.
+
+#![forbid(unsafe_code)]
+
+pub mod binary;
+mod client;
+mod cluster;
+pub mod evenkeel;
+pub mod http;
+mod memcached;
+mod port_file;
+mod process;
+mod wait;
+
+pub use binary::require_program;
+pub use client::{Client, IO_TIMEOUT, MetaReply, Value};
+pub use cluster::{Cluster, ClusterOptions};
+pub use memcached::Memcached;
+pub use process::{Builder, EXIT_DEADLINE, Process, READY_DEADLINE, Signal};
+pub use wait::poll_until;

@@ -1,0 +1,137 @@
+//! A whole cluster: a coordinator, servers that register with it, and proxies in front.
+
+use std::time::Duration;
+
+use crate::{Client, Process, evenkeel, http, poll_until};
+
+/// How long a cluster may take from its first process to its first answer through every proxy.
+const SERVING_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a [`Cluster`] consists of.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// Servers, named `s1`, `s2`, …
+    pub servers: usize,
+    /// Workers of each server.
+    pub threads: usize,
+    /// Proxies.
+    pub proxies: usize,
+    /// Further arguments of every server.
+    pub server_args: Vec<String>,
+    /// Further arguments of every proxy.
+    pub proxy_args: Vec<String>,
+    /// Further arguments of the coordinator.
+    pub coordinator_args: Vec<String>,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        ClusterOptions {
+            servers: 3,
+            threads: 2,
+            proxies: 1,
+            server_args: Vec::new(),
+            proxy_args: Vec::new(),
+            coordinator_args: Vec::new(),
+        }
+    }
+}
+
+/// Running processes, all ended when this is dropped.
+pub struct Cluster {
+    /// The coordinator.
+    pub coordinator: Process,
+    /// The servers, in the order of their names.
+    pub servers: Vec<Process>,
+    /// The proxies.
+    pub proxies: Vec<Process>,
+    options: ClusterOptions,
+}
+
+impl Cluster {
+    /// Starts all processes and returns when every proxy serves.
+    ///
+    /// # Panics
+    /// When a process does not become ready, or the cluster does not serve in time.
+    pub fn start(options: ClusterOptions) -> Cluster {
+        let initial_servers = options.servers.to_string();
+        let mut arguments = vec!["--initial-servers", &initial_servers];
+        arguments.extend(options.coordinator_args.iter().map(String::as_str));
+        let coordinator = evenkeel::coordinator(&arguments);
+        let mut cluster = Cluster {
+            coordinator,
+            servers: Vec::new(),
+            proxies: Vec::new(),
+            options,
+        };
+        for index in 0..cluster.options.servers {
+            let server = cluster.spawn_server(index);
+            cluster.servers.push(server);
+        }
+        poll_until(
+            SERVING_DEADLINE,
+            "the coordinator to be ready with all servers",
+            || matches!(cluster.http_get("/readyz"), Ok((200, _))).then_some(()),
+        );
+        for _ in 0..cluster.options.proxies {
+            let proxy = cluster.spawn_proxy();
+            cluster.proxies.push(proxy);
+        }
+        cluster.wait_until_serving();
+        cluster
+    }
+
+    /// Where the coordinator answers, as members are told.
+    pub fn coordinator_url(&self) -> String {
+        format!("http://{}", self.coordinator.address())
+    }
+
+    /// `GET` from the coordinator.
+    pub fn http_get(&self, path: &str) -> std::io::Result<(u16, String)> {
+        http::get(self.coordinator.address(), path)
+    }
+
+    /// A new connection to proxy 0.
+    pub fn proxy_client(&self) -> Client {
+        Client::connect(self.proxies[0].address())
+    }
+
+    /// A new connection to the ordinary port of server `index`.
+    pub fn server_client(&self, index: usize) -> Client {
+        Client::connect(self.servers[index].address())
+    }
+
+    /// Kills server `index` and starts it again, empty, under its name, on a new port.
+    pub fn restart_server(&mut self, index: usize) {
+        self.servers[index].kill();
+        self.servers[index] = self.spawn_server(index);
+    }
+
+    /// Waits until every proxy answers a get of some keys without an error.
+    pub fn wait_until_serving(&self) {
+        for proxy in &self.proxies {
+            poll_until(SERVING_DEADLINE, "a proxy that serves", || {
+                let mut client = Client::try_connect(proxy.address()).ok()?;
+                // Several keys, so that most likely every server is asked.
+                (0..16)
+                    .all(|n| client.try_get(&format!("readiness:{n}")).is_ok())
+                    .then_some(())
+            });
+        }
+    }
+
+    fn spawn_server(&self, index: usize) -> Process {
+        let (url, threads) = (self.coordinator_url(), self.options.threads.to_string());
+        let name = format!("s{}", index + 1);
+        let mut arguments = vec!["-t", &threads, "--coordinator", &url, "--name", &name];
+        arguments.extend(self.options.server_args.iter().map(String::as_str));
+        evenkeel::server(&arguments)
+    }
+
+    fn spawn_proxy(&self) -> Process {
+        let url = self.coordinator_url();
+        let mut arguments = vec!["--coordinator", url.as_str()];
+        arguments.extend(self.options.proxy_args.iter().map(String::as_str));
+        evenkeel::proxy(&arguments)
+    }
+}

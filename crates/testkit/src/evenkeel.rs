@@ -1,0 +1,50 @@
+//! The processes of `evenkeel`, started as a user starts them, on free loopback ports.
+
+use std::process::Output;
+
+use crate::process::{Builder, EXIT_DEADLINE};
+use crate::{Process, binary};
+
+/// `evenkeel server` on a free port; returns when it is ready.
+pub fn server(arguments: &[&str]) -> Process {
+    start("server", &["-p", "0", "-l", "127.0.0.1"], arguments)
+}
+
+/// `evenkeel proxy` on a free port; returns when it is ready.
+pub fn proxy(arguments: &[&str]) -> Process {
+    start("proxy", &["-l", "127.0.0.1:0"], arguments)
+}
+
+/// `evenkeel coordinator` on a free port; returns when it is ready.
+pub fn coordinator(arguments: &[&str]) -> Process {
+    start("coordinator", &["--listen", "127.0.0.1:0"], arguments)
+}
+
+/// A builder for any `evenkeel` command, without a ready line.
+pub fn command(subcommand: &str) -> Builder {
+    Process::command(&format!("evenkeel {subcommand}"), binary::evenkeel()).arg(subcommand)
+}
+
+fn start(subcommand: &str, address: &[&str], arguments: &[&str]) -> Process {
+    command(subcommand)
+        .args(address)
+        .args(arguments)
+        .ready_prefix(&format!("evenkeel {subcommand} listening on "))
+        .spawn()
+}
+
+/// Runs `evenkeel` with `arguments` to its end, for exit codes and messages.
+///
+/// # Panics
+/// When it does not end within [`EXIT_DEADLINE`].
+pub fn run(arguments: &[&str]) -> Output {
+    let mut process = Process::command(&format!("evenkeel {arguments:?}"), binary::evenkeel())
+        .args(arguments)
+        .spawn();
+    let status = process.wait(EXIT_DEADLINE);
+    Output {
+        status,
+        stdout: process.stdout_text().into_bytes(),
+        stderr: process.stderr_text().into_bytes(),
+    }
+}

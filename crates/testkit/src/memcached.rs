@@ -1,0 +1,76 @@
+//! The reference: a real memcached.
+
+use std::net::SocketAddr;
+
+use crate::port_file::PortFile;
+use crate::{Client, Process, READY_DEADLINE, require_program};
+
+/// Debian's memcached on a free loopback port.
+pub struct Memcached {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Memcached {
+    /// Starts memcached with `arguments` besides those that give it a port and an address.
+    ///
+    /// # Panics
+    /// When it is not installed or does not start.
+    pub fn spawn(arguments: &[&str]) -> Memcached {
+        let program = require_program("memcached");
+        let dir = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = PortFile::watch(dir.path(), "port");
+        let process = Process::command("memcached", program)
+            // As root, memcached insists on being told whom to run as.
+            .args(["-u", "root", "-l", "127.0.0.1", "-p", "-1", "-U", "0"])
+            .args(arguments)
+            .env("MEMCACHED_PORT_FILENAME", file.path())
+            .spawn();
+        let port = file.wait(READY_DEADLINE).unwrap_or_else(|| {
+            panic!(
+                "memcached {arguments:?} did not start:\n{}",
+                process.stderr_text()
+            )
+        });
+        Memcached {
+            process,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process, for signals.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// A new connection to it.
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_memcached_answers() {
+        let memcached = Memcached::spawn(&["-t", "1"]);
+        let mut client = memcached.client();
+        assert_eq!(client.set("key", b"value"), "STORED");
+        assert_eq!(
+            client.get("key").map(|value| value.data),
+            Some(b"value".to_vec())
+        );
+        assert_eq!(client.get("other"), None);
+        assert_eq!(
+            client.stats("").get("curr_items").map(String::as_str),
+            Some("1")
+        );
+    }
+}
