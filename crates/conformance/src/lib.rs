@@ -1,1 +1,15 @@
-//! Comparison with a real memcached and real clients (tests only)
+//! What must be true of the whole project, checked from outside.
+//!
+//! * [`transcript`] sends the same bytes to a real memcached, to `evenkeel server` and to
+//!   `evenkeel proxy`, and compares what comes back byte for byte. The texts lie in `transcripts/`.
+//! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
+//!   crates must not know.
+//! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
+//!
+//! Nothing here is part of the product.
+
+#![forbid(unsafe_code)]
+
+pub mod exchange;
+pub mod source;
+pub mod transcript;

@@ -6,6 +6,8 @@
 //!
 //! This crate reads no clock, opens no socket, starts no thread and owns no global state.
 
+#![forbid(unsafe_code)]
+
 mod ids;
 mod key;
 pub mod limits;

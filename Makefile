@@ -1,0 +1,37 @@
+# Each target is one script in scripts/; this file only names them.
+# `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build deps test lint conformance fuzz asan bench-worker bench-micro
+
+# Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Install what is missing, build, run a small cluster and show what balancing does (DEMO_ARGS="...")
+	@scripts/demo.sh $(DEMO_ARGS)
+
+build: ## Build the evenkeel binary in release mode: target/release/evenkeel
+	@scripts/build.sh
+
+test: ## Install what the tests compare with, then run every check and test (TEST_ARGS="...")
+	@scripts/test.sh $(TEST_ARGS)
+
+lint: ## Formatting, clippy, documentation, architecture
+	@scripts/lint.sh
+
+deps: ## Install what the tests need: memcached, its tools, clients in Python and Go
+	@scripts/test-deps.sh
+
+conformance: ## Compare server and proxy with a real memcached, and run real clients against them
+	@scripts/conformance.sh
+
+fuzz: ## Fuzz the parsers, FUZZ_SECONDS each (nightly Rust)
+	@scripts/fuzz.sh
+
+asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)
+	@scripts/asan.sh

@@ -1,0 +1,322 @@
+//! The shape of the workspace: which crate may know which, what the pure crates must not know,
+//! where `unsafe` may stand, and how long a file may be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use evenkeel_conformance::source::{forbids_unsafe, impurities, unsafe_places};
+
+/// Crates, each with the crates it may use. Everything in a list stands above its user, so the
+/// table cannot hold a cycle; a test checks that too.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("protocol", &["types"]),
+    ("policy", &["types"]),
+    ("storage", &["types"]),
+    ("roles", &["types", "protocol", "policy", "storage"]),
+    ("runtime", &["types"]),
+    ("workload", &["types"]),
+    ("coordinator", &["types", "policy", "roles"]),
+    (
+        "server",
+        &[
+            "types",
+            "protocol",
+            "policy",
+            "storage",
+            "roles",
+            "runtime",
+            "coordinator",
+        ],
+    ),
+    (
+        "proxy",
+        &[
+            "types",
+            "protocol",
+            "policy",
+            "roles",
+            "runtime",
+            "coordinator",
+        ],
+    ),
+    ("bench", &["types", "protocol", "runtime", "workload"]),
+    (
+        "sim",
+        &[
+            "types", "protocol", "policy", "storage", "roles", "workload",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "types",
+            "workload",
+            "coordinator",
+            "server",
+            "proxy",
+            "bench",
+            "sim",
+        ],
+    ),
+    ("testkit", &[]),
+    ("conformance", &["testkit"]),
+];
+
+/// What tests, benchmarks and examples may use besides.
+const TESTS_MAY_USE: &[&str] = &["testkit", "workload"];
+
+/// Crates that open no sockets, read no clock, start no threads and own no global state.
+const PURE: &[&str] = &["types", "protocol", "policy", "storage", "roles"];
+
+/// Libraries that would bring a clock, sockets or threads into a pure crate.
+const IMPURE_LIBRARIES: &[&str] = &[
+    "axum",
+    "core_affinity",
+    "crossterm",
+    "indicatif",
+    "libc",
+    "mio",
+    "rtrb",
+    "rustix",
+    "signal-hook",
+    "socket2",
+    "tempfile",
+    "tokio",
+    "ureq",
+];
+
+/// Crates in which `unsafe` may stand.
+const UNSAFE_ALLOWED: &[&str] = &["storage", "runtime"];
+
+/// A file longer than this holds more than one idea.
+const FILE_LINES_MAX: usize = 900;
+
+/// A file longer than this is printed, so that somebody looks at it.
+const FILE_LINES_WORTH_A_LOOK: usize = 600;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is above this crate")
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let Ok(entries) = fs::read_dir(dir) else {
+        return files;
+    };
+    for entry in entries {
+        let path = entry.expect("a source folder can be listed").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// One `[dependencies]` line of a crate of ours.
+struct Dependency {
+    of: String,
+    name: String,
+    only_in_tests: bool,
+}
+
+fn dependencies() -> Vec<Dependency> {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
+        .current_dir(workspace())
+        .output()
+        .expect("cargo started this test, so it can be started");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let packages = metadata["packages"]
+        .as_array()
+        .expect("metadata has packages");
+    let mut dependencies = Vec::new();
+    for package in packages {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            dependencies.push(Dependency {
+                of: text(&package["name"]),
+                name: text(&dependency["name"]),
+                only_in_tests: dependency["kind"] == "dev",
+            });
+        }
+    }
+    assert!(
+        dependencies.len() > MAY_USE.len(),
+        "cargo metadata lists the dependencies"
+    );
+    dependencies
+}
+
+fn rules() -> BTreeMap<&'static str, &'static [&'static str]> {
+    MAY_USE.iter().copied().collect()
+}
+
+#[test]
+fn the_table_names_every_crate_and_points_one_way() {
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, may_use) in MAY_USE {
+        for below in *may_use {
+            // `sim` is listed before `cli`, and so on: what a crate uses stands above it.
+            assert!(
+                seen.contains(below),
+                "{name} may use {below}, which stands below it"
+            );
+        }
+        seen.push(name);
+    }
+    let mut folders: Vec<String> = fs::read_dir(workspace().join("crates"))
+        .expect("the workspace has crates")
+        .map(|entry| {
+            entry
+                .expect("listed")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    folders.sort();
+    seen.sort_unstable();
+    assert_eq!(
+        folders, seen,
+        "crates/ and the table in this file name the same crates"
+    );
+}
+
+#[test]
+fn dependencies_point_the_allowed_way() {
+    let rules = rules();
+    let mut wrong = Vec::new();
+    for Dependency {
+        of,
+        name,
+        only_in_tests,
+    } in dependencies()
+    {
+        let (Some(of), Some(name)) = (of.strip_prefix("evenkeel-"), name.strip_prefix("evenkeel-"))
+        else {
+            continue;
+        };
+        let allowed = rules[of].contains(&name)
+            || only_in_tests && TESTS_MAY_USE.contains(&name)
+            // A crate's tests may name the crate itself, as some benchmarks do.
+            || only_in_tests && of == name;
+        if !allowed {
+            wrong.push(format!("{of} must not use {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_crates_use_no_library_with_sockets_clocks_or_threads() {
+    let wrong: Vec<String> = dependencies()
+        .into_iter()
+        .filter(|dependency| !dependency.only_in_tests)
+        .filter(|dependency| {
+            PURE.contains(&dependency.of.trim_start_matches("evenkeel-"))
+                && IMPURE_LIBRARIES.contains(&dependency.name.as_str())
+        })
+        .map(|dependency| format!("{} must not use {}", dependency.of, dependency.name))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_crates_name_no_clock_socket_thread_or_global_state() {
+    let root = workspace();
+    let mut wrong = Vec::new();
+    for name in PURE {
+        let files = rust_files(&root.join("crates").join(name).join("src"));
+        assert!(!files.is_empty(), "{name} has sources");
+        for file in files.iter().filter(|file| !is_test_module(file)) {
+            for violation in impurities(&read(file)) {
+                wrong.push(format!("{}: {violation}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A module that its parent declares under `#[cfg(test)]`: `tests.rs`, or files of a `tests` folder.
+fn is_test_module(file: &Path) -> bool {
+    let Some(stem) = file.file_stem().and_then(|stem| stem.to_str()) else {
+        return false;
+    };
+    let (Some(dir), declaration) = (file.parent(), format!("#[cfg(test)]\nmod {stem};")) else {
+        return false;
+    };
+    let own_folder = dir.with_extension("rs");
+    [dir.join("mod.rs"), dir.join("lib.rs"), own_folder]
+        .iter()
+        .filter_map(|parent| fs::read_to_string(parent).ok())
+        .any(|parent| parent.contains(&declaration))
+        || (dir.file_name().is_some_and(|name| name == "tests") && is_test_module(dir))
+}
+
+#[test]
+fn unsafe_stands_in_two_crates_alone() {
+    let root = workspace();
+    let mut wrong = Vec::new();
+    for (name, _) in MAY_USE
+        .iter()
+        .filter(|(name, _)| !UNSAFE_ALLOWED.contains(name))
+    {
+        let dir = root.join("crates").join(name);
+        for file in rust_files(&dir) {
+            for violation in unsafe_places(&read(&file)) {
+                wrong.push(format!("{}: {violation}", file.display()));
+            }
+        }
+        let roots = [dir.join("src/lib.rs"), dir.join("src/main.rs")];
+        for root in roots.iter().filter(|root| root.exists()) {
+            if !forbids_unsafe(&read(root)) {
+                wrong.push(format!("{} lacks #![forbid(unsafe_code)]", root.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_hold_one_idea() {
+    let mut too_long = Vec::new();
+    for file in rust_files(&workspace().join("crates")) {
+        let lines = read(&file).lines().count();
+        if lines > FILE_LINES_WORTH_A_LOOK {
+            println!("{lines} lines: {}", file.display());
+        }
+        if lines > FILE_LINES_MAX {
+            too_long.push(format!("{}: {lines} lines", file.display()));
+        }
+    }
+    assert!(
+        too_long.is_empty(),
+        "longer than {FILE_LINES_MAX} lines:\n{}",
+        too_long.join("\n")
+    );
+}

@@ -1,0 +1,254 @@
+//! The same bytes to a real memcached and to us, and the answers compared byte for byte.
+//!
+//! The texts lie in `transcripts/`; `src/transcript.rs` explains their format and what little is
+//! normalised. Every file gets processes of its own, and so does every way of cutting the bytes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use evenkeel_conformance::exchange::{Split, exchange, seed};
+use evenkeel_conformance::transcript::{Case, Taken, Transcript, compare, escape, fill_in, parse};
+use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, Process, evenkeel};
+
+/// Longest text of one answer in a report.
+const SHOWN_MAX: usize = 600;
+
+fn transcripts() -> Vec<(String, Transcript)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)
+        .expect("the transcripts are there")
+        .map(|entry| entry.expect("listed").path())
+        .collect();
+    files.sort();
+    assert!(files.len() > 5, "the transcripts are there");
+    files
+        .into_iter()
+        .map(|file| {
+            let name = file
+                .file_name()
+                .expect("a file has a name")
+                .to_string_lossy()
+                .into_owned();
+            let text = fs::read_to_string(&file).expect("a transcript is text");
+            let transcript = parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, transcript)
+        })
+        .collect()
+}
+
+/// What is compared with memcached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Another memcached: shows that the transcripts themselves say the same every time.
+    Memcached,
+    /// `evenkeel server`.
+    Server,
+    /// `evenkeel proxy` with a coordinator and one `evenkeel server`.
+    Proxy,
+    /// `evenkeel proxy` in front of a memcached.
+    ProxyToMemcached,
+}
+
+/// Processes that end with the value.
+enum Running {
+    Memcached(Memcached),
+    Server(Process),
+    Cluster(Box<Cluster>),
+    Proxy(Process, Memcached),
+}
+
+impl Target {
+    fn start(self, flags: &[String]) -> Running {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        match self {
+            Target::Memcached => Running::Memcached(Memcached::spawn(&flags)),
+            Target::Server => Running::Server(evenkeel::server(&flags)),
+            Target::Proxy => Running::Cluster(Box::new(Cluster::start(ClusterOptions {
+                servers: 1,
+                proxies: 1,
+                server_args: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+                proxy_args: vec!["--allow-flush".to_owned()],
+                ..ClusterOptions::default()
+            }))),
+            Target::ProxyToMemcached => {
+                let memcached = Memcached::spawn(&flags);
+                let address = memcached.address().to_string();
+                let proxy = evenkeel::proxy(&["-s", &address, "--allow-flush"]);
+                Running::Proxy(proxy, memcached)
+            }
+        }
+    }
+
+    fn is_proxy(self) -> bool {
+        matches!(self, Target::Proxy | Target::ProxyToMemcached)
+    }
+}
+
+impl Running {
+    fn address(&self) -> SocketAddr {
+        match self {
+            Running::Memcached(memcached) => memcached.address(),
+            Running::Server(server) => server.address(),
+            Running::Cluster(cluster) => cluster.proxies[0].address(),
+            Running::Proxy(proxy, _) => proxy.address(),
+        }
+    }
+}
+
+/// What one server answered to a case.
+struct Answers {
+    requests: Vec<Vec<u8>>,
+    answers: Vec<Vec<u8>>,
+    taken: Taken,
+    /// Why the case could not be finished.
+    problem: Option<String>,
+}
+
+fn run(case: &Case, address: SocketAddr, split: Split) -> Answers {
+    let mut run = Answers {
+        requests: Vec::new(),
+        answers: Vec::new(),
+        taken: Taken::new(),
+        problem: None,
+    };
+    for connection in &case.connections {
+        let request = connection.request(&run.taken);
+        let outcome = exchange(address, &request, split).and_then(|answer| {
+            run.answers.push(answer);
+            connection.keep(&run.answers[run.answers.len() - 1], &mut run.taken)
+        });
+        run.requests.push(request);
+        if let Err(problem) = outcome {
+            run.problem = Some(problem);
+            break;
+        }
+    }
+    run
+}
+
+/// Compares one case; `Some` tells what is wrong.
+fn judge(case: &Case, target: Target, reference: &Answers, ours: &Answers) -> Option<String> {
+    if let Some(problem) = &reference.problem {
+        return Some(format!("memcached: {problem}"));
+    }
+    if let Some(problem) = &ours.problem {
+        return Some(problem.clone());
+    }
+    let expected: Vec<Vec<u8>> = match (&case.differs, target) {
+        (None, _) | (_, Target::Memcached | Target::ProxyToMemcached) => reference.answers.clone(),
+        (Some(_), Target::Server | Target::Proxy) => case
+            .connections
+            .iter()
+            .map(|connection| fill_in(connection.ours.as_deref().unwrap_or_default(), &ours.taken))
+            .collect(),
+    };
+    if let Err(i) = compare(&case.same, &expected, &ours.answers) {
+        return Some(format!(
+            "connection {i}\n  sent     {}\n  expected {}\n  got      {}",
+            shown(&ours.requests, i),
+            shown(&expected, i),
+            shown(&ours.answers, i)
+        ));
+    }
+    if case.differs.is_some()
+        && matches!(target, Target::Server | Target::Proxy)
+        && compare(&case.same, &reference.answers, &ours.answers).is_ok()
+    {
+        return Some("memcached answers the same by now: drop `differs`".to_owned());
+    }
+    None
+}
+
+fn shown(list: &[Vec<u8>], i: usize) -> String {
+    let mut text = list
+        .get(i)
+        .map(|bytes| escape(bytes))
+        .unwrap_or_else(|| "nothing".to_owned());
+    if text.len() > SHOWN_MAX {
+        let cut = (0..=SHOWN_MAX)
+            .rev()
+            .find(|i| text.is_char_boundary(*i))
+            .unwrap_or(0);
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+/// Runs every transcript against memcached and `target`, and reports all differences together.
+fn compare_all(target: Target, split: Split) {
+    let (mut report, mut cases) = (String::new(), 0);
+    for (file, transcript) in transcripts() {
+        let chosen: Vec<&Case> = transcript
+            .cases
+            .iter()
+            .filter(|case| case.through_proxy || !target.is_proxy())
+            .collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let reference = Memcached::spawn(
+            &transcript
+                .flags
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>(),
+        );
+        let running = target.start(&transcript.flags);
+        for case in chosen {
+            cases += 1;
+            let theirs = run(case, reference.address(), Split::Whole);
+            let ours = run(case, running.address(), split);
+            if let Some(problem) = judge(case, target, &theirs, &ours) {
+                let _ = writeln!(report, "{file}:{} {}: {problem}", case.line, case.name);
+            }
+        }
+    }
+    println!("{cases} cases compared, {split:?}");
+    assert!(
+        report.is_empty(),
+        "answers differ from memcached's:\n{report}"
+    );
+}
+
+#[test]
+fn memcached_answers_as_another_memcached() {
+    compare_all(Target::Memcached, Split::Whole);
+}
+
+#[test]
+fn server_answers_as_memcached() {
+    compare_all(Target::Server, Split::Whole);
+}
+
+#[test]
+fn server_answers_alike_when_bytes_come_one_by_one() {
+    compare_all(Target::Server, Split::SingleBytes);
+}
+
+#[test]
+fn server_answers_alike_when_bytes_come_in_random_pieces() {
+    compare_all(Target::Server, Split::Random(seed()));
+}
+
+#[test]
+fn proxy_answers_as_memcached() {
+    compare_all(Target::Proxy, Split::Whole);
+}
+
+#[test]
+fn proxy_answers_alike_when_bytes_come_one_by_one() {
+    compare_all(Target::Proxy, Split::SingleBytes);
+}
+
+#[test]
+fn proxy_answers_alike_when_bytes_come_in_random_pieces() {
+    compare_all(Target::Proxy, Split::Random(seed()));
+}
+
+#[test]
+fn proxy_to_memcached_answers_as_memcached() {
+    compare_all(Target::ProxyToMemcached, Split::Whole);
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs the tests of the crates that contain `unsafe` under AddressSanitizer (nightly Rust).
+. "$(dirname "$0")/lib.sh"
+
+need_nightly
+cd "$ROOT"
+host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+# The sanitizer needs a target of its own, or build scripts would be instrumented too.
+RUSTFLAGS="-Zsanitizer=address" \
+  cargo +nightly test --locked --target "$host" --target-dir "$TARGET/asan" \
+  -p evenkeel-storage -p evenkeel-runtime --lib --tests "$@"
+printf '\nNo memory error found.\n'

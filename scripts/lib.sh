@@ -1,0 +1,130 @@
+# Shared by the scripts beside it: words for the user, and installing what is missing.
+# Sourced, never run. Every function either does its work, or ends the script with one line that says
+# what to install. Nothing here asks a question, and nothing is done when nothing is missing.
+
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+VENV=$ROOT/.venv
+export DEBIAN_FRONTEND=noninteractive
+
+# rustup installs here; a shell opened before the installation does not know it yet.
+CARGO_BIN=${CARGO_HOME:-$HOME/.cargo}/bin
+case ":$PATH:" in
+  *":$CARGO_BIN:"*) ;;
+  *) PATH=$CARGO_BIN:$PATH ;;
+esac
+export PATH
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs apt-get as root, or through sudo where that asks for no password.
+apt() {
+  if [ "$(id -u)" = 0 ]; then
+    apt-get "$@"
+  elif have sudo && sudo -n true 2>/dev/null; then
+    sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+  else
+    return 1
+  fi
+}
+
+# install_packages WHY PACKAGE... : installs Debian packages. Called only when something is missing.
+install_packages() {
+  local why=$1
+  shift
+  local hint="$why: install the package(s) $* and run this again"
+  have apt-get || fail "$hint"
+  say "installing $*"
+  local log
+  log=$(mktemp)
+  # The package lists may be there and fresh; they are fetched only when the first attempt fails.
+  if ! apt install -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 "$@" >"$log" 2>&1; then
+    if ! { apt update -q && apt install -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"; } >"$log" 2>&1; then
+      local reason
+      reason=$(grep -m 1 -E '^(E|Err)[: ]' "$log" || echo "needs root, or sudo without a password")
+      rm -f "$log"
+      fail "$hint ($reason)"
+    fi
+  fi
+  rm -f "$log"
+}
+
+# need_program PROGRAM PACKAGE... : PROGRAM is on PATH afterwards.
+need_program() {
+  local program=$1
+  shift
+  have "$program" && return
+  install_packages "$program is missing" "$@"
+  have "$program" || fail "$program is missing although $* is installed"
+}
+
+need_c_compiler() {
+  have cc || have gcc || have clang || install_packages "no C compiler" gcc libc6-dev
+}
+
+rust_version_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
+rust_is_new_enough() {
+  local wanted have_version
+  wanted=$(rust_version_wanted)
+  have_version=$(cd "$ROOT" && cargo --version 2>/dev/null | cut -d ' ' -f 2) || return 1
+  [ -n "$have_version" ] || return 1
+  [ "$(printf '%s\n%s\n' "$wanted" "$have_version" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+# A Rust toolchain that is new enough, by rustup where it is missing and the network allows.
+need_rust() {
+  need_c_compiler
+  rust_is_new_enough && return
+  local wanted hint
+  wanted=$(rust_version_wanted)
+  hint="Rust $wanted or newer is needed: install it from https://rustup.rs and run this again"
+  if have rustup; then
+    say "installing the stable Rust toolchain"
+    rustup toolchain install stable --profile minimal >&2 || fail "$hint (rustup could not fetch it)"
+    export RUSTUP_TOOLCHAIN=stable
+  else
+    have curl || install_packages "$hint; curl is missing" curl ca-certificates
+    say "installing Rust with rustup into ${CARGO_HOME:-$HOME/.cargo}"
+    local installer
+    installer=$(mktemp)
+    curl --proto '=https' --tlsv1.2 -sSf --retry 2 -o "$installer" https://sh.rustup.rs \
+      || { rm -f "$installer"; fail "$hint (https://sh.rustup.rs cannot be reached)"; }
+    sh "$installer" -y -q --no-modify-path --profile minimal --default-toolchain stable >&2 \
+      || { rm -f "$installer"; fail "$hint (rustup could not install it)"; }
+    rm -f "$installer"
+    hash -r
+  fi
+  rust_is_new_enough || fail "$hint"
+}
+
+# rustfmt and clippy, for the lints.
+need_rust_lints() {
+  need_rust
+  local component
+  for component in fmt clippy; do
+    cargo "$component" --version >/dev/null 2>&1 && continue
+    have rustup || fail "cargo $component is missing: install it beside your Rust and run this again"
+    rustup component add rustfmt clippy >&2 || fail "rustup could not add rustfmt and clippy"
+    return
+  done
+}
+
+# A nightly toolchain, for sanitizers and fuzzing.
+need_nightly() {
+  need_rust
+  cargo +nightly --version >/dev/null 2>&1 && return
+  have rustup || fail "a nightly Rust is needed: install rustup from https://rustup.rs and run this again"
+  say "installing a nightly Rust toolchain"
+  rustup toolchain install nightly --profile minimal --component rust-src >&2 \
+    || fail "rustup could not fetch the nightly toolchain"
+}
+
+# build_release : the release binary, as the demo and the end-to-end tests use it.
+build_release() {
+  say "building evenkeel (release)"
+  (cd "$ROOT" && cargo build --release --locked -p evenkeel-cli --bin evenkeel)
+}
