@@ -7,7 +7,10 @@
 //!
 //! - [`placement`]: key → virtual node → cachelet → worker, the shadow servers of a hot key, and the
 //!   ketama ring of pools that consist of stock memcached servers.
+//! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
 
 #![forbid(unsafe_code)]
 
+pub mod hot_keys;
 pub mod placement;
+mod random;

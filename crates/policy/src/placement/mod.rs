@@ -1,3 +1,4 @@
 //! Which worker a key belongs to.
 
 pub mod map;
+pub mod renaming;
