@@ -1,1 +1,543 @@
 //! The core of the coordinator: members, heartbeats, the map.
+//!
+//! The coordinator is the one who writes things down. Servers and proxies report to it twice a
+//! second; it remembers who they are, notices who has fallen silent, decides which worker owns
+//! which cachelet, and tells everyone in the answers to their reports. It is never asked on the
+//! data path: when it is away, everybody goes on with the last map.
+//!
+//! ```text
+//!                    heartbeat                          ┌──────────── server life ───────────┐
+//!  server, proxy ───────────────> CoordinatorCore       │  (new name) ──> up <──heard──> down │
+//!                <───────────────  │ members            │                 │    ──silent──>     │
+//!            id, newer map, load,  │ slots ── placing   │              new boot: restarted     │
+//!            settings              │ epoch              └────────────────────────────────────┘
+//!                                  └─> SavedState, before anything of it is told
+//! ```
+//!
+//! Rules that hold at all times:
+//!
+//! - The epoch only grows, over restarts too; each map is immutable.
+//! - An id belongs to a server's name for ever.
+//! - A cachelet has at most one owner in a map, and a new owner only after the former one has
+//!   confirmed that it let go ([`placing`]).
+//! - A process that was replaced under its name stays replaced: of two processes with one name the
+//!   younger wins, once, and the older is told why.
+//! - Only the monotonic clock decides; wall time is shown and nothing else. When the coordinator
+//!   itself was asleep, nobody is declared dead for it.
+//!
+//! The core is pure: it is told the time, answers, and keeps a [`revision`](CoordinatorCore::revision)
+//! by which its driver sees that there is something to save *before* an answer leaves.
+
+mod config;
+mod event;
+pub mod limits;
+mod load;
+mod members;
+mod message;
+mod placing;
+mod refusal;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
+
+use members::{Proxy, Server};
+
+pub use config::{ConfigError, CoordinatorConfig};
+pub use event::{Cause, MapEvent};
+pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings, Switch};
+pub use placing::Slot;
+pub use refusal::{Fault, Reason, Refusal};
+pub use state::{SavedServer, SavedState, StateError};
+pub use view::{ProxiesView, ProxyView, ServerView, ServersView};
+
+/// Counts since the process started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Accepted heartbeats of servers.
+    pub server_heartbeats: u64,
+    /// Accepted heartbeats of proxies.
+    pub proxy_heartbeats: u64,
+    /// Refused heartbeats, each reason present.
+    pub refusals: BTreeMap<Reason, u64>,
+    /// Map changes, each cause present.
+    pub map_changes: BTreeMap<Cause, u64>,
+    /// Times that the coordinator found itself to have been asleep.
+    pub pauses: u64,
+}
+
+/// The coordinator's state machine. See the [module](self) for its rules.
+#[derive(Debug)]
+pub struct CoordinatorCore {
+    config: CoordinatorConfig,
+    lineage: u64,
+    epoch: Epoch,
+    settings: Settings,
+    /// By id.
+    servers: Vec<Server>,
+    /// By name.
+    proxies: BTreeMap<String, Proxy>,
+    /// Empty before the first map, as `slots`.
+    virtual_nodes: Vec<CacheletId>,
+    slots: Vec<Slot>,
+    map: Option<Arc<ClusterMap>>,
+    revision: u64,
+    /// When any `handle_*` was last called.
+    last_called: Instant,
+    mean_worker_load: f64,
+    /// When the mean was last computed.
+    mean_at: Option<Instant>,
+    events: VecDeque<MapEvent>,
+    counters: Counters,
+}
+
+/// A change on its way into the next map.
+#[derive(Debug)]
+struct Change {
+    cause: Cause,
+    servers: BTreeSet<ServerId>,
+    cachelets: usize,
+}
+
+impl Change {
+    fn of_server(cause: Cause, server: ServerId) -> Self {
+        Change {
+            cause,
+            servers: BTreeSet::from([server]),
+            cachelets: 0,
+        }
+    }
+}
+
+impl CoordinatorCore {
+    /// A coordinator that knows nothing. `lineage` must differ from that of every other coordinator
+    /// that ever served this cluster.
+    ///
+    /// # Errors
+    ///
+    /// See [`CoordinatorConfig::validate`].
+    pub fn new(config: CoordinatorConfig, lineage: u64, now: Instant) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(CoordinatorCore {
+            config,
+            lineage,
+            epoch: Epoch(0),
+            settings: Settings::default(),
+            servers: Vec::new(),
+            proxies: BTreeMap::new(),
+            virtual_nodes: Vec::new(),
+            slots: Vec::new(),
+            map: None,
+            revision: 0,
+            last_called: now,
+            mean_worker_load: 0.0,
+            mean_at: None,
+            events: VecDeque::new(),
+            counters: Counters {
+                server_heartbeats: 0,
+                proxy_heartbeats: 0,
+                refusals: Reason::ALL.into_iter().map(|r| (r, 0)).collect(),
+                map_changes: Cause::ALL.into_iter().map(|c| (c, 0)).collect(),
+                pauses: 0,
+            },
+        })
+    }
+
+    /// A coordinator that goes on where a former one has stopped. Servers that were up then get a
+    /// whole silence to report again, so that a restart moves nothing.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is unusable, or the state is not sound or belongs to another cluster.
+    pub fn restore(
+        config: CoordinatorConfig,
+        state: SavedState,
+        now: Instant,
+    ) -> Result<Self, RestoreError> {
+        state.validate(&config.cluster)?;
+        let mut core = CoordinatorCore::new(config, state.lineage, now)?;
+        core.map = match state.document() {
+            Some(document) => Some(Arc::new(
+                ClusterMap::new(document).map_err(StateError::from)?,
+            )),
+            None => None,
+        };
+        core.epoch = state.epoch;
+        core.settings = state.settings;
+        core.virtual_nodes = state.virtual_nodes;
+        core.slots = state.cachelets;
+        core.servers = state
+            .servers
+            .into_iter()
+            .map(|saved| Server {
+                entry: saved.entry,
+                former: saved.former,
+                applied: Epoch(0),
+                last_heard: now,
+                load: Vec::new(),
+            })
+            .collect();
+        Ok(core)
+    }
+
+    /// Takes a member's report and answers it. The answer must not leave before the state of the
+    /// present [`revision`](Self::revision) is saved.
+    ///
+    /// # Errors
+    ///
+    /// The report is unusable or contradicts what is known; then nothing of it was used.
+    pub fn handle_heartbeat(
+        &mut self,
+        now: Now,
+        heartbeat: &Heartbeat,
+    ) -> Result<HeartbeatAnswer, Refusal> {
+        self.notice_pause(now.monotonic);
+        let mut changes = Vec::new();
+        let member = self.check(heartbeat).and_then(|()| match heartbeat.kind {
+            MemberKind::Server => self
+                .handle_server(now.monotonic, heartbeat, &mut changes)
+                .map(Some),
+            MemberKind::Proxy => self.handle_proxy(now.monotonic, heartbeat).map(|()| None),
+        });
+        self.finish(now, changes);
+        match member {
+            Ok(server_id) => Ok(self.answer(now.monotonic, heartbeat, server_id)),
+            Err(refusal) => {
+                *self.counters.refusals.entry(refusal.reason()).or_default() += 1;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Looks for members that have fallen silent. To be called at [`poll_deadline`](Self::poll_deadline).
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.notice_pause(now.monotonic);
+        self.finish(now, Vec::new());
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) should next be called.
+    pub fn poll_deadline(&self) -> Instant {
+        self.last_called + self.config.silent / limits::TICKS_PER_SILENCE
+    }
+
+    /// Takes an operator's choice; members learn it with their next heartbeats.
+    pub fn set_settings(&mut self, settings: Settings) {
+        if self.settings != settings {
+            self.settings = settings;
+            self.revision += 1;
+        }
+    }
+
+    /// The operator's choices.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Grows with every change of what [`saved_state`](Self::saved_state) returns.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What must be saved. O(servers + virtual nodes).
+    pub fn saved_state(&self) -> SavedState {
+        SavedState {
+            cluster: self.config.cluster.clone(),
+            lineage: self.lineage,
+            epoch: self.epoch,
+            settings: self.settings,
+            servers: self
+                .servers
+                .iter()
+                .map(|server| SavedServer {
+                    entry: server.entry.clone(),
+                    former: server.former.clone(),
+                })
+                .collect(),
+            virtual_nodes: self.virtual_nodes.clone(),
+            cachelets: self.slots.clone(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &CoordinatorConfig {
+        &self.config
+    }
+
+    /// Epoch of the newest map; 0 before the first.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The newest map.
+    pub fn map(&self) -> Option<&Arc<ClusterMap>> {
+        self.map.as_ref()
+    }
+
+    /// The last [`limits::EVENTS_MAX`] map changes, oldest first. Those of a former process are not
+    /// among them.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = &MapEvent> {
+        self.events.iter()
+    }
+
+    /// Counts since the process started.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Mean load as told to members, in requests per second of a worker.
+    pub fn mean_worker_load(&self) -> f64 {
+        self.mean_worker_load
+    }
+
+    /// Cachelets that nobody owns because they are changing hands.
+    pub fn cachelets_in_transit(&self) -> usize {
+        self.slots
+            .iter()
+            .filter(|slot| slot.owner().is_none())
+            .count()
+    }
+
+    /// How many servers are up.
+    pub fn servers_up(&self) -> usize {
+        self.servers.iter().filter(|server| server.entry.up).count()
+    }
+
+    /// All servers, to be shown.
+    pub fn servers(&self, now: Instant) -> ServersView {
+        let mut cachelets = vec![0; self.servers.len()];
+        for owner in self.slots.iter().filter_map(|slot| slot.owner()) {
+            cachelets[usize::from(owner.server.0)] += 1;
+        }
+        let view = |(server, cachelets): (&Server, usize)| ServerView {
+            id: server.entry.id,
+            name: server.entry.name.clone(),
+            host: server.entry.host.clone(),
+            port: server.entry.port,
+            worker_ports: server.entry.worker_ports.clone(),
+            rack: server.entry.rack.clone(),
+            boot: server.entry.boot,
+            up: server.entry.up,
+            epoch: server.applied,
+            cachelets,
+            requests_per_second: server.load.clone(),
+            silent_ms: millis(now.since(server.last_heard)),
+        };
+        ServersView {
+            epoch: self.epoch,
+            servers: self.servers.iter().zip(cachelets).map(view).collect(),
+        }
+    }
+
+    /// All proxies, to be shown.
+    pub fn proxies(&self, now: Instant) -> ProxiesView {
+        let view = |(name, proxy): (&String, &Proxy)| ProxyView {
+            name: name.clone(),
+            host: proxy.host.clone(),
+            port: proxy.port,
+            rack: proxy.rack.clone(),
+            boot: proxy.boot,
+            up: now.since(proxy.last_heard) < self.config.silent,
+            epoch: proxy.applied,
+            requests_per_second: proxy.load.clone(),
+            silent_ms: millis(now.since(proxy.last_heard)),
+        };
+        ProxiesView {
+            epoch: self.epoch,
+            proxies: self.proxies.iter().map(view).collect(),
+        }
+    }
+
+    /// Gives everyone a fresh start when the coordinator itself has not run for a while: it cannot
+    /// tell who was silent in the meantime.
+    fn notice_pause(&mut self, now: Instant) {
+        if now.since(self.last_called) > self.config.silent / limits::PAUSE_PER_SILENCE {
+            self.counters.pauses += 1;
+            for server in self.servers.iter_mut().filter(|server| server.entry.up) {
+                server.last_heard = now;
+            }
+            for proxy in self.proxies.values_mut() {
+                proxy.last_heard = now;
+            }
+        }
+        self.last_called = now;
+    }
+
+    /// Everything that follows from a call: who is silent now, which cachelets can move, and one
+    /// new map for all of it.
+    fn finish(&mut self, now: Now, mut changes: Vec<Change>) {
+        self.mark_silent(now.monotonic, &mut changes);
+        self.place(&mut changes);
+        if changes.is_empty() {
+            return;
+        }
+        self.revision += 1;
+        if !self.slots.is_empty() {
+            self.publish(now, changes);
+        }
+    }
+
+    fn mark_silent(&mut self, now: Instant, changes: &mut Vec<Change>) {
+        let silent = self.config.silent;
+        let lost = |server: &&mut Server| server.entry.up && now.since(server.last_heard) >= silent;
+        for server in self.servers.iter_mut().filter(lost) {
+            server.entry.up = false;
+            server.load.clear();
+            changes.push(Change::of_server(Cause::ServerSilent, server.entry.id));
+        }
+        let forget = silent * limits::PROXY_FORGET_SILENCES;
+        self.proxies
+            .retain(|_, proxy| now.since(proxy.last_heard) < forget);
+    }
+
+    /// Makes the first placement when it is time, or the next moves of a later one.
+    fn place(&mut self, changes: &mut Vec<Change>) {
+        if self.slots.is_empty() {
+            if self.servers_up() >= self.config.initial_servers {
+                let takers = self.takers();
+                (self.virtual_nodes, self.slots) =
+                    placing::first_placement(&takers, self.config.cachelets_per_worker);
+                changes.clear();
+                changes.push(Change {
+                    cause: Cause::MapCreated,
+                    servers: takers.iter().map(|worker| worker.server).collect(),
+                    cachelets: self.slots.len(),
+                });
+            }
+            return;
+        }
+        // Without a change, only cachelets in transit can have something to do.
+        if changes.is_empty() && self.cachelets_in_transit() == 0 {
+            return;
+        }
+        let servers = &self.servers;
+        let plan = placing::plan(&self.slots, &self.takers(), |server, epoch| {
+            servers[usize::from(server.0)].applied >= epoch
+        });
+        self.carry_out(&plan, changes);
+    }
+
+    fn carry_out(&mut self, plan: &placing::Plan, changes: &mut Vec<Change>) {
+        if !plan.releases.is_empty() {
+            let next = Epoch(self.epoch.0 + 1);
+            let mut former = BTreeSet::new();
+            for &cachelet in &plan.releases {
+                if let Slot::Owned(owner) = self.slots[cachelet] {
+                    let by = owner.server;
+                    self.slots[cachelet] = Slot::Released { by, epoch: next };
+                    former.insert(by);
+                }
+            }
+            changes.push(Change {
+                cause: Cause::CacheletsReleased,
+                servers: former,
+                cachelets: plan.releases.len(),
+            });
+        }
+        if !plan.grants.is_empty() {
+            for &(cachelet, worker) in &plan.grants {
+                self.slots[cachelet] = Slot::Owned(worker);
+            }
+            changes.push(Change {
+                cause: Cause::CacheletsGranted,
+                servers: plan
+                    .grants
+                    .iter()
+                    .map(|(_, worker)| worker.server)
+                    .collect(),
+                cachelets: plan.grants.len(),
+            });
+        }
+    }
+
+    /// The workers of all servers that are up, in ascending order.
+    fn takers(&self) -> Vec<WorkerRef> {
+        let workers_of = |server: &Server| {
+            let id = server.entry.id;
+            // WORKERS_MAX fits u16.
+            (0..server.entry.worker_ports.len() as u16)
+                .map(move |worker| WorkerRef { server: id, worker })
+        };
+        let up = self.servers.iter().filter(|server| server.entry.up);
+        up.flat_map(workers_of).collect()
+    }
+
+    /// The only place where the epoch moves.
+    fn publish(&mut self, now: Now, changes: Vec<Change>) {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        let document = self.saved_state().document();
+        let document = document.expect("the epoch is above 0, so there is a map");
+        let map = ClusterMap::new(document)
+            .expect("members are checked against the limits of a map, slots name known workers");
+        self.map = Some(Arc::new(map));
+        for change in changes {
+            *self.counters.map_changes.entry(change.cause).or_default() += 1;
+            if self.events.len() == limits::EVENTS_MAX {
+                self.events.pop_front();
+            }
+            let name = |id: &ServerId| self.servers[usize::from(id.0)].entry.name.clone();
+            self.events.push_back(MapEvent {
+                epoch: self.epoch,
+                unix_s: now.unix,
+                cause: change.cause,
+                servers: change.servers.iter().map(name).collect(),
+                cachelets: change.cachelets,
+            });
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        heartbeat: &Heartbeat,
+        server_id: Option<ServerId>,
+    ) -> HeartbeatAnswer {
+        self.refresh_mean(now);
+        let hurry = self.slots.is_empty() || self.cachelets_in_transit() > 0;
+        let interval = match hurry {
+            true => self.config.interval().min(limits::INTERVAL_EAGER),
+            false => self.config.interval(),
+        };
+        HeartbeatAnswer {
+            server_id,
+            epoch: self.epoch,
+            lineage: self.lineage,
+            map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch),
+            mean_worker_load: self.mean_worker_load,
+            settings: self.settings,
+            interval_ms: millis(interval),
+        }
+    }
+
+    fn refresh_mean(&mut self, now: Instant) {
+        let fresh = |at: Instant| now.since(at) < limits::LOAD_REFRESH;
+        if self.mean_at.is_some_and(fresh) {
+            return;
+        }
+        let up = self.servers.iter().filter(|server| server.entry.up);
+        let mut loads: Vec<f64> = up.flat_map(|server| server.load.iter().copied()).collect();
+        self.mean_worker_load = load::clamped_mean(&mut loads);
+        self.mean_at = Some(now);
+    }
+}
+
+/// Why a coordinator cannot go on from a saved state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The configuration is unusable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The state is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,87 @@
+//! What changed the map, and why.
+
+use core::fmt;
+
+use evenkeel_types::{Epoch, UnixSeconds};
+use serde::{Deserialize, Serialize};
+
+/// Why a map changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Enough servers had registered for the first map.
+    MapCreated,
+    /// A server with a new name registered.
+    ServerJoined,
+    /// A server was silent for too long and is taken to be down.
+    ServerSilent,
+    /// A server that was taken to be down is heard of again, in the same life.
+    ServerReturned,
+    /// A server began a new life; what it held before is void.
+    ServerRestarted,
+    /// Cachelets were taken from their owners, to be given to others.
+    CacheletsReleased,
+    /// Cachelets that had been let go got a new owner.
+    CacheletsGranted,
+}
+
+impl Cause {
+    /// All of them, in order.
+    pub const ALL: [Cause; 7] = [
+        Cause::MapCreated,
+        Cause::ServerJoined,
+        Cause::ServerSilent,
+        Cause::ServerReturned,
+        Cause::ServerRestarted,
+        Cause::CacheletsReleased,
+        Cause::CacheletsGranted,
+    ];
+
+    /// Its name in metrics and answers; stable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cause::MapCreated => "map_created",
+            Cause::ServerJoined => "server_joined",
+            Cause::ServerSilent => "server_silent",
+            Cause::ServerReturned => "server_returned",
+            Cause::ServerRestarted => "server_restarted",
+            Cause::CacheletsReleased => "cachelets_released",
+            Cause::CacheletsGranted => "cachelets_granted",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One change of the map. Several may share an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapEvent {
+    /// First map with the change.
+    pub epoch: Epoch,
+    /// Wall-clock time of the change, in seconds since 1970.
+    pub unix_s: UnixSeconds,
+    /// Why.
+    pub cause: Cause,
+    /// Names of the servers concerned: those that came or went, or the former (new) owners of
+    /// released (granted) cachelets.
+    pub servers: Vec<String>,
+    /// Cachelets concerned.
+    pub cachelets: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_have_the_same_name_everywhere() {
+        for cause in Cause::ALL {
+            let json = serde_json::to_string(&cause).unwrap();
+            assert_eq!(json, format!("\"{cause}\""));
+        }
+    }
+}

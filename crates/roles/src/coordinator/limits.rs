@@ -1,0 +1,99 @@
+//! Every limit of the control plane, with the reason for its value.
+//!
+//! The limits of a map itself (servers, workers of a server, lengths of names) stand in
+//! [`evenkeel_policy::placement::map`]; a heartbeat that would lead to a map beyond them is refused.
+
+use core::time::Duration;
+
+use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
+
+/// A member that has not been heard of for this long is taken to be down, unless configured
+/// otherwise. Long enough to ride out a lost heartbeat or two and a long pause of a busy machine;
+/// proxies notice a dead server by themselves much earlier.
+pub const SERVER_SILENT: Duration = Duration::from_secs(3);
+
+/// Shortest configurable silence: below it, ordinary scheduling delays would look like deaths.
+pub const SILENT_MIN: Duration = Duration::from_millis(300);
+
+/// Longest configurable silence.
+pub const SILENT_MAX: Duration = Duration::from_secs(600);
+
+/// Heartbeats that a member sends in one silence, so that several may be lost before it counts as
+/// dead. With the default silence a member reports every 500 ms.
+pub const HEARTBEATS_PER_SILENCE: u32 = 6;
+
+/// Longest time between heartbeats while something waits for the members: the first map, or
+/// cachelets that change hands. Makes a start and a move quick without costing anything later.
+pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
+
+/// The core looks for silent members this many times in one silence.
+pub const TICKS_PER_SILENCE: u32 = 8;
+
+/// When the core itself was not called for a silence divided by this, then it was the coordinator
+/// that slept (stopped process, suspended machine), and its members get a fresh start instead of
+/// being declared dead all at once. Must leave room for a late tick.
+pub const PAUSE_PER_SILENCE: u32 = 2;
+
+/// A proxy is forgotten after this many silences; it owns nothing, so nothing is lost.
+pub const PROXY_FORGET_SILENCES: u32 = 20;
+
+/// Most proxies that are members at one time: one for each application process of a large site.
+pub const PROXIES_MAX: usize = 4096;
+
+/// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
+pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
+
+/// Cachelets for each worker when the first map is made, unless configured otherwise (MBal,
+/// section 2.2 uses up to 16).
+pub const CACHELETS_PER_WORKER: usize = 16;
+
+/// Most cachelets of the maps that a coordinator makes: a cachelet without a virtual node would
+/// never hold a key.
+pub const CACHELETS_MAX: usize = VIRTUAL_NODES;
+
+/// Former lives of a server that are remembered, so that a process that was replaced under its name
+/// stays replaced. More lives than that within one silence would be a crash loop.
+pub const FORMER_LIVES_MAX: usize = 16;
+
+/// Largest epoch of a saved state that is believed: every JSON reader can tell epochs up to here
+/// apart, and a million map changes a second would take three centuries to get there.
+pub const EPOCH_MAX: u64 = 1 << 53;
+
+/// Map changes kept to be shown.
+pub const EVENTS_MAX: usize = 1000;
+
+/// Largest load of one worker that is believed, in requests per second: ten times what the fastest
+/// published cache does on a core. More is a broken report and refused.
+pub const LOAD_RPS_MAX: f64 = 1e8;
+
+/// For the cluster's mean, a worker's load counts as at most this many times the median. A node
+/// that reports a thousand times its load then moves the mean by a small factor, while the mean of
+/// a balanced cluster is exact. A truly hot worker is hot against a lower mean, which is the side
+/// to err on: its load is compared with the others'.
+pub const LOAD_CLAMP: f64 = 4.0;
+
+/// Loads up to this many requests per second are never clamped: with so little to do, the median
+/// says nothing.
+pub const LOAD_CLAMP_FLOOR_RPS: f64 = 1000.0;
+
+/// The cluster's mean load is computed at most this often; members report more slowly than that.
+pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
+
+/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker.
+pub const HEARTBEAT_LEN_MAX: usize = 64 * 1024;
+
+/// Longest answer to a heartbeat in bytes, dominated by a map of [`SERVERS_MAX`] servers with the
+/// longest names and [`WORKERS_TOTAL_MAX`] workers. A member reads no more than that.
+pub const ANSWER_LEN_MAX: usize = 8 << 20;
+
+const _: () = assert!(HEARTBEATS_PER_SILENCE >= 3, "a lost heartbeat is no death");
+const _: () = assert!(TICKS_PER_SILENCE >= 4 * PAUSE_PER_SILENCE);
+const _: () = assert!(HEARTBEAT_LEN_MAX >= 4 * NAME_LEN_MAX + WORKERS_MAX * (6 + 26) + 1024);
+const _: () = assert!(
+    ANSWER_LEN_MAX
+        >= SERVERS_MAX * (3 * NAME_LEN_MAX + 256)
+            + WORKERS_TOTAL_MAX * 6
+            + VIRTUAL_NODES * 6
+            + CACHELETS_MAX * 32
+            + 1024
+);

@@ -1,0 +1,49 @@
+//! The cluster's mean load, told to every server as the measure of "more than its share".
+
+use super::limits::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
+
+/// Mean of the loads, none counted as more than [`LOAD_CLAMP`] times the (lower) median or than
+/// [`LOAD_CLAMP_FLOOR_RPS`], whichever is more. 0 for no loads. Reorders `loads`; all must be finite. O(n).
+pub(super) fn clamped_mean(loads: &mut [f64]) -> f64 {
+    if loads.is_empty() {
+        return 0.0;
+    }
+    let middle = (loads.len() - 1) / 2;
+    let (_, median, _) = loads.select_nth_unstable_by(middle, f64::total_cmp);
+    let most = (*median * LOAD_CLAMP).max(LOAD_CLAMP_FLOOR_RPS);
+    loads.iter().map(|load| load.min(most)).sum::<f64>() / loads.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_loads_give_the_ordinary_mean() {
+        assert_eq!(clamped_mean(&mut []), 0.0);
+        assert_eq!(clamped_mean(&mut [70_000.0]), 70_000.0);
+        assert_eq!(clamped_mean(&mut [4e4, 1e4, 3e4, 2e4]), 25_000.0);
+        assert_eq!(clamped_mean(&mut [0.0, 0.0, 0.0, 400.0]), 100.0);
+    }
+
+    #[test]
+    fn one_node_with_a_thousandfold_load_moves_the_mean_by_little() {
+        let mut loads = [10_000.0; 8];
+        loads[3] *= 1000.0;
+        assert_eq!(
+            clamped_mean(&mut loads),
+            10_000.0 * (7.0 + LOAD_CLAMP) / 8.0
+        );
+        assert_eq!(
+            clamped_mean(&mut [1e4, 1e7]),
+            10_000.0 * (1.0 + LOAD_CLAMP) / 2.0
+        );
+    }
+
+    #[test]
+    fn a_node_that_claims_to_be_idle_cannot_lower_the_mean_by_more_than_its_share() {
+        let mut loads = [10_000.0; 8];
+        loads[0] = 0.0;
+        assert_eq!(clamped_mean(&mut loads), 8_750.0);
+    }
+}

@@ -1,0 +1,269 @@
+//! Who is a member: registering, returning, restarting, and what is refused.
+
+use std::collections::BTreeSet;
+
+use evenkeel_policy::placement::map::{SERVERS_MAX, ServerEntry};
+use evenkeel_types::{BootId, Epoch, Instant, ServerId};
+
+use super::event::Cause;
+use super::message::Heartbeat;
+use super::placing::Slot;
+use super::refusal::Refusal;
+use super::{Change, CoordinatorCore, limits};
+
+/// A server that has registered.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) entry: ServerEntry,
+    pub(super) former: Vec<BootId>,
+    /// Newest map that the present life is known to work by.
+    pub(super) applied: Epoch,
+    pub(super) last_heard: Instant,
+    pub(super) load: Vec<f64>,
+}
+
+/// A proxy that is a member.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    pub(super) boot: BootId,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) rack: Option<String>,
+    pub(super) applied: Epoch,
+    pub(super) last_heard: Instant,
+    pub(super) load: Vec<f64>,
+}
+
+impl CoordinatorCore {
+    /// Checks what concerns servers and proxies alike.
+    pub(super) fn check(&self, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+        if heartbeat.cluster != self.config.cluster {
+            return Err(Refusal::WrongCluster {
+                ours: self.config.cluster.clone(),
+                theirs: heartbeat.cluster.chars().take(SHOWN_CLUSTER_LEN).collect(),
+            });
+        }
+        heartbeat.validate()?;
+        if heartbeat.epoch == Epoch(0) {
+            return Ok(());
+        }
+        if heartbeat
+            .lineage
+            .is_some_and(|lineage| lineage != self.lineage)
+        {
+            return Err(Refusal::ForeignMap);
+        }
+        if heartbeat.epoch > self.epoch {
+            return Err(Refusal::FutureEpoch {
+                claimed: heartbeat.epoch,
+                newest: self.epoch,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_server(
+        &mut self,
+        now: Instant,
+        heartbeat: &Heartbeat,
+        changes: &mut Vec<Change>,
+    ) -> Result<ServerId, Refusal> {
+        let known = self
+            .servers
+            .iter()
+            .position(|s| s.entry.name == heartbeat.name);
+        let position = match known {
+            None => self.join(now, heartbeat, changes)?,
+            Some(position) if self.servers[position].entry.boot == heartbeat.boot => {
+                self.hear_again(position, heartbeat, changes)?
+            }
+            Some(position) => self.restart(position, heartbeat, changes)?,
+        };
+        let server = &mut self.servers[position];
+        server.last_heard = now;
+        server.applied = server.applied.max(heartbeat.epoch);
+        server.load.clone_from(&heartbeat.load.requests_per_second);
+        self.counters.server_heartbeats += 1;
+        Ok(server.entry.id)
+    }
+
+    /// Registers a new name.
+    fn join(
+        &mut self,
+        now: Instant,
+        heartbeat: &Heartbeat,
+        changes: &mut Vec<Change>,
+    ) -> Result<usize, Refusal> {
+        let position = self.servers.len();
+        if position == SERVERS_MAX {
+            return Err(Refusal::TooManyServers);
+        }
+        self.check_room_for_workers(heartbeat, None)?;
+        self.check_address(heartbeat, None)?;
+        // SERVERS_MAX positions fit u16.
+        let id = ServerId(position as u16);
+        self.servers.push(Server {
+            entry: entry_of(id, heartbeat),
+            former: Vec::new(),
+            applied: Epoch(0),
+            last_heard: now,
+            load: Vec::new(),
+        });
+        changes.push(Change::of_server(Cause::ServerJoined, id));
+        Ok(position)
+    }
+
+    /// A sign of life of the process that is known under that name.
+    fn hear_again(
+        &mut self,
+        position: usize,
+        heartbeat: &Heartbeat,
+        changes: &mut Vec<Change>,
+    ) -> Result<usize, Refusal> {
+        let server = &self.servers[position];
+        let was_up = server.entry.up;
+        let mut entry = entry_of(server.entry.id, heartbeat);
+        entry.up = was_up;
+        if entry != server.entry {
+            let name = heartbeat.name.clone();
+            return Err(Refusal::ChangedInOneLife { name });
+        }
+        if !was_up {
+            self.check_address(heartbeat, Some(position))?;
+            let server = &mut self.servers[position];
+            server.entry.up = true;
+            changes.push(Change::of_server(Cause::ServerReturned, server.entry.id));
+        }
+        Ok(position)
+    }
+
+    /// Another process under a known name: a restart, or two servers that were given one name.
+    fn restart(
+        &mut self,
+        position: usize,
+        heartbeat: &Heartbeat,
+        changes: &mut Vec<Change>,
+    ) -> Result<usize, Refusal> {
+        if self.servers[position].former.contains(&heartbeat.boot) {
+            return Err(Refusal::DuplicateName {
+                name: heartbeat.name.clone(),
+                boot: heartbeat.boot,
+            });
+        }
+        self.check_room_for_workers(heartbeat, Some(position))?;
+        self.check_address(heartbeat, Some(position))?;
+        let server = &mut self.servers[position];
+        let id = server.entry.id;
+        if server.former.len() == limits::FORMER_LIVES_MAX {
+            server.former.remove(0);
+        }
+        server.former.push(server.entry.boot);
+        let workers_before = server.entry.worker_ports.len();
+        server.entry = entry_of(id, heartbeat);
+        server.applied = Epoch(0);
+        if server.entry.worker_ports.len() != workers_before {
+            self.reseat(position);
+        }
+        changes.push(Change::of_server(Cause::ServerRestarted, id));
+        Ok(position)
+    }
+
+    /// Spreads a restarted server's cachelets over its new number of workers. The new life holds
+    /// nothing yet, so there is nothing to let go of.
+    fn reseat(&mut self, position: usize) {
+        let entry = &self.servers[position].entry;
+        // WORKERS_MAX fits u16.
+        let workers = entry.worker_ports.len() as u16;
+        let mut next = (0..workers).cycle();
+        for slot in &mut self.slots {
+            if let Slot::Owned(owner) = slot
+                && owner.server == entry.id
+            {
+                owner.worker = next.next().unwrap_or(0);
+            }
+        }
+    }
+
+    fn check_room_for_workers(
+        &self,
+        heartbeat: &Heartbeat,
+        myself: Option<usize>,
+    ) -> Result<(), Refusal> {
+        let others: usize = self
+            .others(myself)
+            .map(|server| server.entry.worker_ports.len())
+            .sum();
+        if others + heartbeat.worker_ports.len() > limits::WORKERS_TOTAL_MAX {
+            return Err(Refusal::TooManyWorkers);
+        }
+        Ok(())
+    }
+
+    /// Two servers that are up cannot have one address.
+    fn check_address(&self, heartbeat: &Heartbeat, myself: Option<usize>) -> Result<(), Refusal> {
+        let mine: BTreeSet<u16> = ports(heartbeat.port, &heartbeat.worker_ports).collect();
+        let same_host = |s: &&Server| s.entry.up && s.entry.host == heartbeat.host;
+        for server in self.others(myself).filter(same_host) {
+            let theirs = ports(server.entry.port, &server.entry.worker_ports);
+            if let Some(port) = theirs.into_iter().find(|port| mine.contains(port)) {
+                return Err(Refusal::AddressTaken {
+                    host: heartbeat.host.clone(),
+                    port,
+                    owner: server.entry.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn others(&self, myself: Option<usize>) -> impl Iterator<Item = &Server> {
+        self.servers
+            .iter()
+            .enumerate()
+            .filter(move |(position, _)| Some(*position) != myself)
+            .map(|(_, server)| server)
+    }
+
+    pub(super) fn handle_proxy(
+        &mut self,
+        now: Instant,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), Refusal> {
+        if !self.proxies.contains_key(&heartbeat.name) && self.proxies.len() == limits::PROXIES_MAX
+        {
+            return Err(Refusal::TooManyProxies);
+        }
+        let proxy = Proxy {
+            boot: heartbeat.boot,
+            host: heartbeat.host.clone(),
+            port: heartbeat.port,
+            rack: heartbeat.rack.clone(),
+            applied: heartbeat.epoch,
+            last_heard: now,
+            load: heartbeat.load.requests_per_second.clone(),
+        };
+        self.proxies.insert(heartbeat.name.clone(), proxy);
+        self.counters.proxy_heartbeats += 1;
+        Ok(())
+    }
+}
+
+/// Characters of a foreign cluster's name that a refusal repeats.
+const SHOWN_CLUSTER_LEN: usize = 64;
+
+fn entry_of(id: ServerId, heartbeat: &Heartbeat) -> ServerEntry {
+    ServerEntry {
+        id,
+        name: heartbeat.name.clone(),
+        host: heartbeat.host.clone(),
+        port: heartbeat.port,
+        worker_ports: heartbeat.worker_ports.clone(),
+        rack: heartbeat.rack.clone(),
+        boot: heartbeat.boot,
+        up: true,
+    }
+}
+
+fn ports(port: u16, worker_ports: &[u16]) -> impl Iterator<Item = u16> {
+    core::iter::once(port).chain(worker_ports.iter().copied())
+}

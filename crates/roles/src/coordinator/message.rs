@@ -1,0 +1,194 @@
+//! What members and coordinator say to each other.
+//!
+//! One idempotent call does everything: a heartbeat registers its sender, proves that it is alive,
+//! reports its load and confirms the map it works by; the answer tells the sender's id, a newer map
+//! if there is one, the cluster's load and the settings. Losing or repeating one does no harm.
+//! Unknown fields are ignored on both sides, so that versions can be mixed.
+
+use std::sync::Arc;
+
+use evenkeel_policy::placement::map::{ClusterMap, NAME_LEN_MAX, WORKERS_MAX};
+use evenkeel_types::{BootId, Epoch, ServerId};
+use serde::{Deserialize, Serialize};
+
+use super::limits::LOAD_RPS_MAX;
+use super::refusal::Refusal;
+
+/// What a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberKind {
+    /// A cache server, which owns cachelets.
+    Server,
+    /// A proxy, which owns nothing and needs the map.
+    Proxy,
+}
+
+/// A member's report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The cluster that the member was told to belong to.
+    pub cluster: String,
+    /// What the member is. Servers and proxies have names of their own.
+    pub kind: MemberKind,
+    /// Stays the same over restarts; a server's id and its cachelets hang on it.
+    pub name: String,
+    /// This life of the member's process.
+    pub boot: BootId,
+    /// Where others reach the member: host name or IP address, no port.
+    pub host: String,
+    /// The ordinary port. May be 0 for a proxy (which may listen on a unix socket alone).
+    pub port: u16,
+    /// A server's port for each worker. Empty for a proxy.
+    #[serde(default)]
+    pub worker_ports: Vec<u16>,
+    /// Locality domain.
+    #[serde(default)]
+    pub rack: Option<String>,
+    /// Newest map that the whole member *works by*: a server has let go of (and forgotten) every
+    /// cachelet that this map does not give to it. 0 before the first map.
+    #[serde(default)]
+    pub epoch: Epoch,
+    /// [`HeartbeatAnswer::lineage`] of that map; absent before the first.
+    #[serde(default)]
+    pub lineage: Option<u64>,
+    /// What the member carries at present.
+    #[serde(default)]
+    pub load: LoadReport,
+}
+
+/// A member's load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Smoothed requests per second of each worker; empty when there is nothing to report yet.
+    #[serde(default)]
+    pub requests_per_second: Vec<f64>,
+}
+
+/// The answer to a [`Heartbeat`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer {
+    /// A server's id; absent for a proxy.
+    pub server_id: Option<ServerId>,
+    /// Epoch of the newest map; 0 while there is none.
+    pub epoch: Epoch,
+    /// Names the series that epochs belong to. A coordinator that has lost its state begins another
+    /// one, whose epochs must not be compared with the former's.
+    pub lineage: u64,
+    /// The newest map, when the member works by an older one.
+    #[serde(with = "shared_map")]
+    pub map: Option<Arc<ClusterMap>>,
+    /// Mean requests per second of the workers of all servers that are up, without the distortion
+    /// by absurd reports (see [`limits::LOAD_CLAMP`](super::limits::LOAD_CLAMP)).
+    pub mean_worker_load: f64,
+    /// What the operator has chosen.
+    pub settings: Settings,
+    /// When to send the next heartbeat, in milliseconds.
+    pub interval_ms: u64,
+}
+
+/// What an operator can switch while the cluster runs. Every member gets it with every heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Replication of hot keys (SPORE).
+    pub hot_keys: Switch,
+}
+
+/// Off or on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// Not done.
+    Off,
+    /// Done; the default.
+    #[default]
+    On,
+}
+
+impl Heartbeat {
+    /// Checks everything that can be checked without knowing the cluster.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is unusable.
+    pub fn validate(&self) -> Result<(), Refusal> {
+        check_name("name", &self.name)?;
+        check_name("host", &self.host)?;
+        if let Some(rack) = &self.rack {
+            check_name("rack", rack)?;
+        }
+        if self.kind == MemberKind::Server {
+            self.validate_server_ports()?;
+        } else if self.worker_ports.len() > WORKERS_MAX {
+            let count = self.worker_ports.len();
+            return Err(Refusal::BadWorkerCount { count });
+        }
+        self.validate_load()
+    }
+
+    fn validate_server_ports(&self) -> Result<(), Refusal> {
+        let count = self.worker_ports.len();
+        if count == 0 || count > WORKERS_MAX {
+            return Err(Refusal::BadWorkerCount { count });
+        }
+        let mut ports = self.worker_ports.clone();
+        ports.sort_unstable();
+        let doubled = ports.windows(2).find(|pair| pair[0] == pair[1]);
+        if let Some(&[port, _]) = doubled {
+            return Err(Refusal::BadPort { port });
+        }
+        if self.port == 0 || ports[0] == 0 {
+            return Err(Refusal::BadPort { port: 0 });
+        }
+        Ok(())
+    }
+
+    fn validate_load(&self) -> Result<(), Refusal> {
+        let loads = &self.load.requests_per_second;
+        let expected = match self.kind {
+            MemberKind::Server => self.worker_ports.len(),
+            MemberKind::Proxy => loads.len().min(WORKERS_MAX),
+        };
+        if !loads.is_empty() && loads.len() != expected {
+            return Err(Refusal::LoadCount {
+                loads: loads.len(),
+                expected,
+            });
+        }
+        for (worker, &value) in loads.iter().enumerate() {
+            // NaN is in no range.
+            if !(0.0..=LOAD_RPS_MAX).contains(&value) {
+                return Err(Refusal::BadLoad { worker, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names travel in maps, logs and metrics: visible ASCII that needs no escaping anywhere.
+pub(super) fn check_name(field: &'static str, name: &str) -> Result<(), Refusal> {
+    let usable = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
+    if name.is_empty() || name.len() > NAME_LEN_MAX || !name.bytes().all(usable) {
+        return Err(Refusal::BadName { field });
+    }
+    Ok(())
+}
+
+/// A map inside an `Arc`, written and read as the map itself.
+mod shared_map {
+    use super::{Arc, ClusterMap};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &Option<Arc<ClusterMap>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        map.as_ref().map(|map| map.document()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<ClusterMap>>, D::Error> {
+        Ok(Option::<ClusterMap>::deserialize(deserializer)?.map(Arc::new))
+    }
+}

@@ -1,0 +1,341 @@
+//! Which worker gets which cachelet: even shares, few moves, and never two owners.
+//!
+//! A cachelet changes hands in two steps. First it is *released*: the next map gives it to nobody,
+//! and its former owner lets go and forgets its contents. Only when that server has confirmed that
+//! it works by such a map is the cachelet *granted* to another worker, in a later map. In between
+//! its keys have no home, which a cache may answer with a miss. So two servers never serve one
+//! cachelet, even when one of them is slow to learn of the change, and what a server stored before
+//! the move can never be read after it has come back.
+//!
+//! The plan is made anew from what is the case at each call; no target is promised in advance.
+//! When servers come and go while cachelets are between owners, it is simply another plan.
+//!
+//! A server that is down keeps its cachelets: it cannot confirm that it let go, and when it returns
+//! nothing has to move.
+
+use std::collections::BTreeMap;
+
+use evenkeel_policy::placement::map::VIRTUAL_NODES;
+use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
+use serde::{Deserialize, Serialize};
+
+use super::limits::CACHELETS_MAX;
+
+/// Who has a cachelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// This worker.
+    Owned(WorkerRef),
+    /// Nobody.
+    Released {
+        /// The last owner. It must confirm before anyone else becomes owner.
+        by: ServerId,
+        /// First map in which nobody had it: what `by` must confirm.
+        epoch: Epoch,
+    },
+}
+
+impl Slot {
+    /// The owner as a map has it.
+    pub(super) fn owner(self) -> Option<WorkerRef> {
+        match self {
+            Slot::Owned(worker) => Some(worker),
+            Slot::Released { .. } => None,
+        }
+    }
+}
+
+/// Moves to make in the next map; positions are cachelets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Cachelets to give to a worker.
+    pub(super) grants: Vec<(usize, WorkerRef)>,
+    /// Cachelets to take from their owner.
+    pub(super) releases: Vec<usize>,
+}
+
+/// The first placement: virtual nodes spread evenly over the cachelets and cachelets evenly over
+/// `workers`, both by turns.
+pub(super) fn first_placement(
+    workers: &[WorkerRef],
+    cachelets_per_worker: usize,
+) -> (Vec<CacheletId>, Vec<Slot>) {
+    let wanted = workers.len().saturating_mul(cachelets_per_worker);
+    let count = wanted.clamp(1, CACHELETS_MAX);
+    let nodes = (0..VIRTUAL_NODES)
+        // CACHELETS_MAX positions fit u16.
+        .map(|node| CacheletId((node % count) as u16))
+        .collect();
+    let slots = workers
+        .iter()
+        .cycle()
+        .take(count)
+        .map(|&worker| Slot::Owned(worker))
+        .collect();
+    (nodes, slots)
+}
+
+/// The next moves towards even shares.
+///
+/// `takers` are the workers that may get or lose cachelets: those of the servers that are up, in
+/// ascending order. `has_let_go(server, epoch)` says whether that server is known to work by a map
+/// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
+/// server that released something ends, after finitely many steps, with shares that differ by at
+/// most one; nothing moves that need not. O(cachelets + workers · log workers + grants · workers).
+pub(super) fn plan(
+    slots: &[Slot],
+    takers: &[WorkerRef],
+    has_let_go: impl Fn(ServerId, Epoch) -> bool,
+) -> Plan {
+    let mut plan = Plan::default();
+    if takers.is_empty() {
+        return plan;
+    }
+    let mut held: BTreeMap<WorkerRef, usize> = takers.iter().map(|&w| (w, 0)).collect();
+    let mut to_share = 0;
+    for slot in slots {
+        match slot {
+            Slot::Owned(worker) => {
+                if let Some(count) = held.get_mut(worker) {
+                    *count += 1;
+                    to_share += 1;
+                }
+            }
+            Slot::Released { .. } => to_share += 1,
+        }
+    }
+    let quotas = quotas(&held, to_share);
+
+    // From the back, so that the cachelets a worker has had for longest stay where they are.
+    for (cachelet, slot) in slots.iter().enumerate().rev() {
+        if let Slot::Owned(worker) = slot
+            && let Some(count) = held.get_mut(worker)
+            && *count > quotas[worker]
+        {
+            *count -= 1;
+            plan.releases.push(cachelet);
+        }
+    }
+    plan.releases.reverse();
+
+    for (cachelet, slot) in slots.iter().enumerate() {
+        let Slot::Released { by, epoch } = *slot else {
+            continue;
+        };
+        if !has_let_go(by, epoch) {
+            continue;
+        }
+        let neediest = held
+            .iter()
+            .filter(|(worker, count)| **count < quotas[*worker])
+            .max_by_key(|(worker, count)| {
+                (quotas[*worker] - **count, core::cmp::Reverse(**worker))
+            });
+        // Quotas add up to all that is held or free, and nobody is above quota any more: whoever
+        // is free is someone's due.
+        let (&worker, _) = neediest.expect("a free cachelet is due to a worker below quota");
+        *held.entry(worker).or_default() += 1;
+        plan.grants.push((cachelet, worker));
+    }
+    plan
+}
+
+/// Even shares of `to_share` cachelets. Those that hold most get the odd ones, so that nobody gives
+/// one up for another to have it.
+fn quotas(held: &BTreeMap<WorkerRef, usize>, to_share: usize) -> BTreeMap<WorkerRef, usize> {
+    let (share, odd) = (to_share / held.len(), to_share % held.len());
+    let mut by_count: Vec<_> = held
+        .iter()
+        .map(|(&worker, &count)| (count, worker))
+        .collect();
+    by_count.sort_unstable_by_key(|&(count, worker)| (core::cmp::Reverse(count), worker));
+    by_count
+        .into_iter()
+        .enumerate()
+        .map(|(i, (_, worker))| (worker, share + usize::from(i < odd)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(server: u16, worker: u16) -> WorkerRef {
+        WorkerRef {
+            server: ServerId(server),
+            worker,
+        }
+    }
+
+    fn shares(slots: &[Slot]) -> BTreeMap<WorkerRef, usize> {
+        let mut shares = BTreeMap::new();
+        for owner in slots.iter().filter_map(|slot| slot.owner()) {
+            *shares.entry(owner).or_default() += 1;
+        }
+        shares
+    }
+
+    #[test]
+    fn the_first_placement_is_even_for_virtual_nodes_and_cachelets() {
+        let workers: Vec<_> = (0..3).flat_map(|s| [worker(s, 0), worker(s, 1)]).collect();
+        let (nodes, slots) = first_placement(&workers, 16);
+        assert_eq!((nodes.len(), slots.len()), (VIRTUAL_NODES, 96));
+        assert!(shares(&slots).values().all(|&n| n == 16));
+        let mut sizes = vec![0; slots.len()];
+        nodes.iter().for_each(|c| sizes[usize::from(c.0)] += 1);
+        assert!(sizes.iter().all(|&n| n == 42 || n == 43), "{sizes:?}");
+    }
+
+    #[test]
+    fn there_are_never_more_cachelets_than_virtual_nodes() {
+        let workers: Vec<_> = (0..300).map(|s| worker(s, 0)).collect();
+        let (nodes, slots) = first_placement(&workers, 16);
+        assert_eq!(slots.len(), CACHELETS_MAX);
+        assert!(nodes.iter().all(|c| usize::from(c.0) < slots.len()));
+        assert!(shares(&slots).values().all(|&n| n == 13 || n == 14));
+    }
+
+    #[test]
+    fn a_balanced_cluster_has_nothing_to_do() {
+        let takers = [worker(0, 0), worker(1, 0), worker(2, 0)];
+        let (_, slots) = first_placement(&takers, 5);
+        assert_eq!(plan(&slots, &takers, |_, _| true), Plan::default());
+    }
+
+    #[test]
+    fn a_newcomer_gets_its_share_and_nothing_else_moves() {
+        let (_, slots) = first_placement(&[worker(0, 0), worker(1, 0)], 6);
+        let takers = [worker(0, 0), worker(1, 0), worker(2, 0)];
+        let plan = plan(&slots, &takers, |_, _| true);
+        assert!(plan.grants.is_empty());
+        assert_eq!(plan.releases, [8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn odd_cachelets_stay_with_whoever_has_them() {
+        // Shares 3, 2, 2 and then a fourth worker: 7 = 2 + 2 + 2 + 1, one move.
+        let owners = [0, 0, 0, 1, 1, 2, 2];
+        let slots: Vec<_> = owners.iter().map(|&s| Slot::Owned(worker(s, 0))).collect();
+        let takers: Vec<_> = (0..4).map(|s| worker(s, 0)).collect();
+        let plan = plan(&slots, &takers, |_, _| true);
+        assert_eq!(plan.releases, [2]);
+    }
+
+    #[test]
+    fn a_released_cachelet_waits_for_its_former_owner() {
+        let mut slots = vec![Slot::Owned(worker(0, 0)); 4];
+        slots[2] = Slot::Released {
+            by: ServerId(0),
+            epoch: Epoch(7),
+        };
+        slots[3] = slots[2];
+        let takers = [worker(0, 0), worker(1, 0)];
+        assert_eq!(plan(&slots, &takers, |_, _| false), Plan::default());
+        let confirmed = plan(&slots, &takers, |s, e| s == ServerId(0) && e == Epoch(7));
+        assert_eq!(confirmed.grants, [(2, worker(1, 0)), (3, worker(1, 0))]);
+        assert!(confirmed.releases.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_is_down_keeps_its_cachelets_and_is_not_counted() {
+        let (_, slots) = first_placement(&[worker(0, 0), worker(1, 0), worker(2, 0)], 4);
+        let up = [worker(0, 0), worker(1, 0)];
+        assert_eq!(plan(&slots, &up, |_, _| true), Plan::default());
+        let up = [worker(0, 0), worker(1, 0), worker(3, 0)];
+        let plan = plan(&slots, &up, |_, _| true);
+        assert_eq!(
+            plan.releases.len(),
+            2,
+            "8 cachelets of two workers for three"
+        );
+        assert!(
+            plan.releases
+                .iter()
+                .all(|&c| slots[c] != Slot::Owned(worker(2, 0)))
+        );
+    }
+
+    /// Fewest cachelets that must leave their workers, found by trying every way to hand out the
+    /// odd ones.
+    fn fewest_releases(held: &[usize], to_share: usize) -> usize {
+        let (share, odd) = (to_share / held.len(), to_share % held.len());
+        (0u32..1 << held.len())
+            .filter(|lucky| lucky.count_ones() as usize == odd)
+            .map(|lucky| {
+                let quota = |i: usize| share + (lucky >> i & 1) as usize;
+                let surplus = |(i, &n): (usize, &usize)| n.saturating_sub(quota(i));
+                held.iter().enumerate().map(surplus).sum()
+            })
+            .min()
+            .unwrap_or(0)
+    }
+
+    #[test]
+    fn plans_agree_with_trying_every_way() {
+        use rand_xoshiro::rand_core::{Rng, SeedableRng};
+        const SEED: u64 = 0x5eed;
+        println!("seed {SEED}");
+        let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut below = move |n: usize| (random.next_u64() % n as u64) as usize;
+        for _ in 0..2_000 {
+            let workers = 1 + below(6);
+            let takers: Vec<_> = (0..workers as u16).map(|s| worker(s, 0)).collect();
+            let mut slots: Vec<_> = (0..below(30))
+                .map(|_| match below(8) {
+                    0 => Slot::Released {
+                        by: ServerId(below(8) as u16),
+                        epoch: Epoch(1 + below(2) as u64),
+                    },
+                    1 => Slot::Owned(worker(9, 0)),
+                    _ => Slot::Owned(takers[below(workers)]),
+                })
+                .collect();
+            let has_let_go =
+                |server: ServerId, epoch: Epoch| server.0.is_multiple_of(2) && epoch == Epoch(1);
+            let held: Vec<usize> = takers
+                .iter()
+                .map(|&t| slots.iter().filter(|&&s| s == Slot::Owned(t)).count())
+                .collect();
+            let free = slots.iter().filter(|slot| slot.owner().is_none()).count();
+            let to_share = held.iter().sum::<usize>() + free;
+            let first = plan(&slots, &takers, has_let_go);
+            assert_eq!(
+                first.releases.len(),
+                fewest_releases(&held, to_share),
+                "{slots:?}"
+            );
+            for &(cachelet, _) in &first.grants {
+                let confirmed = matches!(slots[cachelet],
+                    Slot::Released { by, epoch } if has_let_go(by, epoch));
+                assert!(confirmed, "{slots:?}");
+            }
+
+            // Carried out with every owner confirming, it comes to rest in even shares.
+            for _ in 0..2 {
+                let plan = plan(&slots, &takers, |_, _| true);
+                for &cachelet in &plan.releases {
+                    slots[cachelet] = Slot::Released {
+                        by: ServerId(0),
+                        epoch: Epoch(2),
+                    };
+                }
+                for &(cachelet, worker) in &plan.grants {
+                    slots[cachelet] = Slot::Owned(worker);
+                }
+            }
+            assert_eq!(plan(&slots, &takers, |_, _| true), Plan::default());
+            let shares = shares(&slots);
+            let share = |t| shares.get(t).copied().unwrap_or(0);
+            let most = takers.iter().map(share).max().unwrap_or(0);
+            let least = takers.iter().map(share).min().unwrap_or(0);
+            assert!(most - least <= 1, "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn without_servers_nothing_is_planned() {
+        let (_, slots) = first_placement(&[worker(0, 0)], 4);
+        assert_eq!(plan(&slots, &[], |_, _| true), Plan::default());
+    }
+}

@@ -1,0 +1,219 @@
+//! Why a heartbeat is refused.
+
+use core::fmt;
+
+use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
+use evenkeel_types::{BootId, Epoch};
+
+use super::limits::{LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};
+
+/// Why a heartbeat is refused. Nothing of a refused heartbeat is used, not even the sign of life.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The member belongs to another cluster.
+    #[error("this is cluster {ours:?}, not {theirs:?}")]
+    WrongCluster {
+        /// The coordinator's cluster.
+        ours: String,
+        /// The member's, shortened to what a name may have.
+        theirs: String,
+    },
+    /// A name, host or rack is unusable.
+    #[error(
+        "{field} must be 1 to {NAME_LEN_MAX} visible ASCII characters without quotes, backslashes and spaces"
+    )]
+    BadName {
+        /// The field at fault.
+        field: &'static str,
+    },
+    /// A port is 0 where one is needed, or belongs to two workers.
+    #[error("port {port} is 0 or is given to two workers")]
+    BadPort {
+        /// The port.
+        port: u16,
+    },
+    /// A server must have 1 to [`WORKERS_MAX`] workers.
+    #[error("{count} worker ports, not 1 to {WORKERS_MAX}")]
+    BadWorkerCount {
+        /// Worker ports in the heartbeat.
+        count: usize,
+    },
+    /// The loads do not fit the workers.
+    #[error("{loads} loads were reported, {expected} were expected")]
+    LoadCount {
+        /// Loads in the heartbeat.
+        loads: usize,
+        /// Workers of the member.
+        expected: usize,
+    },
+    /// A load is not a number from 0 to [`LOAD_RPS_MAX`].
+    #[error("the load of worker {worker} is {value}, not 0 to {LOAD_RPS_MAX} requests per second")]
+    BadLoad {
+        /// The worker, from 0.
+        worker: usize,
+        /// What was reported.
+        value: f64,
+    },
+    /// The member works by a map that this coordinator has not made yet.
+    #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
+    FutureEpoch {
+        /// The member's epoch.
+        claimed: Epoch,
+        /// The coordinator's.
+        newest: Epoch,
+    },
+    /// The member works by a map of another series of epochs.
+    #[error(
+        "the member works by a map that another coordinator made, or this one before it lost its \
+         state; restore the state file or restart the member"
+    )]
+    ForeignMap,
+    /// Another process has registered under this name since.
+    #[error("the process {boot} of server {name:?} was replaced by another of the same name")]
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// The replaced life.
+        boot: BootId,
+    },
+    /// A server's address, ports and rack are fixed for one life of its process.
+    #[error("server {name:?} changed its address, ports or rack without a new boot id")]
+    ChangedInOneLife {
+        /// The server's name.
+        name: String,
+    },
+    /// A server that is up has the same address.
+    #[error("{host}:{port} is the address of server {owner:?}, which is up")]
+    AddressTaken {
+        /// The host.
+        host: String,
+        /// The first port that both claim.
+        port: u16,
+        /// Name of the server that has it.
+        owner: String,
+    },
+    /// No room for another server.
+    #[error("there are {SERVERS_MAX} servers already")]
+    TooManyServers,
+    /// No room for another proxy.
+    #[error("there are {PROXIES_MAX} proxies already")]
+    TooManyProxies,
+    /// No room for more workers.
+    #[error("there would be more than {WORKERS_TOTAL_MAX} workers")]
+    TooManyWorkers,
+}
+
+/// Who can help it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The message is unusable. Sending it again is no use.
+    Invalid,
+    /// The message contradicts what the coordinator knows. An operator has to decide who is right.
+    Conflict,
+    /// A limit of the coordinator is reached. It may work later.
+    Full,
+}
+
+/// The kind of a [`Refusal`], for metrics and for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// See [`Refusal::WrongCluster`].
+    WrongCluster,
+    /// See [`Refusal::BadName`].
+    BadName,
+    /// See [`Refusal::BadPort`].
+    BadPort,
+    /// See [`Refusal::BadWorkerCount`].
+    BadWorkerCount,
+    /// See [`Refusal::LoadCount`] and [`Refusal::BadLoad`].
+    BadLoad,
+    /// See [`Refusal::FutureEpoch`].
+    FutureEpoch,
+    /// See [`Refusal::ForeignMap`].
+    ForeignMap,
+    /// See [`Refusal::DuplicateName`].
+    DuplicateName,
+    /// See [`Refusal::ChangedInOneLife`].
+    ChangedInOneLife,
+    /// See [`Refusal::AddressTaken`].
+    AddressTaken,
+    /// See [`Refusal::TooManyServers`], [`Refusal::TooManyProxies`], [`Refusal::TooManyWorkers`].
+    TooManyMembers,
+}
+
+impl Reason {
+    /// All of them, in order.
+    pub const ALL: [Reason; 11] = [
+        Reason::WrongCluster,
+        Reason::BadName,
+        Reason::BadPort,
+        Reason::BadWorkerCount,
+        Reason::BadLoad,
+        Reason::FutureEpoch,
+        Reason::ForeignMap,
+        Reason::DuplicateName,
+        Reason::ChangedInOneLife,
+        Reason::AddressTaken,
+        Reason::TooManyMembers,
+    ];
+
+    /// Its name in metrics and answers; stable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::WrongCluster => "wrong_cluster",
+            Reason::BadName => "bad_name",
+            Reason::BadPort => "bad_port",
+            Reason::BadWorkerCount => "bad_worker_count",
+            Reason::BadLoad => "bad_load",
+            Reason::FutureEpoch => "future_epoch",
+            Reason::ForeignMap => "foreign_map",
+            Reason::DuplicateName => "duplicate_name",
+            Reason::ChangedInOneLife => "changed_in_one_life",
+            Reason::AddressTaken => "address_taken",
+            Reason::TooManyMembers => "too_many_members",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Refusal {
+    /// Its kind.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Refusal::WrongCluster { .. } => Reason::WrongCluster,
+            Refusal::BadName { .. } => Reason::BadName,
+            Refusal::BadPort { .. } => Reason::BadPort,
+            Refusal::BadWorkerCount { .. } => Reason::BadWorkerCount,
+            Refusal::LoadCount { .. } | Refusal::BadLoad { .. } => Reason::BadLoad,
+            Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
+            Refusal::ForeignMap => Reason::ForeignMap,
+            Refusal::DuplicateName { .. } => Reason::DuplicateName,
+            Refusal::ChangedInOneLife { .. } => Reason::ChangedInOneLife,
+            Refusal::AddressTaken { .. } => Reason::AddressTaken,
+            Refusal::TooManyServers | Refusal::TooManyProxies | Refusal::TooManyWorkers => {
+                Reason::TooManyMembers
+            }
+        }
+    }
+
+    /// Who can help it.
+    pub fn fault(&self) -> Fault {
+        match self.reason() {
+            Reason::BadName | Reason::BadPort | Reason::BadWorkerCount | Reason::BadLoad => {
+                Fault::Invalid
+            }
+            Reason::WrongCluster
+            | Reason::FutureEpoch
+            | Reason::ForeignMap
+            | Reason::DuplicateName
+            | Reason::ChangedInOneLife
+            | Reason::AddressTaken => Fault::Conflict,
+            Reason::TooManyMembers => Fault::Full,
+        }
+    }
+}

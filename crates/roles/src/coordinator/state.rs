@@ -1,0 +1,122 @@
+//! What a coordinator must not forget: ids, epochs, owners, settings.
+//!
+//! Written before anything that depends on it is told to anyone, and checked when it is read: a
+//! coordinator that starts from a state that contradicts itself would do more harm than none.
+
+use evenkeel_policy::placement::map::{MapDocument, MapError, ServerEntry};
+use evenkeel_types::{BootId, CacheletId, Epoch};
+use serde::{Deserialize, Serialize};
+
+use super::limits::{EPOCH_MAX, FORMER_LIVES_MAX};
+use super::message::Settings;
+use super::placing::Slot;
+
+/// Everything that outlives the coordinator's process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedState {
+    /// The cluster it belongs to.
+    pub cluster: String,
+    /// See [`HeartbeatAnswer::lineage`](super::HeartbeatAnswer::lineage).
+    pub lineage: u64,
+    /// Epoch of the newest map; 0 before the first.
+    pub epoch: Epoch,
+    /// The operator's choices.
+    pub settings: Settings,
+    /// Every server that ever registered; its position is its id.
+    pub servers: Vec<SavedServer>,
+    /// Cachelet of each virtual node; empty before the first map.
+    pub virtual_nodes: Vec<CacheletId>,
+    /// Owner of each cachelet; empty before the first map.
+    pub cachelets: Vec<Slot>,
+}
+
+/// A server that has registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedServer {
+    /// As in the map.
+    pub entry: ServerEntry,
+    /// Its former lives, oldest first, at most [`FORMER_LIVES_MAX`].
+    pub former: Vec<BootId>,
+}
+
+/// Why a state cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// It belongs to another cluster.
+    #[error("use the state of cluster {found:?} for cluster {expected:?}")]
+    WrongCluster {
+        /// The state's cluster.
+        found: String,
+        /// The configured one.
+        expected: String,
+    },
+    /// Its map is not sound.
+    #[error(transparent)]
+    BadMap(#[from] MapError),
+    /// It contradicts itself.
+    #[error("use the state: {what}")]
+    Contradiction {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl SavedState {
+    /// The newest map, or `None` before the first.
+    pub(super) fn document(&self) -> Option<MapDocument> {
+        (self.epoch > Epoch(0)).then(|| MapDocument {
+            epoch: self.epoch,
+            servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
+            virtual_nodes: self.virtual_nodes.clone(),
+            cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
+        })
+    }
+
+    /// Checks that the state belongs to `cluster` and agrees with itself.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that it breaks.
+    pub fn validate(&self, cluster: &str) -> Result<(), StateError> {
+        if self.cluster != cluster {
+            return Err(StateError::WrongCluster {
+                found: self.cluster.clone(),
+                expected: cluster.to_owned(),
+            });
+        }
+        let contradiction = |what| Err(StateError::Contradiction { what });
+        let ids_dense = (0u32..)
+            .zip(&self.servers)
+            .all(|(i, server)| u32::from(server.entry.id.0) == i);
+        if !ids_dense {
+            return contradiction("a server's id is not its position");
+        }
+        let too_many_lives = |s: &SavedServer| s.former.len() > FORMER_LIVES_MAX;
+        if self.servers.iter().any(too_many_lives) {
+            return contradiction("a server has too many former lives");
+        }
+        if self.epoch.0 > EPOCH_MAX {
+            return contradiction("the epoch is absurdly large");
+        }
+        let mapless = self.virtual_nodes.is_empty() && self.cachelets.is_empty();
+        if mapless != (self.epoch == Epoch(0)) {
+            return contradiction("there is an epoch without a map or a map without an epoch");
+        }
+        let servers = self.servers.len();
+        let release_sound = |slot: &Slot| match *slot {
+            Slot::Owned(_) => true,
+            Slot::Released { by, epoch } => usize::from(by.0) < servers && epoch <= self.epoch,
+        };
+        if !self.cachelets.iter().all(release_sound) {
+            return contradiction("a released cachelet has an unknown owner or a future epoch");
+        }
+        // Before the first map, a map of one virtual node that nobody owns checks the servers.
+        let document = self.document().unwrap_or_else(|| MapDocument {
+            epoch: Epoch(1),
+            servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
+            virtual_nodes: vec![CacheletId(0)],
+            cachelets: vec![None],
+        });
+        Ok(document.validate()?)
+    }
+}

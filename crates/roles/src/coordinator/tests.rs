@@ -1,0 +1,113 @@
+//! Stories of members and their coordinator, told in time.
+
+mod bad_input;
+mod random;
+mod stories;
+
+use evenkeel_policy::placement::map::SERVERS_MAX;
+use evenkeel_types::BootId;
+
+use super::*;
+
+/// Test clock and coordinator: every call happens at `now`.
+struct World {
+    core: CoordinatorCore,
+    now: Now,
+}
+
+const LINEAGE: u64 = 42;
+
+impl World {
+    fn new(initial_servers: usize) -> World {
+        let config = CoordinatorConfig {
+            initial_servers,
+            ..CoordinatorConfig::new("test")
+        };
+        let now = Now {
+            monotonic: Instant::from_millis(1_000),
+            unix: 1_700_000_000,
+        };
+        let core = CoordinatorCore::new(config, LINEAGE, now.monotonic).unwrap();
+        World { core, now }
+    }
+
+    /// Lets time pass, calling the core when it wants to be called.
+    fn pass(&mut self, ms: u64) {
+        let until = self.now.monotonic + Duration::from_millis(ms);
+        while self.core.poll_deadline() <= until {
+            self.now.monotonic = self.core.poll_deadline();
+            self.core.handle_timeout(self.now);
+        }
+        self.now.monotonic = until;
+    }
+
+    fn send(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
+        self.core.handle_heartbeat(self.now, heartbeat)
+    }
+
+    /// Heartbeats of members that work by the newest map.
+    fn send_current(&mut self, heartbeats: &mut [Heartbeat]) {
+        for heartbeat in heartbeats {
+            heartbeat.epoch = self.core.epoch();
+            self.send(heartbeat).unwrap();
+        }
+    }
+
+    /// Stops the coordinator and starts it again from what it saved.
+    fn restart(&mut self) {
+        let state = self.core.saved_state();
+        let config = self.core.config().clone();
+        self.core = CoordinatorCore::restore(config, state, self.now.monotonic).unwrap();
+    }
+
+    fn owners(&self) -> Vec<Option<WorkerRef>> {
+        let map = self.core.map().expect("a map");
+        map.document().cachelets.clone()
+    }
+
+    fn shares(&self) -> BTreeMap<WorkerRef, usize> {
+        let mut shares = BTreeMap::new();
+        for owner in self.owners().into_iter().flatten() {
+            *shares.entry(owner).or_default() += 1;
+        }
+        shares
+    }
+
+    fn causes(&self) -> Vec<(u64, Cause)> {
+        let events = self.core.events();
+        events.map(|event| (event.epoch.0, event.cause)).collect()
+    }
+}
+
+/// Server number `n` with that many workers, in its first life.
+fn server(n: u16, workers: u16) -> Heartbeat {
+    Heartbeat {
+        cluster: "test".into(),
+        kind: MemberKind::Server,
+        name: format!("s{n}"),
+        boot: BootId(u64::from(n) * 1_000),
+        host: "127.0.0.1".into(),
+        port: 10_000 + 100 * n,
+        worker_ports: (1..=workers).map(|w| 10_000 + 100 * n + w).collect(),
+        rack: None,
+        epoch: Epoch(0),
+        lineage: None,
+        load: LoadReport::default(),
+    }
+}
+
+fn proxy(name: &str) -> Heartbeat {
+    Heartbeat {
+        kind: MemberKind::Proxy,
+        name: name.into(),
+        worker_ports: Vec::new(),
+        ..server(1, 1)
+    }
+}
+
+fn worker(server: u16, worker: u16) -> WorkerRef {
+    WorkerRef {
+        server: ServerId(server),
+        worker,
+    }
+}

@@ -1,0 +1,74 @@
+//! What the coordinator shows of its members.
+
+use evenkeel_types::{BootId, Epoch, ServerId};
+use serde::{Deserialize, Serialize};
+
+/// All servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServersView {
+    /// Epoch of the newest map; 0 before the first.
+    pub epoch: Epoch,
+    /// Every server that ever registered, by id.
+    pub servers: Vec<ServerView>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerView {
+    /// Its id.
+    pub id: ServerId,
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub host: String,
+    /// The ordinary port.
+    pub port: u16,
+    /// Each worker's own port.
+    pub worker_ports: Vec<u16>,
+    /// Locality domain.
+    pub rack: Option<String>,
+    /// Its present life.
+    pub boot: BootId,
+    /// Whether it is taken to be alive.
+    pub up: bool,
+    /// Newest map that it works by.
+    pub epoch: Epoch,
+    /// Cachelets that it owns.
+    pub cachelets: usize,
+    /// Load of each worker as last reported; empty before the first report.
+    pub requests_per_second: Vec<f64>,
+    /// Milliseconds since its last heartbeat.
+    pub silent_ms: u64,
+}
+
+/// All proxies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProxiesView {
+    /// Epoch of the newest map; 0 before the first.
+    pub epoch: Epoch,
+    /// The proxies that are members, by name.
+    pub proxies: Vec<ProxyView>,
+}
+
+/// One proxy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProxyView {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub host: String,
+    /// Its port; 0 when it listens on a unix socket alone.
+    pub port: u16,
+    /// Locality domain.
+    pub rack: Option<String>,
+    /// Its present life.
+    pub boot: BootId,
+    /// Whether it is taken to be alive.
+    pub up: bool,
+    /// Newest map that it works by.
+    pub epoch: Epoch,
+    /// Load of each of its threads as last reported.
+    pub requests_per_second: Vec<f64>,
+    /// Milliseconds since its last heartbeat.
+    pub silent_ms: u64,
+}
