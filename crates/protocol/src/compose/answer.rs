@@ -1,0 +1,206 @@
+//! What servers say.
+
+use evenkeel_types::Version;
+
+use super::{MetaLine, number};
+use crate::extension::{HelloReply, Moved};
+use crate::meta::Meta;
+use crate::reply::MetaStatus;
+use crate::text;
+
+/// `VALUE <key> <flags> <bytes> [<cas unique>]` and the value: a hit of a classic `get`.
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<Version>) {
+    out.reserve(VALUE_LINE_LEN_TYPICAL + key.len() + data.len());
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, flags);
+    out.push(b' ');
+    number(out, data.len());
+    if let Some(Version(cas)) = cas {
+        out.push(b' ');
+        number(out, cas);
+    }
+    out.extend_from_slice(text::CRLF);
+    out.extend_from_slice(data);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// A number on a line of its own: the answer to `incr` and `decr`.
+pub fn number_line(out: &mut Vec<u8>, value: u64) {
+    number(out, value);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `STAT <name> <value>`
+pub fn stat(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(b"STAT ");
+    out.extend_from_slice(name);
+    out.push(b' ');
+    out.extend_from_slice(value);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `STAT <name> <number>`
+pub fn stat_number(out: &mut Vec<u8>, name: &[u8], value: impl itoa::Integer) {
+    stat(out, name, itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// `VERSION <version>`
+pub fn version(out: &mut Vec<u8>, version: &str) {
+    out.extend_from_slice(b"VERSION ");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `SERVER_ERROR <message>`. The message must be one line.
+pub fn server_error(out: &mut Vec<u8>, message: &str) {
+    out.extend_from_slice(b"SERVER_ERROR ");
+    out.extend_from_slice(message.as_bytes());
+    out.extend_from_slice(text::CRLF);
+}
+
+/// Begins the answer to a meta command that carries no value.
+#[inline]
+pub fn meta(out: &mut Vec<u8>, status: MetaStatus) -> MetaLine<'_> {
+    out.extend_from_slice(status.word());
+    MetaLine::new(out)
+}
+
+/// Begins `VA <bytes>`; end it with [`MetaLine::end_with`] and a value of that length.
+#[inline]
+pub fn meta_value(out: &mut Vec<u8>, len: usize) -> MetaLine<'_> {
+    out.extend_from_slice(b"VA ");
+    number(out, len);
+    MetaLine::new(out)
+}
+
+/// What return flags can say about an item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemFacts {
+    /// `s`: length of the value in bytes.
+    pub value_len: usize,
+    /// `c`: CAS unique.
+    pub version: Version,
+    /// `f`: client flags.
+    pub flags: u32,
+    /// `t`: seconds to live; `None` for ever.
+    pub ttl: Option<u32>,
+    /// `l`: seconds since the last access, before this one.
+    pub last_access: u32,
+    /// `h`: whether it was fetched before.
+    pub fetched: bool,
+    /// `Z`: whether somebody else was told to recache it.
+    pub win_sent: bool,
+    /// `X`: whether it is stale.
+    pub stale: bool,
+    /// `W`: whether this client is told to recache it.
+    pub won: bool,
+}
+
+/// Appends the return flags of a hit of `mg`, in the order requested, and then `Z`, `X` and `W` where
+/// they hold, in memcached's order. `key` is the decoded key.
+pub fn item_flags<'o>(
+    mut line: MetaLine<'o>,
+    meta: &Meta<'_>,
+    key: &[u8],
+    facts: &ItemFacts,
+) -> MetaLine<'o> {
+    for (letter, token) in meta.flags.iter() {
+        line = match letter {
+            b'O' => line.token(b'O', token),
+            b'k' => line.key(key, meta.key.base64),
+            b's' => line.number(b's', facts.value_len),
+            b'c' => line.number(b'c', facts.version.0),
+            b'f' => line.number(b'f', facts.flags),
+            b't' => match facts.ttl {
+                Some(ttl) => line.number(b't', ttl),
+                None => line.token(b't', b"-1"),
+            },
+            b'l' => line.number(b'l', facts.last_access),
+            b'h' => line.number(b'h', u8::from(facts.fetched)),
+            _ => line,
+        };
+    }
+    for (holds, letter) in [
+        (facts.win_sent, b'Z'),
+        (facts.stale, b'X'),
+        (facts.won, b'W'),
+    ] {
+        if holds {
+            line = line.flag(letter);
+        }
+    }
+    line
+}
+
+/// Appends the return flags of an answer that has no item to speak of: opaque and key.
+pub fn echo_flags<'o>(mut line: MetaLine<'o>, meta: &Meta<'_>, key: &[u8]) -> MetaLine<'o> {
+    for (letter, token) in meta.flags.iter() {
+        line = match letter {
+            b'O' => line.token(b'O', token),
+            b'k' => line.key(key, meta.key.base64),
+            _ => line,
+        };
+    }
+    line
+}
+
+/// Appends what the extension says to agreed peers, behind the return flags: γ of a granted lease,
+/// and the newest version of the key.
+pub fn extension_flags(
+    mut line: MetaLine<'_>,
+    gamma: Option<u8>,
+    newest: Option<Version>,
+) -> MetaLine<'_> {
+    if let Some(gamma) = gamma.filter(|&gamma| gamma > 0) {
+        line = line.number(b'G', gamma);
+    }
+    match newest {
+        Some(Version(version)) => line.number(b'V', version),
+        None => line,
+    }
+}
+
+/// `EVENKEEL 1 …`: agrees to the extension.
+pub fn hello(out: &mut Vec<u8>, reply: &HelloReply) {
+    out.extend_from_slice(b"EVENKEEL ");
+    number(out, reply.version);
+    let words: [(&[u8], u64); 5] = [
+        (b" server=", reply.worker.server.0.into()),
+        (b" worker=", reply.worker.worker.into()),
+        (b" boot=", reply.boot.0),
+        (b" epoch=", reply.epoch.0),
+        (b" lease_ms=", reply.lease_ms),
+    ];
+    for (name, value) in words {
+        out.extend_from_slice(name);
+        number(out, value);
+    }
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `MOVED <epoch> <server> <worker>`
+pub fn moved(out: &mut Vec<u8>, moved: &Moved) {
+    out.extend_from_slice(b"MOVED ");
+    number(out, moved.epoch.0);
+    out.push(b' ');
+    number(out, moved.owner.server.0);
+    out.push(b' ');
+    number(out, moved.owner.worker);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// What memcached says to a flag it does not know, in the words of the command: the answer to a flag
+/// of the extension from a peer that did not say hello.
+pub fn unknown_flag(request: &crate::Request<'_>) -> &'static [u8] {
+    use crate::Request;
+    match request {
+        Request::MetaDelete(_) | Request::MetaArithmetic(_) => text::INVALID_OR_DUPLICATE_FLAG,
+        _ => text::INVALID_FLAG,
+    }
+}
+
+/// Room for the words of a `VALUE` line besides the key, at their usual lengths.
+const VALUE_LINE_LEN_TYPICAL: usize = 32;

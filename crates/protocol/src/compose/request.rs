@@ -1,0 +1,186 @@
+//! What clients say: the proxy to servers, servers to servers, the load generator to anyone.
+//!
+//! Keys and tokens are written as they are. Keys that hold spaces or control characters must be sent
+//! in base64 ([`SentKey`] says which); everything that comes out of the parser is safe.
+
+use evenkeel_types::Epoch;
+
+use super::{MetaLine, number};
+use crate::extension::Hello;
+use crate::meta::SentKey;
+use crate::request::{Direction, Store, StoreVerb};
+use crate::text;
+
+/// `get` or, with `with_cas`, `gets`. There must be a key.
+pub fn get<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>, with_cas: bool) {
+    out.extend_from_slice(if with_cas { b"gets" } else { b"get" });
+    append_keys(out, keys);
+}
+
+/// `gat` or, with `with_cas`, `gats`.
+pub fn get_and_touch<'k>(
+    out: &mut Vec<u8>,
+    exptime: i64,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+    with_cas: bool,
+) {
+    out.extend_from_slice(if with_cas { b"gats " } else { b"gat " });
+    number(out, exptime);
+    append_keys(out, keys);
+}
+
+/// A classic storage command.
+pub fn store(out: &mut Vec<u8>, store: &Store<'_>) {
+    let (word, cas): (&[u8], _) = match store.verb {
+        StoreVerb::Set => (b"set ", None),
+        StoreVerb::Add => (b"add ", None),
+        StoreVerb::Replace => (b"replace ", None),
+        StoreVerb::Append => (b"append ", None),
+        StoreVerb::Prepend => (b"prepend ", None),
+        StoreVerb::Cas(cas) => (b"cas ", Some(cas)),
+    };
+    out.extend_from_slice(word);
+    out.extend_from_slice(store.key);
+    out.push(b' ');
+    number(out, store.flags);
+    out.push(b' ');
+    number(out, store.exptime);
+    out.push(b' ');
+    number(out, store.value.len());
+    if let Some(cas) = cas {
+        out.push(b' ');
+        number(out, cas);
+    }
+    end(out, store.noreply);
+    out.extend_from_slice(store.value);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `delete`
+pub fn delete(out: &mut Vec<u8>, key: &[u8], noreply: bool) {
+    out.extend_from_slice(b"delete ");
+    out.extend_from_slice(key);
+    end(out, noreply);
+}
+
+/// `incr` or `decr`
+pub fn arithmetic(out: &mut Vec<u8>, key: &[u8], delta: u64, direction: Direction, noreply: bool) {
+    out.extend_from_slice(match direction {
+        Direction::Incr => b"incr ",
+        Direction::Decr => b"decr ",
+    });
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, delta);
+    end(out, noreply);
+}
+
+/// `touch`
+pub fn touch(out: &mut Vec<u8>, key: &[u8], exptime: i64, noreply: bool) {
+    out.extend_from_slice(b"touch ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, exptime);
+    end(out, noreply);
+}
+
+/// `flush_all`
+pub fn flush_all(out: &mut Vec<u8>, delay: Option<i64>, noreply: bool) {
+    out.extend_from_slice(b"flush_all");
+    if let Some(delay) = delay {
+        out.push(b' ');
+        number(out, delay);
+    }
+    end(out, noreply);
+}
+
+/// `stats`, with what follows the command.
+pub fn stats(out: &mut Vec<u8>, arguments: &[u8]) {
+    out.extend_from_slice(b"stats");
+    if !arguments.is_empty() {
+        out.push(b' ');
+        out.extend_from_slice(arguments);
+    }
+    out.extend_from_slice(text::CRLF);
+}
+
+/// `version`
+pub fn version(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"version\r\n");
+}
+
+/// `verbosity`
+pub fn verbosity(out: &mut Vec<u8>, level: u32, noreply: bool) {
+    out.extend_from_slice(b"verbosity ");
+    number(out, level);
+    end(out, noreply);
+}
+
+/// Begins `mg`.
+#[inline]
+pub fn meta_get<'o>(out: &'o mut Vec<u8>, key: SentKey<'_>) -> MetaLine<'o> {
+    meta(out, b"mg ", key)
+}
+
+/// Begins `ms`; end it with [`MetaLine::end_with`] and a value of `len` bytes.
+#[inline]
+pub fn meta_set<'o>(out: &'o mut Vec<u8>, key: SentKey<'_>, len: usize) -> MetaLine<'o> {
+    out.extend_from_slice(b"ms ");
+    out.extend_from_slice(key.text);
+    out.push(b' ');
+    number(out, len);
+    MetaLine::new(out)
+}
+
+/// Begins `md`.
+#[inline]
+pub fn meta_delete<'o>(out: &'o mut Vec<u8>, key: SentKey<'_>) -> MetaLine<'o> {
+    meta(out, b"md ", key)
+}
+
+/// Begins `ma`.
+#[inline]
+pub fn meta_arithmetic<'o>(out: &'o mut Vec<u8>, key: SentKey<'_>) -> MetaLine<'o> {
+    meta(out, b"ma ", key)
+}
+
+/// Begins `me`.
+#[inline]
+pub fn meta_debug<'o>(out: &'o mut Vec<u8>, key: SentKey<'_>) -> MetaLine<'o> {
+    meta(out, b"me ", key)
+}
+
+/// `mn`
+pub fn meta_noop(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"mn\r\n");
+}
+
+/// Offers the extension.
+pub fn hello(out: &mut Vec<u8>, epoch: Epoch) {
+    out.extend_from_slice(b"evenkeel ");
+    number(out, Hello::VERSION);
+    out.extend_from_slice(b" epoch=");
+    number(out, epoch.0);
+    out.extend_from_slice(text::CRLF);
+}
+
+fn append_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) {
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(text::CRLF);
+}
+
+/// Ends a classic line.
+fn end(out: &mut Vec<u8>, noreply: bool) {
+    out.extend_from_slice(if noreply { b" noreply\r\n" } else { text::CRLF });
+}
+
+/// Begins a meta line. Flag `b` of a base64 key is not written here: it may already be among the
+/// flags that the caller forwards.
+fn meta<'o>(out: &'o mut Vec<u8>, word: &[u8], key: SentKey<'_>) -> MetaLine<'o> {
+    out.extend_from_slice(word);
+    out.extend_from_slice(key.text);
+    MetaLine::new(out)
+}

@@ -1,0 +1,105 @@
+//! The hello of the extension and the answers that only agreed peers see
+//! (`docs/protocol-extension.md`).
+
+use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
+
+use crate::number;
+use crate::words::Words;
+
+/// `evenkeel 1 epoch=<n>`: a client offers the extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Version of the extension; [`Hello::VERSION`] is the only one there is.
+    pub version: u64,
+    /// Epoch of the map the client has; 0 when it has none or did not say.
+    pub epoch: Epoch,
+}
+
+impl Hello {
+    /// The version this crate speaks.
+    pub const VERSION: u64 = 1;
+
+    /// Reads the words behind `evenkeel`. Unknown `name=value` words are skipped, so that later
+    /// versions can add some; `None` when a word is no such pair or a known value no number.
+    pub(crate) fn parse(mut words: Words<'_>) -> Option<Self> {
+        let mut hello = Hello {
+            version: number::plain(words.next()?)?,
+            ..Hello::default()
+        };
+        for word in words {
+            let (name, value) = pair(word)?;
+            if name == b"epoch" {
+                hello.epoch = Epoch(number::plain(value)?);
+            }
+        }
+        Some(hello)
+    }
+}
+
+/// `EVENKEEL 1 server=… worker=… boot=… epoch=… lease_ms=…`: the server agrees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HelloReply {
+    /// Version of the extension.
+    pub version: u64,
+    /// Who answers.
+    pub worker: WorkerRef,
+    /// The life of the server's process that answers.
+    pub boot: BootId,
+    /// Epoch of the map the server has.
+    pub epoch: Epoch,
+    /// How long a lease lasts from the moment of the read that got it, in milliseconds.
+    pub lease_ms: u64,
+}
+
+impl HelloReply {
+    /// Reads the words behind `EVENKEEL`; the rules are those of [`Hello::parse`].
+    pub(crate) fn parse(mut words: Words<'_>) -> Option<Self> {
+        let mut reply = HelloReply {
+            version: number::plain(words.next()?)?,
+            ..Self::default()
+        };
+        for word in words {
+            let (name, value) = pair(word)?;
+            match name {
+                b"server" => reply.worker.server = ServerId(small(value)?),
+                b"worker" => reply.worker.worker = small(value)?,
+                b"boot" => reply.boot = BootId(number::plain(value)?),
+                b"epoch" => reply.epoch = Epoch(number::plain(value)?),
+                b"lease_ms" => reply.lease_ms = number::plain(value)?,
+                _ => {}
+            }
+        }
+        Some(reply)
+    }
+}
+
+/// `MOVED <epoch> <server> <worker>`: the cachelet belongs to another worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Epoch of the answerer's map.
+    pub epoch: Epoch,
+    /// The owner by that map.
+    pub owner: WorkerRef,
+}
+
+impl Moved {
+    /// Reads the words behind `MOVED`. Words that follow are skipped.
+    pub(crate) fn parse(mut words: Words<'_>) -> Option<Self> {
+        let epoch = Epoch(number::plain(words.next()?)?);
+        let server = ServerId(small(words.next()?)?);
+        let worker = small(words.next()?)?;
+        Some(Moved {
+            epoch,
+            owner: WorkerRef { server, worker },
+        })
+    }
+}
+
+fn pair(word: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = word.split_at(memchr::memchr(b'=', word)?);
+    Some((name, &value[1..]))
+}
+
+fn small(word: &[u8]) -> Option<u16> {
+    number::plain(word)?.try_into().ok()
+}
