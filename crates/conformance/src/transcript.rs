@@ -296,11 +296,8 @@ impl Connection {
         let unique = lines(answer).into_iter().rev().find_map(|line| {
             let words = words(line);
             let index = cas_words(&words).pop()?;
-            Some(
-                String::from_utf8_lossy(words[index])
-                    .trim_start_matches('c')
-                    .to_owned(),
-            )
+            let word = String::from_utf8_lossy(words[index].trim_ascii_end()).into_owned();
+            Some(word.trim_start_matches('c').to_owned())
         });
         let unique = unique
             .ok_or_else(|| format!("no CAS unique to take as {{{name}}} in {}", escape(answer)))?;

@@ -1,8 +1,10 @@
 //! The same bytes to a real memcached and to us, and the answers compared byte for byte.
 //!
 //! The texts lie in `transcripts/`; `src/transcript.rs` explains their format and what little is
-//! normalised. Every file gets processes of its own, and so does every way of cutting the bytes.
+//! normalised. `EVENKEEL_SHOW_TRANSCRIPTS=1` with `--nocapture` prints what memcached says to each
+//! case. Every file gets processes of its own, and so does every way of cutting the bytes.
 
+use std::any::Any;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_conformance::exchange::{Split, exchange, seed};
 use evenkeel_conformance::transcript::{Case, Taken, Transcript, compare, escape, fill_in, parse};
-use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, Process, evenkeel};
+use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
 
 /// Longest text of one answer in a report.
 const SHOWN_MAX: usize = 600;
@@ -52,48 +54,53 @@ enum Target {
 }
 
 /// Processes that end with the value.
-enum Running {
-    Memcached(Memcached),
-    Server(Process),
-    Cluster(Box<Cluster>),
-    Proxy(Process, Memcached),
+struct Running {
+    address: SocketAddr,
+    _processes: Box<dyn Any>,
+}
+
+impl Running {
+    fn new(address: SocketAddr, processes: impl Any) -> Running {
+        Running {
+            address,
+            _processes: Box::new(processes),
+        }
+    }
 }
 
 impl Target {
     fn start(self, flags: &[String]) -> Running {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         match self {
-            Target::Memcached => Running::Memcached(Memcached::spawn(&flags)),
-            Target::Server => Running::Server(evenkeel::server(&flags)),
-            Target::Proxy => Running::Cluster(Box::new(Cluster::start(ClusterOptions {
-                servers: 1,
-                proxies: 1,
-                server_args: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-                proxy_args: vec!["--allow-flush".to_owned()],
-                ..ClusterOptions::default()
-            }))),
+            Target::Memcached => {
+                let memcached = Memcached::spawn(&flags);
+                Running::new(memcached.address(), memcached)
+            }
+            Target::Server => {
+                let server = evenkeel::server(&flags);
+                Running::new(server.address(), server)
+            }
+            Target::Proxy => {
+                let cluster = Cluster::start(ClusterOptions {
+                    servers: 1,
+                    proxies: 1,
+                    server_args: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+                    proxy_args: vec!["--allow-flush".to_owned()],
+                    ..ClusterOptions::default()
+                });
+                Running::new(cluster.proxies[0].address(), cluster)
+            }
             Target::ProxyToMemcached => {
                 let memcached = Memcached::spawn(&flags);
                 let address = memcached.address().to_string();
                 let proxy = evenkeel::proxy(&["-s", &address, "--allow-flush"]);
-                Running::Proxy(proxy, memcached)
+                Running::new(proxy.address(), (proxy, memcached))
             }
         }
     }
 
     fn is_proxy(self) -> bool {
         matches!(self, Target::Proxy | Target::ProxyToMemcached)
-    }
-}
-
-impl Running {
-    fn address(&self) -> SocketAddr {
-        match self {
-            Running::Memcached(memcached) => memcached.address(),
-            Running::Server(server) => server.address(),
-            Running::Cluster(cluster) => cluster.proxies[0].address(),
-            Running::Proxy(proxy, _) => proxy.address(),
-        }
     }
 }
 
@@ -200,7 +207,17 @@ fn compare_all(target: Target, split: Split) {
         for case in chosen {
             cases += 1;
             let theirs = run(case, reference.address(), Split::Whole);
-            let ours = run(case, running.address(), split);
+            let ours = run(case, running.address, split);
+            if std::env::var_os("EVENKEEL_SHOW_TRANSCRIPTS").is_some() {
+                println!("{file} {}", case.name);
+                for i in 0..theirs.requests.len() {
+                    println!(
+                        "  > {}\n  < {}",
+                        shown(&theirs.requests, i),
+                        shown(&theirs.answers, i)
+                    );
+                }
+            }
             if let Some(problem) = judge(case, target, &theirs, &ours) {
                 let _ = writeln!(report, "{file}:{} {}: {problem}", case.line, case.name);
             }

@@ -26,7 +26,7 @@ impl Memcached {
             .args(arguments)
             .env("MEMCACHED_PORT_FILENAME", file.path())
             .spawn();
-        let port = file.wait(READY_DEADLINE).unwrap_or_else(|| {
+        let port = file.wait(&process, READY_DEADLINE).unwrap_or_else(|| {
             panic!(
                 "memcached {arguments:?} did not start:\n{}",
                 process.stderr_text()

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 
+use crate::Process;
+
 /// One event with the longest file name fits many times.
 const EVENT_BUFFER_LEN: usize = 4096;
 
@@ -40,8 +42,10 @@ impl PortFile {
         &self.path
     }
 
-    /// The TCP port in the file, or `None` when the file has not appeared within `deadline`.
-    pub(crate) fn wait(&self, deadline: Duration) -> Option<u16> {
+    /// The TCP port in the file, or `None` when the process ended without it, or the file has not
+    /// appeared within `deadline`.
+    pub(crate) fn wait(&self, process: &Process, deadline: Duration) -> Option<u16> {
+        let ended = process.end_event();
         let end = Instant::now() + deadline;
         let name = self.path.file_name().map(OsStr::as_bytes);
         let mut buffer = [MaybeUninit::uninit(); EVENT_BUFFER_LEN];
@@ -53,9 +57,13 @@ impl PortFile {
                 Err(rustix::io::Errno::AGAIN) => {
                     let left = end.saturating_duration_since(Instant::now());
                     let timeout = Timespec::try_from(left).expect("deadlines are seconds long");
-                    let mut fds = [PollFd::new(&self.events, PollFlags::IN)];
+                    let mut fds = [
+                        PollFd::new(&self.events, PollFlags::IN),
+                        PollFd::new(&ended, PollFlags::IN),
+                    ];
                     match poll(&mut fds, Some(&timeout)) {
                         Ok(0) => return None,
+                        Ok(_) if fds[0].revents().is_empty() => return None,
                         Ok(_) | Err(rustix::io::Errno::INTR) => {}
                         Err(error) => panic!("failed to wait for the port file: {error}"),
                     }
@@ -82,18 +90,23 @@ mod tests {
     fn the_port_is_read_from_the_renamed_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = PortFile::watch(dir.path(), "port");
-        let temporary = dir.path().join("port.lck");
-        std::fs::write(&temporary, "TCP INET: 4711\n").unwrap();
-        std::fs::rename(&temporary, file.path()).unwrap();
-        assert_eq!(file.wait(Duration::from_secs(5)), Some(4711));
+        let (temporary, port) = (dir.path().join("port.lck"), dir.path().join("port"));
+        let script = format!(
+            "echo 'TCP INET: 4711' > {0}; mv {0} {1}; exec cat /dev/zero",
+            temporary.display(),
+            port.display()
+        );
+        let process = Process::command("sh", "sh").args(["-c", &script]).spawn();
+        assert_eq!(file.wait(&process, Duration::from_secs(5)), Some(4711));
     }
 
     #[test]
-    fn no_file_is_reported_as_such() {
+    fn a_process_that_ends_without_the_file_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(
-            PortFile::watch(dir.path(), "port").wait(Duration::ZERO),
-            None
-        );
+        let file = PortFile::watch(dir.path(), "port");
+        let process = Process::command("true", "true").spawn();
+        let begin = Instant::now();
+        assert_eq!(file.wait(&process, Duration::from_secs(60)), None);
+        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -301,6 +302,13 @@ impl Process {
         // Ends at once, unless a grandchild holds the pipe open; then the lines so far must do.
         let _ = self.output_end.recv_timeout(GRANDCHILD_PATIENCE);
         status
+    }
+
+    /// A descriptor that becomes readable when the process ends.
+    pub(crate) fn end_event(&self) -> OwnedFd {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())
+            .expect("a child that was not reaped has a descriptor")
     }
 
     /// Everything a failure message should hold.
