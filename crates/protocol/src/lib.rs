@@ -71,8 +71,8 @@ mod words;
 
 pub use extension::{Hello, HelloReply, Moved};
 pub use limits::{
-    FLAG_COUNT_MAX, ITEM_OVERHEAD, KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_LEN_DEFAULT, Limits,
-    OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX, VALUE_LEN_MAX,
+    FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, ITEM_OVERHEAD, KEY_LEN_MAX, LINE_LEN_MAX,
+    LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX, VALUE_LEN_MAX,
 };
 pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
 pub use parse::{Refusal, RequestOutcome, parse_request};

@@ -26,9 +26,12 @@ pub const VALUE_LEN_MAX: i64 = i32::MAX as i64 - 2;
 /// Longest opaque, in bytes, with its letter `O` (memcached `MFLAG_MAX_OPAQUE_LENGTH`).
 pub const OPAQUE_LEN_MAX: usize = 32;
 
-/// Most flags of a meta command besides those of the extension. memcached counts words: 20, among
-/// them the command, the key and an end mark (`MFLAG_MAX_OPT_LENGTH`); `ms` has its length too.
+/// Most flags of `mg`, `md` and `ma` besides those of the extension. memcached counts words: 20,
+/// among them the command, the key and an end mark (`MFLAG_MAX_OPT_LENGTH`).
 pub const FLAG_COUNT_MAX: usize = 17;
+
+/// Most flags of `ms`, which has the data length among its words.
+pub const FLAG_COUNT_MAX_MS: usize = FLAG_COUNT_MAX - 1;
 
 /// What memcached adds to key and value to get an item's size, in bytes: header 48, CAS unique 8, a
 /// NUL after the key, CRLF after the value. Non-zero client flags cost [`CLIENT_FLAGS_LEN`] more.

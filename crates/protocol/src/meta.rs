@@ -4,7 +4,7 @@
 //! [`MetaFlags::has`] is one test, the order as sent is kept for the answer, and a proxy can forward
 //! them as they are. Tokens are read when asked for: a command has few.
 
-use crate::limits::{FLAG_COUNT_MAX, KEY_LEN_MAX, OPAQUE_LEN_MAX};
+use crate::limits::{KEY_LEN_MAX, OPAQUE_LEN_MAX};
 use crate::number;
 use crate::request::Direction;
 use crate::words::Words;
@@ -251,10 +251,10 @@ pub(crate) fn parse_flags<'a>(
 
 /// Whether there are more flags than memcached takes. Those of the extension do not count, so that a
 /// proxy can add them to any command it forwards.
-pub(crate) fn too_many_flags(words: Words<'_>) -> bool {
+pub(crate) fn too_many_flags(words: Words<'_>, count_max: usize) -> bool {
     words
         .filter(|word| EXTENSION & bit(word[0]) == 0)
-        .nth(FLAG_COUNT_MAX)
+        .nth(count_max)
         .is_some()
 }
 

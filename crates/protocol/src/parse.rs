@@ -9,7 +9,10 @@
 use memchr::memchr;
 
 use crate::extension::Hello;
-use crate::limits::{KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_SPACES_MAX, Limits, VALUE_LEN_MAX};
+use crate::limits::{
+    FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_SPACES_MAX, Limits,
+    VALUE_LEN_MAX,
+};
 use crate::meta::{self, KeyScratch, Meta, MetaVerb, SentKey};
 use crate::number;
 use crate::request::{Admin, Direction, Keys, Request, ShutdownMode, Store, StoreVerb};
@@ -97,6 +100,7 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
         b"replace" => frame.store(StoreVerb::Replace, words),
         b"append" => frame.store(StoreVerb::Append, words),
         b"prepend" => frame.store(StoreVerb::Prepend, words),
+        // The CAS unique stands further back in the line.
         b"cas" => frame.store(StoreVerb::Cas(0), words),
         b"delete" => frame.delete(words),
         b"incr" => frame.arithmetic(Direction::Incr, words),
@@ -145,7 +149,11 @@ fn line_may_grow(buf: &[u8], len: usize, limits: &Limits) -> bool {
     if len <= LINE_LEN_MAX {
         return true;
     }
-    let spaces = buf.iter().take_while(|&&byte| byte == b' ').count();
+    let spaces = buf
+        .iter()
+        .take(LONG_LINE_SPACES_MAX + 1)
+        .take_while(|&&byte| byte == b' ')
+        .count();
     let reads_keys = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "]
         .iter()
         .any(|command| buf[spaces..].starts_with(command));
@@ -418,8 +426,11 @@ impl<'a> Frame<'a, '_> {
         if key.len() > KEY_LEN_MAX {
             return self.refuse(text::BAD_FORMAT);
         }
-        if meta::too_many_flags(words) {
-            return self.refuse(text::FLAGS_TOO_LONG);
+        if meta::too_many_flags(words, FLAG_COUNT_MAX) {
+            return self.refuse(match verb {
+                MetaVerb::Get => text::FLAGS_TOO_LONG_MG,
+                _ => text::FLAGS_TOO_LONG,
+            });
         }
         let flags = match meta::parse_flags(verb, key, words) {
             Ok(flags) => flags,
@@ -450,8 +461,8 @@ impl<'a> Frame<'a, '_> {
         let Some(value_len) = words.next().filter(|_| key.len() <= KEY_LEN_MAX) else {
             return self.refuse(text::BAD_FORMAT);
         };
-        if meta::too_many_flags(words) {
-            return self.refuse(text::FLAGS_TOO_LONG_MS);
+        if meta::too_many_flags(words, FLAG_COUNT_MAX_MS) {
+            return self.refuse(text::FLAGS_TOO_LONG);
         }
         let Some(value_len) = value_length(value_len) else {
             return self.refuse(text::BAD_FORMAT);

@@ -49,9 +49,9 @@ pub const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
 /// What `md` and `ma` say for any fault in their flags.
 pub const INVALID_OR_DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
 /// More meta flags than [`FLAG_COUNT_MAX`](crate::FLAG_COUNT_MAX).
-pub const FLAGS_TOO_LONG: &[u8] = b"CLIENT_ERROR options flags are too long\r\n";
-/// The same in the words of `ms`.
-pub const FLAGS_TOO_LONG_MS: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
+pub const FLAGS_TOO_LONG: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
+/// The same in the words of `mg`.
+pub const FLAGS_TOO_LONG_MG: &[u8] = b"CLIENT_ERROR options flags are too long\r\n";
 /// A meta flag whose token is no number.
 pub const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 /// Flag `J` without a number.
