@@ -12,5 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod hot_keys;
+pub mod load;
 pub mod placement;
 mod random;

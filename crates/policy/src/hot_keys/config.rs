@@ -1,0 +1,269 @@
+//! Settings of the server's side of hot keys, and how many replicas a key deserves.
+
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::TriggerConfig;
+
+/// Shortest lease: below it a lease hardly outlasts the round trip that brings it.
+pub const LEASE_MIN: Duration = Duration::from_millis(50);
+
+/// Longest lease (S7). It bounds how stale a read can be.
+pub const LEASE_MAX: Duration = Duration::from_secs(10);
+
+/// Keys that the SSM caches of a whole server track, about 60 KB with keys of usual length (S1).
+pub const SSM_ENTRIES_PER_SERVER: usize = 512;
+
+/// Fewest keys that a worker tracks. A key with 2 % of a worker's reads comes up once in 50 samples
+/// and stays in an LRU list of this length with a probability of nine tenths until the next time.
+pub const SSM_ENTRIES_PER_WORKER_MIN: usize = 128;
+
+/// Most keys that a worker tracks: positions in the table are 16 bits, and larger is of no use.
+pub const SSM_ENTRIES_MAX: usize = 4096;
+
+/// How many keys each of `workers` workers of a server tracks.
+pub fn ssm_entries(workers: usize) -> usize {
+    (SSM_ENTRIES_PER_SERVER / workers.max(1)).max(SSM_ENTRIES_PER_WORKER_MIN)
+}
+
+/// Whether hot keys are replicated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The server is plain memcached.
+    Off,
+    /// Hot keys of loaded workers are replicated.
+    #[default]
+    On,
+}
+
+/// Settings of [`HotKeys`](super::server::HotKeys).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HotKeysConfig {
+    /// Whether to replicate at first.
+    pub mode: Mode,
+    /// How long a client may read a replica after the read that brought the lease was sent: the
+    /// bound of staleness.
+    pub lease: Duration,
+    /// Probability with which a read of a key without replicas is looked at (S2).
+    pub sampling: f64,
+    /// How many reads a write outweighs (S3). With 9, a key with nine reads to a write counts zero.
+    pub write_weight: f64,
+    /// Share of the worker's undiverted load from which on a key is hot.
+    pub hot_share: f64,
+    /// Share of the worker's undiverted load below which a replicated key has cooled.
+    pub cold_share: f64,
+    /// Requests per second below which no key is hot, whatever its share.
+    pub hot_rps_min: f64,
+    /// How much of a worker's fair load one copy of a key should carry at most; decides γ.
+    pub copy_share: f64,
+    /// Most replicas of a key besides its home copy.
+    pub gamma_max: u8,
+    /// Keys that this worker tracks; see [`ssm_entries`].
+    pub entries_max: usize,
+    /// Keys that this worker replicates at the same time.
+    pub replicated_max: usize,
+    /// When the worker is loaded enough.
+    pub trigger: TriggerConfig,
+}
+
+impl Default for HotKeysConfig {
+    fn default() -> Self {
+        HotKeysConfig {
+            mode: Mode::On,
+            lease: Duration::from_secs(1),
+            sampling: 0.03,
+            write_weight: 9.0,
+            hot_share: 0.01,
+            cold_share: 0.005,
+            hot_rps_min: 100.0,
+            copy_share: 0.03,
+            gamma_max: 15,
+            entries_max: 256,
+            replicated_max: 64,
+            trigger: TriggerConfig::default(),
+        }
+    }
+}
+
+impl HotKeysConfig {
+    /// Checks that the settings make sense together.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that does not, as its author should read it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let shares = [
+            ("sampling", self.sampling),
+            ("hot_share", self.hot_share),
+            ("cold_share", self.cold_share),
+            ("copy_share", self.copy_share),
+        ];
+        for (name, value) in shares {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(ConfigError::NotAShare { name, value });
+            }
+        }
+        let amounts = [
+            ("write_weight", self.write_weight),
+            ("hot_rps_min", self.hot_rps_min),
+            ("trigger.ratio", self.trigger.ratio),
+            ("trigger.floor_rps", self.trigger.floor_rps),
+            (
+                "trigger.absolute_rps",
+                self.trigger.absolute_rps.unwrap_or(0.0),
+            ),
+        ];
+        for (name, value) in amounts {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(ConfigError::NotAnAmount { name, value });
+            }
+        }
+        if self.copy_share == 0.0 {
+            return Err(ConfigError::CopyShareZero);
+        }
+        if self.cold_share > self.hot_share {
+            let (hot, cold) = (self.hot_share, self.cold_share);
+            return Err(ConfigError::ColdAboveHot { hot, cold });
+        }
+        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+            return Err(ConfigError::BadLease { lease: self.lease });
+        }
+        if self.entries_max == 0 || self.entries_max > SSM_ENTRIES_MAX {
+            return Err(ConfigError::BadEntriesMax {
+                count: self.entries_max,
+            });
+        }
+        if self.replicated_max > self.entries_max {
+            let (replicated, entries) = (self.replicated_max, self.entries_max);
+            return Err(ConfigError::MoreReplicatedThanTracked {
+                replicated,
+                entries,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A setting that makes no sense. The user's fault.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// Not between 0 and 1.
+    #[error("accept {name} = {value}: a share is between 0 and 1")]
+    NotAShare {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// Negative, infinite or not a number.
+    #[error("accept {name} = {value}: it must be a number that is not negative")]
+    NotAnAmount {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A copy that carries nothing needs infinitely many others.
+    #[error("accept copy_share = 0: a copy has to carry something")]
+    CopyShareZero,
+    /// Keys would be hot and cold at once.
+    #[error("accept cold_share = {cold}: it must not exceed hot_share = {hot}")]
+    ColdAboveHot {
+        /// `hot_share`.
+        hot: f64,
+        /// `cold_share`.
+        cold: f64,
+    },
+    /// Outside [`LEASE_MIN`] and [`LEASE_MAX`].
+    #[error("accept a lease of {lease:?}: it must be {LEASE_MIN:?} to {LEASE_MAX:?}")]
+    BadLease {
+        /// The lease.
+        lease: Duration,
+    },
+    /// Zero, or more than [`SSM_ENTRIES_MAX`].
+    #[error("accept entries_max = {count}: it must be 1 to {SSM_ENTRIES_MAX}")]
+    BadEntriesMax {
+        /// `entries_max`.
+        count: usize,
+    },
+    /// Replicated keys are tracked keys.
+    #[error("accept replicated_max = {replicated}: it must not exceed entries_max = {entries}")]
+    MoreReplicatedThanTracked {
+        /// `replicated_max`.
+        replicated: usize,
+        /// `entries_max`.
+        entries: usize,
+    },
+}
+
+/// How many replicas a key deserves besides its home copy: enough that no copy carries more than
+/// `copy_share` of a worker's fair load, at least one, at most `gamma_max` and one on each other
+/// server that is up.
+///
+/// `heat` is the rate of the key over the fair load of a worker.
+pub fn gamma_for(heat: f64, copy_share: f64, servers_up: usize, gamma_max: u8) -> u8 {
+    let others = u8::try_from(servers_up.saturating_sub(1)).unwrap_or(u8::MAX);
+    let copies = (heat / copy_share).ceil().max(2.0);
+    // Casts from f64 saturate.
+    ((copies - 1.0) as u8).min(gamma_max).min(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hotter_keys_get_more_replicas_within_their_bounds() {
+        let gamma = |heat, servers| gamma_for(heat, 0.03, servers, 15);
+        assert_eq!(gamma(0.10, 4), 3);
+        assert_eq!(gamma(3.70, 4), 3);
+        assert_eq!(gamma(0.01, 4), 1);
+        assert_eq!(gamma(0.06, 4), 1);
+        assert_eq!(gamma(0.07, 4), 2);
+        assert_eq!(gamma(0.50, 100), 15);
+        assert_eq!(gamma_for(1e9, 0.03, 1000, 255), 255);
+        assert_eq!(gamma(0.50, 1), 0, "nobody else is there");
+        assert_eq!(gamma(0.50, 0), 0);
+        assert_eq!(gamma_for(f64::INFINITY, 0.03, 4, 2), 2);
+        assert_eq!(gamma_for(f64::NAN, 0.03, 4, 15), 1);
+    }
+
+    #[test]
+    fn a_server_of_many_workers_still_lets_each_track_enough_keys() {
+        assert_eq!(ssm_entries(1), 512);
+        assert_eq!(ssm_entries(2), 256);
+        assert_eq!(ssm_entries(64), SSM_ENTRIES_PER_WORKER_MIN);
+        assert_eq!(ssm_entries(0), 512);
+    }
+
+    #[test]
+    fn defaults_are_valid_and_each_bad_setting_is_named() {
+        let good = HotKeysConfig::default();
+        assert_eq!(good.validate(), Ok(()));
+        type Break = fn(&mut HotKeysConfig);
+        let cases: [(Break, &str); 10] = [
+            (|c| c.sampling = 1.5, "sampling = 1.5"),
+            (|c| c.hot_share = f64::NAN, "hot_share = NaN"),
+            (|c| c.write_weight = -1.0, "write_weight = -1"),
+            (
+                |c| c.trigger.absolute_rps = Some(f64::INFINITY),
+                "trigger.absolute_rps = inf",
+            ),
+            (|c| c.copy_share = 0.0, "copy_share = 0"),
+            (|c| c.cold_share = 0.02, "cold_share = 0.02"),
+            (|c| c.lease = Duration::from_secs(11), "lease of 11s"),
+            (|c| c.lease = Duration::ZERO, "lease of 0ns"),
+            (|c| c.entries_max = 0, "entries_max = 0"),
+            (|c| c.replicated_max = 257, "replicated_max = 257"),
+        ];
+        for (break_it, expected) in cases {
+            let mut bad = good.clone();
+            break_it(&mut bad);
+            let error = bad.validate().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The replicas of one key as its home worker knows them: what each shadow worker has confirmed and
+//! what it is still owed.
+//!
+//! Writes are counted in *rounds*. A message carries whatever the key's value is when it leaves, so it
+//! covers all rounds up to then, and while one message is on its way to a shadow no other is: writes
+//! meanwhile are covered by one more. This keeps the order, and a burst of writes costs each shadow
+//! two messages.
+
+use core::time::Duration;
+
+use evenkeel_types::{Epoch, Instant, WorkerRef};
+
+/// How long a replica lives at a shadow server unless it is stored again. So the replicas of a home
+/// server that died vanish by themselves.
+pub const REPLICA_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How often a replica is stored again although nothing changed: twice in its life, so that one
+/// renewal may fail.
+pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long to wait before a shadow server is tried again whose connection broke.
+pub const LINK_RETRY: Duration = Duration::from_millis(250);
+
+const _: () = assert!(RENEWAL_INTERVAL.as_secs() * 2 <= REPLICA_LIFETIME.as_secs());
+const _: () = assert!(super::config::LEASE_MAX.as_secs() < RENEWAL_INTERVAL.as_secs());
+
+/// Names a message on its way to a shadow worker. Unique in the life of a
+/// [`HotKeys`](super::server::HotKeys).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PropagationTag {
+    pub(crate) serial: u64,
+    /// Where the message came from: the slot of the key and the position of the shadow.
+    pub(crate) slot: u16,
+    pub(crate) shadow: u8,
+}
+
+/// The replicas of one key.
+#[derive(Debug)]
+pub(crate) struct Replication {
+    /// Suffixes 1, 2, … γ.
+    pub(crate) shadows: Vec<Shadow>,
+    /// The map under which the shadow servers are the right ones.
+    pub(crate) epoch: Epoch,
+    /// Counts writes, from 1.
+    pub(crate) round: u64,
+    /// Whether the key was deleted in the newest round.
+    pub(crate) gone: bool,
+    /// When γ was last told to a client.
+    pub(crate) last_grant: Option<Instant>,
+    /// When replicas that are current are stored again.
+    pub(crate) renew_at: Instant,
+    /// Since when the replicas are being removed for good, without waiting for confirmations.
+    pub(crate) retiring: Option<Instant>,
+}
+
+/// A replica.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    pub(crate) target: WorkerRef,
+    /// Newest round that the shadow worker is known to have; 0 for none.
+    acked: u64,
+    /// Newest round that the message under way covers.
+    sent: u64,
+    /// The message under way.
+    tag: Option<PropagationTag>,
+    /// Since when the shadow worker has confirmed nothing although it is not current.
+    /// Invariant: `None` if and only if `acked` is the newest round.
+    owed_since: Option<Instant>,
+    /// When to send again after the connection broke.
+    retry_at: Option<Instant>,
+    /// Whether the shadow worker does not want it. No more is sent to it but the final removal.
+    refused: bool,
+    /// Whether it is to be stored again although it is current.
+    renew: bool,
+    /// Whether it waits in the outbox.
+    pub(crate) queued: bool,
+}
+
+impl Replication {
+    pub(crate) fn new(now: Instant, epoch: Epoch, targets: &[WorkerRef]) -> Self {
+        let mut replication = Replication {
+            shadows: Vec::with_capacity(targets.len()),
+            epoch,
+            round: 1,
+            gone: false,
+            last_grant: None,
+            renew_at: now + RENEWAL_INTERVAL,
+            retiring: None,
+        };
+        replication.widen(now, targets);
+        replication
+    }
+
+    /// Adds replicas that hold nothing yet.
+    pub(crate) fn widen(&mut self, now: Instant, targets: &[WorkerRef]) {
+        self.shadows.extend(targets.iter().map(|&target| Shadow {
+            target,
+            acked: 0,
+            sent: 0,
+            tag: None,
+            owed_since: Some(now),
+            retry_at: None,
+            refused: false,
+            renew: false,
+            queued: false,
+        }));
+    }
+
+    pub(crate) fn gamma(&self) -> u8 {
+        // Never more than `gamma_max`, which is a byte.
+        self.shadows.len() as u8
+    }
+
+    /// Every shadow worker is owed what the key is now.
+    pub(crate) fn advance(&mut self, now: Instant, gone: bool) {
+        self.round += 1;
+        self.gone = gone;
+        for shadow in &mut self.shadows {
+            shadow.owed_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether every shadow worker has confirmed the newest round.
+    pub(crate) fn is_current(&self) -> bool {
+        self.shadows
+            .iter()
+            .all(|shadow| shadow.owed_since.is_none())
+    }
+
+    /// Since when the most silent shadow worker owes a confirmation.
+    pub(crate) fn owed_since(&self) -> Option<Instant> {
+        self.shadows
+            .iter()
+            .filter_map(|shadow| shadow.owed_since)
+            .min()
+    }
+
+    /// When the first lost connection is to be tried again.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.shadows
+            .iter()
+            .filter_map(|shadow| shadow.retry_at)
+            .min()
+    }
+
+    /// Lets lost connections be tried again whose time has come.
+    pub(crate) fn retry(&mut self, now: Instant) {
+        for shadow in &mut self.shadows {
+            shadow.retry_at = shadow.retry_at.filter(|&at| now < at);
+        }
+    }
+
+    /// Every replica that is current is to be stored again.
+    pub(crate) fn renew(&mut self, now: Instant) {
+        self.renew_at = now + RENEWAL_INTERVAL;
+        self.shadows
+            .iter_mut()
+            .for_each(|shadow| shadow.renew = true);
+    }
+
+    pub(crate) fn targets(&self) -> impl Iterator<Item = WorkerRef> {
+        self.shadows.iter().map(|shadow| shadow.target)
+    }
+
+    /// Whether that message is the one on its way to its shadow worker.
+    pub(crate) fn is_under_way(&self, target: WorkerRef, tag: PropagationTag) -> bool {
+        let shadow = self.shadows.get(usize::from(tag.shadow));
+        shadow.is_some_and(|shadow| shadow.target == target && shadow.tag == Some(tag))
+    }
+
+    /// The shadow worker has what the message under way carried, or `all` that it is owed.
+    pub(crate) fn confirm(&mut self, now: Instant, shadow: u8, all: bool) {
+        let round = self.round;
+        let shadow = &mut self.shadows[usize::from(shadow)];
+        shadow.tag = None;
+        shadow.acked = if all { round } else { shadow.sent };
+        shadow.owed_since = (shadow.acked < round).then_some(now);
+    }
+
+    /// The message under way had no effect. `retry_at` keeps the next one back.
+    pub(crate) fn forget(&mut self, now: Instant, shadow: u8, retry_at: Option<Instant>) {
+        let shadow = &mut self.shadows[usize::from(shadow)];
+        shadow.tag = None;
+        shadow.acked = 0;
+        shadow.owed_since.get_or_insert(now);
+        shadow.retry_at = retry_at;
+        shadow.renew = false;
+    }
+
+    /// The shadow worker does not want what the message under way carried.
+    pub(crate) fn refuse(&mut self, now: Instant, shadow: u8) {
+        self.forget(now, shadow, None);
+        self.shadows[usize::from(shadow)].refused = true;
+    }
+
+    /// The connection works again.
+    pub(crate) fn unblock(&mut self, target: WorkerRef) {
+        for shadow in self
+            .shadows
+            .iter_mut()
+            .filter(|shadow| shadow.target == target)
+        {
+            shadow.retry_at = None;
+        }
+    }
+}
+
+impl Shadow {
+    /// Whether a message should leave now.
+    pub(crate) fn wants_message(&self) -> bool {
+        let able = self.tag.is_none() && self.retry_at.is_none() && !self.refused;
+        able && (self.owed_since.is_some() || self.renew)
+    }
+
+    /// Whether the connection to it is believed to work.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.retry_at.is_none()
+    }
+
+    /// A message leaves that carries what the key is now, in `round`.
+    pub(crate) fn depart(&mut self, tag: PropagationTag, round: u64) {
+        self.tag = Some(tag);
+        self.sent = round;
+        self.renew = false;
+    }
+}

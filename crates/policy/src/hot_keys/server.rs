@@ -1,0 +1,932 @@
+//! The server's side of hot keys: finds the popular keys of one worker, keeps their replicas current
+//! and decides who may read them. See [`state`](super::state) for the states.
+//!
+//! # Why no client reads what is more than a lease old
+//!
+//! γ is told only in the state HOT, in which every shadow worker has confirmed the newest write. So at
+//! the time of a grant all copies were current, and the lease ends within its length of that time,
+//! whatever happens to the copies afterwards: a write that a copy never hears of, a connection that
+//! breaks, the death of this server. The first write after the grant ends HOT before it is answered.
+//!
+//! Nobody but a client with a lease reads a replica. Hence, once the last lease is over, replicas may
+//! be left behind anywhere; they are removed for tidiness, not for safety. A new promotion of the key
+//! waits until each of its shadow workers has confirmed the present value over what they may still
+//! hold.
+//!
+//! # How the caller uses it
+//!
+//! It tells of every read, write, map and confirmation, and calls [`HotKeys::poll_output`] until
+//! `None` before it answers anybody anew. For [`Output::Store`] it sends the item *as it is then*.
+//! Confirmations may come in any order; a connection that breaks is reported before the next one to
+//! the same worker carries anything.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
+
+use super::client::LEASE_MARGIN_DIVISOR;
+use super::config::{ConfigError, HotKeysConfig, Mode, gamma_for};
+use super::popularity::{SLOT, Sampler};
+pub use super::replication::PropagationTag;
+use super::replication::{LINK_RETRY, Replication};
+use super::ssm::{Filter, Slot, Table};
+use super::state::{Event, State, Transitions};
+use crate::load::{LoadAverage, Trigger};
+use crate::placement::map::ClusterMap;
+use crate::placement::renaming;
+
+/// How long a key is left without replicas after one of its shadow workers failed it.
+pub const PROMOTION_HOLD_OFF: Duration = Duration::from_secs(5);
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A peer that understands leases and finds servers by the map of this epoch. Only plain reads
+    /// count: one with side effects is that of an unaware reader.
+    Aware {
+        /// The epoch that the request carried.
+        epoch: Epoch,
+    },
+    /// Anybody else.
+    Unaware,
+}
+
+/// What the answer to a read should carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct ReadAdvice {
+    /// γ, and with it a lease; 0 for none.
+    pub gamma: u8,
+    /// Whether the key may have replicas, so that even a miss must carry a version.
+    pub replicated: bool,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// The key has another value, other flags or another time to live.
+    Update,
+    /// The key is gone.
+    Delete,
+}
+
+/// Something for the caller to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output<'a> {
+    /// Send the item of this key, as it is now, to a shadow worker; if there is none, say so with
+    /// [`HotKeys::handle_absent`].
+    Store(Message<'a>),
+    /// Tell a shadow worker to remove its replica, as of the newest version of this worker.
+    Remove(Message<'a>),
+}
+
+/// A message to a shadow worker. If it cannot be sent, the connection counts as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The key, by its original name.
+    pub key: &'a [u8],
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// Where to.
+    pub target: WorkerRef,
+    /// Orders the messages of different home servers; see the crate's documentation of replicas.
+    pub epoch: Epoch,
+    /// Comes back with the confirmation.
+    pub tag: PropagationTag,
+}
+
+/// A tracked key, for statistics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKeyInfo {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its state.
+    pub state: State,
+    /// When it entered that state.
+    pub since: Instant,
+    /// Estimated reads per second of all its copies, less the weight of its writes.
+    pub requests_per_second: f64,
+    /// Where its replicas are, by suffix from 1; γ is their number.
+    pub shadows: Vec<WorkerRef>,
+}
+
+/// Counters, all since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotKeysStats {
+    /// Reads looked at by chance.
+    pub reads_sampled: u64,
+    /// Answers that carried γ.
+    pub grants: u64,
+    /// Messages that carried a value to a shadow worker.
+    pub stores: u64,
+    /// Messages that removed a replica.
+    pub removes: u64,
+    /// Sampled keys not tracked because every tracked one was replicated.
+    pub untracked_full: u64,
+    /// Promotions that did not happen because `replicated_max` keys were replicated.
+    pub unpromoted_full: u64,
+    /// Promotions that did not happen because no shadow server was known or reachable.
+    pub unpromoted_alone: u64,
+}
+
+/// The hot keys of one worker.
+#[derive(Debug)]
+pub struct HotKeys {
+    sampler: Sampler,
+    filter: Filter,
+    /// Reads and writes since the last slot.
+    requests: u64,
+    /// Reads that replicas are estimated to have served since the last slot.
+    diverted: u64,
+    config: HotKeysConfig,
+    mode: Mode,
+    table: Table,
+    /// Slots of the replicated keys, ascending.
+    replicated: Vec<Slot>,
+    /// Shadows that may want a message. Invariant: holds each at most once.
+    outbox: VecDeque<(Slot, u8)>,
+    next_serial: u64,
+    /// Workers whose connection broke, and when.
+    lost: BTreeMap<WorkerRef, Instant>,
+    map: Option<Arc<ClusterMap>>,
+    me: WorkerRef,
+    load: LoadAverage,
+    trigger: Trigger,
+    mean_worker_load: Option<f64>,
+    next_slot: Instant,
+    /// Not later than the first thing that some replicated key waits for.
+    next_due: Instant,
+    transitions: Transitions,
+    stats: HotKeysStats,
+    #[cfg(test)]
+    pub(crate) mutant: Option<Mutant>,
+}
+
+/// Later than everything.
+const NEVER: Instant = Instant(u64::MAX);
+
+impl HotKeys {
+    /// The hot keys of a worker that starts now and knows no map yet. The seed decides which reads
+    /// are sampled.
+    ///
+    /// # Errors
+    ///
+    /// See [`HotKeysConfig::validate`].
+    pub fn new(config: HotKeysConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(HotKeys {
+            sampler: Sampler::new(config.sampling, seed),
+            filter: Filter::new(),
+            requests: 0,
+            diverted: 0,
+            mode: config.mode,
+            table: Table::new(config.entries_max),
+            replicated: Vec::new(),
+            outbox: VecDeque::new(),
+            next_serial: 0,
+            lost: BTreeMap::new(),
+            map: None,
+            me: WorkerRef::default(),
+            load: LoadAverage::new(now),
+            trigger: Trigger::new(config.trigger.clone()),
+            mean_worker_load: None,
+            next_slot: now + SLOT,
+            next_due: NEVER,
+            transitions: Transitions::default(),
+            stats: HotKeysStats::default(),
+            #[cfg(test)]
+            mutant: None,
+            config,
+        })
+    }
+
+    /// Tells of a read of a key that this worker is home of; `present` says whether it was found.
+    /// A few instructions for most reads.
+    #[inline]
+    pub fn handle_read(
+        &mut self,
+        now: Instant,
+        hash: KeyHash,
+        key: &[u8],
+        reader: Reader,
+        present: bool,
+    ) -> ReadAdvice {
+        self.requests += 1;
+        let sampled = self.sampler.take();
+        if !sampled && !self.filter.may_hold(hash) {
+            return ReadAdvice::default();
+        }
+        self.look_at_read(now, hash, key, reader, present, sampled)
+    }
+
+    /// Tells of a write that was just applied. Must come before its answer leaves.
+    pub fn handle_write(&mut self, now: Instant, hash: KeyHash, key: &[u8], kind: WriteKind) {
+        self.requests += 1;
+        if self.table.len() == 0 {
+            return;
+        }
+        let Some(slot) = self.table.find(hash, key) else {
+            return;
+        };
+        self.table[slot]
+            .popularity
+            .add(-self.config.write_weight as f32);
+        let event = match kind {
+            WriteKind::Update => Event::Written,
+            WriteKind::Delete => Event::Deleted,
+        };
+        self.propagate(now, slot, event);
+    }
+
+    /// Tells that every item of this worker was just deleted.
+    pub fn handle_flush(&mut self, now: Instant) {
+        for slot in self.replicated.clone() {
+            self.propagate(now, slot, Event::Flushed);
+        }
+    }
+
+    /// Tells that a shadow worker has done what a message asked for.
+    pub fn handle_acked(&mut self, now: Instant, target: WorkerRef, tag: PropagationTag) {
+        self.lost.remove(&target);
+        let all = self.is(Mutant::AckCoversAll);
+        let Some(replication) = self.replication_under_way(target, tag) else {
+            return;
+        };
+        replication.confirm(now, tag.shadow, all);
+        self.enqueue(tag.slot);
+        self.settle(now, tag.slot);
+    }
+
+    /// Tells that a shadow worker has refused what a message asked for: it has no room, or it holds
+    /// something newer of another home server.
+    pub fn handle_refused(&mut self, now: Instant, target: WorkerRef, tag: PropagationTag) {
+        let Some(replication) = self.replication_under_way(target, tag) else {
+            return;
+        };
+        replication.refuse(now, tag.shadow);
+        self.table[tag.slot].promote_after = now + PROMOTION_HOLD_OFF;
+        self.cool(now, tag.slot, Event::ShadowRefused);
+    }
+
+    /// Tells that the item of an [`Output::Store`] for `target` is not there any more (expired or
+    /// evicted), so that nothing was sent.
+    pub fn handle_absent(&mut self, now: Instant, target: WorkerRef, tag: PropagationTag) {
+        let Some(replication) = self.replication_under_way(target, tag) else {
+            return;
+        };
+        replication.forget(now, tag.shadow, None);
+        self.propagate(now, tag.slot, Event::Absent);
+    }
+
+    /// Tells that the connection to a worker broke or could not be made, with all that was under way.
+    /// It is tried again as long as something is owed to that worker.
+    pub fn handle_link_lost(&mut self, now: Instant, target: WorkerRef) {
+        self.lost.insert(target, now);
+        let trusting = self.is(Mutant::LostCountsAsAcked);
+        for slot in self.replicated.clone() {
+            let Some(replication) = &mut self.table[slot].replication else {
+                continue;
+            };
+            let mut concerned = false;
+            for i in 0..replication.gamma() {
+                if replication.shadows[usize::from(i)].target != target {
+                    continue;
+                }
+                if trusting {
+                    replication.confirm(now, i, true);
+                    continue;
+                }
+                replication.forget(now, i, Some(now + LINK_RETRY));
+                concerned = true;
+            }
+            if concerned {
+                let to = self.table[slot].state.pending();
+                self.move_to(now, slot, Event::LinkLost, to);
+                self.arm(slot);
+            }
+        }
+    }
+
+    /// Tells that a connection to a worker was made, so that nothing needs to wait for its next try.
+    pub fn handle_link_up(&mut self, target: WorkerRef) {
+        self.lost.remove(&target);
+        for slot in self.replicated.clone() {
+            if let Some(replication) = &mut self.table[slot].replication {
+                replication.unblock(target);
+            }
+            self.enqueue(slot);
+        }
+    }
+
+    /// Tells of a new map, and which worker this one is in it.
+    ///
+    /// A replicated key stays so if it has the same home and the same shadow workers as before.
+    pub fn handle_map(&mut self, now: Instant, map: Arc<ClusterMap>, me: WorkerRef) {
+        self.me = me;
+        for slot in self.table.slots() {
+            let entry = &mut self.table[slot];
+            let at_home = map.locate(entry.hash).worker == Some(me);
+            let Some(replication) = &mut entry.replication else {
+                if !at_home {
+                    self.dismiss(now, slot, Event::MapChanged);
+                }
+                continue;
+            };
+            let gamma = replication.gamma();
+            let shadows = renaming::shadows(&map, &entry.key, me.server, gamma);
+            if at_home && replication.targets().eq(shadows) {
+                replication.epoch = map.epoch();
+            } else {
+                self.cool(now, slot, Event::MapChanged);
+            }
+        }
+        self.map = Some(map);
+    }
+
+    /// Switches replication on or off.
+    pub fn set_mode(&mut self, now: Instant, mode: Mode) {
+        self.mode = mode;
+        if mode == Mode::Off {
+            for slot in self.table.slots() {
+                match self.table[slot].state {
+                    State::Cold => self.dismiss(now, slot, Event::SwitchedOff),
+                    _ => self.cool(now, slot, Event::SwitchedOff),
+                }
+            }
+        }
+        self.update_sampler();
+    }
+
+    /// Tells what the workers of the cluster carry on average, in requests per second. What is not a
+    /// sensible number is ignored.
+    pub fn handle_cluster_load(&mut self, mean_worker_load: f64) {
+        if mean_worker_load.is_finite() && mean_worker_load >= 0.0 {
+            self.mean_worker_load = Some(mean_worker_load);
+        }
+    }
+
+    /// Tells that the deadline has passed. Harmless at any other time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if now >= self.next_slot {
+            self.roll(now);
+        }
+        if now >= self.next_due {
+            self.next_due = NEVER;
+            for slot in self.replicated.clone() {
+                self.handle_due(now, slot);
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) should next be called.
+    #[inline]
+    pub fn poll_deadline(&self) -> Instant {
+        self.next_slot.min(self.next_due)
+    }
+
+    /// The next thing to do. Call until `None`, before anybody is answered anew.
+    pub fn poll_output(&mut self) -> Option<Output<'_>> {
+        while let Some((slot, i)) = self.outbox.pop_front() {
+            let Some(replication) = &mut self.table[slot].replication else {
+                continue;
+            };
+            let (round, epoch) = (replication.round, replication.epoch);
+            let (gone, retired_at) = (replication.gone, replication.retiring);
+            let shadow = &mut replication.shadows[usize::from(i)];
+            shadow.queued = false;
+            if retired_at.is_none() && !shadow.wants_message() {
+                continue;
+            }
+            let tag = PropagationTag {
+                serial: self.next_serial,
+                slot,
+                shadow: i,
+            };
+            self.next_serial += 1;
+            shadow.depart(tag, round);
+            let target = shadow.target;
+            if let Some(at) = retired_at
+                && !self.outbox.iter().any(|&(other, _)| other == slot)
+            {
+                self.end_replication(at, slot, Event::Retired);
+            }
+            let entry = &self.table[slot];
+            let message = Message {
+                key: &entry.key,
+                hash: entry.hash,
+                target,
+                epoch,
+                tag,
+            };
+            return Some(if gone || retired_at.is_some() {
+                self.stats.removes += 1;
+                Output::Remove(message)
+            } else {
+                self.stats.stores += 1;
+                Output::Store(message)
+            });
+        }
+        None
+    }
+
+    /// Whether the worker is loaded enough that it replicates its hot keys.
+    pub fn is_triggered(&self) -> bool {
+        self.mode == Mode::On && self.trigger.is_on()
+    }
+
+    /// Whether replication is switched on.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Requests per second that this worker would serve without replicas; an average.
+    pub fn load(&self) -> f64 {
+        self.load.requests_per_second()
+    }
+
+    /// How many keys may have replicas.
+    pub fn replicated_count(&self) -> usize {
+        self.replicated.len()
+    }
+
+    /// Every tracked key, the most popular first. O(n log n); for statistics.
+    pub fn list(&self) -> Vec<HotKeyInfo> {
+        let mut list: Vec<HotKeyInfo> = self
+            .table
+            .slots()
+            .into_iter()
+            .map(|slot| self.describe(slot))
+            .collect();
+        list.sort_by(|a, b| {
+            let order = b.requests_per_second.total_cmp(&a.requests_per_second);
+            order.then_with(|| a.key.cmp(&b.key))
+        });
+        list
+    }
+
+    /// How often each move between states was made.
+    pub fn transitions(&self) -> &Transitions {
+        &self.transitions
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> HotKeysStats {
+        self.stats
+    }
+
+    /// Bytes that the SSM cache takes, without the lists of shadow workers.
+    pub fn ssm_bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    fn describe(&self, slot: Slot) -> HotKeyInfo {
+        let entry = &self.table[slot];
+        let targets = |r: &Replication| r.targets().collect();
+        HotKeyInfo {
+            key: entry.key.clone(),
+            state: entry.state,
+            since: entry.since,
+            requests_per_second: entry.popularity.per_slot() / SLOT.as_secs_f64(),
+            shadows: entry
+                .replication
+                .as_deref()
+                .map(targets)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+// Reads: counting, tracking, granting.
+impl HotKeys {
+    #[inline(never)]
+    fn look_at_read(
+        &mut self,
+        now: Instant,
+        hash: KeyHash,
+        key: &[u8],
+        reader: Reader,
+        present: bool,
+        sampled: bool,
+    ) -> ReadAdvice {
+        let slot = self.table.find(hash, key);
+        if let Some(slot) = slot
+            && self.table[slot].replication.is_some()
+        {
+            return self.read_replicated(now, slot, reader, present);
+        }
+        if sampled {
+            self.stats.reads_sampled += 1;
+            if present {
+                self.read_sampled(now, slot, hash, key);
+            }
+        }
+        ReadAdvice::default()
+    }
+
+    fn read_replicated(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        reader: Reader,
+        present: bool,
+    ) -> ReadAdvice {
+        let pending_too = self.is(Mutant::GrantWhilePending);
+        let any_epoch = self.is(Mutant::GrantAnyEpoch);
+        let map_epoch = self.map.as_ref().map(|map| map.epoch());
+        let entry = &mut self.table[slot];
+        let advice = ReadAdvice {
+            gamma: 0,
+            replicated: true,
+        };
+        let Some(replication) = &mut entry.replication else {
+            return advice;
+        };
+        let hot = entry.state == State::Hot || pending_too;
+        let Reader::Aware { epoch } = reader else {
+            entry.popularity.add(1.0);
+            return advice;
+        };
+        if !hot {
+            entry.popularity.add(1.0);
+            return advice;
+        }
+        // Each of the γ + 1 copies sees an equal share of such reads; this is the home's.
+        let gamma = replication.gamma();
+        entry.popularity.add(f32::from(gamma) + 1.0);
+        self.diverted += u64::from(gamma);
+        let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
+        if !present || !(same_map || any_epoch) {
+            return advice;
+        }
+        replication.last_grant = Some(now);
+        self.stats.grants += 1;
+        ReadAdvice {
+            gamma,
+            replicated: true,
+        }
+    }
+
+    /// A read of a key without replicas was chosen by chance.
+    fn read_sampled(&mut self, now: Instant, slot: Option<Slot>, hash: KeyHash, key: &[u8]) {
+        let slot = match slot {
+            Some(slot) => {
+                self.table.touch(slot);
+                slot
+            }
+            None => match self.track(now, hash, key) {
+                Some(slot) => slot,
+                None => return,
+            },
+        };
+        let (weight, hot) = (self.sampler.weight(), self.hot_per_slot());
+        let entry = &mut self.table[slot];
+        entry.popularity.add(weight);
+        if entry.popularity.per_slot() >= hot && now >= entry.promote_after {
+            self.promote(now, slot);
+        }
+    }
+
+    /// Starts to track a key, in the place of the one not used for longest if need be.
+    fn track(&mut self, now: Instant, hash: KeyHash, key: &[u8]) -> Option<Slot> {
+        if self.table.is_full() {
+            let Some(victim) = self.table.victim() else {
+                self.stats.untracked_full += 1;
+                return None;
+            };
+            self.dismiss(now, victim, Event::Evicted);
+        }
+        let slot = self.table.insert(now, hash, key);
+        self.move_to(now, slot, Event::Tracked, State::Cold);
+        Some(slot)
+    }
+
+    /// Creates replicas of a popular key that is present here, if this worker may.
+    fn promote(&mut self, now: Instant, slot: Slot) {
+        if !self.is_triggered() {
+            return;
+        }
+        if self.replicated.len() >= self.config.replicated_max {
+            self.stats.unpromoted_full += 1;
+            return;
+        }
+        let gamma = self.wanted_gamma(slot);
+        let targets = self.reachable_shadows(now, slot, gamma);
+        let Some(map) = self.map.as_ref().filter(|_| !targets.is_empty()) else {
+            self.stats.unpromoted_alone += 1;
+            return;
+        };
+        let replication = Replication::new(now, map.epoch(), &targets);
+        let entry = &mut self.table[slot];
+        self.filter.insert(entry.hash);
+        entry.replication = Some(Box::new(replication));
+        self.table.set_evictable(slot, false);
+        let at = self.replicated.partition_point(|&other| other < slot);
+        self.replicated.insert(at, slot);
+        self.move_to(now, slot, Event::Promoted, State::HotPending);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    /// γ by the heat of the key, relative to what a worker should carry.
+    fn wanted_gamma(&self, slot: Slot) -> u8 {
+        let Some(map) = &self.map else { return 0 };
+        let rate = self.table[slot].popularity.per_slot() / SLOT.as_secs_f64();
+        let fair = self
+            .mean_worker_load
+            .unwrap_or_else(|| self.load())
+            .max(1.0);
+        let (share, max) = (self.config.copy_share, self.config.gamma_max);
+        gamma_for(rate / fair, share, map.servers_up_count(), max)
+    }
+
+    /// Shadow workers of a key, up to the first whose connection broke a moment ago: clients know
+    /// them by number alone, so that none can be left out in between.
+    fn reachable_shadows(&self, now: Instant, slot: Slot, gamma: u8) -> Vec<WorkerRef> {
+        let Some(map) = &self.map else {
+            return Vec::new();
+        };
+        let entry = &self.table[slot];
+        if map.locate(entry.hash).worker != Some(self.me) {
+            return Vec::new();
+        }
+        let mut shadows = renaming::shadows(map, &entry.key, self.me.server, gamma);
+        let lost = |target| {
+            self.lost
+                .get(target)
+                .is_some_and(|&at| now < at + PROMOTION_HOLD_OFF)
+        };
+        if let Some(first) = shadows.iter().position(lost) {
+            shadows.truncate(first);
+        }
+        shadows
+    }
+
+    fn hot_per_slot(&self) -> f64 {
+        (self.config.hot_share * self.load()).max(self.config.hot_rps_min) * SLOT.as_secs_f64()
+    }
+
+    fn cold_per_slot(&self) -> f64 {
+        // The same distance from the threshold below which nothing is hot.
+        let distance = self.config.cold_share / self.config.hot_share.max(f64::MIN_POSITIVE);
+        let least = self.config.hot_rps_min * distance.min(1.0);
+        (self.config.cold_share * self.load()).max(least) * SLOT.as_secs_f64()
+    }
+}
+
+// Replicas: keeping them current, removing them.
+impl HotKeys {
+    /// The replicas of a key have to hear of something.
+    fn propagate(&mut self, now: Instant, slot: Slot, event: Event) {
+        let entry = &mut self.table[slot];
+        let to = entry.state.pending();
+        let Some(replication) = &mut entry.replication else {
+            return;
+        };
+        replication.advance(now, event != Event::Written);
+        self.move_to(now, slot, event, to);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    /// Moves on if every shadow worker has the newest round.
+    fn settle(&mut self, now: Instant, slot: Slot) {
+        let entry = &self.table[slot];
+        let Some(replication) = entry.replication.as_ref().filter(|r| r.is_current()) else {
+            return;
+        };
+        if replication.gone {
+            self.end_replication(now, slot, Event::Removed);
+        } else if entry.state == State::HotPending {
+            self.move_to(now, slot, Event::Current, State::Hot);
+            self.arm(slot);
+        }
+    }
+
+    /// No more leases for a replicated key.
+    fn cool(&mut self, now: Instant, slot: Slot, event: Event) {
+        if matches!(self.table[slot].state, State::Hot | State::HotPending) {
+            self.move_to(now, slot, event, State::ColdPending);
+            self.arm(slot);
+        }
+    }
+
+    /// The last lease is over: removes the replicas that can be reached.
+    fn retire(&mut self, now: Instant, slot: Slot) {
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        replication.retiring = Some(now);
+        let mut reachable = false;
+        for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
+            if shadow.is_reachable() {
+                reachable = true;
+                if !core::mem::replace(&mut shadow.queued, true) {
+                    self.outbox.push_back((slot, i));
+                }
+            }
+        }
+        if !reachable {
+            self.end_replication(now, slot, Event::Retired);
+        }
+    }
+
+    /// The key has no replicas any more that matter.
+    fn end_replication(&mut self, now: Instant, slot: Slot, event: Event) {
+        self.move_to(now, slot, event, State::Cold);
+        self.table[slot].replication = None;
+        self.table.set_evictable(slot, true);
+        self.outbox.retain(|&(other, _)| other != slot);
+        self.replicated.retain(|&other| other != slot);
+        self.filter = Filter::new();
+        for &other in &self.replicated {
+            self.filter.insert(self.table[other].hash);
+        }
+    }
+
+    /// Stops tracking a COLD key.
+    fn dismiss(&mut self, now: Instant, slot: Slot, event: Event) {
+        self.move_to(now, slot, event, State::Invalid);
+        self.table.remove(slot);
+    }
+
+    /// Puts every shadow of a key that wants a message into the outbox.
+    fn enqueue(&mut self, slot: Slot) {
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
+            if !shadow.queued && shadow.wants_message() {
+                shadow.queued = true;
+                self.outbox.push_back((slot, i));
+            }
+        }
+    }
+
+    /// The replicas that this message is on its way to, unless it is outdated.
+    fn replication_under_way(
+        &mut self,
+        target: WorkerRef,
+        tag: PropagationTag,
+    ) -> Option<&mut Replication> {
+        let replication = self.table.get_mut(tag.slot)?.replication.as_deref_mut()?;
+        replication.is_under_way(target, tag).then_some(replication)
+    }
+
+    /// The only place where a key changes its state.
+    fn move_to(&mut self, now: Instant, slot: Slot, event: Event, to: State) {
+        let entry = &mut self.table[slot];
+        self.transitions.record(event, entry.state, to);
+        if entry.state != to {
+            entry.state = to;
+            entry.since = now;
+        }
+    }
+}
+
+// Time: slots, leases that end, connections to try again.
+impl HotKeys {
+    /// What happens at the end of a slot.
+    fn roll(&mut self, now: Instant) {
+        let slot_ns = SLOT.as_nanos() as u64;
+        let slots = now.since(self.next_slot).as_nanos() as u64 / slot_ns + 1;
+        self.next_slot = Instant(self.next_slot.0.saturating_add(slots * slot_ns));
+        self.load.add(self.requests + self.diverted);
+        self.load.roll(now);
+        (self.requests, self.diverted) = (0, 0);
+        self.trigger
+            .update(self.load.requests_per_second(), self.mean_worker_load);
+        self.update_sampler();
+        self.lost.retain(|_, at| now < *at + PROMOTION_HOLD_OFF);
+        for slot in self.table.slots() {
+            let entry = &mut self.table[slot];
+            entry.popularity.roll(slots);
+            match entry.state {
+                State::Cold if entry.popularity.is_zero() => self.dismiss(now, slot, Event::Faded),
+                State::Hot | State::HotPending => self.review(now, slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a key still deserves its replicas, or more of them.
+    fn review(&mut self, now: Instant, slot: Slot) {
+        let per_slot = self.table[slot].popularity.per_slot();
+        if per_slot < 0.0 {
+            self.cool(now, slot, Event::WriteHeavy);
+        } else if per_slot < self.cold_per_slot() {
+            self.cool(now, slot, Event::Cooled);
+        } else if self.table[slot].state == State::Hot && self.is_triggered() {
+            self.widen(now, slot);
+        }
+    }
+
+    /// Adds replicas to a key that needs at least twice its copies. The present ones stay what they
+    /// are, since those of γ are the first of those of a greater γ.
+    fn widen(&mut self, now: Instant, slot: Slot) {
+        let wanted = self.wanted_gamma(slot);
+        let targets = self.reachable_shadows(now, slot, wanted);
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        let present = replication.shadows.len();
+        if targets.len() + 1 < 2 * (present + 1) {
+            return;
+        }
+        replication.widen(now, &targets[present..]);
+        self.move_to(now, slot, Event::Widened, State::HotPending);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    fn handle_due(&mut self, now: Instant, slot: Slot) {
+        let lease = self.lease_waited();
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        replication.retry(now);
+        if replication.renew_at <= now {
+            replication.renew(now);
+        }
+        let silent = replication
+            .owed_since()
+            .is_some_and(|since| since + lease <= now);
+        if silent && self.table[slot].state == State::HotPending {
+            self.table[slot].promote_after = now + PROMOTION_HOLD_OFF;
+            self.cool(now, slot, Event::ShadowSilent);
+        }
+        if self.retire_at(slot).is_some_and(|at| at <= now) {
+            self.retire(now, slot);
+        } else {
+            self.enqueue(slot);
+            self.arm(slot);
+        }
+    }
+
+    /// Makes sure that [`poll_deadline`](Self::poll_deadline) is not later than the next thing that
+    /// this key waits for.
+    fn arm(&mut self, slot: Slot) {
+        let Some(replication) = &self.table[slot].replication else {
+            return;
+        };
+        let owed = replication
+            .owed_since()
+            .filter(|_| self.table[slot].state == State::HotPending);
+        let silent = owed.map(|since| since + self.lease_waited());
+        let due = [
+            Some(replication.renew_at),
+            replication.retry_at(),
+            silent,
+            self.retire_at(slot),
+        ];
+        self.next_due = due.into_iter().flatten().fold(self.next_due, Instant::min);
+    }
+
+    /// When the last lease for a key in COLD PENDING is over; `None` in other states.
+    fn retire_at(&self, slot: Slot) -> Option<Instant> {
+        let entry = &self.table[slot];
+        let replication = entry.replication.as_ref()?;
+        let cold = entry.state == State::ColdPending && replication.retiring.is_none();
+        cold.then(|| {
+            replication
+                .last_grant
+                .map_or(Instant(0), |at| at + self.lease_waited())
+        })
+    }
+
+    /// A lease, and the margin for clocks that run at different speeds.
+    fn lease_waited(&self) -> Duration {
+        self.config.lease + self.config.lease / LEASE_MARGIN_DIVISOR
+    }
+
+    fn update_sampler(&mut self) {
+        let active = self.is_triggered();
+        self.sampler.set_active(active);
+    }
+
+    #[cfg(test)]
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(test))]
+    #[inline(always)]
+    fn is(&self, _: Mutant) -> bool {
+        false
+    }
+}
+
+/// Ways to break the server on purpose, to see that the model's checks notice. Tests choose one;
+/// elsewhere none is ever active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// Grants leases while replicas are out of date.
+    GrantWhilePending,
+    /// Grants leases to clients that know another map.
+    GrantAnyEpoch,
+    /// Takes the confirmation of an old value for one of the newest.
+    AckCoversAll,
+    /// Takes messages lost with their connection for confirmed.
+    LostCountsAsAcked,
+}

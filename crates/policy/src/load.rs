@@ -1,0 +1,196 @@
+//! How loaded a worker is, and whether that is reason enough to replicate its hot keys.
+//!
+//! Replication helps a server that carries more than its share and costs everybody else, so it runs
+//! only while the load is past a threshold (SPORE, section 3.5, "hotspot triggering"). The load that
+//! counts is the *undiverted* one, which the worker would have without its replicas: otherwise
+//! success would switch replication off and the hotspot back on.
+
+use core::time::Duration;
+
+use evenkeel_types::Instant;
+use serde::{Deserialize, Serialize};
+
+/// Time constant of [`LoadAverage`]: a sudden change shows by two thirds after about this long.
+pub const LOAD_TIME_CONSTANT: Duration = Duration::from_millis(1500);
+
+/// The trigger goes off below this part of the load at which it goes on, so that a load that
+/// wavers around the threshold does not switch replication with it.
+pub const TRIGGER_OFF_RATIO: f64 = 0.9;
+
+/// Exponentially weighted moving average of a rate of requests.
+#[derive(Clone, Debug)]
+pub struct LoadAverage {
+    requests: u64,
+    average: f64,
+    since: Instant,
+    /// Whether an interval has been measured yet. The first one is taken as it is.
+    warm: bool,
+}
+
+impl LoadAverage {
+    /// An average that starts to measure now.
+    pub fn new(now: Instant) -> Self {
+        LoadAverage {
+            requests: 0,
+            average: 0.0,
+            since: now,
+            warm: false,
+        }
+    }
+
+    /// Counts requests.
+    #[inline]
+    pub fn add(&mut self, requests: u64) {
+        self.requests += requests;
+    }
+
+    /// Ends an interval of measurement. Intervals may differ in length: the weight of each is
+    /// `t / (t + LOAD_TIME_CONSTANT)`.
+    pub fn roll(&mut self, now: Instant) {
+        let elapsed = now.since(self.since).as_secs_f64();
+        if elapsed == 0.0 {
+            return;
+        }
+        let rate = self.requests as f64 / elapsed;
+        let weight = elapsed / (elapsed + LOAD_TIME_CONSTANT.as_secs_f64());
+        self.average = if self.warm {
+            self.average + weight * (rate - self.average)
+        } else {
+            rate
+        };
+        self.requests = 0;
+        self.since = now;
+        self.warm = true;
+    }
+
+    /// The average up to the last [`roll`](Self::roll).
+    pub fn requests_per_second(&self) -> f64 {
+        self.average
+    }
+}
+
+/// When a worker counts as a hotspot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TriggerConfig {
+    /// Load in requests per second from which on a worker is a hotspot, whatever the others carry.
+    /// Replaces the two below.
+    pub absolute_rps: Option<f64>,
+    /// Load relative to the mean of all workers of the cluster.
+    pub ratio: f64,
+    /// Load in requests per second below which no worker is a hotspot.
+    pub floor_rps: f64,
+}
+
+impl Default for TriggerConfig {
+    fn default() -> Self {
+        TriggerConfig {
+            absolute_rps: None,
+            ratio: 1.05,
+            floor_rps: 1000.0,
+        }
+    }
+}
+
+/// The trigger: a threshold with hysteresis.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    config: TriggerConfig,
+    on: bool,
+}
+
+impl Trigger {
+    /// A trigger that is off.
+    pub fn new(config: TriggerConfig) -> Self {
+        Trigger { config, on: false }
+    }
+
+    /// Whether the worker is a hotspot.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Judges a load in requests per second. `mean` is that of all workers of the cluster; while it
+    /// is unknown, only an absolute threshold can be passed.
+    pub fn update(&mut self, load: f64, mean: Option<f64>) -> bool {
+        self.on = self.threshold(mean).is_some_and(|threshold| {
+            let threshold = if self.on {
+                TRIGGER_OFF_RATIO * threshold
+            } else {
+                threshold
+            };
+            load >= threshold
+        });
+        self.on
+    }
+
+    fn threshold(&self, mean: Option<f64>) -> Option<f64> {
+        let relative = mean.map(|mean| (self.config.ratio * mean).max(self.config.floor_rps));
+        self.config.absolute_rps.or(relative)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn the_first_interval_counts_fully_and_later_ones_by_their_length() {
+        let mut load = LoadAverage::new(at(0));
+        load.add(500);
+        load.roll(at(500));
+        assert_eq!(load.requests_per_second(), 1000.0);
+        load.add(1000);
+        load.roll(at(1000));
+        assert_eq!(
+            load.requests_per_second(),
+            1250.0,
+            "0.5 / (0.5 + 1.5) of the way to 2000"
+        );
+        load.roll(at(1000));
+        assert_eq!(load.requests_per_second(), 1250.0, "no time has passed");
+        load.roll(at(1_000_000));
+        assert!(load.requests_per_second() < 2.0);
+    }
+
+    #[test]
+    fn the_trigger_follows_the_mean_with_hysteresis() {
+        let mut trigger = Trigger::new(TriggerConfig::default());
+        assert!(
+            !trigger.update(1e9, None),
+            "nobody said what the others carry"
+        );
+        assert!(!trigger.update(2099.0, Some(2000.0)));
+        assert!(trigger.update(2100.0, Some(2000.0)));
+        assert!(
+            trigger.update(1891.0, Some(2000.0)),
+            "not yet below nine tenths"
+        );
+        assert!(!trigger.update(1889.0, Some(2000.0)));
+        assert!(!trigger.update(1891.0, Some(2000.0)));
+    }
+
+    #[test]
+    fn an_idle_cluster_has_no_hotspots() {
+        let mut trigger = Trigger::new(TriggerConfig::default());
+        assert!(!trigger.update(999.0, Some(10.0)));
+        assert!(trigger.update(1000.0, Some(10.0)));
+    }
+
+    #[test]
+    fn an_absolute_threshold_needs_no_mean() {
+        let config = TriggerConfig {
+            absolute_rps: Some(500.0),
+            ..TriggerConfig::default()
+        };
+        let mut trigger = Trigger::new(config);
+        assert!(trigger.update(500.0, None));
+        assert!(trigger.update(450.0, Some(1e6)));
+        assert!(!trigger.update(449.0, Some(1.0)));
+    }
+}
