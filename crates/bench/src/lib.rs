@@ -1,1 +1,50 @@
-//! Load generator for real servers
+//! A load generator for servers that speak memcached's protocol.
+//!
+//! It answers one question well: how does *this* server do under *this* load, beside *that* server
+//! in the same minute? So it
+//!
+//! - measures several targets in turn (A B A B …) and compares medians, because machines drift;
+//! - can send at a rate of its own (open loop) and counts a request's latency from the moment it was
+//!   *meant* to be sent, so that a stall of the server is felt by every request that it would have
+//!   met (no coordinated omission);
+//! - checks what it reads: every value carries a checksum of its key and version, and one wrong
+//!   value fails the run;
+//! - tells what it cost itself: its share of the processor and how late it sent.
+//!
+//! ```text
+//!  plan ──> engine: a thread each with its own event loop, connections and random stream
+//!             feed (generated | trace) ─> encode ─> socket ─> reply parser ─> checks, histograms
+//!           <── published four times a second: LoadHandle::poll (live), wait (whole run)
+//!  run: preload, then rounds × targets ──> report (table, JSON)
+//! ```
+//!
+//! [`run`] is `evenkeel bench run`; [`Driver`] is the same engine for a program that wants load in
+//! the background and watches it.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod driver;
+mod engine;
+mod plan;
+mod report;
+mod run;
+mod target;
+mod units;
+mod value;
+
+pub use args::{OutputFormat, RunArgs};
+pub use driver::{Driver, LiveSample, LoadHandle};
+pub use engine::stats::{Counters, LoadStats};
+pub use plan::{
+    CONNECTIONS_MAX, LoadPlan, MULTIGET_MAX, PIPELINE_MAX, Pace, Protocol, Source, Stop,
+    THREADS_MAX,
+};
+pub use report::{Latency, Ratios, RoundReport, RunReport, TargetReport};
+pub use run::{execute, run};
+pub use target::Target;
+
+/// The user asked for something that cannot be: exit code 2. Anything else that fails is exit code 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadUsage(pub String);

@@ -1,0 +1,323 @@
+//! The command line of `evenkeel bench run`.
+
+use crate::plan::{LoadPlan, Pace, Protocol, Source, Stop};
+use crate::units::parse_duration;
+use crate::{BadUsage, Target};
+use evenkeel_workload::trace::TraceFormat;
+use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Length of a run where nothing else ends it.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Most rounds; medians gain nothing from more.
+pub(crate) const ROUNDS_MAX: usize = 1000;
+
+/// Puts load on memcached-speaking servers and measures them.
+///
+/// With several targets each round measures one after the other (A B A B …), and medians are
+/// compared with those of the first.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
+    /// Server to measure: host:port or the path of a unix socket. Repeat to compare.
+    #[arg(long, value_name = "ADDR", required = true)]
+    pub target: Vec<Target>,
+
+    /// Threads of the generator.
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+
+    /// Connections of each thread.
+    #[arg(long, default_value_t = 8)]
+    pub connections: usize,
+
+    /// Requests in flight on each connection.
+    #[arg(long, default_value_t = 1)]
+    pub pipeline: usize,
+
+    /// Dialect of the protocol.
+    #[arg(long, value_enum, default_value_t)]
+    pub protocol: Protocol,
+
+    /// Share of the requests that are gets, 0 to 1; the rest are sets.
+    #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
+    pub get_share: f64,
+
+    /// Keys of each get.
+    #[arg(long, default_value_t = 1, value_name = "KEYS")]
+    pub multiget: usize,
+
+    /// uniform, zipf:EXPONENT or hotspot:OPERATIONS_SHARE:KEYS_SHARE.
+    #[arg(long, default_value = "zipf:0.99", value_name = "LAW")]
+    pub popularity: Popularity,
+
+    /// Number of keys.
+    #[arg(long, default_value_t = 200_000)]
+    pub keys: u64,
+
+    /// Length of every key in bytes.
+    #[arg(long, default_value_t = 24, value_name = "BYTES")]
+    pub key_size: usize,
+
+    /// First bytes of every key.
+    #[arg(long, default_value = "key:", value_name = "TEXT")]
+    pub key_prefix: String,
+
+    /// Size of values: BYTES, or MIN..MAX; a key keeps its size.
+    #[arg(long, default_value = "100", value_name = "BYTES")]
+    pub value_size: ValueSizes,
+
+    /// Do not set every key before the first round.
+    #[arg(long)]
+    pub no_preload: bool,
+
+    /// Follow a get that misses by a set of the key (always with --trace).
+    #[arg(long)]
+    pub cache_aside: bool,
+
+    /// Length of each measurement [default: 10s, or one pass of the trace].
+    #[arg(long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Requests of each measurement.
+    #[arg(long, value_name = "COUNT")]
+    pub requests: Option<u64>,
+
+    /// Time before each measurement that is not measured.
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub warm_up: Duration,
+
+    /// Requests a second, sent whether or not answers come (open loop); latency counts from the
+    /// moment a request was due. Without it a request follows an answer (closed loop).
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+
+    /// Distances between requests of an open loop.
+    #[arg(long, value_enum, default_value_t, requires = "rate")]
+    pub arrivals: Arrivals,
+
+    /// Replay a trace, gzip or plain: gets, each miss followed by a set. It starts again at its end
+    /// where --duration or --requests says how long.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits or nasa-http [default: by the
+    /// file's name].
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    pub trace_format: Option<TraceFormat>,
+
+    /// Measurements of each target.
+    #[arg(long, default_value_t = 1)]
+    pub rounds: usize,
+
+    /// Cores for the generator's threads, in turn.
+    #[arg(long, value_delimiter = ',', value_name = "CORE")]
+    pub pin: Vec<usize>,
+
+    /// Longest wait for an answer; then the connection is opened anew and its requests count as
+    /// errors.
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "DURATION")]
+    pub timeout: Duration,
+
+    /// Do not check the values read: for keys that something else has written.
+    #[arg(long)]
+    pub no_check: bool,
+
+    /// Fixes keys, mix and arrivals.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: OutputFormat,
+}
+
+/// Distances between requests of an open loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Arrivals {
+    /// Exponential, as from many independent users.
+    #[default]
+    Poisson,
+    /// Equal.
+    Fixed,
+}
+
+/// How the result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OutputFormat {
+    /// A table for people.
+    #[default]
+    Table,
+    /// JSON with units in the names.
+    Json,
+}
+
+impl RunArgs {
+    /// The measurement of one target.
+    pub(crate) fn plan(&self, target: &Target) -> Result<LoadPlan, BadUsage> {
+        let bounded = self.duration.is_some() || self.requests.is_some();
+        let stop = Stop {
+            after: match (bounded, &self.trace) {
+                (false, None) => Some(DURATION_DEFAULT),
+                _ => self.duration,
+            },
+            requests: self.requests,
+        };
+        let source = match &self.trace {
+            Some(path) => Source::Trace {
+                path: path.clone(),
+                format: self.trace_format,
+                repeat: bounded,
+            },
+            None => Source::Synthetic {
+                workload: SyntheticSpec {
+                    keys: self.keys,
+                    popularity: self.popularity,
+                    get_share: self.get_share,
+                    seed: self.seed,
+                },
+                keys: self.key_format()?,
+            },
+        };
+        let pace = match (self.rate, self.arrivals) {
+            (None, _) => Pace::Closed,
+            (Some(per_second), Arrivals::Poisson) => Pace::Poisson { per_second },
+            (Some(per_second), Arrivals::Fixed) => Pace::Fixed { per_second },
+        };
+        let plan = LoadPlan {
+            threads: self.threads,
+            connections_per_thread: self.connections,
+            pipeline: self.pipeline,
+            protocol: self.protocol,
+            multiget: self.multiget,
+            value_sizes: self.value_size,
+            cache_aside: self.cache_aside || self.trace.is_some(),
+            pace,
+            stop,
+            warm_up: self.warm_up,
+            check_values: !self.no_check,
+            answer_timeout: self.timeout,
+            give_up_after: Some(self.timeout),
+            seed: self.seed,
+            pin: self.pin.clone(),
+            ..LoadPlan::new(target.clone(), source)
+        };
+        plan.validate()?;
+        Ok(plan)
+    }
+
+    /// The plan that sets every key once, where one is asked for.
+    pub(crate) fn preload_plan(&self, target: &Target) -> Result<Option<LoadPlan>, BadUsage> {
+        if self.no_preload || self.trace.is_some() {
+            return Ok(None);
+        }
+        let source = Source::Fill {
+            count: self.keys,
+            keys: self.key_format()?,
+        };
+        Ok(Some(LoadPlan {
+            pipeline: PRELOAD_PIPELINE,
+            stop: Stop::default(),
+            warm_up: Duration::ZERO,
+            pace: Pace::Closed,
+            source,
+            ..self.plan(target)?
+        }))
+    }
+
+    fn key_format(&self) -> Result<KeyFormat, BadUsage> {
+        KeyFormat::new(&self.key_prefix, self.key_size, self.keys)
+            .map_err(|error| BadUsage(error.to_string()))
+    }
+}
+
+/// Depth of the pipelines that fill a server: enough to keep it busy over any connection.
+const PRELOAD_PIPELINE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn parse(line: &str) -> Result<RunArgs, clap::Error> {
+        Command::try_parse_from(line.split_whitespace()).map(|command| command.run)
+    }
+
+    fn plan(line: &str) -> Result<LoadPlan, BadUsage> {
+        let args = parse(line).unwrap();
+        args.plan(&args.target[0])
+    }
+
+    #[test]
+    fn a_line_becomes_a_plan() {
+        let plan = plan(
+            "run --target 127.0.0.1:1 --threads 2 --connections 3 --pipeline 4 --protocol meta \
+             --rate 1000 --arrivals fixed --requests 50 --value-size 10..20 --pin 0",
+        )
+        .unwrap();
+        assert_eq!(
+            (plan.threads, plan.connections_per_thread, plan.pipeline),
+            (2, 3, 4)
+        );
+        assert_eq!(plan.protocol, Protocol::Meta);
+        assert_eq!(plan.pace, Pace::Fixed { per_second: 1000.0 });
+        assert_eq!(
+            plan.stop,
+            Stop {
+                after: None,
+                requests: Some(50)
+            }
+        );
+        assert_eq!(plan.value_sizes.to_string(), "10..20");
+    }
+
+    #[test]
+    fn a_run_ends() {
+        let stop = |line| plan(line).unwrap().stop;
+        assert_eq!(stop("run --target h/s").after, Some(DURATION_DEFAULT));
+        let repeats = |line| match plan(line).unwrap().source {
+            Source::Trace { repeat, .. } => repeat,
+            _ => panic!("not a trace"),
+        };
+        assert!(!repeats("run --target h/s --trace t.txt"), "one pass");
+        assert_eq!(stop("run --target h/s --trace t.txt"), Stop::default());
+        assert!(repeats("run --target h/s --trace t.txt --duration 5s"));
+    }
+
+    #[test]
+    fn bad_usage_is_refused() {
+        for line in [
+            "run",
+            "run --target localhost",
+            "run --target h/s --popularity zopf:1",
+            "run --target h/s --value-size 5..4",
+            "run --target h/s --duration 5",
+            "run --target h/s --trace-format be32",
+            "run --target h/s --arrivals fixed",
+            "run --target h/s --nonsense",
+        ] {
+            let error = parse(line).map(|_| ()).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+        for (line, reason) in [
+            ("run --target h/s --threads 0", "threads: 0"),
+            ("run --target h/s --pipeline 100000", "pipeline: 100000"),
+            ("run --target h/s --rate 0", "rate 0"),
+            ("run --target h/s --rate NaN", "rate NaN"),
+            ("run --target h/s --key-size 3", "keys of 3 bytes"),
+            ("run --target h/s --pin 5000", "core 5000"),
+            ("run --target h/s --trace t --multiget 2", "no multiget"),
+            ("run --target h/s --timeout 0s", "more time"),
+        ] {
+            let message = plan(line).unwrap_err().to_string();
+            assert!(message.contains(reason), "{line}: {message}");
+        }
+    }
+}

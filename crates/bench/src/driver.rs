@@ -1,0 +1,219 @@
+//! Load in the background, watched from outside.
+
+use crate::engine::feed::FeedSource;
+use crate::engine::stats::{Counters, LoadStats};
+use crate::engine::thread::{Control, LoadThread, Outcome};
+use crate::{BadUsage, LoadPlan};
+use anyhow::Context;
+use hdrhistogram::Histogram;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Starts loads.
+#[derive(Debug)]
+pub struct Driver;
+
+impl Driver {
+    /// Opens the connections and starts the threads of a plan.
+    ///
+    /// # Errors
+    /// [`BadUsage`] when the plan is refused or its trace cannot be opened; else when the target
+    /// does not answer or threads cannot be started.
+    pub fn start(plan: LoadPlan) -> anyhow::Result<LoadHandle> {
+        plan.validate()?;
+        let source = FeedSource::open(&plan.source).map_err(|error| BadUsage(error.to_string()))?;
+        let plan = Arc::new(plan);
+        let mut sockets = Vec::with_capacity(plan.threads);
+        for _ in 0..plan.threads {
+            let mut of_thread = Vec::with_capacity(plan.connections_per_thread);
+            for _ in 0..plan.connections_per_thread {
+                let connected = plan.target.connect();
+                of_thread
+                    .push(connected.with_context(|| format!("connecting to {}", plan.target))?);
+            }
+            sockets.push(of_thread);
+        }
+        let control = Arc::new(Control::default());
+        let (done_sender, done) = mpsc::channel();
+        let started = Instant::now();
+        let mut handle = LoadHandle {
+            control: Arc::clone(&control),
+            published: Vec::new(),
+            threads: Vec::new(),
+            done,
+            totals: LoadStats::default(),
+            polled: started,
+        };
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            let published = Arc::new(Mutex::new(LoadStats::default()));
+            let thread = LoadThread::new(
+                index,
+                Arc::clone(&plan),
+                source.feed(index, plan.threads),
+                sockets,
+                Arc::clone(&control),
+                Arc::clone(&published),
+                started,
+            )
+            .context("preparing an event loop")?;
+            let done = done_sender.clone();
+            let builder = std::thread::Builder::new().name(format!("load-{index}"));
+            let running = builder.spawn(move || {
+                let outcome = thread.run();
+                // The receiver lives in the handle, whose drop has joined this thread by then.
+                let _ = done.send(());
+                outcome
+            });
+            handle.published.push(published);
+            handle.threads.push(running.context("starting a thread")?);
+        }
+        Ok(handle)
+    }
+}
+
+/// A running load. Dropping it stops the load and waits for its threads.
+#[derive(Debug)]
+pub struct LoadHandle {
+    control: Arc<Control>,
+    published: Vec<Arc<Mutex<LoadStats>>>,
+    threads: Vec<JoinHandle<Outcome>>,
+    done: mpsc::Receiver<()>,
+    totals: LoadStats,
+    polled: Instant,
+}
+
+/// What happened since the last look.
+#[derive(Clone, Debug)]
+pub struct LiveSample {
+    /// Seconds since the last look. Figures arrive about four times a second, so looks much closer
+    /// than half a second apart are uneven.
+    pub seconds: f64,
+    /// What happened how often.
+    pub counters: Counters,
+    /// Latency of gets and sets together, in nanoseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl LiveSample {
+    /// Requests answered a second.
+    pub fn requests_per_second(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.counters.requests as f64 / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// The latency in microseconds that this share of the requests (0 to 1) did not exceed.
+    pub fn latency_us(&self, share: f64) -> f64 {
+        self.latency.value_at_quantile(share) as f64 / 1000.0
+    }
+}
+
+/// What a finished load leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) stats: LoadStats,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+impl LoadHandle {
+    /// What happened since the last look (or the start).
+    pub fn poll(&mut self) -> LiveSample {
+        let now = Instant::now();
+        let stats = self.take_published();
+        let seconds = now.duration_since(self.polled).as_secs_f64();
+        self.polled = now;
+        LiveSample {
+            seconds,
+            counters: stats.counters,
+            latency: stats.latency(),
+        }
+    }
+
+    /// Makes other keys hot: another permutation of generated keys; a trace's keys go on under
+    /// other names. Each call takes keys that were not hot before.
+    pub fn switch_hot_keys(&self) {
+        self.control.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the load has ended by itself.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Everything since the start, as far as it has been looked at.
+    pub fn totals(&self) -> &LoadStats {
+        &self.totals
+    }
+
+    /// Stops the load, waits for the last answers (2 s at most) and says what it all was.
+    ///
+    /// # Errors
+    /// When the load ended before its time: a damaged trace, a target that is gone.
+    pub fn stop(mut self) -> anyhow::Result<LoadStats> {
+        self.control.stop.store(true, Ordering::Relaxed);
+        Ok(self.finish()?.stats)
+    }
+
+    /// Waits for the load to end by itself, telling the progress at least this often.
+    pub(crate) fn wait(
+        mut self,
+        interval: Duration,
+        mut progress: impl FnMut(&LoadStats),
+    ) -> anyhow::Result<Finished> {
+        let mut running = self.threads.len();
+        while running > 0 {
+            match self.done.recv_timeout(interval) {
+                Ok(()) => running -= 1,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                // A thread that panics drops its sender without a word; joining it tells.
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            self.take_published();
+            progress(&self.totals);
+        }
+        self.finish()
+    }
+
+    fn take_published(&mut self) -> LoadStats {
+        let mut sum = LoadStats::default();
+        for published in &self.published {
+            let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.add(&published);
+            published.clear();
+        }
+        self.totals.add(&sum);
+        sum
+    }
+
+    fn finish(&mut self) -> anyhow::Result<Finished> {
+        let mut outcomes = Vec::with_capacity(self.threads.len());
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        self.take_published();
+        if let Some(fault) = outcomes.iter_mut().find_map(|outcome| outcome.fault.take()) {
+            anyhow::bail!(fault);
+        }
+        Ok(Finished {
+            stats: std::mem::take(&mut self.totals),
+            outcomes,
+        })
+    }
+}
+
+impl Drop for LoadHandle {
+    fn drop(&mut self) {
+        self.control.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by its thread; a drop must not add another.
+            let _ = thread.join();
+        }
+    }
+}

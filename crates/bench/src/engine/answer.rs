@@ -1,0 +1,238 @@
+//! Requests in flight and what their answers mean.
+//!
+//! The reply parser of the protocol crate tells the two dialects apart; here both become the few
+//! things that a get or a set can hear.
+
+use super::feed::KeyList;
+use super::thread::Work;
+use crate::{Protocol, value};
+use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
+use evenkeel_types::KeyHash;
+use evenkeel_workload::Operation;
+
+/// A request from its draw to its last answer. Reused, so that its buffers stay.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) operation: Operation,
+    pub(crate) keys: KeyList,
+    /// Size of the value to write, where the source tells it.
+    pub(crate) value_len: Option<u32>,
+    /// When it was meant to be sent; latency counts from here.
+    pub(crate) intended_ns: u64,
+    /// When it was encoded.
+    pub(crate) sent_ns: u64,
+    /// A set after a miss.
+    refill: bool,
+    /// Keys whose value has come. As long as `keys` once an answer has come.
+    found: Vec<bool>,
+    /// The next key to be answered.
+    next: usize,
+    failed: bool,
+}
+
+/// One answer of the server.
+#[derive(Debug)]
+pub(crate) enum Answer<'a> {
+    /// A value, with its key in the classic dialect.
+    Value {
+        key: Option<&'a [u8]>,
+        value: &'a [u8],
+    },
+    /// The end of a classic get.
+    End,
+    /// A key that is not there, in the meta dialect.
+    Miss,
+    /// A set was done.
+    Stored,
+    /// A set was not done, without an error.
+    NotStored,
+    /// An error line.
+    Error(&'a [u8]),
+}
+
+/// What the bytes so far amount to.
+pub(crate) enum Parsed<'a> {
+    Answer { answer: Answer<'a>, consumed: usize },
+    Incomplete { total: usize },
+    Malformed,
+}
+
+/// Reads the first answer of `bytes`.
+#[inline]
+pub(crate) fn next_answer<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<'a> {
+    let (reply, consumed) = match parse_reply(bytes, limits) {
+        ReplyOutcome::Reply { reply, consumed } => (reply, consumed),
+        ReplyOutcome::Incomplete { total } => return Parsed::Incomplete { total },
+        ReplyOutcome::Malformed => return Parsed::Malformed,
+    };
+    let answer = match reply {
+        Reply::Value(value) => Answer::Value {
+            key: Some(value.key),
+            value: value.data,
+        },
+        Reply::End => Answer::End,
+        Reply::Stored => Answer::Stored,
+        Reply::NotStored | Reply::Exists | Reply::NotFound => Answer::NotStored,
+        Reply::Meta(meta) => match (meta.status, meta.value) {
+            (MetaStatus::Value, Some(value)) => Answer::Value { key: None, value },
+            (MetaStatus::Done, _) => Answer::Stored,
+            (MetaStatus::Miss, _) => Answer::Miss,
+            _ => Answer::NotStored,
+        },
+        Reply::Error => Answer::Error(b"ERROR"),
+        Reply::ClientError(text) | Reply::ServerError(text) => Answer::Error(text),
+        _ => return Parsed::Malformed,
+    };
+    Parsed::Answer { answer, consumed }
+}
+
+/// What an answer did to the oldest request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    More,
+    Done,
+    /// The answer does not belong to the request: the connection has lost its step.
+    OutOfStep(String),
+}
+
+impl Request {
+    /// Makes the request new, to be sent at `intended_ns`.
+    pub(crate) fn reset(&mut self, intended_ns: u64) {
+        self.operation = Operation::Get;
+        self.keys.clear();
+        self.value_len = None;
+        self.intended_ns = intended_ns;
+        self.refill = false;
+        self.found.clear();
+        self.next = 0;
+        self.failed = false;
+    }
+
+    /// Makes the request the set that follows a miss.
+    pub(crate) fn become_refill(&mut self, key: &[u8], value_len: Option<u32>, now_ns: u64) {
+        self.reset(now_ns);
+        self.operation = Operation::Set;
+        self.keys.push(key);
+        self.value_len = value_len;
+        self.refill = true;
+    }
+
+    /// Keys of an answered get that were not there; none where the get failed.
+    pub(crate) fn missed(&self) -> impl Iterator<Item = &[u8]> {
+        let answered = self.operation == Operation::Get && !self.failed;
+        let count = if answered { self.keys.len() } else { 0 };
+        (0..count)
+            .filter(|&index| !self.found[index])
+            .map(|index| self.keys.get(index))
+    }
+
+    /// Takes an answer.
+    pub(crate) fn take(&mut self, answer: Answer<'_>, work: &mut Work) -> Progress {
+        match (self.operation, work.plan.protocol, answer) {
+            (
+                Operation::Get,
+                Protocol::Classic,
+                Answer::Value {
+                    key: Some(key),
+                    value,
+                },
+            ) => {
+                self.found.resize(self.keys.len(), false);
+                match self.position(key) {
+                    Some(index) => self.take_value(index, value, work),
+                    None => {
+                        work.note_error(|| "a value came with a key nobody asked for".into());
+                        work.stats.counters.wrong_values += 1;
+                    }
+                }
+                Progress::More
+            }
+            (Operation::Get, Protocol::Classic, Answer::End) => {
+                self.found.resize(self.keys.len(), false);
+                self.end_get(work)
+            }
+            (Operation::Get, Protocol::Meta, Answer::Value { value, .. }) => {
+                self.found.resize(self.keys.len(), false);
+                self.take_value(self.next, value, work);
+                self.end_meta_key(work)
+            }
+            (Operation::Get, Protocol::Meta, Answer::Miss) => {
+                self.found.resize(self.keys.len(), false);
+                self.next += 1;
+                self.end_meta_key(work)
+            }
+            (Operation::Set, _, Answer::Stored) => {
+                work.stats.counters.sets += 1;
+                work.stats.counters.refills += u64::from(self.refill);
+                Progress::Done
+            }
+            (Operation::Set, _, Answer::NotStored) => {
+                work.stats.counters.errors += 1;
+                work.note_error(|| "a set was not stored".into());
+                Progress::Done
+            }
+            (Operation::Get, Protocol::Meta, Answer::Error(text)) => {
+                work.note_error(|| String::from_utf8_lossy(text).into_owned());
+                // One key of several: its failure is the whole request's, its turn is over.
+                self.failed = true;
+                self.next += 1;
+                self.end_meta_key(work)
+            }
+            (_, _, Answer::Error(text)) => {
+                work.stats.counters.errors += 1;
+                work.note_error(|| String::from_utf8_lossy(text).into_owned());
+                self.failed = true;
+                Progress::Done
+            }
+            (operation, protocol, answer) => {
+                let kind = match answer {
+                    Answer::Value { .. } => "a value",
+                    Answer::End => "an end",
+                    Answer::Miss => "a miss",
+                    Answer::Stored | Answer::NotStored => "an answer to a set",
+                    Answer::Error(_) => "an error",
+                };
+                Progress::OutOfStep(format!("{kind} in answer to a {protocol} {operation:?}"))
+            }
+        }
+    }
+
+    /// Which of the keys this value is for. Servers answer in the order of the keys, but nothing
+    /// obliges them to; a key asked for twice is answered twice.
+    fn position(&self, key: &[u8]) -> Option<usize> {
+        let open = |index: &usize| !self.found[*index] && self.keys.get(*index) == key;
+        (self.next..self.keys.len())
+            .find(open)
+            .or_else(|| (0..self.next).find(open))
+    }
+
+    fn take_value(&mut self, index: usize, value: &[u8], work: &mut Work) {
+        self.found[index] = true;
+        self.next = index + 1;
+        work.stats.counters.hits += 1;
+        let key = self.keys.get(index);
+        if work.plan.check_values && !value::is_right(KeyHash::of(key), value) {
+            work.stats.counters.wrong_values += 1;
+            work.note_error(|| format!("a wrong value of key {}", String::from_utf8_lossy(key)));
+        }
+    }
+
+    fn end_meta_key(&mut self, work: &mut Work) -> Progress {
+        if self.next < self.keys.len() {
+            Progress::More
+        } else {
+            self.end_get(work)
+        }
+    }
+
+    fn end_get(&mut self, work: &mut Work) -> Progress {
+        if self.failed {
+            work.stats.counters.errors += 1;
+            return Progress::Done;
+        }
+        let found = self.found.iter().filter(|&&found| found).count() as u64;
+        work.stats.counters.gets += self.keys.len() as u64;
+        work.stats.counters.misses += self.keys.len() as u64 - found;
+        Progress::Done
+    }
+}

@@ -1,0 +1,212 @@
+//! What load to make: plain data, checked before anything starts.
+
+use crate::{BadUsage, Target};
+use evenkeel_workload::trace::TraceFormat;
+use evenkeel_workload::{KeyFormat, SyntheticSpec, ValueSizes};
+use rustix::thread::CpuSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most threads. More than any machine has cores for.
+pub const THREADS_MAX: usize = 256;
+
+/// Most connections of one thread; a port range has about twice as many.
+pub const CONNECTIONS_MAX: usize = 16_384;
+
+/// Most requests in flight on one connection. Deeper pipelines measure the socket buffers.
+pub const PIPELINE_MAX: usize = 4096;
+
+/// Most keys of one get.
+pub const MULTIGET_MAX: usize = 1000;
+
+/// Highest rate in requests a second; the schedule counts nanoseconds.
+const RATE_MAX: f64 = 1e9;
+
+/// A load on one server.
+#[derive(Clone, Debug)]
+pub struct LoadPlan {
+    /// The server.
+    pub target: Target,
+    /// Threads, each with its own event loop.
+    pub threads: usize,
+    /// Connections of each thread.
+    pub connections_per_thread: usize,
+    /// Most requests in flight on a connection.
+    pub pipeline: usize,
+    /// Dialect.
+    pub protocol: Protocol,
+    /// Where requests come from.
+    pub source: Source,
+    /// Keys of a get; above 1 only with generated keys.
+    pub multiget: usize,
+    /// Sizes of values, unless a trace tells them.
+    pub value_sizes: ValueSizes,
+    /// A get that misses is followed by a set of the same key on the same connection.
+    pub cache_aside: bool,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// When the load ends by itself.
+    pub stop: Stop,
+    /// Time at the start that is not measured.
+    pub warm_up: Duration,
+    /// Check that values read are values that were written.
+    pub check_values: bool,
+    /// A connection whose oldest request waits longer is closed and opened anew; its requests
+    /// count as unanswered.
+    pub answer_timeout: Duration,
+    /// Ends the load when no connection has been open for this long; `None` keeps trying.
+    pub give_up_after: Option<Duration>,
+    /// Seed of arrivals (generated keys have their own in the source).
+    pub seed: u64,
+    /// Cores for the threads, in turn; empty leaves them to the system.
+    pub pin: Vec<usize>,
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Drawn from a law of popularity.
+    Synthetic {
+        /// Popularity, mix and seed.
+        workload: SyntheticSpec,
+        /// How keys are named.
+        keys: KeyFormat,
+    },
+    /// One set for each key `0..count`, for filling a server.
+    Fill {
+        /// Number of keys.
+        count: u64,
+        /// How keys are named.
+        keys: KeyFormat,
+    },
+    /// A recorded trace, shared by the connections in its order.
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// Its format; `None` goes by its name.
+        format: Option<TraceFormat>,
+        /// Start again at the end.
+        repeat: bool,
+    },
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// A request follows an answer: the pipelines are always full (closed loop).
+    Closed,
+    /// At equal distances (open loop).
+    Fixed {
+        /// Requests a second, of all threads together.
+        per_second: f64,
+    },
+    /// At exponential distances, as from many independent users (open loop).
+    Poisson {
+        /// Requests a second, of all threads together.
+        per_second: f64,
+    },
+}
+
+/// When the load ends by itself: at whichever comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// After this time, not counting the warm-up.
+    pub after: Option<Duration>,
+    /// After this many requests of all threads together, not counting the sets after misses.
+    pub requests: Option<u64>,
+}
+
+/// Dialect of the memcached protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// `get` and `set`.
+    #[default]
+    Classic,
+    /// `mg` and `ms`.
+    Meta,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Classic => "classic",
+            Protocol::Meta => "meta",
+        })
+    }
+}
+
+impl LoadPlan {
+    /// One thread, one connection, one request at a time, for ever; values of 100 bytes, checked.
+    pub fn new(target: Target, source: Source) -> Self {
+        LoadPlan {
+            target,
+            threads: 1,
+            connections_per_thread: 1,
+            pipeline: 1,
+            protocol: Protocol::Classic,
+            source,
+            multiget: 1,
+            value_sizes: ValueSizes::new(100, 100).expect("100 is below every limit"),
+            cache_aside: false,
+            pace: Pace::Closed,
+            stop: Stop::default(),
+            warm_up: Duration::ZERO,
+            check_values: true,
+            answer_timeout: Duration::from_secs(5),
+            give_up_after: None,
+            seed: 0,
+            pin: Vec::new(),
+        }
+    }
+
+    /// Refuses numbers outside their limits and combinations that make no sense.
+    ///
+    /// # Errors
+    /// [`BadUsage`] with the reason.
+    pub fn validate(&self) -> Result<(), BadUsage> {
+        let within = |what: &str, number: usize, max: usize| {
+            if (1..=max).contains(&number) {
+                Ok(())
+            } else {
+                Err(BadUsage(format!(
+                    "{what}: {number} is not within 1 and {max}"
+                )))
+            }
+        };
+        within("threads", self.threads, THREADS_MAX)?;
+        within(
+            "connections of a thread",
+            self.connections_per_thread,
+            CONNECTIONS_MAX,
+        )?;
+        within("pipeline", self.pipeline, PIPELINE_MAX)?;
+        within("keys of a get", self.multiget, MULTIGET_MAX)?;
+        if self.multiget > 1 && matches!(self.source, Source::Trace { .. }) {
+            return Err(BadUsage(
+                "a trace has one key a request: no multiget".into(),
+            ));
+        }
+        if let Pace::Fixed { per_second } | Pace::Poisson { per_second } = self.pace
+            && !(per_second > 0.0 && per_second <= RATE_MAX)
+        {
+            return Err(BadUsage(format!(
+                "rate {per_second} is not within 0 and {RATE_MAX}"
+            )));
+        }
+        if !self.pin.is_empty() {
+            let allowed = rustix::thread::sched_getaffinity(None)
+                .map_err(|error| BadUsage(format!("asking for the cores: {error}")))?;
+            let known = |core: usize| core < CpuSet::MAX_CPU && allowed.is_set(core);
+            if let Some(core) = self.pin.iter().find(|&&core| !known(core)) {
+                return Err(BadUsage(format!(
+                    "core {core} is not one that this process may use"
+                )));
+            }
+        }
+        if self.answer_timeout.is_zero() {
+            return Err(BadUsage("an answer needs more time than none".into()));
+        }
+        Ok(())
+    }
+}

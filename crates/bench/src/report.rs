@@ -1,0 +1,407 @@
+//! What a run found out, as a table and as JSON.
+
+use crate::driver::Finished;
+use crate::engine::stats::Counters;
+use crate::{RunArgs, Target};
+use comfy_table::{CellAlignment, Table, presets};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Result of a whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// What was asked for.
+    pub settings: Settings,
+    /// Each target in the order given.
+    pub targets: Vec<TargetReport>,
+    /// Each further target against the first.
+    pub ratios: Vec<Ratios>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Threads of the generator.
+    pub threads: usize,
+    /// Connections of each thread.
+    pub connections_per_thread: usize,
+    /// Requests in flight on each connection.
+    pub pipeline: usize,
+    /// `classic` or `meta`.
+    pub protocol: String,
+    /// Keys of each get.
+    pub multiget: usize,
+    /// The law of popularity, or nothing with a trace.
+    pub popularity: Option<String>,
+    /// Number of keys, or nothing with a trace.
+    pub keys: Option<u64>,
+    /// Share of gets, or nothing with a trace.
+    pub get_share: Option<f64>,
+    /// Length of keys in bytes, or nothing with a trace.
+    pub key_size_bytes: Option<usize>,
+    /// Size of values in bytes: a number or a range.
+    pub value_size_bytes: String,
+    /// The trace, or nothing.
+    pub trace: Option<String>,
+    /// Requests a second of an open loop, or nothing in a closed loop.
+    pub rate_per_second: Option<f64>,
+    /// Rounds.
+    pub rounds: usize,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// One target's measurements.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetReport {
+    /// Its address as given.
+    pub target: String,
+    /// Each round.
+    pub rounds: Vec<RoundReport>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundReport {
+    /// From 1.
+    pub round: usize,
+    /// From the end of the warm-up to the last answer, the longest of all threads.
+    pub seconds: f64,
+    /// Requests answered a second; a get of many keys is one request.
+    pub requests_per_second: f64,
+    /// Keys read and written a second.
+    pub keys_per_second: f64,
+    /// Keys found of keys asked for.
+    pub hit_ratio: f64,
+    /// How often what happened.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Latency of all requests.
+    #[serde(flatten)]
+    pub latency: Latency,
+    /// Latency of gets.
+    pub get: Latency,
+    /// Latency of sets.
+    pub set: Latency,
+    /// How late the generator sent requests of a schedule, 99th percentile; 0 in a closed loop.
+    pub send_lag_us_p99: f64,
+    /// Processor time of the generator's threads by their elapsed time.
+    pub generator_cpu_share: f64,
+    /// The first error in words.
+    pub first_error: Option<String>,
+}
+
+/// Percentiles of latency, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub struct Latency {
+    pub latency_us_mean: f64,
+    pub latency_us_p50: f64,
+    pub latency_us_p90: f64,
+    pub latency_us_p95: f64,
+    pub latency_us_p99: f64,
+    pub latency_us_p99_9: f64,
+    pub latency_us_p99_99: f64,
+    pub latency_us_max: f64,
+}
+
+/// Medians over the rounds, divided by those of the first target: above 1 is more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ratios {
+    /// The target.
+    pub target: String,
+    /// The first target.
+    pub baseline: String,
+    /// Ratio of throughputs.
+    pub requests_per_second: f64,
+    /// Ratio of median latencies.
+    pub latency_us_p50: f64,
+    /// Ratio of 99th percentiles.
+    pub latency_us_p99: f64,
+    /// Ratio of 99.9th percentiles.
+    pub latency_us_p99_9: f64,
+}
+
+impl Latency {
+    fn new(histogram: &Histogram<u64>) -> Self {
+        let us = |share: f64| histogram.value_at_quantile(share) as f64 / 1000.0;
+        if histogram.is_empty() {
+            return Latency::default();
+        }
+        Latency {
+            latency_us_mean: histogram.mean() / 1000.0,
+            latency_us_p50: us(0.5),
+            latency_us_p90: us(0.9),
+            latency_us_p95: us(0.95),
+            latency_us_p99: us(0.99),
+            latency_us_p99_9: us(0.999),
+            latency_us_p99_99: us(0.9999),
+            latency_us_max: histogram.max() as f64 / 1000.0,
+        }
+    }
+}
+
+impl Finished {
+    /// The first error of any thread.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.outcomes
+            .iter()
+            .find_map(|outcome| outcome.first_error.as_deref())
+    }
+}
+
+impl RoundReport {
+    pub(crate) fn new(round: usize, threads: usize, finished: &Finished) -> Self {
+        let counters = finished.stats.counters;
+        let elapsed = finished.outcomes.iter().map(|outcome| outcome.elapsed);
+        let seconds = elapsed.max().unwrap_or_default().as_secs_f64();
+        let cpu: f64 = finished
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.cpu.as_secs_f64())
+            .sum();
+        let per_second = |count: u64| {
+            if seconds > 0.0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        RoundReport {
+            round,
+            seconds,
+            requests_per_second: per_second(counters.requests),
+            keys_per_second: per_second(counters.gets + counters.sets),
+            hit_ratio: counters.hit_ratio(),
+            counters,
+            latency: Latency::new(&finished.stats.latency()),
+            get: Latency::new(&finished.stats.get_latency),
+            set: Latency::new(&finished.stats.set_latency),
+            send_lag_us_p99: finished.stats.send_lag.value_at_quantile(0.99) as f64 / 1000.0,
+            generator_cpu_share: if seconds > 0.0 {
+                cpu / (seconds * threads as f64)
+            } else {
+                0.0
+            },
+            first_error: finished.first_error().map(str::to_owned),
+        }
+    }
+}
+
+impl TargetReport {
+    pub(crate) fn new(target: &Target) -> Self {
+        TargetReport {
+            target: target.to_string(),
+            rounds: Vec::new(),
+        }
+    }
+
+    /// The median over the rounds of what `figure` takes from each.
+    pub fn median(&self, figure: impl Fn(&RoundReport) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure).collect())
+    }
+}
+
+/// The middle number, or the mean of the two in the middle; 0 of none.
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    match numbers.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => numbers[middle],
+        _ => (numbers[middle - 1] + numbers[middle]) / 2.0,
+    }
+}
+
+impl RunReport {
+    pub(crate) fn new(args: &RunArgs, targets: Vec<TargetReport>) -> Self {
+        let generated = args.trace.is_none();
+        let ratios = match targets.split_first() {
+            None => Vec::new(),
+            Some((baseline, others)) => others
+                .iter()
+                .map(|target| Ratios::new(target, baseline))
+                .collect(),
+        };
+        RunReport {
+            settings: Settings {
+                threads: args.threads,
+                connections_per_thread: args.connections,
+                pipeline: args.pipeline,
+                protocol: args.protocol.to_string(),
+                multiget: args.multiget,
+                popularity: generated.then(|| args.popularity.to_string()),
+                keys: generated.then_some(args.keys),
+                get_share: generated.then_some(args.get_share),
+                key_size_bytes: generated.then_some(args.key_size),
+                value_size_bytes: args.value_size.to_string(),
+                trace: args.trace.as_ref().map(|path| path.display().to_string()),
+                rate_per_second: args.rate,
+                rounds: args.rounds,
+                seed: args.seed,
+            },
+            targets,
+            ratios,
+        }
+    }
+
+    /// 0, or 1 where a wrong value was read or a target answered nothing.
+    pub fn exit_code(&self) -> u8 {
+        let mut rounds = self.targets.iter().flat_map(|target| &target.rounds);
+        let failed = |round: &RoundReport| {
+            round.counters.wrong_values > 0 || round.counters.requests <= round.counters.errors
+        };
+        u8::from(rounds.any(failed))
+    }
+
+    /// The report as JSON, units in the names.
+    ///
+    /// # Errors
+    /// Never in practice; serialising has an error type.
+    pub fn to_json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    /// The report for people: a table, the ratios of medians, and what went wrong.
+    pub fn to_table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header([
+            "target",
+            "round",
+            "requests/s",
+            "keys/s",
+            "hits",
+            "p50 µs",
+            "p90 µs",
+            "p95 µs",
+            "p99 µs",
+            "p99.9 µs",
+            "p99.99 µs",
+            "max µs",
+            "errors",
+            "wrong",
+            "generator",
+        ]);
+        let mut notes = String::new();
+        for target in &self.targets {
+            for round in &target.rounds {
+                table.add_row(round.cells(&target.target));
+                notes += &round.notes(&target.target);
+            }
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = table.to_string();
+        for ratios in &self.ratios {
+            text += &format!(
+                "\n{} / {} (medians): requests/s {:.3}, p50 {:.3}, p99 {:.3}, p99.9 {:.3}",
+                ratios.target,
+                ratios.baseline,
+                ratios.requests_per_second,
+                ratios.latency_us_p50,
+                ratios.latency_us_p99,
+                ratios.latency_us_p99_9,
+            );
+        }
+        text + &notes
+    }
+}
+
+impl RoundReport {
+    fn cells(&self, target: &str) -> Vec<String> {
+        let latency = &self.latency;
+        let mut cells = vec![
+            target.to_owned(),
+            self.round.to_string(),
+            format!("{:.0}", self.requests_per_second),
+            format!("{:.0}", self.keys_per_second),
+            format!("{:.1} %", self.hit_ratio * 100.0),
+        ];
+        let percentiles = [
+            latency.latency_us_p50,
+            latency.latency_us_p90,
+            latency.latency_us_p95,
+            latency.latency_us_p99,
+            latency.latency_us_p99_9,
+            latency.latency_us_p99_99,
+            latency.latency_us_max,
+        ];
+        cells.extend(percentiles.map(|us| format!("{us:.1}")));
+        cells.push(self.counters.errors.to_string());
+        cells.push(self.counters.wrong_values.to_string());
+        cells.push(format!("{:.0} %", self.generator_cpu_share * 100.0));
+        cells
+    }
+
+    fn notes(&self, target: &str) -> String {
+        let mut notes = String::new();
+        let place = format!("{target} round {}", self.round);
+        if let Some(error) = &self.first_error {
+            notes += &format!("\n{place}: first error: {error}");
+        }
+        if self.counters.unsent > 0 {
+            let unsent = self.counters.unsent;
+            notes += &format!("\n{place}: {unsent} requests were due but never sent");
+        }
+        if self.send_lag_us_p99 > self.latency.latency_us_p50 && self.send_lag_us_p99 > 0.0 {
+            let lag = self.send_lag_us_p99;
+            notes += &format!("\n{place}: sent up to {lag:.0} µs late (p99): part of the latency");
+        }
+        notes
+    }
+}
+
+impl Ratios {
+    fn new(target: &TargetReport, baseline: &TargetReport) -> Self {
+        let ratio = |figure: fn(&RoundReport) -> f64| {
+            let of = baseline.median(figure);
+            if of > 0.0 {
+                target.median(figure) / of
+            } else {
+                0.0
+            }
+        };
+        Ratios {
+            target: target.target.clone(),
+            baseline: baseline.target.clone(),
+            requests_per_second: ratio(|round| round.requests_per_second),
+            latency_us_p50: ratio(|round| round.latency.latency_us_p50),
+            latency_us_p99: ratio(|round| round.latency.latency_us_p99),
+            latency_us_p99_9: ratio(|round| round.latency.latency_us_p99_9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_of_the_middle() {
+        assert_eq!(median(vec![]), 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn latencies_are_in_microseconds() {
+        let mut histogram = Histogram::new_with_max(10_000_000, 3).unwrap();
+        (1..=1000u64).for_each(|n| histogram.saturating_record(n * 1000));
+        let latency = Latency::new(&histogram);
+        for (found, exact) in [
+            (latency.latency_us_p50, 500.0),
+            (latency.latency_us_p90, 900.0),
+            (latency.latency_us_p99, 990.0),
+            (latency.latency_us_p99_9, 999.0),
+            (latency.latency_us_max, 1000.0),
+            (latency.latency_us_mean, 500.5),
+        ] {
+            assert!(
+                (found - exact).abs() <= exact * 0.002,
+                "{found} is not {exact}"
+            );
+        }
+    }
+}

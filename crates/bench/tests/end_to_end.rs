@@ -1,0 +1,588 @@
+//! The generator against a real memcached, and against servers that misbehave in one way each.
+
+use clap::Parser;
+use evenkeel_bench::{
+    BadUsage, Driver, LoadPlan, Pace, Protocol, RunArgs, RunReport, Source, Stop, Target, run,
+};
+use evenkeel_testkit::{Memcached, Process, poll_until, require_program};
+use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest wait for something that should happen at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn args(line: &str) -> RunArgs {
+    Command::parse_from(std::iter::once("run").chain(line.split_whitespace())).run
+}
+
+fn report(line: &str) -> RunReport {
+    run(&args(line)).unwrap()
+}
+
+/// A server of this test: `talk` has each connection to itself, on a thread.
+fn fake_server(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let talk = Arc::new(talk);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let talk = Arc::clone(&talk);
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Answers each line with what `answer` writes, until the peer goes or `answer` says no.
+fn talk_lines(stream: TcpStream, mut answer: impl FnMut(&str, &mut Vec<u8>) -> bool) {
+    let mut out = stream.try_clone().unwrap();
+    for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+        let mut bytes = Vec::new();
+        let go_on = answer(String::from_utf8_lossy(&line).trim_end(), &mut bytes);
+        if out.write_all(&bytes).is_err() || !go_on {
+            return;
+        }
+    }
+}
+
+fn gets_of_one_key() -> Source {
+    let workload = SyntheticSpec {
+        keys: 1,
+        popularity: Popularity::Uniform,
+        get_share: 1.0,
+        seed: 1,
+    };
+    Source::Synthetic {
+        workload,
+        keys: KeyFormat::new("key:", 8, 1).unwrap(),
+    }
+}
+
+#[test]
+fn what_the_generator_counts_is_what_memcached_counts() {
+    for protocol in ["classic", "meta"] {
+        let memcached = Memcached::spawn(&["-t", "1"]);
+        let report = report(&format!(
+            "--target {} --threads 2 --connections 3 --pipeline 5 --requests 5001 --keys 1000 \
+             --value-size 0..3000 --get-share 0.8 --protocol {protocol}",
+            memcached.address()
+        ));
+        let round = &report.targets[0].rounds[0];
+        let counters = round.counters;
+        assert_eq!(counters.requests, 5001);
+        assert_eq!(
+            (counters.errors, counters.wrong_values, counters.misses),
+            (0, 0, 0)
+        );
+        assert_eq!(counters.hits, counters.gets);
+        assert_eq!(counters.gets + counters.sets, 5001);
+        assert!(
+            (3700..4300).contains(&counters.gets),
+            "80 % of gets: {}",
+            counters.gets
+        );
+        assert_eq!(report.exit_code(), 0);
+        assert!(round.latency.latency_us_p50 > 0.0);
+        assert!(round.latency.latency_us_p50 <= round.latency.latency_us_p99);
+        let stats = memcached.client().stats("");
+        assert_eq!(stats["cmd_get"], counters.gets.to_string());
+        assert_eq!(stats["get_hits"], counters.hits.to_string());
+        assert_eq!(
+            stats["cmd_set"],
+            (counters.sets + 1000).to_string(),
+            "1000 by the preload"
+        );
+        assert_eq!(stats["curr_items"], "1000");
+    }
+}
+
+#[test]
+fn a_multiget_is_one_request_of_many_keys() {
+    for protocol in ["classic", "meta"] {
+        let memcached = Memcached::spawn(&["-t", "1"]);
+        let report = report(&format!(
+            "--target {} --multiget 50 --requests 200 --keys 100 --get-share 1 --pipeline 3 \
+             --protocol {protocol}",
+            memcached.address()
+        ));
+        let counters = report.targets[0].rounds[0].counters;
+        assert_eq!(
+            (counters.requests, counters.gets, counters.hits),
+            (200, 10_000, 10_000)
+        );
+        assert_eq!(memcached.client().stats("")["cmd_get"], "10000");
+        assert_eq!(report.exit_code(), 0);
+    }
+}
+
+#[test]
+fn a_multiget_refills_each_miss() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let report = report(&format!(
+        "--target {} --connections 1 --multiget 10 --requests 100 --keys 40 --get-share 1 \
+         --no-preload --cache-aside --popularity uniform",
+        memcached.address()
+    ));
+    let counters = report.targets[0].rounds[0].counters;
+    assert_eq!(counters.requests, 100 + counters.refills);
+    assert_eq!(counters.misses, counters.refills);
+    assert_eq!(counters.hits + counters.misses, 1000);
+    assert_eq!(memcached.client().stats("")["curr_items"], "40");
+    assert_eq!(report.exit_code(), 0);
+}
+
+#[test]
+fn a_trace_is_replayed_as_a_cache_aside_application_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt.gz");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    for n in 0..1000 {
+        writeln!(encoder, "path/{}", n * 7 % 100).unwrap();
+    }
+    encoder.finish().unwrap();
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let line = format!(
+        "--target {} --connections 1 --trace {}",
+        memcached.address(),
+        path.display()
+    );
+    // One connection, one request at a time: the first of each key misses and is stored.
+    let once = report(&line).targets[0].rounds[0].counters;
+    assert_eq!(
+        (once.gets, once.hits, once.misses, once.refills),
+        (1000, 900, 100, 100)
+    );
+    assert_eq!(memcached.client().stats("")["cmd_set"], "100");
+    // With a number of requests it starts again at its end; everything hits now.
+    let again = report(&format!("{line} --requests 2500")).targets[0].rounds[0].counters;
+    assert_eq!((again.gets, again.hits), (2500, 2500));
+}
+
+#[test]
+fn a_unix_socket_is_a_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memcached.sock");
+    let socket = path.to_str().unwrap();
+    let _memcached = Process::command("memcached", require_program("memcached"))
+        .args(["-u", "root", "-t", "1", "-s", socket])
+        .spawn();
+    poll_until(PATIENCE, "the socket", || {
+        std::os::unix::net::UnixStream::connect(&path).ok()
+    });
+    let report = report(&format!(
+        "--target {socket} --requests 1000 --keys 100 --pipeline 8"
+    ));
+    let counters = report.targets[0].rounds[0].counters;
+    assert_eq!(
+        (counters.requests, counters.errors, counters.misses),
+        (1000, 0, 0)
+    );
+}
+
+#[test]
+fn targets_are_measured_in_turn_and_compared() {
+    let (one, two) = (
+        Memcached::spawn(&["-t", "1"]),
+        Memcached::spawn(&["-t", "1"]),
+    );
+    let report = report(&format!(
+        "--target {} --target {} --rounds 2 --requests 500 --keys 50 --pin 0",
+        one.address(),
+        two.address()
+    ));
+    assert_eq!(report.targets.len(), 2);
+    let requests = |target: usize| -> Vec<u64> {
+        report.targets[target]
+            .rounds
+            .iter()
+            .map(|round| round.counters.requests)
+            .collect()
+    };
+    assert_eq!((requests(0), requests(1)), (vec![500, 500], vec![500, 500]));
+    let ratio = report.ratios[0].requests_per_second;
+    let medians: Vec<f64> = report
+        .targets
+        .iter()
+        .map(|target| target.median(|r| r.requests_per_second))
+        .collect();
+    assert!((ratio - medians[1] / medians[0]).abs() < 1e-9);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+    let round = &json["targets"][1]["rounds"][0];
+    for name in [
+        "latency_us_p99",
+        "latency_us_p99_99",
+        "requests_per_second",
+        "hit_ratio",
+    ] {
+        assert!(round[name].is_number(), "{name} in {round}");
+    }
+    assert!(round["get"]["latency_us_p50"].is_number());
+    assert_eq!(round["wrong_values"], 0);
+    assert_eq!(json["ratios"][0]["baseline"], one.address().to_string());
+    let table = report.to_table();
+    assert!(
+        table.contains(&format!("{} / {} (medians)", two.address(), one.address())),
+        "{table}"
+    );
+}
+
+#[test]
+fn wrong_values_are_counted_and_fail_the_run() {
+    // Keeps nothing: every value read is 20 bytes that nobody wrote.
+    let classic = fake_server(|stream| {
+        talk_lines(stream, |line, out| {
+            if let Some(key) = line.strip_prefix("get ") {
+                write!(out, "VALUE {key} 0 20\r\n01234567890123456789\r\nEND\r\n").unwrap();
+            }
+            true
+        });
+    });
+    let meta = fake_server(|stream| {
+        talk_lines(stream, |line, out| {
+            if line.starts_with("mg ") {
+                out.extend_from_slice(b"VA 20\r\n01234567890123456789\r\n");
+            }
+            true
+        });
+    });
+    // Answers with a right value, of another key.
+    let other_key = fake_server(|stream| {
+        talk_lines(stream, |line, out| {
+            if line.starts_with("get ") {
+                out.extend_from_slice(b"VALUE other 0 0\r\n\r\nEND\r\n");
+            }
+            true
+        });
+    });
+    for (address, protocol) in [(classic, "classic"), (meta, "meta"), (other_key, "classic")] {
+        let line = format!(
+            "--target {address} --no-preload --get-share 1 --requests 100 --pipeline 4 \
+             --protocol {protocol}"
+        );
+        let wrong = report(&line);
+        assert_eq!(wrong.targets[0].rounds[0].counters.wrong_values, 100);
+        assert_eq!(wrong.exit_code(), 1);
+        assert!(
+            wrong.to_table().contains("first error"),
+            "{}",
+            wrong.to_table()
+        );
+    }
+    let unchecked = report(&format!(
+        "--target {classic} --no-preload --get-share 1 --requests 100 --no-check"
+    ));
+    assert_eq!(unchecked.targets[0].rounds[0].counters.wrong_values, 0);
+    assert_eq!(unchecked.exit_code(), 0);
+}
+
+#[test]
+fn values_of_somebody_else_are_wrong() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let mut client = memcached.client();
+    for n in 0..10 {
+        assert_eq!(client.set(&format!("key:{n:020}"), b"not ours"), "STORED");
+    }
+    let line = format!(
+        "--target {} --keys 10 --requests 50 --get-share 1",
+        memcached.address()
+    );
+    let report = report(&format!("{line} --no-preload"));
+    assert_eq!(report.targets[0].rounds[0].counters.wrong_values, 50);
+    assert_eq!(report.exit_code(), 1);
+}
+
+/// Serves `before` gets, stands still for `stall`, serves on. The stall is the stimulus: the one
+/// place in these tests where time itself is under test.
+fn stalling_server(before: usize, stall: Duration) -> SocketAddr {
+    fake_server(move |stream| {
+        let mut served = 0;
+        talk_lines(stream, |_, out| {
+            served += 1;
+            if served == before {
+                std::thread::sleep(stall);
+            }
+            out.extend_from_slice(b"END\r\n");
+            true
+        });
+    })
+}
+
+/// Requests slower than 100 ms of 1000, of which one meets a stall of 400 ms.
+fn slow_requests(pace: Pace) -> u64 {
+    let address = stalling_server(200, Duration::from_millis(400));
+    let plan = LoadPlan {
+        pace,
+        stop: Stop {
+            requests: Some(1000),
+            after: None,
+        },
+        ..LoadPlan::new(Target::from(address), gets_of_one_key())
+    };
+    let handle = Driver::start(plan).unwrap();
+    poll_until(PATIENCE, "the end of the load", || {
+        handle.is_finished().then_some(())
+    });
+    let stats = handle.stop().unwrap();
+    assert_eq!(stats.counters.requests, 1000);
+    let slow = stats.get_latency.count_between(100_000_000, u64::MAX);
+    if pace != Pace::Closed {
+        assert!(
+            stats.send_lag.value_at_quantile(0.99) > 100_000_000,
+            "the lag is told, too"
+        );
+    }
+    slow
+}
+
+#[test]
+fn a_stall_is_felt_by_every_request_that_was_due() {
+    // 1000 a second: 300 requests were due in the first 300 ms of the stall.
+    let fixed = slow_requests(Pace::Fixed { per_second: 1000.0 });
+    assert!(fixed >= 280, "{fixed}");
+    let poisson = slow_requests(Pace::Poisson { per_second: 1000.0 });
+    assert!(poisson >= 200, "{poisson}");
+    // The closed loop waits with the server and sees one: what the open loop is there to mend. The
+    // bound leaves room for a busy machine.
+    let closed = slow_requests(Pace::Closed);
+    assert!((1..=5).contains(&closed), "{closed}");
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    for arrivals in ["fixed", "poisson"] {
+        let report = report(&format!(
+            "--target {} --rate 4000 --arrivals {arrivals} --requests 2000 --keys 100 --threads 2",
+            memcached.address()
+        ));
+        let round = &report.targets[0].rounds[0];
+        assert_eq!(round.counters.requests, 2000);
+        // 0.5 s are due; a busy machine may take longer, never less.
+        assert!((0.4..5.0).contains(&round.seconds), "{}", round.seconds);
+    }
+}
+
+#[test]
+fn a_live_load_is_watched_switched_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, "a\nb\nc\n").unwrap();
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    for protocol in [Protocol::Classic, Protocol::Meta] {
+        assert_eq!(memcached.client().command("flush_all"), "OK");
+        let source = Source::Trace {
+            path: path.clone(),
+            format: None,
+            repeat: true,
+        };
+        let mut handle = Driver::start(LoadPlan {
+            protocol,
+            cache_aside: true,
+            ..LoadPlan::new(Target::from(memcached.address()), source)
+        })
+        .unwrap();
+        let mut misses = 0;
+        let mut watch = |handle: &mut evenkeel_bench::LoadHandle| {
+            poll_until(PATIENCE, "a sample with requests", || {
+                let sample = handle.poll();
+                misses += sample.counters.misses;
+                (sample.counters.hits > 0 && sample.latency_us(0.5) > 0.0).then_some(())
+            });
+            misses
+        };
+        assert_eq!(watch(&mut handle), 3, "one miss for each key of the trace");
+        assert_eq!(watch(&mut handle), 3, "and none after");
+        handle.switch_hot_keys();
+        poll_until(PATIENCE, "misses of the new keys", || {
+            (watch(&mut handle) == 6).then_some(())
+        });
+        let stats = handle.stop().unwrap();
+        assert_eq!((stats.counters.misses, stats.counters.refills), (6, 6));
+        assert_eq!((stats.counters.errors, stats.counters.wrong_values), (0, 0));
+        assert_eq!(
+            stats.counters.hits + stats.counters.misses,
+            stats.counters.gets
+        );
+        let mut client = memcached.client();
+        assert!(client.get("a").is_some() && client.get("a~1").is_some());
+    }
+}
+
+#[test]
+fn a_switch_of_generated_keys_asks_for_others() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let workload = SyntheticSpec {
+        keys: 1_000_000_000,
+        popularity: Popularity::Zipf { exponent: 2.0 },
+        get_share: 1.0,
+        seed: 8,
+    };
+    let keys = KeyFormat::new("k", 20, workload.keys).unwrap();
+    let mut handle = Driver::start(LoadPlan {
+        cache_aside: true,
+        connections_per_thread: 4,
+        threads: 2,
+        ..LoadPlan::new(
+            Target::from(memcached.address()),
+            Source::Synthetic { workload, keys },
+        )
+    })
+    .unwrap();
+    let mut hot_ratio = |what: &str, wanted: fn(f64) -> bool| {
+        poll_until(PATIENCE, what, || {
+            let counters = handle.poll().counters;
+            (counters.gets > 100 && wanted(counters.hit_ratio())).then_some(())
+        });
+        handle.switch_hot_keys();
+    };
+    // Rank 1 alone has 61 %: it hits once it is cached, under every permutation.
+    hot_ratio("hits of the first hot keys", |ratio| ratio > 0.9);
+    hot_ratio("hits of the second hot keys", |ratio| ratio > 0.9);
+    let stats = handle.stop().unwrap();
+    assert_eq!(stats.counters.wrong_values, 0);
+    assert_eq!(
+        stats.counters.requests,
+        stats.counters.gets + stats.counters.refills
+    );
+}
+
+#[test]
+fn a_lost_connection_is_opened_anew() {
+    // Closes after every 50 answers.
+    let address = fake_server(|stream| {
+        let mut served = 0;
+        talk_lines(stream, |_, out| {
+            served += 1;
+            out.extend_from_slice(b"END\r\n");
+            served < 50
+        });
+    });
+    let report = report(&format!(
+        "--target {address} --connections 2 --pipeline 4 --no-preload --get-share 1 --requests 500"
+    ));
+    let counters = report.targets[0].rounds[0].counters;
+    assert!(counters.reconnects >= 5, "{counters:?}");
+    assert_eq!(counters.requests + counters.unanswered, 500, "{counters:?}");
+    assert_eq!(counters.errors, counters.unanswered);
+}
+
+#[test]
+fn a_silent_server_does_not_hang_the_run() {
+    let address = fake_server(|stream| talk_lines(stream, |_, _| true));
+    let error = run(&args(&format!(
+        "--target {address} --no-preload --timeout 150ms"
+    )))
+    .unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains(&format!("{address} is gone")), "{message}");
+    assert!(!error.is::<BadUsage>());
+}
+
+#[test]
+fn an_answer_out_of_step_closes_the_connection() {
+    for answer in ["STORED\r\n", "gibberish\r\n", "END\r\nEND\r\n", "HD\r\n"] {
+        let address = fake_server(move |stream| {
+            talk_lines(stream, |_, out| {
+                out.extend_from_slice(answer.as_bytes());
+                true
+            });
+        });
+        let plan = LoadPlan {
+            stop: Stop {
+                requests: Some(3),
+                after: None,
+            },
+            ..LoadPlan::new(Target::from(address), gets_of_one_key())
+        };
+        let handle = Driver::start(plan).unwrap();
+        poll_until(PATIENCE, "the end of the load", || {
+            handle.is_finished().then_some(())
+        });
+        let counters = handle.stop().unwrap().counters;
+        assert!(counters.reconnects >= 2, "{answer:?}: {counters:?}");
+        assert_eq!(
+            counters.requests + counters.unanswered,
+            3,
+            "{answer:?}: {counters:?}"
+        );
+    }
+}
+
+#[test]
+fn errors_of_the_server_are_told() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let line = format!(
+        "--target {} --keys 10 --value-size 1048576",
+        memcached.address()
+    );
+    let message = run(&args(&line)).unwrap_err().to_string();
+    assert!(
+        message.contains("0 of 10 keys were stored (object too large"),
+        "{message}"
+    );
+    let report = report(&format!("{line} --no-preload --get-share 0 --requests 20"));
+    let round = &report.targets[0].rounds[0];
+    assert_eq!((round.counters.errors, round.counters.sets), (20, 0));
+    assert_eq!(report.exit_code(), 1, "nothing but errors");
+}
+
+#[test]
+fn what_cannot_start_says_so() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = run(&args(&format!("--target {free}"))).unwrap_err();
+    assert!(
+        format!("{error:#}").starts_with(&format!("connecting to {free}: ")),
+        "{error:#}"
+    );
+    assert!(!error.is::<BadUsage>());
+
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let target = memcached.address();
+    let error = run(&args(&format!("--target {target} --trace /no/such/trace"))).unwrap_err();
+    assert!(
+        error.to_string().starts_with("trace /no/such/trace: "),
+        "{error}"
+    );
+    assert!(error.is::<BadUsage>(), "exit code 2");
+
+    for bad in [
+        "--rounds 0",
+        "--threads 0",
+        "--popularity zipf:3",
+        "--get-share 2",
+    ] {
+        let error = run(&args(&format!("--target {target} {bad} --no-preload"))).unwrap_err();
+        assert!(error.is::<BadUsage>(), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn a_trace_that_breaks_on_the_way_ends_the_run_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.be32");
+    std::fs::write(&path, [7u8; 4 * 500 + 1]).unwrap();
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let line = format!(
+        "--target {} --trace {}",
+        memcached.address(),
+        path.display()
+    );
+    let message = run(&args(&line)).unwrap_err().to_string();
+    assert!(
+        message.contains("byte 2000: 1 bytes at the end"),
+        "{message}"
+    );
+}
