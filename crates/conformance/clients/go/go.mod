@@ -2,4 +2,4 @@ module evenkeel/clientcheck
 
 go 1.18
 
-require github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
+require github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
