@@ -6,13 +6,16 @@ use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
 use crate::number;
 use crate::words::Words;
 
-/// `evenkeel 1 epoch=<n>`: a client offers the extension.
+/// `evenkeel 1 epoch=<n> [from=<server>/<worker>]`: a client offers the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Version of the extension; [`Hello::VERSION`] is the only one there is.
     pub version: u64,
     /// Epoch of the map the client has; 0 when it has none or did not say.
     pub epoch: Epoch,
+    /// The worker that sends replicas over this connection, when it is one: the newest connection of
+    /// a worker ends its older ones, so that nothing they still hold can arrive late.
+    pub from: Option<WorkerRef>,
 }
 
 impl Hello {
@@ -28,8 +31,10 @@ impl Hello {
         };
         for word in words {
             let (name, value) = pair(word)?;
-            if name == b"epoch" {
-                hello.epoch = Epoch(number::plain(value)?);
+            match name {
+                b"epoch" => hello.epoch = Epoch(number::plain(value)?),
+                b"from" => hello.from = Some(worker_ref(value)?),
+                _ => {}
             }
         }
         Some(hello)
@@ -98,6 +103,12 @@ impl Moved {
 fn pair(word: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, value) = word.split_at(memchr::memchr(b'=', word)?);
     Some((name, &value[1..]))
+}
+
+/// Reads `<server>/<worker>`.
+fn worker_ref(value: &[u8]) -> Option<WorkerRef> {
+    let (server, worker) = value.split_at(memchr::memchr(b'/', value)?);
+    Some(WorkerRef { server: ServerId(small(server)?), worker: small(&worker[1..])? })
 }
 
 fn small(word: &[u8]) -> Option<u16> {

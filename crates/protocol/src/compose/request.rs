@@ -3,7 +3,7 @@
 //! Keys and tokens are written as they are. Keys that hold spaces or control characters must be sent
 //! in base64 ([`SentKey`] says which); everything that comes out of the parser is safe.
 
-use evenkeel_types::Epoch;
+use evenkeel_types::{Epoch, WorkerRef};
 
 use super::{MetaLine, number};
 use crate::extension::Hello;
@@ -157,11 +157,25 @@ pub fn meta_noop(out: &mut Vec<u8>) {
 
 /// Offers the extension.
 pub fn hello(out: &mut Vec<u8>, epoch: Epoch) {
+    begin_hello(out, epoch);
+    out.extend_from_slice(text::CRLF);
+}
+
+/// Offers the extension as a home's worker that will send replicas.
+pub fn hello_from(out: &mut Vec<u8>, epoch: Epoch, worker: WorkerRef) {
+    begin_hello(out, epoch);
+    out.extend_from_slice(b" from=");
+    number(out, worker.server.0);
+    out.push(b'/');
+    number(out, worker.worker);
+    out.extend_from_slice(text::CRLF);
+}
+
+fn begin_hello(out: &mut Vec<u8>, epoch: Epoch) {
     out.extend_from_slice(b"evenkeel ");
     number(out, Hello::VERSION);
     out.extend_from_slice(b" epoch=");
     number(out, epoch.0);
-    out.extend_from_slice(text::CRLF);
 }
 
 fn append_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) {
