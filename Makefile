@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance fuzz asan bench-worker bench-micro
+.PHONY: help demo build deps test lint conformance fuzz asan bench-worker
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -35,3 +35,6 @@ fuzz: ## Fuzz the parsers, FUZZ_SECONDS each (nightly Rust)
 
 asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)
 	@scripts/asan.sh
+
+bench-worker: ## One pinned worker beside memcached -t 1, in the same run (BENCH_ARGS="...")
+	@scripts/bench-worker.sh $(BENCH_ARGS)
