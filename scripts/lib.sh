@@ -75,6 +75,29 @@ rust_is_new_enough() {
   [ "$(printf '%s\n%s\n' "$wanted" "$have_version" | sort -V | head -n 1)" = "$wanted" ]
 }
 
+# The name under which Rust publishes its tools for this machine.
+rust_host() {
+  local libc=gnu
+  case "$(ldd --version 2>&1 || true)" in *musl*) libc=musl ;; esac
+  echo "$(uname -m)-unknown-linux-$libc"
+}
+
+# Fetches rustup's installer, checks it against its published hash, and runs it.
+install_rustup() {
+  local from work
+  from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}/dist/$(rust_host)/rustup-init
+  work=$(mktemp -d)
+  # Chained: `set -e` does not hold in a function whose failure the caller handles.
+  (
+    trap 'rm -rf "$work"' EXIT
+    cd "$work" \
+      && curl --proto '=https' --tlsv1.2 -sSf --retry 2 -O "$from" -O "$from.sha256" \
+      && echo "$(cut -c -64 rustup-init.sha256)  rustup-init" | sha256sum --check --status \
+      && chmod +x rustup-init \
+      && ./rustup-init -y -q --no-modify-path --profile minimal --default-toolchain stable
+  ) >&2
+}
+
 # A Rust toolchain that is new enough, by rustup where it is missing and the network allows.
 need_rust() {
   need_c_compiler
@@ -87,15 +110,9 @@ need_rust() {
     rustup toolchain install stable --profile minimal >&2 || fail "$hint (rustup could not fetch it)"
     export RUSTUP_TOOLCHAIN=stable
   else
-    have curl || install_packages "$hint; curl is missing" curl ca-certificates
+    have curl || install_packages "curl is missing, which would fetch Rust" curl ca-certificates
     say "installing Rust with rustup into ${CARGO_HOME:-$HOME/.cargo}"
-    local installer
-    installer=$(mktemp)
-    curl --proto '=https' --tlsv1.2 -sSf --retry 2 -o "$installer" https://sh.rustup.rs \
-      || { rm -f "$installer"; fail "$hint (https://sh.rustup.rs cannot be reached)"; }
-    sh "$installer" -y -q --no-modify-path --profile minimal --default-toolchain stable >&2 \
-      || { rm -f "$installer"; fail "$hint (rustup could not install it)"; }
-    rm -f "$installer"
+    install_rustup || fail "$hint (it could not be fetched from here)"
     hash -r
   fi
   rust_is_new_enough || fail "$hint"
