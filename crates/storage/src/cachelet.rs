@@ -1,0 +1,618 @@
+//! One cachelet: its index, its segments and the items in them.
+//!
+//! A cachelet owns everything that belongs to it, so it changes worker by moving one box. What it
+//! shares with the other cachelets of its worker comes with each call as a [`Context`]: the account
+//! that memory is charged to, the hasher, the counters.
+//!
+//! ```text
+//! index ──location──> segment table ──> item
+//!                      │ small queue   oldest … newest (open: newcomers are appended here)
+//!                      └ main queue    oldest … newest (open: survivors are appended here)
+//! ```
+
+use crate::hash::{TableHash, TableHasher};
+use crate::index::{Index, Room};
+use crate::item::{self, Item, Layout, Meta, version_high};
+use crate::pool::{Account, Geometry, SegmentPool};
+use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
+use crate::stats::{CacheletStats, StoreStats};
+use crate::{NewItem, Seconds};
+use evenkeel_types::CacheletId;
+use std::sync::Arc;
+
+/// A cachelet may append to this many segments at a time whatever its size: newcomers and survivors,
+/// with and without expiry.
+const OPEN_SEGMENTS_MIN: usize = 4;
+/// Beyond that, to one of this many of its segments, which bounds the space that lies idle.
+const OPEN_SEGMENTS_PART: usize = 32;
+/// Right-sized segments are multiples of this many bytes.
+const BLOCK_GRANULE: usize = 64;
+
+/// What the cachelets of a worker share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub account: Account,
+    pub hasher: TableHasher,
+    /// Counters alone; gauges are summed when asked for.
+    pub counters: StoreStats,
+}
+
+/// What has to be freed before a call can succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// This many bytes, of any cachelet.
+    Bytes(usize),
+    /// A slot in this cachelet's segment table.
+    Slot,
+}
+
+/// What became of an older item under the key of a new one.
+pub(crate) enum Replaced {
+    /// The new item was written over it.
+    InPlace,
+    /// It is gone (or never was); the new item inherits where it stood and how often it was used.
+    Gone { queue: QueueName, frequency: u8 },
+}
+
+/// An item on its way into a cachelet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub hash: TableHash,
+    pub meta: Meta,
+    pub key: &'a [u8],
+    pub value: [&'a [u8]; 2],
+    pub queue: QueueName,
+}
+
+impl Entry<'_> {
+    #[inline]
+    fn layout(&self, segment_version_high: u32) -> Layout {
+        let value_len = self.value[0].len() + self.value[1].len();
+        Layout::of(&self.meta, self.key.len(), value_len, segment_version_high)
+    }
+}
+
+/// Where an item lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub segment: u32,
+    pub offset: u32,
+}
+
+/// Index and items of one cachelet. `Send`: it moves between the stores of a process by pointer and
+/// keeps its memory; dropped, it gives the memory back to the pool.
+#[derive(Debug)]
+pub struct Cachelet {
+    // Boxed, so that moving a cachelet moves a pointer.
+    pub(crate) inner: Box<Inner>,
+}
+
+impl Cachelet {
+    /// Which cachelet this is.
+    pub fn id(&self) -> CacheletId {
+        self.inner.id
+    }
+
+    /// Its counters and gauges.
+    pub fn stats(&self) -> CacheletStats {
+        self.inner.stats()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub id: CacheletId,
+    pool: Arc<SegmentPool>,
+    /// Seed of the hasher that the index was built with.
+    pub hash_seed: u64,
+    pub geometry: Geometry,
+    pub index: Index,
+    pub segments: Vec<Segment>,
+    /// First unused slot of the segment table.
+    free_slot: u32,
+    pub queues: [Queue; 2],
+    /// Segments that items are appended to, newest last.
+    pub open: Vec<u32>,
+    /// Bytes charged: segments, their descriptions, the index.
+    pub held: usize,
+    /// Bytes of all segments.
+    pub segment_bytes: usize,
+    pub live_bytes: usize,
+    pub live_items: usize,
+    pub segments_in_use: usize,
+    pub reads: u64,
+    pub hits: u64,
+    pub writes: u64,
+}
+
+#[inline]
+fn place_of(geometry: Geometry, location: u32) -> Place {
+    let Geometry {
+        offset_bits,
+        align_shift,
+        ..
+    } = geometry;
+    let offset = (location & ((1 << offset_bits) - 1)) << align_shift;
+    Place {
+        segment: location >> offset_bits,
+        offset,
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pool.give(self.held);
+    }
+}
+
+impl Inner {
+    /// An empty cachelet. Its few first bytes are not charged before there are items.
+    pub fn new(id: CacheletId, pool: Arc<SegmentPool>, hash_seed: u64) -> Self {
+        Inner {
+            id,
+            hash_seed,
+            geometry: pool.geometry(),
+            pool,
+            index: Index::new(),
+            segments: Vec::new(),
+            free_slot: NONE,
+            queues: [Queue::EMPTY; 2],
+            open: Vec::new(),
+            held: 0,
+            segment_bytes: 0,
+            live_bytes: 0,
+            live_items: 0,
+            segments_in_use: 0,
+            reads: 0,
+            hits: 0,
+            writes: 0,
+        }
+    }
+
+    pub fn is_of(&self, pool: &Arc<SegmentPool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
+    pub fn stats(&self) -> CacheletStats {
+        CacheletStats {
+            items: self.live_items as u64,
+            bytes: self.live_bytes as u64,
+            segments: self.segments_in_use as u64,
+            index_bytes: self.index.bytes() as u64,
+            held_bytes: self.held as u64,
+            reads: self.reads,
+            hits: self.hits,
+            writes: self.writes,
+        }
+    }
+
+    // Locations.
+
+    #[inline]
+    pub fn location(&self, place: Place) -> u32 {
+        place.segment << self.geometry.offset_bits | place.offset >> self.geometry.align_shift
+    }
+
+    #[inline]
+    pub fn place(&self, location: u32) -> Place {
+        place_of(self.geometry, location)
+    }
+
+    /// The item's bytes and whatever follows it in its segment.
+    #[inline]
+    pub fn data(&self, place: Place) -> &[u8] {
+        &self.segments[place.segment as usize].data[place.offset as usize..]
+    }
+
+    #[inline]
+    pub fn data_mut(&mut self, place: Place) -> &mut [u8] {
+        &mut self.segments[place.segment as usize].data[place.offset as usize..]
+    }
+
+    #[inline]
+    pub fn item(&self, place: Place, now: Seconds) -> Item<'_> {
+        let segment = &self.segments[place.segment as usize];
+        let data = &segment.data[place.offset as usize..];
+        Item {
+            data,
+            layout: Layout::read(data),
+            segment_version_high: segment.version_high,
+            now,
+            align: 1 << self.geometry.align_shift,
+        }
+    }
+
+    /// Finds an item of the key that lies elsewhere than `here`.
+    pub fn find_other(&self, key: &[u8], hash: TableHash, here: Place) -> Option<Place> {
+        let is_it = |location| {
+            let place = self.place(location);
+            place != here && self.item(place, 0).key() == key
+        };
+        self.index
+            .find(hash, is_it)
+            .map(|location| self.place(location))
+    }
+
+    /// Finds an item, expired or not.
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: TableHash) -> Option<Place> {
+        let is_it = |location| {
+            let data = self.data(self.place(location));
+            Layout::read(data).key(data) == key
+        };
+        self.index
+            .find(hash, is_it)
+            .map(|location| self.place(location))
+    }
+
+    #[inline]
+    pub fn prefetch_item(&self, hash: TableHash) {
+        self.index.candidates(hash, |location| {
+            crate::prefetch::prefetch(&self.data(self.place(location))[0]);
+        });
+    }
+
+    // Removal.
+
+    /// Takes an item out of the index and marks it dead. A segment whose last item goes is freed.
+    pub fn remove(&mut self, hash: TableHash, place: Place, context: &mut Context) {
+        self.index.remove(hash, self.location(place));
+        self.bury(place, context);
+    }
+
+    /// As [`Inner::remove`], for an item that the index no longer knows.
+    fn bury(&mut self, place: Place, context: &mut Context) {
+        let data = self.data_mut(place);
+        item::kill(data);
+        let size = Layout::read(data).size();
+        let bytes = self.geometry.align_up(size);
+        let segment = &mut self.segments[place.segment as usize];
+        segment.live_bytes -= bytes as u32;
+        segment.live_items -= 1;
+        self.live_bytes -= bytes;
+        self.live_items -= 1;
+        if segment.live_items == 0 {
+            if segment.open {
+                // It stays open, empty: the next item would need one again.
+                segment.used = 0;
+            } else {
+                self.free_segment(place.segment, context);
+            }
+        }
+    }
+
+    /// Empties the cachelet in time proportional to its segments and shards.
+    pub fn flush(&mut self, context: &mut Context) {
+        for segment in core::mem::take(&mut self.segments) {
+            if segment.is_in_use() {
+                context.account.release(segment.data);
+            }
+        }
+        context.account.refund(self.held - self.segment_bytes);
+        self.held = 0;
+        self.segment_bytes = 0;
+        self.segments_in_use = 0;
+        self.live_bytes = 0;
+        self.live_items = 0;
+        self.index = Index::new();
+        self.free_slot = NONE;
+        self.queues = [Queue::EMPTY; 2];
+        self.open.clear();
+    }
+
+    // Writing.
+
+    /// Deals with the item that has the key of a new one: writes over it where the new one has the
+    /// same size and lives about as long, and removes it otherwise.
+    pub fn replace(
+        &mut self,
+        hash: TableHash,
+        new: &NewItem<'_>,
+        now: Seconds,
+        context: &mut Context,
+    ) -> Replaced {
+        let newcomer = Replaced::Gone {
+            queue: QueueName::Small,
+            frequency: 0,
+        };
+        let Some(place) = self.find(new.key, hash) else {
+            return newcomer;
+        };
+        let old = self.item(place, now);
+        if item::is_expired(old.expires_at(), now) {
+            self.expire(hash, place, context);
+            return newcomer;
+        }
+        let frequency = old.layout.frequency();
+        let segment = &self.segments[place.segment as usize];
+        let meta = Meta {
+            frequency,
+            ..Meta::of(new, now)
+        };
+        let value_len = new.value[0].len() + new.value[1].len();
+        let layout = Layout::of(&meta, new.key.len(), value_len, segment.version_high);
+        let fits = self.geometry.align_up(layout.size()) == old.size();
+        if fits && segment.class == TtlClass::of(new.expires_at, now) {
+            layout.write(self.data_mut(place), &meta, new.key, new.value);
+            self.segments[place.segment as usize].widen_expiry(new.expires_at);
+            return Replaced::InPlace;
+        }
+        let was_used = frequency > 0 || segment.queue == QueueName::Main;
+        let queue = if was_used {
+            QueueName::Main
+        } else {
+            QueueName::Small
+        };
+        self.remove(hash, place, context);
+        Replaced::Gone { queue, frequency }
+    }
+
+    /// Removes an item that has expired, and counts it.
+    pub fn expire(&mut self, hash: TableHash, place: Place, context: &mut Context) {
+        context.counters.reclaimed += 1;
+        let fetched = Layout::read(self.data(place)).fetched();
+        context.counters.expired_unfetched += u64::from(!fetched);
+        self.remove(hash, place, context);
+    }
+
+    /// Appends an item and enters it into the index.
+    pub fn append(
+        &mut self,
+        entry: &Entry<'_>,
+        now: Seconds,
+        context: &mut Context,
+    ) -> Result<Place, Need> {
+        self.make_index_room(entry.hash, context)?;
+        let place = self.write(entry, now, context)?;
+        self.index.insert(entry.hash, self.location(place));
+        Ok(place)
+    }
+
+    fn make_index_room(&mut self, hash: TableHash, context: &mut Context) -> Result<(), Need> {
+        let Room::ShouldGrow {
+            bytes,
+            has_free_slot,
+        } = self.index.room(hash)
+        else {
+            return Ok(());
+        };
+        if context.account.has_room_for(bytes) {
+            self.change_index(context, |index, hash_of| index.grow(hash, hash_of));
+            Ok(())
+        } else if has_free_slot {
+            Ok(())
+        } else {
+            Err(Need::Bytes(bytes))
+        }
+    }
+
+    /// Gives index memory back that is no longer needed, a bounded step at a time.
+    pub fn shrink_index(&mut self, context: &mut Context) {
+        self.change_index(context, |index, hash_of| index.shrink_step(hash_of));
+    }
+
+    /// Runs a change of the index and accounts for what it takes. Growth has room in the account.
+    fn change_index(
+        &mut self,
+        context: &mut Context,
+        change: impl FnOnce(&mut Index, &dyn Fn(u32) -> TableHash),
+    ) {
+        let (segments, geometry, hasher) = (&self.segments, self.geometry, &context.hasher);
+        let hash_of = |location| {
+            let place = place_of(geometry, location);
+            let data = &segments[place.segment as usize].data[place.offset as usize..];
+            hasher.hash(Layout::read(data).key(data))
+        };
+        let before = self.index.bytes();
+        change(&mut self.index, &hash_of);
+        let after = self.index.bytes();
+        self.held = self.held + after - before;
+        context.account.adjust(before, after);
+    }
+
+    fn write(
+        &mut self,
+        entry: &Entry<'_>,
+        now: Seconds,
+        context: &mut Context,
+    ) -> Result<Place, Need> {
+        let class = TtlClass::of(entry.meta.expires_at, now);
+        let high = version_high(entry.meta.version);
+        let least = self.geometry.align_up(entry.layout(high).size());
+        let alone = least > self.geometry.item_bytes_max();
+        let ordinary = self.geometry.segment_bytes;
+        let found = if alone {
+            None
+        } else {
+            self.open_segment_for(entry, class)
+        };
+        let (at, layout) = match found {
+            Some(found) => found,
+            None => {
+                let bytes = if alone {
+                    self.block_bytes(least)
+                } else {
+                    ordinary
+                };
+                let at = self.new_segment(bytes, entry.queue, class, context)?;
+                self.segments[at as usize].version_high = high;
+                (at, entry.layout(high))
+            }
+        };
+        let bytes = self.geometry.align_up(layout.size());
+        let segment = &mut self.segments[at as usize];
+        let offset = segment.append(bytes, entry.meta.expires_at);
+        layout.write(
+            &mut segment.data[offset..],
+            &entry.meta,
+            entry.key,
+            entry.value,
+        );
+        self.live_bytes += bytes;
+        self.live_items += 1;
+        Ok(Place {
+            segment: at,
+            offset: offset as u32,
+        })
+    }
+
+    /// Size of a right-sized segment; never that of an ordinary one, which tells them apart.
+    fn block_bytes(&self, item_bytes: usize) -> usize {
+        let bytes = item_bytes.next_multiple_of(BLOCK_GRANULE);
+        if bytes == self.geometry.segment_bytes {
+            bytes + BLOCK_GRANULE
+        } else {
+            bytes
+        }
+    }
+
+    /// An open segment that has room for the item, and the item's layout there. Prefers one of the
+    /// item's class; takes the nearest class once as many segments are open as should be.
+    #[inline]
+    fn open_segment_for(&mut self, entry: &Entry<'_>, class: TtlClass) -> Option<(u32, Layout)> {
+        let crowded = self.open.len() >= self.open_segments_max();
+        let segment = |at: u32| &self.segments[at as usize];
+        let of_queue = self
+            .open
+            .iter()
+            .filter(|&&at| segment(at).queue == entry.queue);
+        let nearest = of_queue
+            .map(|&at| (class.distance(segment(at).class), at))
+            .min_by_key(|(distance, _)| *distance);
+        let (_, at) = nearest.filter(|(distance, _)| *distance == 0 || crowded)?;
+        let segment = &mut self.segments[at as usize];
+        if segment.used == 0 {
+            segment.version_high = version_high(entry.meta.version);
+        }
+        let layout = entry.layout(segment.version_high);
+        let end = segment.used as usize + self.geometry.align_up(layout.size());
+        (end <= segment.data.len()).then_some((at, layout))
+    }
+
+    fn open_segments_max(&self) -> usize {
+        (self.segments_in_use / OPEN_SEGMENTS_PART).max(OPEN_SEGMENTS_MIN)
+    }
+
+    // Segments.
+
+    /// A fresh segment at the young end of a queue, open unless it is for one item.
+    fn new_segment(
+        &mut self,
+        bytes: usize,
+        queue: QueueName,
+        class: TtlClass,
+        context: &mut Context,
+    ) -> Result<u32, Need> {
+        let alone = bytes != self.geometry.segment_bytes;
+        let at = self.unused_slot(context)?;
+        if !context.account.charge(bytes) {
+            return Err(Need::Bytes(bytes));
+        }
+        let Ok(data) = context.account.allocate(bytes) else {
+            context.account.refund(bytes);
+            return Err(Need::Bytes(bytes));
+        };
+        self.held += bytes;
+        self.segment_bytes += bytes;
+        self.segments_in_use += 1;
+        self.free_slot = self.segments[at as usize].next;
+        let stamp = self.pool.next_stamp();
+        let unused = Segment::unused(NONE);
+        self.segments[at as usize] = Segment {
+            data,
+            stamp,
+            queue,
+            class,
+            alone,
+            ..unused
+        };
+        self.queues[queue as usize].push(&mut self.segments, at);
+        if !alone {
+            self.open_segment(at, context);
+        }
+        Ok(at)
+    }
+
+    /// Makes sure that the list of unused slots is not empty and returns its first.
+    fn unused_slot(&mut self, context: &mut Context) -> Result<u32, Need> {
+        if self.free_slot != NONE {
+            return Ok(self.free_slot);
+        }
+        let len = self.segments.len();
+        if len == self.geometry.slots_max() {
+            return Err(Need::Slot);
+        }
+        if len == self.segments.capacity() {
+            let more = (len / 8).max(OPEN_SEGMENTS_MIN);
+            let bytes = more * size_of::<Segment>();
+            if !context.account.charge(bytes) {
+                return Err(Need::Bytes(bytes));
+            }
+            self.held += bytes;
+            self.segments.reserve_exact(more);
+        }
+        self.segments.push(Segment::unused(NONE));
+        // `slots_max` is at most 2^25, as offsets have seven bits at least.
+        self.free_slot = len as u32;
+        Ok(self.free_slot)
+    }
+
+    pub fn free_segment(&mut self, at: u32, context: &mut Context) {
+        self.close_segment(at);
+        let queue = self.segments[at as usize].queue;
+        self.queues[queue as usize].remove(&mut self.segments, at);
+        let unused = Segment::unused(self.free_slot);
+        let segment = core::mem::replace(&mut self.segments[at as usize], unused);
+        self.free_slot = at;
+        self.segments_in_use -= 1;
+        self.segment_bytes -= segment.data.len();
+        self.held -= segment.data.len();
+        context.account.release(segment.data);
+    }
+
+    /// Appends from now on to this segment instead of another of its queue and class.
+    pub fn open_segment(&mut self, at: u32, context: &mut Context) {
+        let Segment { queue, class, .. } = self.segments[at as usize];
+        if let Some(other) = self.open_of(queue, class) {
+            self.seal(other, context);
+        }
+        if self.open.len() >= self.open_segments_max() {
+            self.seal(self.open[0], context);
+        }
+        self.segments[at as usize].open = true;
+        self.open.push(at);
+    }
+
+    /// Appends no more to a segment, and frees it if nothing has been.
+    fn seal(&mut self, at: u32, context: &mut Context) {
+        self.close_segment(at);
+        if self.segments[at as usize].live_items == 0 {
+            self.free_segment(at, context);
+        }
+    }
+
+    /// Takes a segment from the open ones, if it is one of them.
+    pub fn close_segment(&mut self, at: u32) {
+        if core::mem::take(&mut self.segments[at as usize].open) {
+            self.open.retain(|&other| other != at);
+        }
+    }
+
+    /// Moves a segment to the young end of a queue.
+    pub fn requeue(&mut self, at: u32, queue: QueueName) {
+        let old = self.segments[at as usize].queue;
+        self.queues[old as usize].remove(&mut self.segments, at);
+        self.segments[at as usize].queue = queue;
+        self.segments[at as usize].stamp = self.pool.next_stamp();
+        self.queues[queue as usize].push(&mut self.segments, at);
+    }
+
+    /// A segment that is open for survivors of this queue and class.
+    pub fn open_of(&self, queue: QueueName, class: TtlClass) -> Option<u32> {
+        let fits = |&at: &u32| {
+            let segment = &self.segments[at as usize];
+            segment.queue == queue && segment.class == class
+        };
+        self.open.iter().copied().find(fits)
+    }
+}

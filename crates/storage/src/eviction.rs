@@ -1,0 +1,374 @@
+//! Making room: what stays when memory is used up.
+//!
+//! The scheme is S3-FIFO's (Yang et al., SOSP 2023, section 4) on segments instead of items, so that
+//! it costs no links: newcomers queue in the *small* queue, about a tenth of the memory; who is read
+//! there before reaching the end moves to the *main* queue, where items go round as long as they are
+//! read between two visits. A queue is a list of segments by age, and one step of eviction looks
+//! through the oldest segment. What stays is appended to the open segment of the main queue, or, when
+//! that is full, pushed together in place; the compacted segment then becomes the open one. So
+//! a step needs no memory to begin with, dead bytes vanish on the way, and full segments need no
+//! free chunks of a certain size: sizes may drift without calcification.
+//!
+//! The cachelets of a worker form one pair of queues: the victim is the oldest segment of them all.
+//! A cachelet whose items are read more thus takes memory from the others, by the same measure that
+//! decides between items.
+//!
+//! The work for one freed segment is bounded: when some steps in a row have freed nothing, items
+//! must have been read more often to stay, and after [`FRUITLESS_STEPS_PER_LEVEL`] × 4 steps
+//! nothing stays.
+//!
+//! Memory that overwritten and deleted items left behind is won back first while it is more than an
+//! eighth: the segment with the most of it, among some that a cursor passes, is pushed together and
+//! evicts nobody.
+//!
+//! Measured alternatives (see the tests in `tests/hit_ratio.rs` for the figures): one queue with a
+//! second chance is close to LRU; the small queue gains several points on skewed popularity.
+
+use crate::cachelet::{Cachelet, Context, Inner, Need, Place};
+use crate::item::{self, Layout};
+use crate::segment::{NONE, QueueName, TtlClass};
+use crate::{Seconds, Store};
+
+/// The small queue's part of the memory (S3-FIFO, section 4.1: a tenth).
+const SMALL_PART: usize = 10;
+/// Steps of eviction that may free nothing before items must be hotter to stay.
+const FRUITLESS_STEPS_PER_LEVEL: usize = 4;
+/// Memory that no item uses is gathered before anyone is evicted, once it is this part of all.
+const WASTE_PART: usize = 8;
+/// A segment is worth pushing together when this part of it is unused.
+const SEGMENT_WASTE_PART: usize = 4;
+/// Segments that are compared to find one with much waste.
+const WASTE_SAMPLE: usize = 32;
+/// Without eviction, the store is full when this many gathering steps in a row freed nothing; each
+/// gathers at least [`FULL_WASTE_PART`] of a segment, so that many gather one for certain.
+const GATHER_STEPS_MAX: usize = 64;
+/// Without eviction, waste below this part of a segment is not gathered.
+const FULL_WASTE_PART: usize = 32;
+/// Expired segments that are looked for before anyone is evicted.
+const EXPIRY_LOOKAHEAD: usize = 4;
+
+/// What stays when a segment is looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Every item that has not expired, in its queue.
+    All,
+    /// Items whose frequency is above this; they go to the main queue.
+    HotterThan(u8),
+}
+
+impl Store {
+    /// Frees memory until `need` can be met; false when that cannot be done. `cachelet` is the one
+    /// in need.
+    pub(crate) fn make_room(&mut self, need: Need, cachelet: usize, now: Seconds) -> bool {
+        let mut fruitless = 0;
+        loop {
+            let met = match need {
+                Need::Bytes(bytes) => self.context.account.has_room_for(bytes),
+                Need::Slot => self.inner(cachelet).is_some_and(Inner::has_unused_slot),
+            };
+            if met {
+                return true;
+            }
+            let before = self.context.account.credit();
+            let only = (need == Need::Slot).then_some(cachelet);
+            if !self.free_some(fruitless, only, now) {
+                return false;
+            }
+            fruitless = if self.context.account.credit() > before {
+                0
+            } else {
+                fruitless + 1
+            };
+        }
+    }
+
+    /// Evicts for a store that starves, if this one has more than its share. Bounded: one segment.
+    pub(crate) fn help_others(&mut self, now: Seconds) {
+        if self.config.evict && self.context.account.owed() > 0 {
+            let bytes = self.context.account.pool().segment_bytes();
+            let mut fruitless = 0;
+            while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
+                fruitless += 1;
+            }
+            self.context.account.pay_owed();
+        }
+    }
+
+    /// One step that frees memory or leads to it; false when there is nothing left to try.
+    fn free_some(&mut self, fruitless: usize, only: Option<usize>, now: Seconds) -> bool {
+        if fruitless == 0 && only.is_none() && self.expire_some(EXPIRY_LOOKAHEAD, now) {
+            return true;
+        }
+        let (victim, keep) = if self.config.evict {
+            let gathered = if fruitless == 0 {
+                self.wasteful_segment()
+            } else {
+                None
+            };
+            match gathered.filter(|(cachelet, _)| only.is_none_or(|only| only == *cachelet)) {
+                Some(victim) => (Some(victim), Keep::All),
+                None => {
+                    let threshold = (fruitless / FRUITLESS_STEPS_PER_LEVEL)
+                        .min(usize::from(item::FREQUENCY_MAX));
+                    (self.oldest_segment(only), Keep::HotterThan(threshold as u8))
+                }
+            }
+        } else if fruitless < GATHER_STEPS_MAX {
+            (self.most_wasteful_segment(only), Keep::All)
+        } else {
+            (None, Keep::All)
+        };
+        let Some((cachelet, segment)) = victim else {
+            return false;
+        };
+        let Store {
+            cachelets, context, ..
+        } = self;
+        if let Some(Cachelet { inner }) = &mut cachelets[cachelet] {
+            inner.sweep(segment, keep, now, context);
+            inner.shrink_index(context);
+        }
+        true
+    }
+
+    /// The oldest segment of the queue whose turn it is, over all cachelets or in one.
+    fn oldest_segment(&self, only: Option<usize>) -> Option<(usize, u32)> {
+        let (mut small, mut main) = (0, 0);
+        let mut oldest: [Option<(u64, usize, u32)>; 2] = [None; 2];
+        for (cachelet, inner) in self.inners() {
+            if only.is_some_and(|only| only != cachelet) {
+                continue;
+            }
+            small += inner.queues[QueueName::Small as usize].bytes;
+            main += inner.queues[QueueName::Main as usize].bytes;
+            for (oldest, queue) in oldest.iter_mut().zip(&inner.queues) {
+                if queue.head != NONE {
+                    let stamp = inner.segments[queue.head as usize].stamp;
+                    let candidate = (stamp, cachelet, queue.head);
+                    *oldest = Some(oldest.map_or(candidate, |other| other.min(candidate)));
+                }
+            }
+        }
+        let [oldest_small, oldest_main] = oldest;
+        let small_is_large = small > (small + main) / SMALL_PART;
+        let first = if small_is_large {
+            oldest_small
+        } else {
+            oldest_main
+        };
+        first
+            .or(oldest_small)
+            .or(oldest_main)
+            .map(|(_, cachelet, segment)| (cachelet, segment))
+    }
+
+    /// A segment with much waste, if there is much waste in all: the best of a sample.
+    fn wasteful_segment(&mut self) -> Option<(usize, u32)> {
+        let (mut bytes, mut live) = (0, 0);
+        for (_, inner) in self.inners() {
+            bytes += inner.segment_bytes;
+            live += inner.live_bytes;
+        }
+        if (bytes - live) * WASTE_PART <= bytes {
+            return None;
+        }
+        let mut best: Option<(usize, usize, u32)> = None;
+        for _ in 0..WASTE_SAMPLE {
+            let (cachelet, segment) = self.waste_cursor.advance(&self.ids, &self.cachelets)?;
+            let candidate = self.waste(cachelet, segment, SEGMENT_WASTE_PART);
+            best = best.max(candidate.map(|waste| (waste, cachelet, segment)));
+        }
+        best.map(|(_, cachelet, segment)| (cachelet, segment))
+    }
+
+    /// The segment with the most waste of all; looks at each segment's description.
+    fn most_wasteful_segment(&self, only: Option<usize>) -> Option<(usize, u32)> {
+        let mut best: Option<(usize, usize, u32)> = None;
+        for (cachelet, inner) in self.inners() {
+            if only.is_some_and(|only| only != cachelet) {
+                continue;
+            }
+            for segment in 0..inner.segments.len() as u32 {
+                let candidate = self.waste(cachelet, segment, FULL_WASTE_PART);
+                best = best.max(candidate.map(|waste| (waste, cachelet, segment)));
+            }
+        }
+        best.map(|(_, cachelet, segment)| (cachelet, segment))
+    }
+
+    /// Unused bytes of a segment if they are at least a `part`th of it.
+    fn waste(&self, cachelet: usize, segment: u32, part: usize) -> Option<usize> {
+        let segment = self.inner(cachelet)?.segments.get(segment as usize)?;
+        let waste = segment.waste();
+        let worth_it = segment.is_in_use() && !segment.alone && waste * part >= segment.data.len();
+        worth_it.then_some(waste)
+    }
+}
+
+impl Inner {
+    fn has_unused_slot(&self) -> bool {
+        self.segments_in_use < self.geometry.slots_max()
+    }
+
+    /// Looks through a segment: what stays is moved together, the rest goes.
+    pub fn sweep(&mut self, victim: u32, keep: Keep, now: Seconds, context: &mut Context) {
+        if self.segments[victim as usize].alone {
+            return self.sweep_alone(victim, keep, now, context);
+        }
+        self.close_segment(victim);
+        let segment = &mut self.segments[victim as usize];
+        let (class, old_queue) = (segment.class, segment.queue);
+        let queue = if keep == Keep::All {
+            old_queue
+        } else {
+            QueueName::Main
+        };
+        let used = core::mem::take(&mut segment.used) as usize;
+        segment.live_bytes = 0;
+        segment.live_items = 0;
+        let high = segment.version_high;
+        // Taken out, so that items can be copied from it to another segment of this cachelet.
+        let mut data = core::mem::take(&mut segment.data);
+        let mut from = 0;
+        while from < used {
+            let layout = Layout::read(&data[from..]);
+            let bytes = self.geometry.align_up(layout.size());
+            let (at, end) = (from, from + bytes);
+            from = end;
+            if layout.is_dead() {
+                continue;
+            }
+            let bytes_of_item = &data[at..end];
+            let hash = context.hasher.hash(layout.key(bytes_of_item));
+            let old = self.location(Place {
+                segment: victim,
+                offset: at as u32,
+            });
+            let expires_at = layout.expires_at(bytes_of_item);
+            let Some(frequency) = survives(layout, expires_at, keep, old_queue, now, context)
+            else {
+                self.index.remove(hash, old);
+                self.live_bytes -= bytes;
+                self.live_items -= 1;
+                continue;
+            };
+            item::set_frequency(&mut data[at..end], frequency);
+            let place = match self.append_survivor(&data[at..end], high, queue, class, now) {
+                Some(place) => {
+                    self.live_bytes -= bytes;
+                    self.live_items -= 1;
+                    place
+                }
+                None => {
+                    let to = self.segments[victim as usize].append(bytes, expires_at);
+                    data.copy_within(at..end, to);
+                    Place {
+                        segment: victim,
+                        offset: to as u32,
+                    }
+                }
+            };
+            let new = self.location(place);
+            if new != old {
+                self.index.relocate(hash, old, new);
+                context.counters.moved_items += 1;
+            }
+        }
+        self.segments[victim as usize].data = data;
+        if self.segments[victim as usize].live_items == 0 {
+            self.free_segment(victim, context);
+        } else {
+            self.requeue(victim, queue);
+            self.open_segment(victim, context);
+        }
+    }
+
+    /// Copies an item to the open segment of a queue and class, if there is one with room.
+    fn append_survivor(
+        &mut self,
+        data: &[u8],
+        version_high: u32,
+        queue: QueueName,
+        class: TtlClass,
+        now: Seconds,
+    ) -> Option<Place> {
+        let at = self.open_of(queue, class)?;
+        let old = Layout::read(data);
+        let meta = old.meta(data, version_high, now);
+        let segment = &mut self.segments[at as usize];
+        if segment.used == 0 {
+            segment.version_high = item::version_high(meta.version);
+        }
+        let layout = Layout::of(&meta, old.key_len(), old.value_len(), segment.version_high);
+        let bytes = self.geometry.align_up(layout.size());
+        if segment.used as usize + bytes > segment.data.len() {
+            return None;
+        }
+        let offset = segment.append(bytes, meta.expires_at);
+        layout.write(
+            &mut segment.data[offset..],
+            &meta,
+            old.key(data),
+            [old.value(data), &[]],
+        );
+        self.live_bytes += bytes;
+        self.live_items += 1;
+        Some(Place {
+            segment: at,
+            offset: offset as u32,
+        })
+    }
+
+    /// As [`Inner::sweep`], for a segment that has one item: it goes, or moves as it is.
+    fn sweep_alone(&mut self, victim: u32, keep: Keep, now: Seconds, context: &mut Context) {
+        let place = Place {
+            segment: victim,
+            offset: 0,
+        };
+        let old_queue = self.segments[victim as usize].queue;
+        let item = self.item(place, now);
+        let (layout, expires_at) = (item.layout, item.expires_at());
+        let hash = context.hasher.hash(item.key());
+        match survives(layout, expires_at, keep, old_queue, now, context) {
+            None => self.remove(hash, place, context),
+            Some(frequency) if keep != Keep::All => {
+                item::set_frequency(self.data_mut(place), frequency);
+                self.requeue(victim, QueueName::Main);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The frequency that an item goes on with, or `None` when it goes; counts why.
+fn survives(
+    layout: Layout,
+    expires_at: Seconds,
+    keep: Keep,
+    queue: QueueName,
+    now: Seconds,
+    context: &mut Context,
+) -> Option<u8> {
+    let counters = &mut context.counters;
+    let unfetched = u64::from(!layout.fetched());
+    if item::is_expired(expires_at, now) {
+        counters.reclaimed += 1;
+        counters.expired_unfetched += unfetched;
+        return None;
+    }
+    let frequency = layout.frequency();
+    match keep {
+        Keep::All => Some(frequency),
+        // A newcomer that made it starts anew; later each round costs one (S3-FIFO, algorithm 1).
+        Keep::HotterThan(threshold) if frequency > threshold => match queue {
+            QueueName::Small => Some(0),
+            QueueName::Main => Some(frequency - 1),
+        },
+        Keep::HotterThan(_) => {
+            counters.evictions += 1;
+            counters.evicted_unfetched += unfetched;
+            counters.evicted_active += u64::from(frequency > 0);
+            None
+        }
+    }
+}
