@@ -1,7 +1,7 @@
 //! Load in the background, watched from outside.
 
 use crate::engine::feed::FeedSource;
-use crate::engine::stats::{Counters, LoadStats};
+use crate::engine::stats::{Counters, LoadStats, Mailbox};
 use crate::engine::thread::{Control, LoadThread, Outcome};
 use crate::{BadUsage, LoadPlan};
 use anyhow::Context;
@@ -12,6 +12,26 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Starts loads.
+///
+/// ```no_run
+/// use evenkeel_bench::{Driver, LoadPlan, Pace, Source};
+/// # fn main() -> anyhow::Result<()> {
+/// let source = Source::Trace { path: "trace.txt.gz".into(), format: None, repeat: true };
+/// let target = "127.0.0.1:11211".parse().map_err(anyhow::Error::msg)?;
+/// let mut load = Driver::start(LoadPlan {
+///     connections_per_thread: 128,
+///     cache_aside: true,
+///     pace: Pace::Poisson { per_second: 20_000.0 },
+///     ..LoadPlan::new(target, source)
+/// })?;
+/// let sample = load.poll();
+/// println!("{:.0}/s, p99 {:.0} us", sample.requests_per_second(), sample.latency_us(0.99));
+/// load.switch_hot_keys();
+/// let all = load.stop()?;
+/// println!("{} requests, {} errors", all.counters.requests, all.counters.errors);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Driver;
 
@@ -40,21 +60,21 @@ impl Driver {
         let started = Instant::now();
         let mut handle = LoadHandle {
             control: Arc::clone(&control),
-            published: Vec::new(),
+            mailboxes: Vec::new(),
             threads: Vec::new(),
             done,
             totals: LoadStats::default(),
             polled: started,
         };
         for (index, sockets) in sockets.into_iter().enumerate() {
-            let published = Arc::new(Mutex::new(LoadStats::default()));
+            let mailbox = Arc::new(Mutex::new(Mailbox::default()));
             let thread = LoadThread::new(
                 index,
                 Arc::clone(&plan),
                 source.feed(index, plan.threads),
                 sockets,
                 Arc::clone(&control),
-                Arc::clone(&published),
+                Arc::clone(&mailbox),
                 started,
             )
             .context("preparing an event loop")?;
@@ -62,11 +82,11 @@ impl Driver {
             let builder = std::thread::Builder::new().name(format!("load-{index}"));
             let running = builder.spawn(move || {
                 let outcome = thread.run();
-                // The receiver lives in the handle, whose drop has joined this thread by then.
+                // Nobody listens where the handle is stopped or dropped: then it joins instead.
                 let _ = done.send(());
                 outcome
             });
-            handle.published.push(published);
+            handle.mailboxes.push(mailbox);
             handle.threads.push(running.context("starting a thread")?);
         }
         Ok(handle)
@@ -77,7 +97,7 @@ impl Driver {
 #[derive(Debug)]
 pub struct LoadHandle {
     control: Arc<Control>,
-    published: Vec<Arc<Mutex<LoadStats>>>,
+    mailboxes: Vec<Arc<Mutex<Mailbox>>>,
     threads: Vec<JoinHandle<Outcome>>,
     done: mpsc::Receiver<()>,
     totals: LoadStats,
@@ -87,8 +107,8 @@ pub struct LoadHandle {
 /// What happened since the last look.
 #[derive(Clone, Debug)]
 pub struct LiveSample {
-    /// Seconds since the last look. Figures arrive about four times a second, so looks much closer
-    /// than half a second apart are uneven.
+    /// Seconds since the last look. Figures arrive about ten times a second, so looks much closer
+    /// than a quarter of a second apart are uneven.
     pub seconds: f64,
     /// What happened how often.
     pub counters: Counters,
@@ -158,8 +178,16 @@ impl LoadHandle {
         Ok(self.finish()?.stats)
     }
 
+    /// Waits for a load that ends by itself and says what it was.
+    ///
+    /// # Errors
+    /// When the load ended before its time: a damaged trace, a target that is gone.
+    pub fn wait(mut self) -> anyhow::Result<LoadStats> {
+        Ok(self.finish()?.stats)
+    }
+
     /// Waits for the load to end by itself, telling the progress at least this often.
-    pub(crate) fn wait(
+    pub(crate) fn watch(
         mut self,
         interval: Duration,
         mut progress: impl FnMut(&LoadStats),
@@ -180,10 +208,11 @@ impl LoadHandle {
 
     fn take_published(&mut self) -> LoadStats {
         let mut sum = LoadStats::default();
-        for published in &self.published {
-            let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
-            sum.add(&published);
-            published.clear();
+        for mailbox in &self.mailboxes {
+            mailbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take_into(&mut sum);
         }
         self.totals.add(&sum);
         sum

@@ -14,7 +14,7 @@
 //! ```text
 //!  plan ──> engine: a thread each with its own event loop, connections and random stream
 //!             feed (generated | trace) ─> encode ─> socket ─> reply parser ─> checks, histograms
-//!           <── published four times a second: LoadHandle::poll (live), wait (whole run)
+//!           <── published ten times a second: LoadHandle::poll (live), stop (whole run)
 //!  run: preload, then rounds × targets ──> report (table, JSON)
 //! ```
 //!
@@ -40,7 +40,7 @@ pub use plan::{
     CONNECTIONS_MAX, LoadPlan, MULTIGET_MAX, PIPELINE_MAX, Pace, Protocol, Source, Stop,
     THREADS_MAX,
 };
-pub use report::{Latency, Ratios, RoundReport, RunReport, TargetReport};
+pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, run};
 pub use target::Target;
 

@@ -7,6 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+/// Above this share of its processor time the generator may be what limits the throughput.
+const GENERATOR_BUSY_SHARE: f64 = 0.9;
+
 /// Result of a whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
@@ -58,6 +61,8 @@ pub struct TargetReport {
     pub target: String,
     /// Each round.
     pub rounds: Vec<RoundReport>,
+    /// The middle of the rounds.
+    pub medians: Medians,
 }
 
 /// One measurement.
@@ -93,16 +98,36 @@ pub struct RoundReport {
 
 /// Percentiles of latency, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it all")]
 pub struct Latency {
+    /// Arithmetic mean.
     pub latency_us_mean: f64,
+    /// Half of the requests were at most this slow.
     pub latency_us_p50: f64,
+    /// 90 % were.
     pub latency_us_p90: f64,
+    /// 95 % were.
     pub latency_us_p95: f64,
+    /// 99 % were.
     pub latency_us_p99: f64,
+    /// 99.9 % were.
     pub latency_us_p99_9: f64,
+    /// 99.99 % were.
     pub latency_us_p99_99: f64,
+    /// The slowest.
     pub latency_us_max: f64,
+}
+
+/// Medians over a target's rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Medians {
+    /// Throughput.
+    pub requests_per_second: f64,
+    /// Median latency.
+    pub latency_us_p50: f64,
+    /// 99th percentile.
+    pub latency_us_p99: f64,
+    /// 99.9th percentile.
+    pub latency_us_p99_9: f64,
 }
 
 /// Medians over the rounds, divided by those of the first target: above 1 is more.
@@ -189,16 +214,19 @@ impl RoundReport {
 }
 
 impl TargetReport {
-    pub(crate) fn new(target: &Target) -> Self {
+    pub(crate) fn new(target: &Target, rounds: Vec<RoundReport>) -> Self {
+        let median = |figure: fn(&RoundReport) -> f64| median(rounds.iter().map(figure).collect());
+        let medians = Medians {
+            requests_per_second: median(|round| round.requests_per_second),
+            latency_us_p50: median(|round| round.latency.latency_us_p50),
+            latency_us_p99: median(|round| round.latency.latency_us_p99),
+            latency_us_p99_9: median(|round| round.latency.latency_us_p99_9),
+        };
         TargetReport {
             target: target.to_string(),
-            rounds: Vec::new(),
+            rounds,
+            medians,
         }
-    }
-
-    /// The median over the rounds of what `figure` takes from each.
-    pub fn median(&self, figure: impl Fn(&RoundReport) -> f64) -> f64 {
-        median(self.rounds.iter().map(figure).collect())
     }
 }
 
@@ -349,16 +377,21 @@ impl RoundReport {
             let lag = self.send_lag_us_p99;
             notes += &format!("\n{place}: sent up to {lag:.0} µs late (p99): part of the latency");
         }
+        if self.generator_cpu_share > GENERATOR_BUSY_SHARE {
+            let share = self.generator_cpu_share * 100.0;
+            notes +=
+                &format!("\n{place}: the generator was {share:.0} % busy: give it more threads");
+        }
         notes
     }
 }
 
 impl Ratios {
     fn new(target: &TargetReport, baseline: &TargetReport) -> Self {
-        let ratio = |figure: fn(&RoundReport) -> f64| {
-            let of = baseline.median(figure);
+        let ratio = |figure: fn(&Medians) -> f64| {
+            let of = figure(&baseline.medians);
             if of > 0.0 {
-                target.median(figure) / of
+                figure(&target.medians) / of
             } else {
                 0.0
             }
@@ -366,10 +399,10 @@ impl Ratios {
         Ratios {
             target: target.target.clone(),
             baseline: baseline.target.clone(),
-            requests_per_second: ratio(|round| round.requests_per_second),
-            latency_us_p50: ratio(|round| round.latency.latency_us_p50),
-            latency_us_p99: ratio(|round| round.latency.latency_us_p99),
-            latency_us_p99_9: ratio(|round| round.latency.latency_us_p99_9),
+            requests_per_second: ratio(|medians| medians.requests_per_second),
+            latency_us_p50: ratio(|medians| medians.latency_us_p50),
+            latency_us_p99: ratio(|medians| medians.latency_us_p99),
+            latency_us_p99_9: ratio(|medians| medians.latency_us_p99_9),
         }
     }
 }

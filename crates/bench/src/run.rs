@@ -36,19 +36,18 @@ pub fn run(args: &RunArgs) -> anyhow::Result<RunReport> {
             preload(plan, args.keys)?;
         }
     }
-    let mut targets: Vec<TargetReport> = plans
-        .iter()
-        .map(|plan| TargetReport::new(&plan.target))
-        .collect();
+    let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); plans.len()];
     for round in 1..=args.rounds {
-        for (plan, target) in plans.iter().zip(&mut targets) {
+        for (plan, rounds) in plans.iter().zip(&mut rounds) {
             let label = format!("{} round {round}/{}", plan.target, args.rounds);
             let finished = measure(plan.clone(), &label)?;
-            target
-                .rounds
-                .push(RoundReport::new(round, args.threads, &finished));
+            rounds.push(RoundReport::new(round, args.threads, &finished));
         }
     }
+    let targets = plans.iter().zip(rounds);
+    let targets = targets
+        .map(|(plan, rounds)| TargetReport::new(&plan.target, rounds))
+        .collect();
     Ok(RunReport::new(args, targets))
 }
 
@@ -75,8 +74,8 @@ pub fn execute(args: &RunArgs) -> u8 {
 /// Sets every key once; whatever is not stored fails the run.
 fn preload(plan: LoadPlan, keys: u64) -> anyhow::Result<()> {
     let target = plan.target.clone();
-    let bar = progress_bar(keys, &format!("{target} preload"));
-    let finished = Driver::start(plan)?.wait(PROGRESS_INTERVAL, |stats| {
+    let bar = progress_bar(Some(keys), &format!("{target} preload"));
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats| {
         bar.set_position(stats.counters.requests)
     })?;
     bar.finish_and_clear();
@@ -94,11 +93,10 @@ fn measure(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
     let begun = Instant::now() + plan.warm_up;
     // A time counts in milliseconds, a number of requests in requests, a trace in nothing known.
     let bar = match (stop.after, stop.requests) {
-        (Some(after), _) => progress_bar(after.as_millis() as u64, label),
-        (None, Some(requests)) => progress_bar(requests, label),
-        (None, None) => progress_bar(0, label),
+        (Some(after), _) => progress_bar(Some(after.as_millis() as u64), label),
+        (None, requests) => progress_bar(requests, label),
     };
-    let finished = Driver::start(plan)?.wait(PROGRESS_INTERVAL, |stats| {
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats| {
         let position = match stop.after {
             Some(_) => begun.elapsed().as_millis() as u64,
             None => stats.counters.requests,
@@ -114,10 +112,14 @@ fn measure(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
     Ok(finished)
 }
 
-/// A bar on standard error; nothing where that is no terminal.
-fn progress_bar(len: u64, label: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
-    let template = "{prefix} [{bar:30}] {elapsed} {msg}";
+/// A bar on standard error, without an end where that is not known; nothing where standard error is
+/// no terminal.
+fn progress_bar(len: Option<u64>, label: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(len, ProgressDrawTarget::stderr());
+    let template = match len {
+        Some(_) => "{prefix} [{bar:30}] {elapsed} {msg}",
+        None => "{prefix} {spinner} {elapsed} {msg}",
+    };
     bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant"));
     bar.set_prefix(label.to_owned());
     bar

@@ -213,7 +213,7 @@ fn targets_are_measured_in_turn_and_compared() {
     let medians: Vec<f64> = report
         .targets
         .iter()
-        .map(|target| target.median(|r| r.requests_per_second))
+        .map(|target| target.medians.requests_per_second)
         .collect();
     assert!((ratio - medians[1] / medians[0]).abs() < 1e-9);
     let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
@@ -354,7 +354,7 @@ fn a_stall_is_felt_by_every_request_that_was_due() {
     // The closed loop waits with the server and sees one: what the open loop is there to mend. The
     // bound leaves room for a busy machine.
     let closed = slow_requests(Pace::Closed);
-    assert!((1..=5).contains(&closed), "{closed}");
+    assert!((1..=20).contains(&closed), "{closed}");
 }
 
 #[test]
@@ -370,6 +370,42 @@ fn an_open_loop_keeps_its_rate() {
         // 0.5 s are due; a busy machine may take longer, never less.
         assert!((0.4..5.0).contains(&round.seconds), "{}", round.seconds);
     }
+}
+
+#[test]
+fn a_warm_up_is_not_measured() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let report = report(&format!(
+        "--target {} --warm-up 400ms --duration 200ms --rate 2000 --get-share 1 --keys 100",
+        memcached.address()
+    ));
+    let round = &report.targets[0].rounds[0];
+    let served: u64 = memcached.client().stats("")["cmd_get"].parse().unwrap();
+    // 1200 are due, a third of them after the warm-up; how many exactly is the machine's affair.
+    assert!(
+        round.counters.requests < served,
+        "{} of {served}",
+        round.counters.requests
+    );
+    assert!(round.counters.requests > 0);
+}
+
+#[test]
+fn a_fill_sets_every_key_and_ends_by_itself() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let keys = KeyFormat::new("fill", 10, 777).unwrap();
+    let plan = LoadPlan {
+        threads: 2,
+        connections_per_thread: 3,
+        pipeline: 16,
+        ..LoadPlan::new(
+            Target::from(memcached.address()),
+            Source::Fill { count: 777, keys },
+        )
+    };
+    let stats = Driver::start(plan).unwrap().wait().unwrap();
+    assert_eq!((stats.counters.sets, stats.counters.errors), (777, 0));
+    assert_eq!(memcached.client().stats("")["curr_items"], "777");
 }
 
 #[test]

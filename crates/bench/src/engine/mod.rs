@@ -1,7 +1,7 @@
 //! The engine: threads that put load on one server.
 //!
 //! Each thread has its own event loop, connections, random stream and histograms; threads meet only
-//! where a trace is handed out (a batch at a time) and where figures are published (four times a
+//! where a trace is handed out (a batch at a time) and where figures are published (ten times a
 //! second). In the loop nothing is allocated: requests in flight come from a pool and keep their
 //! buffers.
 

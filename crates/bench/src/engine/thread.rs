@@ -2,14 +2,14 @@
 //!
 //! A turn of the loop is: send what is due, wait for the sockets, take in answers, refill the
 //! connections they came on. Twenty times a second it also looks after connections that are down or
-//! silent, and four times a second it publishes its figures. An open loop sleeps on a timer of the
+//! silent, and ten times it publishes its figures. An open loop sleeps on a timer of the
 //! kernel with nanosecond resolution instead of the millisecond timeout of `epoll_wait`.
 
 use super::answer::Request;
 use super::connection::{Connection, Loss};
 use super::feed::Feed;
 use super::schedule::Schedule;
-use super::stats::LoadStats;
+use super::stats::{LoadStats, Mailbox};
 use crate::target::Socket;
 use crate::{LoadPlan, value};
 use evenkeel_protocol::{ITEM_OVERHEAD, Limits};
@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 /// Longest sleep, and distance of the looks at silent connections.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Distance at which figures are published. Each costs about 50 µs.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
+/// Distance at which figures are published.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Wait before a lost connection is opened anew.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
@@ -77,7 +77,7 @@ pub(crate) struct Outcome {
 /// Everything of a thread but its connections: where requests come from and where they end.
 pub(crate) struct Work {
     pub(crate) plan: Arc<LoadPlan>,
-    pub(crate) stats: LoadStats,
+    pub(crate) stats: Box<LoadStats>,
     feed: Feed,
     /// Requests that may still be drawn.
     quota: Option<u64>,
@@ -236,7 +236,7 @@ pub(crate) struct LoadThread {
     timer: Option<Timer>,
     poll: Poll,
     control: Arc<Control>,
-    published: Arc<Mutex<LoadStats>>,
+    mailbox: Arc<Mutex<Mailbox>>,
     /// Where the search for a free connection goes on.
     turn: usize,
     /// Connections that the schedule has put requests on.
@@ -251,7 +251,7 @@ impl LoadThread {
         feed: Feed,
         sockets: Vec<Socket>,
         control: Arc<Control>,
-        published: Arc<Mutex<LoadStats>>,
+        mailbox: Arc<Mutex<Mailbox>>,
         clock: Instant,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
@@ -272,7 +272,7 @@ impl LoadThread {
         Ok(LoadThread {
             index,
             work: Work {
-                stats: LoadStats::default(),
+                stats: Box::default(),
                 feed,
                 quota,
                 ended: false,
@@ -293,7 +293,7 @@ impl LoadThread {
             timer,
             poll,
             control,
-            published,
+            mailbox,
             turn: 0,
             unflushed: Vec::new(),
         })
@@ -314,8 +314,11 @@ impl LoadThread {
         if self.work.now_ns() < warm_up_ns {
             self.work.stats.clear();
         }
-        self.publish();
         let work = self.work;
+        self.mailbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .leave(work.stats);
         Outcome {
             elapsed: Duration::from_nanos(work.last_answer_ns.saturating_sub(measured_from_ns)),
             cpu: cpu_time().saturating_sub(cpu_from),
@@ -513,12 +516,9 @@ impl LoadThread {
     }
 
     fn publish(&mut self) {
-        let mut published = self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        published.add(&self.work.stats);
-        self.work.stats.clear();
+        // A thread that panicked here left pointers in place.
+        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        mailbox.offer(&mut self.work.stats);
     }
 
     fn pin(&self) -> Result<(), String> {

@@ -5,11 +5,12 @@ use crate::Operation;
 use core::fmt;
 use core::str::FromStr;
 use evenkeel_types::KeyHash;
+use evenkeel_types::limits::KEY_LEN_MAX;
 use std::path::Path;
 
-/// Longest key of a trace, in bytes. Below memcached's 250, so that a suffix of a replay fits;
-/// longer ones are cut, and their hash keeps them apart.
-pub const TRACE_KEY_LEN_MAX: usize = 230;
+/// Longest key of a trace, in bytes: memcached's longest less what a replay may put behind a key, one
+/// mark and a number. Longer ones are cut, and their hash keeps them apart.
+pub const TRACE_KEY_LEN_MAX: usize = KEY_LEN_MAX - 21;
 
 /// Most blocks that one line of an `arc` trace may stand for. The published traces stop at 128; the
 /// limit keeps a damaged line from standing for billions.
