@@ -1,1 +1,38 @@
-//! The coordinator: HTTP API, embedded state, and the members' heartbeat client
+//! The coordinator as a process, and how everyone else talks to it.
+//!
+//! [`evenkeel_roles::coordinator`] decides; this crate carries it out. One thread serves HTTP, keeps
+//! the time for the core and writes the embedded state file; nothing that depends on unsaved state
+//! is ever told to anyone. The coordinator is not on the data path, so it is built to be simple and
+//! hard to hurt rather than fast: every size, count and wait is bounded.
+//!
+//! - [`run`] and [`Args`]: `evenkeel coordinator`.
+//! - [`member`]: the background thread by which a server or a proxy is a member of the cluster.
+//! - [`client`]: the HTTP API for programs that look on.
+//!
+//! ```text
+//!  servers, proxies: member ──POST /api/v1/heartbeat──┐
+//!                                                     ▼
+//!  people, client ──GET /api/v1/…, /metrics──> http ──> Desk ──> CoordinatorCore
+//!                                                     │  └─saved before told──> StateFile
+//!                                  tick (serve) ──────┘
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod args;
+pub mod client;
+mod desk;
+mod endpoint;
+mod exit;
+mod http;
+pub mod member;
+mod metrics;
+mod serve;
+mod state_file;
+
+/// The words of the API: heartbeats, settings, views.
+pub use evenkeel_roles::coordinator as api;
+
+pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
+pub use exit::{ExitCode, RunError};
+pub use serve::{Coordinator, run};

@@ -1,0 +1,201 @@
+//! Speaking HTTP to a coordinator from a program that blocks.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::api::limits::ANSWER_LEN_MAX;
+use crate::http::ErrorBody;
+
+/// Longest wait for one answer, connecting included. Half of the time in which a silent member is
+/// declared down, so that one lost answer is never fatal.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Connections idle for longer are not used again; the coordinator closes them after twice that.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// Longest text of an error that is repeated to people.
+const SHOWN_ERROR_LEN: usize = 300;
+
+/// A coordinator's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// `http://host:port`, no slash at the end.
+    base: String,
+}
+
+/// An address that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address of a coordinator; it should look like host:port or http://host:port")]
+pub struct BadEndpoint(pub String);
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Nobody answered, or not in time. May work later.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The coordinator said no.
+    #[error("{message} ({reason}, HTTP {status})")]
+    Refused {
+        status: u16,
+        reason: String,
+        message: String,
+    },
+    /// The answer makes no sense.
+    #[error("the answer makes no sense: {0}")]
+    BadAnswer(String),
+}
+
+impl Endpoint {
+    /// Reads `host:port` or `http://host:port`.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadEndpoint> {
+        let bad = || BadEndpoint(text.to_owned());
+        let authority = text.strip_prefix("http://").unwrap_or(text);
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        let base = format!("http://{authority}");
+        let uri: ureq::http::Uri = base.parse().map_err(|_| bad())?;
+        let plain = uri.path() == "/" && uri.query().is_none() && !authority.contains('@');
+        match (uri.host(), uri.port_u16()) {
+            (Some(host), Some(port)) if plain && !host.is_empty() && port != 0 => {
+                Ok(Endpoint { base })
+            }
+            _ => Err(bad()),
+        }
+    }
+
+    pub(crate) fn get<T: DeserializeOwned>(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+    ) -> Result<T, CallError> {
+        read(agent.get(format!("{}{path}", self.base)).call())
+    }
+
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+        body: &[u8],
+    ) -> Result<T, CallError> {
+        let request = agent.post(format!("{}{path}", self.base));
+        read(request.content_type("application/json").send(body))
+    }
+
+    pub(crate) fn put<T: DeserializeOwned>(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+        body: &[u8],
+    ) -> Result<T, CallError> {
+        let request = agent.put(format!("{}{path}", self.base));
+        read(request.content_type("application/json").send(body))
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.base)
+    }
+}
+
+/// An agent that never waits long, follows nobody elsewhere, and goes straight to its peer whatever
+/// the environment says about proxies.
+pub(crate) fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_global(Some(REQUEST_TIMEOUT))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .max_idle_age(IDLE_MAX)
+        .user_agent(concat!("evenkeel/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .new_agent()
+}
+
+fn read<T: DeserializeOwned>(
+    response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+) -> Result<T, CallError> {
+    let mut response = response.map_err(|error| CallError::Unreachable(error.to_string()))?;
+    let status = response.status();
+    let mut body = response
+        .body_mut()
+        .with_config()
+        .limit(ANSWER_LEN_MAX as u64);
+    if status.is_success() {
+        let bytes = body.read_to_vec().map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(limit) => {
+                CallError::BadAnswer(format!("it is longer than {limit} bytes"))
+            }
+            error => CallError::Unreachable(error.to_string()),
+        })?;
+        return serde_json::from_slice(&bytes)
+            .map_err(|error| CallError::BadAnswer(shortened(error.to_string())));
+    }
+    body = body.lossy_utf8(true);
+    let text = body.read_to_string().unwrap_or_default();
+    let (reason, message) = match serde_json::from_str::<ErrorBody>(&text) {
+        Ok(ErrorBody { error }) => (shortened(error.reason), shortened(error.message)),
+        Err(_) => (format!("http_{}", status.as_u16()), shortened(text)),
+    };
+    Err(CallError::Refused {
+        status: status.as_u16(),
+        reason,
+        message,
+    })
+}
+
+/// One line of bounded length, whatever a peer sent.
+fn shortened(text: String) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(SHOWN_ERROR_LEN).map(printable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_a_scheme() {
+        for (text, base) in [
+            ("127.0.0.1:11210", "http://127.0.0.1:11210"),
+            ("http://coordinator.local:80", "http://coordinator.local:80"),
+            ("http://[::1]:7/", "http://[::1]:7"),
+        ] {
+            assert_eq!(Endpoint::parse(text).unwrap().to_string(), base);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_a_hint() {
+        for text in [
+            "",
+            ":",
+            "host",
+            "host:",
+            ":80",
+            "host:0",
+            "host:99999",
+            "https://host:1",
+            "ftp://h:1",
+            "host:1/path",
+            "host:1?x",
+            "a b:1",
+            "user@host:1",
+            "http://",
+            "host:1\r\nx: y",
+        ] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(error.contains("host:port"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn errors_of_peers_are_kept_to_one_short_line() {
+        let text = "x\r\n".repeat(1_000);
+        let shown = shortened(text);
+        assert_eq!(shown.chars().count(), SHOWN_ERROR_LEN);
+        assert!(!shown.contains(['\r', '\n']));
+    }
+}

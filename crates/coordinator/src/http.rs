@@ -1,0 +1,227 @@
+//! The HTTP API: paths, methods, bodies and errors. What they mean is the core's business.
+//!
+//! Every error has the same shape, `{"error":{"reason":"…","message":"…"}}`: `reason` is one of a
+//! fixed set of words for programs, `message` one line for people.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Json, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
+
+use crate::api::limits::HEARTBEAT_LEN_MAX;
+use crate::api::{Fault, Heartbeat, MapEvent, Refusal, Settings, Switch};
+use crate::desk::{BadRequest, Desk, Unsaved};
+use crate::metrics;
+
+/// Longest time that a request may take from its headers to its answer. The core needs
+/// microseconds and a save milliseconds; a slower request is one that does not send its body.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is told of all events.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EventsBody {
+    /// Oldest first.
+    pub(crate) events: Vec<MapEvent>,
+}
+
+/// An error as the API tells it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ErrorBody {
+    pub(crate) error: ErrorDetail,
+}
+
+/// What is wrong.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ErrorDetail {
+    /// One of a fixed set of words.
+    pub(crate) reason: String,
+    /// One line for people.
+    pub(crate) message: String,
+}
+
+/// What an operator may send to change settings: a misspelled name must not pass for a change.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsBody {
+    hot_keys: Switch,
+}
+
+type Shared = State<Arc<Desk>>;
+
+/// All paths.
+pub(crate) fn router(desk: Arc<Desk>) -> Router {
+    Router::new()
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(show_metrics))
+        .route("/api/v1/heartbeat", post(heartbeat))
+        .route("/api/v1/map", get(map))
+        .route("/api/v1/servers", get(servers))
+        .route("/api/v1/proxies", get(proxies))
+        .route("/api/v1/events", get(events))
+        .route("/api/v1/settings", get(settings).put(put_settings))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
+        .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
+        .with_state(desk)
+}
+
+async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+async fn ready(State(desk): Shared) -> Response {
+    match desk.decide(|core, _| missing_map(core)) {
+        Ok(None) => "ok\n".into_response(),
+        Ok(Some(message)) => error(StatusCode::SERVICE_UNAVAILABLE, "no_map", message),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn show_metrics(State(desk): Shared) -> Response {
+    let text = desk.look(|core, now, tally| metrics::render(core, now.monotonic, &tally));
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonRejection>) -> Response {
+    let heartbeat = match body {
+        Ok(Json(heartbeat)) => heartbeat,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    match desk.decide(|core, now| core.handle_heartbeat(now, &heartbeat)) {
+        Ok(Ok(answer)) => Json(answer).into_response(),
+        Ok(Err(refusal)) => refused(&refusal),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn map(State(desk): Shared) -> Response {
+    let map = desk.decide(|core, _| core.map().cloned().ok_or_else(|| missing_map(core)));
+    match map {
+        Ok(Ok(map)) => Json(map.document()).into_response(),
+        Ok(Err(missing)) => error(StatusCode::NOT_FOUND, "no_map", missing.unwrap_or_default()),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn servers(State(desk): Shared) -> Response {
+    Json(desk.look(|core, now, _| core.servers(now.monotonic))).into_response()
+}
+
+async fn proxies(State(desk): Shared) -> Response {
+    Json(desk.look(|core, now, _| core.proxies(now.monotonic))).into_response()
+}
+
+async fn events(State(desk): Shared) -> Response {
+    let events = desk.look(|core, _, _| core.events().cloned().collect());
+    Json(EventsBody { events }).into_response()
+}
+
+async fn settings(State(desk): Shared) -> Response {
+    Json(desk.look(|core, _, _| core.settings())).into_response()
+}
+
+async fn put_settings(
+    State(desk): Shared,
+    body: Result<Json<SettingsBody>, JsonRejection>,
+) -> Response {
+    let settings = match body {
+        Ok(Json(SettingsBody { hot_keys })) => Settings { hot_keys },
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    match desk.decide(|core, _| core.set_settings(settings)) {
+        Ok(()) => Json(settings).into_response(),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn no_such_path(State(desk): Shared, request: Request) -> Response {
+    desk.count(BadRequest::NotFound);
+    let mut path = request.uri().path().to_owned();
+    path.truncate(SHOWN_PATH_LEN);
+    let message = format!("there is nothing at {path}");
+    error(
+        StatusCode::NOT_FOUND,
+        BadRequest::NotFound.as_str(),
+        message,
+    )
+}
+
+async fn no_such_method(State(desk): Shared) -> Response {
+    desk.count(BadRequest::BadMethod);
+    let message = "this path does not take that method".to_owned();
+    error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        BadRequest::BadMethod.as_str(),
+        message,
+    )
+}
+
+/// Bytes of an unknown path that an error repeats. A path is ASCII, so that any cut is a sound one.
+const SHOWN_PATH_LEN: usize = 100;
+
+/// Cuts off requests that do not come to an end.
+async fn bound_time(State(desk): Shared, request: Request, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            desk.count(BadRequest::Timeout);
+            let message = "the request did not come to an end in time".to_owned();
+            error(
+                StatusCode::REQUEST_TIMEOUT,
+                BadRequest::Timeout.as_str(),
+                message,
+            )
+        }
+    }
+}
+
+/// Why there is no map yet; `None` when there is one.
+fn missing_map(core: &crate::api::CoordinatorCore) -> Option<String> {
+    core.map().is_none().then(|| {
+        let (up, wanted) = (core.servers_up(), core.config().initial_servers);
+        format!("no map yet: {up} of {wanted} initial servers are up")
+    })
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let status = match refusal.fault() {
+        Fault::Invalid => StatusCode::BAD_REQUEST,
+        Fault::Conflict => StatusCode::CONFLICT,
+        Fault::Full => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    error(status, refusal.reason().as_str(), refusal.to_string())
+}
+
+fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
+    let (status, kind) = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, BadRequest::TooLong),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, BadRequest::NotJson)
+        }
+        _ => (StatusCode::BAD_REQUEST, BadRequest::BadJson),
+    };
+    desk.count(kind);
+    error(status, kind.as_str(), rejection.body_text())
+}
+
+fn unsaved() -> Response {
+    let message = "the state cannot be saved, so nothing new is told".to_owned();
+    error(StatusCode::SERVICE_UNAVAILABLE, "unsaved", message)
+}
+
+fn error(status: StatusCode, reason: &str, message: String) -> Response {
+    let error = ErrorDetail {
+        reason: reason.to_owned(),
+        message,
+    };
+    (status, Json(ErrorBody { error })).into_response()
+}

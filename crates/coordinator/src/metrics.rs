@@ -1,0 +1,126 @@
+//! What Prometheus is shown. Each metric is declared here, once, with its meaning.
+
+use std::fmt::Write;
+
+use evenkeel_types::Instant;
+
+use crate::api::{CoordinatorCore, Switch};
+use crate::desk::Tally;
+
+/// Content type of the text format.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All metrics in Prometheus's text format.
+pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> String {
+    let mut text = Text(String::with_capacity(4096));
+    let counters = core.counters();
+    let servers = core.servers(now).servers;
+    let servers_up = servers.iter().filter(|server| server.up).count();
+    let proxies = core.proxies(now).proxies;
+    let proxies_up = proxies.iter().filter(|proxy| proxy.up).count();
+    let cachelets = core.map().map_or(0, |map| map.document().cachelets.len());
+    let in_transit = core.cachelets_in_transit();
+
+    text.gauge(
+        "epoch",
+        "Epoch of the newest cluster map; 0 before the first.",
+    );
+    text.value("epoch", core.epoch());
+    text.gauge(
+        "servers",
+        "Servers that ever registered, by whether they are up.",
+    );
+    text.labelled("servers", "state", "up", servers_up);
+    text.labelled("servers", "state", "down", servers.len() - servers_up);
+    text.gauge(
+        "proxies",
+        "Proxies that are members, by whether they are up.",
+    );
+    text.labelled("proxies", "state", "up", proxies_up);
+    text.labelled("proxies", "state", "down", proxies.len() - proxies_up);
+    text.gauge("cachelets", "Cachelets, by whether a worker owns them.");
+    text.labelled("cachelets", "state", "owned", cachelets - in_transit);
+    text.labelled("cachelets", "state", "in_transit", in_transit);
+    text.gauge(
+        "mean_worker_load_rps",
+        "Mean requests per second of a worker, absurd reports clamped.",
+    );
+    text.value("mean_worker_load_rps", core.mean_worker_load());
+    text.gauge(
+        "hot_keys_enabled",
+        "Whether replication of hot keys is on (1) or off (0).",
+    );
+    let enabled = core.settings().hot_keys == Switch::On;
+    text.value("hot_keys_enabled", u8::from(enabled));
+
+    text.counter(
+        "heartbeats_total",
+        "Accepted heartbeats, by kind of member.",
+    );
+    text.labelled(
+        "heartbeats_total",
+        "kind",
+        "server",
+        counters.server_heartbeats,
+    );
+    text.labelled(
+        "heartbeats_total",
+        "kind",
+        "proxy",
+        counters.proxy_heartbeats,
+    );
+    text.counter("refusals_total", "Refused heartbeats, by reason.");
+    for (reason, count) in &counters.refusals {
+        text.labelled("refusals_total", "reason", reason.as_str(), count);
+    }
+    text.counter(
+        "bad_requests_total",
+        "HTTP requests that were no valid call, by reason.",
+    );
+    for (kind, count) in tally.bad_requests {
+        text.labelled("bad_requests_total", "reason", kind.as_str(), count);
+    }
+    text.counter("map_changes_total", "Changes of the cluster map, by cause.");
+    for (cause, count) in &counters.map_changes {
+        text.labelled("map_changes_total", "cause", cause.as_str(), count);
+    }
+    text.counter(
+        "pauses_total",
+        "Times that the coordinator found itself to have been asleep.",
+    );
+    text.value("pauses_total", counters.pauses);
+    text.counter("state_saves_total", "State files written, by outcome.");
+    text.labelled("state_saves_total", "outcome", "done", tally.saves.done);
+    text.labelled("state_saves_total", "outcome", "failed", tally.saves.failed);
+    text.0
+}
+
+/// Writing to a `String` cannot fail, so results of `write!` say nothing.
+struct Text(String);
+
+impl Text {
+    fn gauge(&mut self, name: &str, help: &str) {
+        self.head(name, "gauge", help);
+    }
+
+    fn counter(&mut self, name: &str, help: &str) {
+        self.head(name, "counter", help);
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP evenkeel_coordinator_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE evenkeel_coordinator_{name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "evenkeel_coordinator_{name} {value}");
+    }
+
+    /// `text` is one of our own words and needs no escaping.
+    fn labelled(&mut self, name: &str, label: &str, text: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(
+            self.0,
+            "evenkeel_coordinator_{name}{{{label}=\"{text}\"}} {value}"
+        );
+    }
+}

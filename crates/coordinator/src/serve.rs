@@ -1,0 +1,249 @@
+//! The process: listening, one thread for everything, stopping cleanly.
+
+use std::future::Future;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::api::limits::PROXIES_MAX;
+use crate::api::{CoordinatorCore, SavedState};
+use crate::args::Args;
+use crate::desk::{Desk, Unsaved, monotonic};
+use crate::exit::RunError;
+use crate::http;
+use crate::state_file::StateFile;
+use evenkeel_policy::placement::map::SERVERS_MAX;
+
+/// Connections at one time: each member keeps one, and as many again for restarts and people.
+/// Further ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 2 * (SERVERS_MAX + PROXIES_MAX);
+
+/// Longest wait for a request's headers, and for the next request on a connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Headers of a request: the API needs a handful.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// When accepting fails (mostly for want of file descriptors), trying again at once would only burn
+/// the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is still being answered when the coordinator is told to stop may take this long.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Runs `evenkeel coordinator` until SIGTERM or SIGINT. Prints one line on standard output when it
+/// is ready.
+///
+/// # Errors
+///
+/// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
+pub fn run(args: &Args) -> Result<(), RunError> {
+    let coordinator = Coordinator::bind(args)?;
+    if args.state.is_none() {
+        eprintln!(
+            "evenkeel coordinator: without --state FILE a restart forgets the map, and members \
+             have to be restarted too"
+        );
+    }
+    let address = coordinator.address();
+    coordinator.serve_prepared(move || {
+        let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "evenkeel coordinator listening on {address}")
+            .and_then(|()| stdout.flush())
+            .context("print the ready line")?;
+        Ok(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        })
+    })
+}
+
+/// A coordinator that listens and does not answer yet.
+#[derive(Debug)]
+pub struct Coordinator {
+    listener: TcpListener,
+    address: SocketAddr,
+    desk: Arc<Desk>,
+}
+
+impl Coordinator {
+    /// Takes the state file, reads it, and listens.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Usage`] for a flag out of range, a state file that cannot be used, an address
+    /// that cannot be listened on.
+    pub fn bind(args: &Args) -> Result<Self, RunError> {
+        let usage = |error: &dyn std::fmt::Display| RunError::Usage(error.to_string());
+        let config = args.config();
+        config
+            .validate()
+            .map_err(|error| RunError::Usage(format!("cannot {error}")))?;
+        let (file, state) = match &args.state {
+            None => (None, None),
+            Some(path) => {
+                let (file, state) = StateFile::open(path).map_err(|error| usage(&error))?;
+                (Some(file), state)
+            }
+        };
+        let start = std::time::Instant::now();
+        let core = restore_or_begin(args, state, start)?;
+        let listener = TcpListener::bind(&args.listen).map_err(|error| {
+            RunError::Usage(format!("cannot listen on {}: {error}", args.listen))
+        })?;
+        let address = listener
+            .local_addr()
+            .context("read the address listened on")?;
+        listener
+            .set_nonblocking(true)
+            .context("make the listening socket non-blocking")?;
+        let desk = Desk::new(core, file, start);
+        // The lineage must be on the disk before anybody hears of it.
+        desk.decide(|_, _| ())
+            .map_err(|Unsaved| RunError::Usage("cannot write the state file".to_owned()))?;
+        Ok(Coordinator {
+            listener,
+            address,
+            desk: Arc::new(desk),
+        })
+    }
+
+    /// The address listened on, with the port that was taken where 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown` is done. Blocks the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Failed`] when there is no runtime to be had.
+    pub fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        self.serve_prepared(|| Ok(shutdown))
+    }
+
+    /// `prepare` runs inside the runtime before the first connection is accepted, and gives the
+    /// future that ends it all.
+    fn serve_prepared<F: Future<Output = ()>>(
+        self,
+        prepare: impl FnOnce() -> anyhow::Result<F>,
+    ) -> Result<(), RunError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?;
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(self.listener)
+                .context("hand the listening socket to the runtime")?;
+            let shutdown = prepare()?;
+            serve_until(listener, self.desk, shutdown).await;
+            Ok(())
+        })
+    }
+}
+
+/// A core that goes on from `state`, or a new one.
+fn restore_or_begin(
+    args: &Args,
+    state: Option<SavedState>,
+    start: std::time::Instant,
+) -> Result<CoordinatorCore, RunError> {
+    let now = monotonic(start);
+    match state {
+        Some(state) => CoordinatorCore::restore(args.config(), state, now).map_err(|error| {
+            let path = args.state.clone().unwrap_or_default();
+            RunError::Usage(format!("state file {}: cannot {error}", path.display()))
+        }),
+        None => CoordinatorCore::new(args.config(), new_lineage(), now)
+            .map_err(|error| RunError::Usage(format!("cannot {error}"))),
+    }
+}
+
+/// Differs between any two coordinators that ever serve one cluster, unless they start within a
+/// microsecond. Below 2^53, so that every JSON reader keeps it exact.
+fn new_lineage() -> u64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let micros = since_1970.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
+    micros % (1 << 53)
+}
+
+async fn serve_until(
+    listener: tokio::net::TcpListener,
+    desk: Arc<Desk>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let router = http::router(desk.clone());
+    let graceful = GracefulShutdown::new();
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_header_size(HEADER_BYTES_MAX);
+    tokio::pin!(shutdown);
+    let ticking = tick(&desk);
+    tokio::pin!(ticking);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            () = &mut ticking => break,
+            accepted = accept(&listener, &connections) => accepted,
+        };
+        let (stream, permit) = accepted;
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            // A connection that fails is its peer's affair; the next one is served as ever.
+            let _ = connection.await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    // What is in the middle of an answer may end it.
+    let _ = tokio::time::timeout(STOP_GRACE, graceful.shutdown()).await;
+}
+
+/// The next connection, as soon as there is room for it.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    connections: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
+    let permit = connections
+        .clone()
+        .acquire_owned()
+        .await
+        .expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, permit),
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Keeps the time for the core. Never ends.
+async fn tick(desk: &Desk) {
+    loop {
+        tokio::time::sleep(desk.until_deadline()).await;
+        // A state that cannot be saved is told by the desk and tried again with the next call.
+        let _ = desk.decide(|core, now| {
+            if core.poll_deadline() <= now.monotonic {
+                core.handle_timeout(now);
+            }
+        });
+    }
+}

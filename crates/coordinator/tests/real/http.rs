@@ -1,0 +1,313 @@
+//! The API over real sockets: what it shows, and what it refuses.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::support::{Running, args, call, exchange, request};
+
+fn heartbeat() -> Value {
+    json!({
+        "cluster": "test", "kind": "server", "name": "s1", "boot": 7, "host": "127.0.0.1",
+        "port": 11211, "worker_ports": [11212, 11213], "rack": null, "epoch": 0,
+        "load": {"requests_per_second": [10.5, 20.0]},
+    })
+}
+
+fn post(address: SocketAddr, body: &str) -> (u16, String) {
+    call(address, "POST", "/api/v1/heartbeat", body)
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    call(address, "GET", path, "")
+}
+
+fn json_of(answer: (u16, String)) -> (u16, Value) {
+    (answer.0, serde_json::from_str(&answer.1).unwrap())
+}
+
+fn assert_error(answer: (u16, String), status: u16, reason: &str) {
+    let (got, body) = json_of(answer);
+    assert_eq!(
+        (got, body["error"]["reason"].as_str()),
+        (status, Some(reason)),
+        "{body}"
+    );
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(
+        !message.is_empty() && message.len() < 500 && !message.contains('\n'),
+        "{message}"
+    );
+}
+
+#[test]
+fn every_path_shows_what_it_promises() {
+    let running = Running::start(&args());
+    let at = running.address;
+    assert_eq!(get(at, "/healthz"), (200, "ok\n".into()));
+    assert_error(get(at, "/readyz"), 503, "no_map");
+    assert_error(get(at, "/api/v1/map"), 404, "no_map");
+
+    let (status, answer) = json_of(post(at, &heartbeat().to_string()));
+    assert_eq!(status, 200);
+    assert_eq!(
+        (&answer["server_id"], &answer["epoch"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(answer["map"]["epoch"], json!(1));
+    assert_eq!(answer["settings"], json!({"hot_keys": "on"}));
+    assert!(answer["interval_ms"].as_u64().unwrap() > 0);
+    let mut known = heartbeat();
+    known["epoch"] = json!(1);
+    let (_, again) = json_of(post(at, &known.to_string()));
+    assert_eq!(
+        (&again["server_id"], &again["map"]),
+        (&json!(0), &Value::Null)
+    );
+    let mut proxy = known;
+    proxy["kind"] = json!("proxy");
+    proxy["worker_ports"] = json!([]);
+    let (_, answer) = json_of(post(at, &proxy.to_string()));
+    assert_eq!(answer["server_id"], Value::Null);
+
+    assert_eq!(get(at, "/readyz"), (200, "ok\n".into()));
+    let (_, map) = json_of(get(at, "/api/v1/map"));
+    assert_eq!(map["virtual_nodes"].as_array().map(Vec::len), Some(4096));
+    assert_eq!(map["cachelets"].as_array().map(Vec::len), Some(32));
+    let (_, servers) = json_of(get(at, "/api/v1/servers"));
+    let server = &servers["servers"][0];
+    assert_eq!(
+        (&server["name"], &server["up"]),
+        (&json!("s1"), &json!(true))
+    );
+    assert_eq!(
+        (&server["cachelets"], &server["epoch"]),
+        (&json!(32), &json!(1))
+    );
+    assert_eq!(server["requests_per_second"], json!([10.5, 20.0]));
+    let (_, proxies) = json_of(get(at, "/api/v1/proxies"));
+    assert_eq!(proxies["proxies"][0]["name"], json!("s1"));
+    let (_, events) = json_of(get(at, "/api/v1/events"));
+    assert_eq!(events["events"][0]["cause"], json!("map_created"));
+    assert_eq!(events["events"][0]["servers"], json!(["s1"]));
+
+    let (status, settings) = json_of(call(at, "PUT", "/api/v1/settings", r#"{"hot_keys":"off"}"#));
+    assert_eq!((status, settings), (200, json!({"hot_keys": "off"})));
+    let (_, settings) = json_of(get(at, "/api/v1/settings"));
+    assert_eq!(settings, json!({"hot_keys": "off"}));
+    let (_, answer) = json_of(post(at, &heartbeat().to_string()));
+    assert_eq!(answer["settings"], json!({"hot_keys": "off"}));
+}
+
+#[test]
+fn metrics_count_members_changes_and_refusals() {
+    let running = Running::start(&args());
+    let at = running.address;
+    post(at, &heartbeat().to_string());
+    post(at, &heartbeat().to_string());
+    post(at, "{");
+    post(at, &heartbeat().to_string().replace("\"test\"", "\"live\""));
+    let (_, text) = get(at, "/metrics");
+    for line in [
+        "evenkeel_coordinator_epoch 1",
+        "evenkeel_coordinator_servers{state=\"up\"} 1",
+        "evenkeel_coordinator_servers{state=\"down\"} 0",
+        "evenkeel_coordinator_cachelets{state=\"owned\"} 32",
+        "evenkeel_coordinator_hot_keys_enabled 1",
+        "evenkeel_coordinator_heartbeats_total{kind=\"server\"} 2",
+        "evenkeel_coordinator_heartbeats_total{kind=\"proxy\"} 0",
+        "evenkeel_coordinator_refusals_total{reason=\"wrong_cluster\"} 1",
+        "evenkeel_coordinator_refusals_total{reason=\"bad_load\"} 0",
+        "evenkeel_coordinator_bad_requests_total{reason=\"bad_json\"} 1",
+        "evenkeel_coordinator_map_changes_total{cause=\"map_created\"} 1",
+        "evenkeel_coordinator_state_saves_total{outcome=\"failed\"} 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let mut declared = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            declared.push(rest.split(' ').next().unwrap());
+        } else if !line.starts_with('#') {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            let name = name.split('{').next().unwrap();
+            assert_eq!(declared.last(), Some(&name), "declared just before");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    declared.sort_unstable();
+    assert!(
+        declared.windows(2).all(|pair| pair[0] != pair[1]),
+        "declared once"
+    );
+}
+
+#[test]
+fn bad_bodies_are_refused_with_their_reason_and_leave_no_trace() {
+    let running = Running::start(&args());
+    let at = running.address;
+    let good = heartbeat().to_string();
+    let with = |path: &str, value: Value| {
+        let mut heartbeat = heartbeat();
+        *heartbeat.pointer_mut(path).unwrap() = value;
+        heartbeat.to_string()
+    };
+    let deep = "[".repeat(10_000);
+    let cases = [
+        (400, "bad_json", String::new()),
+        (400, "bad_json", good[..good.len() / 2].to_owned()),
+        (400, "bad_json", format!("{good}{good}")),
+        (400, "bad_json", "null".into()),
+        (400, "bad_json", "\0\u{1}\u{2}".into()),
+        (400, "bad_json", deep),
+        (400, "bad_json", with("/kind", json!("emperor"))),
+        (400, "bad_json", with("/port", json!(65_536))),
+        (400, "bad_json", with("/epoch", json!(-1))),
+        (400, "bad_json", good.replace("10.5", "NaN")),
+        (400, "bad_json", good.replace("10.5", "Infinity")),
+        (400, "bad_json", good.replace("10.5", "1e999")),
+        (400, "bad_load", good.replace("10.5", "-10.5")),
+        (400, "bad_load", good.replace("10.5", "1e300")),
+        (
+            400,
+            "bad_load",
+            with("/load/requests_per_second", json!([1.0, 2.0, 3.0])),
+        ),
+        (400, "bad_name", with("/name", json!("n\r\nevil"))),
+        (400, "bad_name", with("/name", json!("n".repeat(300)))),
+        (400, "bad_port", with("/port", json!(0))),
+        (400, "bad_worker_count", with("/worker_ports", json!([]))),
+        (409, "wrong_cluster", with("/cluster", json!("live"))),
+        (409, "future_epoch", with("/epoch", json!(u64::MAX))),
+        (413, "too_long", with("/rack", json!("r".repeat(100_000)))),
+        (413, "too_long", " ".repeat(10 << 20)),
+    ];
+    for (status, reason, body) in cases {
+        assert_error(post(at, &body), status, reason);
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded", ""] {
+        let answer = exchange(at, &request("POST", "/api/v1/heartbeat", kind, &good));
+        assert!(
+            answer.starts_with("HTTP/1.1 415 ") && answer.contains("not_json"),
+            "{answer}"
+        );
+    }
+    for body in [
+        r#"{"hot_keys":"maybe"}"#,
+        r#"{"hotkeys":"off"}"#,
+        "{}",
+        r#"{"hot_keys":"off","x":1}"#,
+    ] {
+        assert_error(call(at, "PUT", "/api/v1/settings", body), 400, "bad_json");
+    }
+    assert_error(get(at, "/api/v2/map"), 404, "not_found");
+    assert_error(
+        get(at, &format!("/{}", "x".repeat(5_000))),
+        404,
+        "not_found",
+    );
+    assert_error(call(at, "DELETE", "/api/v1/map", ""), 405, "bad_method");
+    assert_error(get(at, "/api/v1/heartbeat"), 405, "bad_method");
+
+    let (_, servers) = json_of(get(at, "/api/v1/servers"));
+    assert_eq!(servers, json!({"epoch": 0, "servers": []}));
+    assert_eq!(
+        json_of(get(at, "/api/v1/settings")).1,
+        json!({"hot_keys": "on"})
+    );
+    assert_eq!(post(at, &good).0, 200);
+}
+
+#[test]
+fn a_body_of_unknown_length_is_cut_off_at_the_limit() {
+    let running = Running::start(&args());
+    let mut endless = b"POST /api/v1/heartbeat HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+        content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        .to_vec();
+    let chunk = format!("{:x}\r\n{}\r\n", 0x8000, " ".repeat(0x8000));
+    (0..64).for_each(|_| endless.extend_from_slice(chunk.as_bytes()));
+    let answer = exchange(running.address, &endless);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[test]
+fn what_is_not_http_gets_nothing_and_hurts_nobody() {
+    let running = Running::start(&args());
+    let at = running.address;
+    let tls_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20);
+    let huge_header = [b"GET / HTTP/1.1\r\nx: ".as_slice(), &[b'x'; 100_000]].concat();
+    let many_headers = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a: b\r\n".repeat(5_000)].concat();
+    for garbage in [
+        b"get key\r\n".as_slice(),
+        b"\x80\x00\x00\x03".repeat(100).as_slice(),
+        &tls_hello,
+        b"\r\n\r\n\r\nGET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /api/v1/heartbeat HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST /api/v1/heartbeat HTTP/1.1\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        &huge_header,
+        &many_headers,
+    ] {
+        let answer = exchange(at, garbage);
+        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
+        assert!(refused, "{answer}");
+    }
+    assert_eq!(get(at, "/healthz").0, 200);
+}
+
+#[test]
+fn peers_that_send_slowly_hold_up_nobody() {
+    let running = Running::start(&args());
+    let half = b"POST /api/v1/heartbeat HTTP/1.1\r\nhost: t\r\ncontent-length: 9\r\n\r\n{";
+    let slow: Vec<TcpStream> = (1..100)
+        .map(|n| {
+            let mut stream = TcpStream::connect(running.address).unwrap();
+            stream.write_all(&half[..half.len() * n / 100]).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(post(running.address, &heartbeat().to_string()).0, 200);
+    drop(running);
+    for mut stream in slow {
+        // Stopping does not wait for them either; it ends them.
+        stream
+            .set_read_timeout(Some(crate::support::DEADLINE))
+            .unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+}
+
+#[test]
+fn nothing_is_told_that_is_not_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let running = Running::start(&evenkeel_coordinator::Args {
+        state: Some(state.clone()),
+        ..args()
+    });
+    let at = running.address;
+    // A directory where the temporary file should be makes saving fail, for root too.
+    let blocker = dir.path().join("state.tmp");
+    std::fs::create_dir(&blocker).unwrap();
+    assert_error(post(at, &heartbeat().to_string()), 503, "unsaved");
+    assert_error(get(at, "/api/v1/map"), 503, "unsaved");
+    assert_error(get(at, "/readyz"), 503, "unsaved");
+    assert_error(
+        call(at, "PUT", "/api/v1/settings", r#"{"hot_keys":"off"}"#),
+        503,
+        "unsaved",
+    );
+    assert_eq!(get(at, "/healthz").0, 200);
+    let (_, text) = get(at, "/metrics");
+    assert!(
+        !text.contains("state_saves_total{outcome=\"failed\"} 0"),
+        "{text}"
+    );
+    std::fs::remove_dir(&blocker).unwrap();
+    let (status, answer) = json_of(post(at, &heartbeat().to_string()));
+    assert_eq!((status, &answer["epoch"]), (200, &json!(1)));
+    assert_eq!(get(at, "/readyz").0, 200);
+}

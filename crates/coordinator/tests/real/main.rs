@@ -1,0 +1,6 @@
+//! The coordinator and its members over real sockets and in real processes.
+
+mod http;
+mod members;
+mod process;
+mod support;
