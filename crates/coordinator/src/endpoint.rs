@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::api::limits::ANSWER_LEN_MAX;
 use crate::http::ErrorBody;
 
-/// Longest wait for one answer, connecting included. Half of the time in which a silent member is
-/// declared down, so that one lost answer is never fatal.
+/// Longest wait for one answer, connecting included. A third of the default silence, so that one
+/// lost answer is never fatal.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connections idle for longer are not used again; the coordinator closes them after twice that.

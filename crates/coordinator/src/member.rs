@@ -386,6 +386,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             let message = "the member's report cannot be written as JSON".to_owned();
             return self.handle_refusal("bad_report", message);
         };
+        let mut unable = None;
         for turn in 0..self.endpoints.len() {
             let position = (self.preferred + turn) % self.endpoints.len();
             let endpoint = &self.endpoints[position];
@@ -394,8 +395,13 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                     self.preferred = position;
                     return self.handle_answer(answer);
                 }
+                Err(CallError::Unreachable(_)) => {}
                 // It cannot serve us now; another might.
-                Err(CallError::Unreachable(_) | CallError::Refused { status: 500.., .. }) => {}
+                Err(CallError::Refused {
+                    status: 500..,
+                    reason,
+                    message,
+                }) => unable = Some((reason, message)),
                 Err(CallError::Refused {
                     reason, message, ..
                 }) => {
@@ -410,7 +416,10 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                 return;
             }
         }
-        self.handle_silence();
+        match unable {
+            Some((reason, message)) => self.handle_refusal(&reason, message),
+            None => self.handle_silence(),
+        }
     }
 
     fn handle_answer(&mut self, answer: HeartbeatAnswer) {

@@ -343,6 +343,24 @@ fn answers_that_make_no_sense_change_nothing_and_are_told_once() {
 }
 
 #[test]
+fn a_coordinator_that_cannot_serve_is_passed_over_and_told_of() {
+    let full = http_answer(
+        "503 Service Unavailable",
+        r#"{"error":{"reason":"too_many_members","message":"there are 4096 proxies already"}}"#,
+    );
+    let full = scripted(vec![full]);
+    let member = Member::proxy(full, 1);
+    member.wait_event(&MemberEvent::Refused {
+        reason: "too_many_members".into(),
+        message: "there are 4096 proxies already".into(),
+    });
+    let running = Running::start(&args());
+    let list = [full, running.address];
+    let member = Member::start(config(&list, MemberKind::Server, 1));
+    member.wait_map("a map", is_even);
+}
+
+#[test]
 fn a_coordinator_that_hangs_holds_up_neither_the_program_nor_its_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();

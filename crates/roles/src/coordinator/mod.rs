@@ -19,7 +19,7 @@
 //! - The epoch only grows, over restarts too; each map is immutable.
 //! - An id belongs to a server's name for ever.
 //! - A cachelet has at most one owner in a map, and a new owner only after the former one has
-//!   confirmed that it let go ([`placing`]).
+//!   confirmed that it let go (see `placing`).
 //! - A process that was replaced under its name stays replaced: of two processes with one name the
 //!   younger wins, once, and the older is told why.
 //! - Only the monotonic clock decides; wall time is shown and nothing else. When the coordinator
