@@ -108,7 +108,10 @@ fn pair(word: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Reads `<server>/<worker>`.
 fn worker_ref(value: &[u8]) -> Option<WorkerRef> {
     let (server, worker) = value.split_at(memchr::memchr(b'/', value)?);
-    Some(WorkerRef { server: ServerId(small(server)?), worker: small(&worker[1..])? })
+    Some(WorkerRef {
+        server: ServerId(small(server)?),
+        worker: small(&worker[1..])?,
+    })
 }
 
 fn small(word: &[u8]) -> Option<u16> {

@@ -1,0 +1,12 @@
+//! The reply parser keeps its laws for any bytes.
+
+#![no_main]
+
+use evenkeel_fuzz::laws;
+use evenkeel_protocol::Limits;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    laws::check_reply(input, &laws::TIGHT);
+    laws::check_reply(input, &Limits::default());
+});

@@ -1,0 +1,6 @@
+//! What the fuzz targets check: the very laws of the protocol crate's property tests.
+
+#[path = "../../crates/protocol/tests/protocol/describe.rs"]
+pub mod describe;
+#[path = "../../crates/protocol/tests/protocol/laws.rs"]
+pub mod laws;
