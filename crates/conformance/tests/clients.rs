@@ -26,15 +26,17 @@ fn check(mut command: Command) {
     );
 }
 
-fn check_python(script: &str, address: SocketAddr) {
+fn check_python(script: &str, arguments: &[String]) {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
     assert!(
         python.exists(),
         "the Python clients are missing: run `make deps`"
     );
     let mut command = Command::new(python);
-    command.arg("-B").arg(clients().join("python").join(script));
-    command.args([address.ip().to_string(), address.port().to_string()]);
+    command
+        .arg("-B")
+        .arg(clients().join("python").join(script))
+        .args(arguments);
     check(command);
 }
 
@@ -59,8 +61,10 @@ fn go_check() -> &'static Path {
 }
 
 fn check_all(address: SocketAddr) {
-    check_python("check_pymemcache.py", address);
-    check_python("check_meta_memcache.py", address);
+    let host_and_port = [address.ip().to_string(), address.port().to_string()];
+    check_python("check_pymemcache.py", &host_and_port);
+    check_python("check_meta_memcache.py", &host_and_port);
+    check_python("check_pylibmc.py", &host_and_port);
     let mut command = Command::new(go_check());
     command.arg(address.to_string());
     check(command);
@@ -87,4 +91,16 @@ fn clients_work_through_a_proxy_in_front_of_memcached() {
     let memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
     let servers = format!("{},{}", memcached[0].address(), memcached[1].address());
     check_all(evenkeel::proxy(&["-s", &servers]).address());
+}
+
+#[test]
+fn a_proxy_places_keys_as_libmemcached_does() {
+    let memcached: Vec<Memcached> = (0..5).map(|_| Memcached::spawn(&[])).collect();
+    let servers: Vec<String> = memcached
+        .iter()
+        .map(|server| server.address().to_string())
+        .collect();
+    let proxy = evenkeel::proxy(&["-s", &servers.join(",")]);
+    let arguments = std::iter::once(proxy.address().to_string()).chain(servers);
+    check_python("check_ketama.py", &arguments.collect::<Vec<_>>());
 }
