@@ -228,7 +228,7 @@ impl LoadHandle {
         }
         self.take_published();
         if let Some(fault) = outcomes.iter_mut().find_map(|outcome| outcome.fault.take()) {
-            anyhow::bail!(fault);
+            return Err(fault);
         }
         Ok(Finished {
             stats: std::mem::take(&mut self.totals),

@@ -11,7 +11,7 @@ use super::feed::Feed;
 use super::schedule::Schedule;
 use super::stats::{LoadStats, Mailbox};
 use crate::target::Socket;
-use crate::{LoadPlan, value};
+use crate::{BadUsage, LoadPlan, value};
 use evenkeel_protocol::{ITEM_OVERHEAD, Limits};
 use evenkeel_types::KeyHash;
 use evenkeel_types::limits::{ITEM_SIZE_DEFAULT, KEY_LEN_MAX};
@@ -69,7 +69,7 @@ pub(crate) struct Outcome {
     /// Processor time of the thread, from the end of the warm-up.
     pub(crate) cpu: Duration,
     /// What ended the load before its time.
-    pub(crate) fault: Option<String>,
+    pub(crate) fault: Option<anyhow::Error>,
     /// The first error of any kind, in words.
     pub(crate) first_error: Option<String>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Work {
     last_answer_ns: u64,
     /// The first loss of a connection since the last answer.
     lost_since_ns: Option<u64>,
-    fault: Option<String>,
+    fault: Option<anyhow::Error>,
     first_error: Option<String>,
 }
 
@@ -136,7 +136,8 @@ impl Work {
                 return Some(request);
             }
             Ok(None) => {}
-            Err(error) => self.fault = Some(error.to_string()),
+            // The user's own file is at fault.
+            Err(error) => self.fault = Some(BadUsage(error.to_string()).into()),
         }
         self.ended = true;
         self.pool.push(request);
@@ -302,13 +303,13 @@ impl LoadThread {
     /// Runs until the plan or the owner ends it.
     pub(crate) fn run(mut self) -> Outcome {
         if let Err(error) = self.pin() {
-            self.work.fault = Some(error);
+            self.work.fault = Some(anyhow::Error::msg(error));
         }
         let warm_up_ns = self.work.plan.warm_up.as_nanos() as u64;
         let mut measured_from_ns = self.work.now_ns();
         let mut cpu_from = cpu_time();
         if let Err(error) = self.turns(warm_up_ns, &mut measured_from_ns, &mut cpu_from) {
-            self.work.fault = Some(format!("the event loop failed: {error}"));
+            self.work.fault = Some(anyhow::Error::new(error).context("running the event loop"));
         }
         // A load that ended while it warmed up has measured nothing.
         if self.work.now_ns() < warm_up_ns {
@@ -362,6 +363,10 @@ impl LoadThread {
                 self.work.feed.switch_to(generation);
             }
             let stopped = self.control.stop.load(Ordering::Relaxed) || now_ns >= end_ns;
+            if self.work.fault.is_some() {
+                // A load that lost one thread is not the load that was asked for.
+                self.control.stop.store(true, Ordering::Relaxed);
+            }
             if drain_until_ns.is_none() && (stopped || self.work.ended || self.work.fault.is_some())
             {
                 drain_until_ns = Some(now_ns + drain);
@@ -488,7 +493,10 @@ impl LoadThread {
             && now_ns.saturating_sub(since) > patience.as_nanos() as u64
         {
             let error = self.work.first_error.as_deref().unwrap_or("no answer");
-            self.work.fault = Some(format!("{} is gone: {error}", self.work.plan.target));
+            self.work.fault = Some(anyhow::anyhow!(
+                "{} is gone: {error}",
+                self.work.plan.target
+            ));
         }
     }
 
