@@ -1,1 +1,20 @@
-//! The cache server: configuration and wiring of the worker core to sockets
+//! The cache server as a process: `evenkeel server`.
+//!
+//! [`evenkeel_roles::server::WorkerCore`] is one worker without its thread and sockets; this crate
+//! gives each of them a thread, a port and an event loop, and wires them to each other, to the
+//! acceptor of the ordinary port and to the coordinator.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod connection;
+mod control;
+mod event_loop;
+mod facts;
+mod link;
+mod member;
+mod start;
+
+pub use args::Args;
+pub use event_loop::STALL_LIMIT;
+pub use start::{Server, run};

@@ -1,1 +1,41 @@
 //! The core of one server worker.
+//!
+//! A worker owns its connections, its cachelets and their memory; nothing on the path of a get or a
+//! set is shared with another worker. The core is told of bytes that arrived, of messages from other
+//! workers and of the time; it answers with bytes to write and messages to pass on:
+//!
+//! ```text
+//!             handle_input                    poll_message / handle_message
+//!  client ──────────────────>  WorkerCore  <────────────────────────────────>  other workers
+//!         <──────────────────       │
+//!            session().out          │ poll_link_request, link_out / link_input
+//!                                   v
+//!                        shadow workers of other servers
+//! ```
+//!
+//! A command is parsed in place, carried out at the worker that holds its key ([`commands`]), and its
+//! answer is composed straight into the connection's output. See [`placement`] for who holds what,
+//! [`links`] and [`replicas`] for the two sides of replication.
+
+mod commands;
+mod counters;
+mod dispatch;
+mod engine;
+mod links;
+mod lists;
+mod message;
+mod placement;
+mod replicas;
+mod session;
+mod stats;
+mod time;
+mod worker;
+
+pub use counters::Counters;
+pub use engine::first_version;
+pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
+pub use message::{CountersView, LinesView, Message, ReturnAddress, Task};
+pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
+pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Session, Ticket};
+pub use stats::{ProcessFacts, VERSION};
+pub use worker::{OUTBOX_MAX, Progress, WorkerConfig, WorkerCore};

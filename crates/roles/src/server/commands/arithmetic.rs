@@ -1,0 +1,274 @@
+//! `incr`, `decr` and `ma`.
+
+use super::touch::set_expiry;
+use crate::server::engine::{At, Engine, PutError, ttl};
+use crate::server::time::Seconds;
+use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_protocol::compose::{answer, number};
+use evenkeel_protocol::{Direction, Meta, MetaStatus, text};
+use evenkeel_storage::NewItem;
+use evenkeel_types::Version;
+
+/// Digits of the largest 64-bit number: a longer value is no number (memcached's rule).
+const DIGITS_MAX: usize = 20;
+
+/// What became of the arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The new number, and whether it was created just now.
+    Number {
+        value: u64,
+        created: bool,
+    },
+    NotFound,
+    Exists,
+    NonNumeric,
+    NoMemory,
+}
+
+/// One increment or decrement, classic or meta.
+struct Order<'a> {
+    key: &'a [u8],
+    direction: Direction,
+    delta: u64,
+    compare: Option<u64>,
+    chosen: Option<u64>,
+}
+
+/// Answers `incr` and `decr`.
+pub fn arithmetic(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    delta: u64,
+    direction: Direction,
+    out: &mut Vec<u8>,
+) {
+    let order = Order {
+        key,
+        direction,
+        delta,
+        compare: None,
+        chosen: None,
+    };
+    match carry_out(engine, at, &order) {
+        Outcome::Number { value, .. } => answer::number_line(out, value),
+        other => out.extend_from_slice(refusal(other)),
+    }
+}
+
+/// Answers `ma`.
+pub fn meta_arithmetic(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) {
+    engine.counters.cmd_meta += 1;
+    let flags = &meta.flags;
+    let order = Order {
+        key,
+        direction: flags.direction(),
+        delta: flags.unsigned(b'D').unwrap_or(1),
+        compare: flags.unsigned(b'C'),
+        chosen: flags.unsigned(b'E'),
+    };
+    let expiry = |letter| {
+        flags
+            .exptime(letter)
+            .map(|exptime| engine.time.expiry(at.now, exptime))
+    };
+    let (vivify, new_expiry) = (expiry(b'N'), expiry(b'T'));
+    let mut outcome = carry_out(engine, at, &order);
+    if let (Outcome::NotFound, Some(expiry)) = (outcome, vivify) {
+        let initial = flags.unsigned(b'J').unwrap_or(0);
+        outcome = create(engine, at, &order, initial, expiry);
+    }
+    let status = match outcome {
+        Outcome::Number { created, .. } => {
+            if let Some(expiry) = new_expiry.filter(|_| !created)
+                && set_expiry(engine, at, key, expiry)
+            {
+                engine.saw_write(at, key, WriteKind::Update);
+            }
+            MetaStatus::Done
+        }
+        Outcome::NotFound => MetaStatus::NotFound,
+        Outcome::Exists => MetaStatus::Exists,
+        Outcome::NonNumeric | Outcome::NoMemory => return out.extend_from_slice(refusal(outcome)),
+    };
+    if flags.has(b'q') && matches!(status, MetaStatus::Done | MetaStatus::NotFound) {
+        return;
+    }
+    match outcome {
+        Outcome::Number { value, .. } => show(engine, at, key, meta, value, out),
+        _ => answer::echo_flags(answer::meta(out, status), meta, key).end(),
+    }
+}
+
+/// The answer of a successful `ma`.
+fn show(engine: &Engine, at: &At, key: &[u8], meta: &Meta<'_>, value: u64, out: &mut Vec<u8>) {
+    let (version, left) = engine
+        .store
+        .peek(at.cachelet, key, at.seconds)
+        .map_or((Version(0), None), |item| {
+            (item.version(), ttl(&item, at.seconds))
+        });
+    let mut digits = Vec::with_capacity(DIGITS_MAX);
+    number(&mut digits, value);
+    let with_value = meta.flags.has(b'v');
+    let mut line = if with_value {
+        answer::meta_value(out, digits.len())
+    } else {
+        answer::meta(out, MetaStatus::Done)
+    };
+    for (letter, token) in meta.flags.iter() {
+        line = match letter {
+            b'O' => line.token(b'O', token),
+            b'k' => line.key(key, meta.key.base64),
+            b'b' if !meta.flags.has(b'k') => line.flag(b'b'),
+            b'c' => line.number(b'c', version.0),
+            b't' => match left {
+                Some(left) => line.number(b't', left),
+                None => line.token(b't', b"-1"),
+            },
+            _ => line,
+        };
+    }
+    if with_value {
+        line.end_with(&digits)
+    } else {
+        line.end()
+    }
+}
+
+fn refusal(outcome: Outcome) -> &'static [u8] {
+    match outcome {
+        Outcome::NotFound => text::NOT_FOUND,
+        Outcome::Exists => text::EXISTS,
+        Outcome::NonNumeric => text::NON_NUMERIC,
+        Outcome::NoMemory | Outcome::Number { .. } => text::OUT_OF_MEMORY,
+    }
+}
+
+fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
+    let (hits, misses) = match order.direction {
+        Direction::Incr => (
+            &mut engine.counters.incr_hits,
+            &mut engine.counters.incr_misses,
+        ),
+        Direction::Decr => (
+            &mut engine.counters.decr_hits,
+            &mut engine.counters.decr_misses,
+        ),
+    };
+    let Some(item) = engine.store.get(at.cachelet, order.key, at.seconds) else {
+        *misses += 1;
+        return Outcome::NotFound;
+    };
+    if order
+        .compare
+        .is_some_and(|version| version != item.version().0)
+    {
+        engine.counters.cas_badval += 1;
+        return Outcome::Exists;
+    }
+    let Some(old) = parse_number(item.value()) else {
+        return Outcome::NonNumeric;
+    };
+    *hits += 1;
+    let value = match order.direction {
+        Direction::Incr => old.wrapping_add(order.delta),
+        Direction::Decr => old.saturating_sub(order.delta),
+    };
+    let (flags, expires_at, len) = (item.flags(), item.expires_at(), item.value().len());
+    let version = engine.version_for(order.chosen);
+    let mut digits = [b' '; DIGITS_MAX];
+    let used = write_number(value, &mut digits);
+    // A number that fits where the old one stood is padded with spaces, as memcached pads it.
+    let padded = if used <= len && len <= DIGITS_MAX {
+        len
+    } else {
+        used
+    };
+    let item = NewItem {
+        key: order.key,
+        value: [&digits[..padded], b""],
+        flags,
+        expires_at,
+        version,
+    };
+    match engine.put(at, item) {
+        Ok(_) => Outcome::Number {
+            value,
+            created: false,
+        },
+        Err(PutError::TooLarge | PutError::NoMemory) => Outcome::NoMemory,
+    }
+}
+
+/// `ma` with `N` on a key that is not there.
+fn create(
+    engine: &mut Engine,
+    at: &At,
+    order: &Order<'_>,
+    initial: u64,
+    expires_at: Seconds,
+) -> Outcome {
+    let version = engine.version_for(order.chosen);
+    let mut digits = [b' '; DIGITS_MAX];
+    let used = write_number(initial, &mut digits);
+    let item = NewItem {
+        key: order.key,
+        value: [&digits[..used], b""],
+        flags: 0,
+        expires_at,
+        version,
+    };
+    match engine.put(at, item) {
+        Ok(_) => Outcome::Number {
+            value: initial,
+            created: true,
+        },
+        Err(_) => Outcome::NoMemory,
+    }
+}
+
+/// Reads a stored number: up to 20 digits that fit 64 bits, spaces behind them allowed.
+fn parse_number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii_end();
+    if digits.is_empty() || value.len() > DIGITS_MAX {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// Writes a number from the left; gives the digits used.
+fn write_number(value: u64, digits: &mut [u8; DIGITS_MAX]) -> usize {
+    let mut text = itoa::Buffer::new();
+    let text = text.format(value).as_bytes();
+    digits[..text.len()].copy_from_slice(text);
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_numbers_are_read_as_memcached_reads_them() {
+        assert_eq!(parse_number(b"0"), Some(0));
+        assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_number(b"18446744073709551616"), None);
+        assert_eq!(parse_number(b"9  "), Some(9));
+        assert_eq!(parse_number(b""), None);
+        assert_eq!(parse_number(b"  "), None);
+        assert_eq!(parse_number(b"1x"), None);
+        assert_eq!(parse_number(b"-1"), None);
+        assert_eq!(parse_number(b"000000000000000000001"), None);
+    }
+}

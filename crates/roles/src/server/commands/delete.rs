@@ -1,0 +1,103 @@
+//! `delete` and `md`.
+
+use super::touch::set_expiry;
+use crate::server::engine::{At, Engine};
+use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::{Meta, MetaStatus, text};
+use evenkeel_storage::NewItem;
+
+/// Answers `delete`.
+pub fn delete(engine: &mut Engine, at: &At, key: &[u8]) -> &'static [u8] {
+    if engine.store.delete(at.cachelet, key, at.seconds) {
+        engine.counters.delete_hits += 1;
+        engine.saw_write(at, key, WriteKind::Delete);
+        text::DELETED
+    } else {
+        engine.counters.delete_misses += 1;
+        text::NOT_FOUND
+    }
+}
+
+/// Answers `md`.
+pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
+    engine.counters.cmd_meta += 1;
+    let status = carry_out(engine, at, key, meta);
+    let quiet = meta.flags.has(b'q') && matches!(status, MetaStatus::Done | MetaStatus::NotFound);
+    if !quiet {
+        answer::echo_flags(answer::meta(out, status), meta, key).end();
+    }
+}
+
+fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaStatus {
+    let flags = &meta.flags;
+    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        engine.counters.delete_misses += 1;
+        return MetaStatus::NotFound;
+    };
+    if flags
+        .unsigned(b'C')
+        .is_some_and(|cas| cas != item.version().0)
+    {
+        engine.counters.cas_badval += 1;
+        return MetaStatus::Exists;
+    }
+    engine.counters.delete_hits += 1;
+    if flags.has(b'I') || flags.has(b'x') {
+        mark(engine, at, key, meta);
+    } else {
+        engine.store.delete(at.cachelet, key, at.seconds);
+        engine.saw_write(at, key, WriteKind::Delete);
+    }
+    MetaStatus::Done
+}
+
+/// Keeps the item, but stale (`I`, with `T` a new expiry) or without its value (`x`).
+fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
+    let flags = &meta.flags;
+    let version = engine.version_for(flags.unsigned(b'E'));
+    if flags.has(b'x') {
+        let Some(item) = engine.store.peek(at.cachelet, key, at.seconds) else {
+            return;
+        };
+        let (stale, win_sent) = (item.stale(), item.win_sent());
+        let new = NewItem {
+            key,
+            value: [b"", b""],
+            flags: 0,
+            expires_at: item.expires_at(),
+            version,
+        };
+        if engine.store.insert(at.cachelet, new, at.seconds).is_err() {
+            engine.saw_write(at, key, WriteKind::Delete);
+            return;
+        }
+        if let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) {
+            item.set_stale(stale);
+            item.set_win_sent(win_sent);
+        }
+    }
+    if flags.has(b'I') {
+        if let Some(expiry) = flags
+            .exptime(b'T')
+            .map(|exptime| engine.time.expiry(at.now, exptime))
+            && !set_expiry(engine, at, key, expiry)
+        {
+            return;
+        }
+        let moved = match engine.store.get(at.cachelet, key, at.seconds) {
+            Some(mut item) => {
+                item.set_stale(true);
+                item.set_win_sent(false);
+                item.set_version(version)
+            }
+            None => return,
+        };
+        if moved.is_err() {
+            engine.store.delete(at.cachelet, key, at.seconds);
+            engine.saw_write(at, key, WriteKind::Delete);
+            return;
+        }
+    }
+    engine.saw_write(at, key, WriteKind::Update);
+}

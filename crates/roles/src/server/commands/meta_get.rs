@@ -1,0 +1,151 @@
+//! `mg`.
+
+use crate::server::engine::{At, Engine, ReadAdvice, ttl};
+use crate::server::time::{NEVER, Seconds};
+use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_protocol::compose::answer::{self, ItemFacts};
+use evenkeel_protocol::{Meta, MetaStatus};
+use evenkeel_storage::NewItem;
+
+/// Answers `mg` at the home of the key.
+pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
+    engine.counters.cmd_meta += 1;
+    engine.counters.cmd_get += 1;
+    let flags = &meta.flags;
+    let found = engine.store.get(at.cachelet, key, at.seconds).is_some();
+    if !found {
+        engine.counters.get_misses += 1;
+        let advice = engine.saw_read(at, key, false);
+        match flags.exptime(b'N') {
+            Some(exptime) => vivify(engine, at, key, meta, exptime, out),
+            None => miss(engine, key, meta, advice, out),
+        }
+        return;
+    }
+    engine.counters.get_hits += 1;
+    if let Some(exptime) = flags.exptime(b'T') {
+        engine.counters.cmd_touch += 1;
+        engine.counters.touch_hits += 1;
+        let expiry = engine.time.expiry(at.now, exptime);
+        return touch_and_show(engine, at, key, meta, expiry, out);
+    }
+    let advice = engine.saw_read(at, key, true);
+    if show(engine, at, key, meta, advice, out) {
+        // Somebody was told to recache the item: copies must not tell a second one.
+        engine.saw_write(at, key, WriteKind::Update);
+    }
+}
+
+/// A miss: `EN`, unless the client wants to hear of hits only.
+fn miss(engine: &Engine, key: &[u8], meta: &Meta<'_>, advice: ReadAdvice, out: &mut Vec<u8>) {
+    if meta.flags.has(b'q') {
+        return;
+    }
+    let newest = advice.replicated.then(|| engine.newest_version());
+    let line = answer::echo_flags(answer::meta(out, MetaStatus::Miss), meta, key);
+    answer::extension_flags(line, None, newest).end();
+}
+
+/// A hit with a new expiry (`T`). An expiry in the past removes the item after it was shown.
+fn touch_and_show(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    expiry: Seconds,
+    out: &mut Vec<u8>,
+) {
+    let expired = expiry != NEVER && expiry <= at.seconds;
+    if !expired && super::touch::set_expiry(engine, at, key, expiry) {
+        engine.saw_write(at, key, WriteKind::Update);
+    }
+    show(engine, at, key, meta, ReadAdvice::default(), out);
+    if expired {
+        super::touch::set_expiry(engine, at, key, expiry);
+    }
+}
+
+/// Writes a hit. True when this client won the right to recache the item.
+fn show(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    advice: ReadAdvice,
+    out: &mut Vec<u8>,
+) -> bool {
+    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        miss(engine, key, meta, advice, out);
+        return false;
+    };
+    let (fetched, last_access) = (item.fetched(), item.last_access());
+    item.touch_access(at.seconds);
+    let (win_sent, stale, expires_at) = (item.win_sent(), item.stale(), item.expires_at());
+    let due = meta.flags.exptime(b'R').is_some_and(|limit| {
+        expires_at != NEVER && i64::from(expires_at.saturating_sub(at.seconds)) < limit
+    });
+    let won = !win_sent && (stale || due);
+    if won {
+        item.set_win_sent(true);
+    }
+    let item = item.into_item();
+    let facts = ItemFacts {
+        value_len: item.value().len(),
+        version: item.version(),
+        flags: item.flags(),
+        ttl: ttl(&item, at.seconds),
+        last_access: at.seconds.saturating_sub(last_access),
+        fetched,
+        win_sent,
+        stale,
+        won,
+    };
+    let gamma = (advice.gamma > 0).then_some(advice.gamma);
+    if meta.flags.has(b'v') {
+        let line = answer::meta_value(out, facts.value_len);
+        let line = answer::item_flags(line, meta, key, &facts);
+        answer::extension_flags(line, gamma, None).end_with(item.value());
+    } else {
+        let line = answer::meta(out, MetaStatus::Done);
+        let line = answer::item_flags(line, meta, key, &facts);
+        answer::extension_flags(line, gamma, None).end();
+    }
+    won
+}
+
+/// A miss with `N`: the item is created empty and this client is told to fill it.
+fn vivify(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    exptime: i64,
+    out: &mut Vec<u8>,
+) {
+    let expires_at = engine.time.expiry(at.now, exptime);
+    let version = engine.version_for(meta.flags.unsigned(b'E'));
+    let item = NewItem {
+        key,
+        value: [b"", b""],
+        flags: 0,
+        expires_at,
+        version,
+    };
+    if engine.put(at, item).is_err() {
+        return out.extend_from_slice(evenkeel_protocol::text::OUT_OF_MEMORY);
+    }
+    if let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) {
+        item.set_win_sent(true);
+    }
+    let facts = ItemFacts {
+        version,
+        ttl: (expires_at != NEVER).then(|| expires_at.saturating_sub(at.seconds)),
+        won: true,
+        ..ItemFacts::default()
+    };
+    if meta.flags.has(b'v') {
+        answer::item_flags(answer::meta_value(out, 0), meta, key, &facts).end_with(b"");
+    } else {
+        answer::item_flags(answer::meta(out, MetaStatus::Done), meta, key, &facts).end();
+    }
+}

@@ -1,0 +1,10 @@
+//! The commands, one file each: what a worker does for a key that it holds, and what it answers.
+
+pub mod arithmetic;
+pub mod delete;
+pub mod get;
+pub mod meta_debug;
+pub mod meta_get;
+pub mod replica;
+pub mod store;
+pub mod touch;

@@ -1,0 +1,36 @@
+//! `touch`, and giving an item a new expiry in general.
+
+use crate::server::engine::{At, Engine};
+use crate::server::time::{NEVER, Seconds};
+use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_protocol::text;
+
+/// Answers `touch`.
+pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'static [u8] {
+    engine.counters.cmd_touch += 1;
+    if engine.store.get(at.cachelet, key, at.seconds).is_none() {
+        engine.counters.touch_misses += 1;
+        return text::NOT_FOUND;
+    }
+    engine.counters.touch_hits += 1;
+    if set_expiry(engine, at, key, expiry) {
+        engine.saw_write(at, key, WriteKind::Update);
+    }
+    text::TOUCHED
+}
+
+/// Gives an item a new expiry; one in the past removes it. False when nothing is left to propagate:
+/// the item is not there, or was removed (and the hot keys know).
+pub fn set_expiry(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> bool {
+    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        return false;
+    };
+    let expired = expiry != NEVER && expiry <= at.seconds;
+    // With no memory to move the item into its new expiry class, it is better gone than immortal.
+    if expired || item.set_expires_at(expiry).is_err() {
+        engine.store.delete(at.cachelet, key, at.seconds);
+        engine.saw_write(at, key, WriteKind::Delete);
+        return false;
+    }
+    true
+}

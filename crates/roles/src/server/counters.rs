@@ -1,0 +1,197 @@
+//! What a worker counts. Plain fields: a worker's counters are its own, and are only added up when
+//! somebody asks.
+
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        /// Counts of one worker since its start (or the last `stats reset`), or the sum over several.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$meta])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Number of counters.
+            const COUNT: usize = [$(stringify!($name)),*].len();
+
+            fn to_array(self) -> [u64; Self::COUNT] {
+                [$(self.$name),*]
+            }
+
+            fn from_array(array: [u64; Self::COUNT]) -> Self {
+                let [$($name),*] = array;
+                Counters { $($name),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Keys asked for by any read command.
+    cmd_get,
+    /// Storage commands.
+    cmd_set,
+    /// `flush_all` commands.
+    cmd_flush,
+    /// `touch` and get-and-touch keys.
+    cmd_touch,
+    /// Meta commands.
+    cmd_meta,
+    /// Keys found.
+    get_hits,
+    /// Keys not found.
+    get_misses,
+    /// Keys not found because they had expired.
+    get_expired,
+    /// Deletes of keys that were not there.
+    delete_misses,
+    /// Deletes of keys that were there.
+    delete_hits,
+    /// Increments of keys that were not there.
+    incr_misses,
+    /// Increments done.
+    incr_hits,
+    /// Decrements of keys that were not there.
+    decr_misses,
+    /// Decrements done.
+    decr_hits,
+    /// Compare-and-swaps of keys that were not there.
+    cas_misses,
+    /// Compare-and-swaps done.
+    cas_hits,
+    /// Compare-and-swaps refused for an old version.
+    cas_badval,
+    /// Touches of keys that were there.
+    touch_hits,
+    /// Touches of keys that were not there.
+    touch_misses,
+    /// Values refused for their size.
+    store_too_large,
+    /// Values refused for want of memory.
+    store_no_memory,
+    /// Bytes read from clients.
+    bytes_read,
+    /// Bytes written to clients.
+    bytes_written,
+    /// Times a connection with more commands waiting had to let others go first (`-R`).
+    conn_yields,
+    /// Items ever stored.
+    total_items,
+    /// Items held now.
+    curr_items,
+    /// Bytes of the items held now.
+    bytes,
+    /// Live items removed for want of memory.
+    evictions,
+    /// Evicted items that nobody had ever read.
+    evicted_unfetched,
+    /// Evicted items that had been read lately.
+    evicted_active,
+    /// Expired items that nobody had ever read.
+    expired_unfetched,
+    /// Times memory was gained from expired items.
+    reclaimed,
+    /// Bytes of segments held now, free space inside them included.
+    segment_bytes,
+    /// Bytes of indexes.
+    index_bytes,
+    /// Segments held now.
+    segments,
+    /// Commands that came in on behalf of another worker's connection.
+    forwarded_in,
+    /// Commands passed to another worker.
+    forwarded_out,
+    /// Requests for keys whose home is elsewhere, answered with the owner.
+    moved,
+    /// Replicas held for other servers now.
+    replica_items,
+    /// Bytes of the replicas held now.
+    replica_bytes,
+    /// Reads of replicas held for other servers: found.
+    replica_hits,
+    /// Reads of replicas held for other servers: not found.
+    replica_misses,
+    /// Replicas stored or renewed for other servers.
+    replica_stores,
+    /// Replicas removed for other servers.
+    replica_deletes,
+    /// Replica stores refused because a newer version was there.
+    replica_refused_old,
+    /// Answers that granted a lease.
+    leases_granted,
+    /// Replica messages sent to shadow servers.
+    propagations,
+    /// Links to shadow workers lost.
+    links_lost,
+    /// Connections closed because their client did not read or finish a command for too long.
+    stalled_closed,
+    /// Commands that the parser refused.
+    protocol_errors,
+}
+
+impl Counters {
+    /// Adds another worker's counts.
+    pub fn add(&mut self, other: &Counters) {
+        let mut sum = self.to_array();
+        for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
+            *mine = mine.saturating_add(theirs);
+        }
+        *self = Counters::from_array(sum);
+    }
+
+    /// Writes the counts as bytes that [`Counters::merge`] understands.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for count in self.to_array() {
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    /// Adds encoded counts to the sum that `parts` holds (nothing at first).
+    pub fn merge(parts: &mut Vec<u8>, encoded: &[u8]) {
+        let mut sum = Counters::decode(parts);
+        sum.add(&Counters::decode(encoded));
+        parts.clear();
+        sum.encode(parts);
+    }
+
+    /// Reads encoded counts; missing ones are zero.
+    pub fn decode(bytes: &[u8]) -> Counters {
+        let mut array = [0; Counters::COUNT];
+        for (count, chunk) in array.iter_mut().zip(bytes.chunks_exact(8)) {
+            *count = chunk
+                .iter()
+                .rev()
+                .fold(0, |value, &byte| (value << 8) | u64::from(byte));
+        }
+        Counters::from_array(array)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_counts_add_up() {
+        let a = Counters {
+            cmd_get: 3,
+            protocol_errors: 1,
+            ..Counters::default()
+        };
+        let b = Counters {
+            cmd_get: 4,
+            bytes: u64::MAX,
+            ..Counters::default()
+        };
+        let (mut parts, mut encoded) = (Vec::new(), Vec::new());
+        a.encode(&mut encoded);
+        Counters::merge(&mut parts, &encoded);
+        encoded.clear();
+        b.encode(&mut encoded);
+        Counters::merge(&mut parts, &encoded);
+        let sum = Counters::decode(&parts);
+        assert_eq!(
+            (sum.cmd_get, sum.protocol_errors, sum.bytes),
+            (7, 1, u64::MAX)
+        );
+    }
+}

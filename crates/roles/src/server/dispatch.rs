@@ -1,0 +1,587 @@
+//! Who carries a command out: this worker, another worker of this server, all of them, or nobody
+//! here because the key's home is elsewhere.
+
+use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, store, touch};
+use super::counters::Counters;
+use super::engine::At;
+use super::lists;
+use super::message::{CountersView, LinesView, Message, ReturnAddress, Task};
+use super::placement::owner_by_map;
+use super::session::{ConnectionId, Session};
+use super::stats;
+use super::time::{Seconds, TimeBase};
+use super::worker::WorkerCore;
+use evenkeel_policy::hot_keys::replication::REPLICA_LIFETIME;
+use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_protocol::compose::{answer, request as compose};
+use evenkeel_protocol::{
+    Hello, HelloReply, KeyScratch, Keys, Meta, MetaFlags, Moved, Refusal, Request, RequestOutcome,
+    parse_request, text,
+};
+use evenkeel_types::{Epoch, KeyHash, Now};
+
+/// What a forwarded command is answered when its key changed worker on the way.
+const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
+
+/// What an aware client is told of a key that no worker owns at the moment.
+const NO_OWNER: &str = "key has no owner at the moment, try again";
+
+/// Where a command on one key goes.
+enum Route {
+    Here(At),
+    Worker(u16),
+    Elsewhere(KeyHash),
+}
+
+/// The form of a classic get, for passing single keys on.
+#[derive(Clone, Copy)]
+struct GetForm {
+    /// Exptime as sent, for `gat` and `gats`.
+    touch: Option<i64>,
+    with_cas: bool,
+}
+
+impl WorkerCore {
+    /// Carries a command out, or sends it on its way. False when it must be shown again later.
+    pub(super) fn dispatch(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        request: &Request<'_>,
+        frame: &[u8],
+    ) -> bool {
+        match request {
+            Request::Get { keys, with_cas } => {
+                let form = GetForm {
+                    touch: None,
+                    with_cas: *with_cas,
+                };
+                return self.multi_get(now, id, session, *keys, form);
+            }
+            Request::GetAndTouch {
+                exptime,
+                keys,
+                with_cas,
+            } => {
+                let form = GetForm {
+                    touch: Some(*exptime),
+                    with_cas: *with_cas,
+                };
+                return self.multi_get(now, id, session, *keys, form);
+            }
+            Request::MetaNoop => session.sink().extend_from_slice(text::META_NOOP),
+            Request::Version => answer::version(session.sink(), stats::VERSION),
+            Request::Verbosity { noreply, .. } => reply(session, text::OK, *noreply),
+            Request::Quit => session.closing = true,
+            Request::Hello(hello) => self.agree(id, session, hello),
+            Request::FlushAll { delay, noreply } => {
+                self.flush_all(now, id, session, *delay, *noreply);
+            }
+            Request::Stats { arguments } => self.stats(now, id, session, arguments),
+            Request::Admin(admin) => {
+                // None of the features behind these words is here, except that they are known.
+                session
+                    .sink()
+                    .extend_from_slice(admin.answer_without_feature());
+            }
+            Request::Store(_)
+            | Request::Delete { .. }
+            | Request::Arithmetic { .. }
+            | Request::Touch { .. }
+            | Request::MetaGet(_)
+            | Request::MetaSet(_)
+            | Request::MetaDelete(_)
+            | Request::MetaArithmetic(_)
+            | Request::MetaDebug { .. } => self.one_key(now, id, session, request, frame),
+        }
+        true
+    }
+
+    /// A refused request is answered, and the item that it meant to replace goes.
+    pub(super) fn refuse(&mut self, now: Now, session: &mut Session, refusal: &Refusal<'_>) {
+        self.engine.counters.protocol_errors += 1;
+        session.sink().extend_from_slice(refusal.reply);
+        let Some(sent) = refusal.invalidates else {
+            return;
+        };
+        let mut scratch = KeyScratch::default();
+        let key = sent.decode(&mut scratch);
+        let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        if worker == self.config.index {
+            store::invalidate(&mut self.engine, &at, key);
+        } else {
+            let mut frame = Vec::new();
+            compose::delete(&mut frame, key, true);
+            self.forward(
+                worker,
+                Message::Command {
+                    to: None,
+                    frame,
+                    part: false,
+                },
+            );
+        }
+    }
+
+    fn one_key(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        request: &Request<'_>,
+        frame: &[u8],
+    ) {
+        let meta = meta_of(request);
+        if !session.agreed && meta.is_some_and(|meta| meta.flags.uses_extension()) {
+            self.engine.counters.protocol_errors += 1;
+            return session
+                .sink()
+                .extend_from_slice(answer::unknown_flag(request));
+        }
+        let mut scratch = KeyScratch::default();
+        let key = key_of(request, &mut scratch);
+        if let Some(meta) = meta.filter(|meta| meta.flags.has(b'G')) {
+            return self.replica_command(now, key, request, meta, session.sink());
+        }
+        match self.route(now, session, key, meta.map(|meta| &meta.flags)) {
+            Route::Here(at) => self.execute(&at, key, request, session.sink()),
+            Route::Worker(worker) => {
+                let to = (!wants_no_reply(request)).then(|| self.expect(id, session, 1));
+                self.forward(
+                    worker,
+                    Message::Command {
+                        to,
+                        frame: frame.to_vec(),
+                        part: false,
+                    },
+                );
+            }
+            Route::Elsewhere(hash) => self.point_elsewhere(hash, session.sink()),
+        }
+    }
+
+    /// Finds where a key's command goes. Only a command that names its map (`Y`) can be sent
+    /// elsewhere: others come from clients that place keys by rules of their own.
+    #[inline]
+    fn route(
+        &self,
+        now: Now,
+        session: &Session,
+        key: &[u8],
+        flags: Option<&MetaFlags<'_>>,
+    ) -> Route {
+        let hash = KeyHash::of(key);
+        let aware = flags.filter(|flags| session.agreed && flags.has(b'Y'));
+        let reader = match aware {
+            Some(flags) if is_plain_read(flags) => Reader::Aware {
+                epoch: Epoch(flags.unsigned(b'Y').unwrap_or(0)),
+            },
+            _ => Reader::Unaware,
+        };
+        let (at, worker) = self.at(now, hash, reader);
+        if aware.is_some() && (!at.owned || worker != self.config.index) {
+            Route::Elsewhere(hash)
+        } else if worker == self.config.index {
+            Route::Here(at)
+        } else {
+            Route::Worker(worker)
+        }
+    }
+
+    fn point_elsewhere(&mut self, hash: KeyHash, out: &mut Vec<u8>) {
+        self.engine.counters.moved += 1;
+        let owner = self.map.as_deref().and_then(|map| owner_by_map(map, hash));
+        match owner {
+            Some(owner) => answer::moved(
+                out,
+                &Moved {
+                    epoch: self.placement.epoch(),
+                    owner,
+                },
+            ),
+            None => answer::server_error(out, NO_OWNER),
+        }
+    }
+
+    /// Carries a command on one key out at this worker, which holds the key.
+    fn execute(&mut self, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
+        let engine = &mut self.engine;
+        let mut say = |bytes: &[u8], noreply: bool| {
+            if !noreply {
+                out.extend_from_slice(bytes);
+            }
+        };
+        match request {
+            Request::Store(store) => say(store::store(engine, at, store), store.noreply),
+            Request::Delete { noreply, .. } => say(delete::delete(engine, at, key), *noreply),
+            Request::Touch {
+                exptime, noreply, ..
+            } => {
+                let expiry = engine.time.expiry(at.now, *exptime);
+                say(touch::touch(engine, at, key, expiry), *noreply);
+            }
+            Request::Arithmetic {
+                delta,
+                direction,
+                noreply,
+                ..
+            } => {
+                let before = out.len();
+                arithmetic::arithmetic(engine, at, key, *delta, *direction, out);
+                if *noreply {
+                    out.truncate(before);
+                }
+            }
+            Request::MetaGet(meta) => meta_get::meta_get(engine, at, key, meta, out),
+            Request::MetaSet(meta) => store::meta_set(engine, at, key, meta, out),
+            Request::MetaDelete(meta) => delete::meta_delete(engine, at, key, meta, out),
+            Request::MetaArithmetic(meta) => {
+                arithmetic::meta_arithmetic(engine, at, key, meta, out);
+            }
+            Request::MetaDebug { key: sent } => {
+                meta_debug::meta_debug(engine, at, *sent, key, out);
+            }
+            Request::Get { .. }
+            | Request::GetAndTouch { .. }
+            | Request::FlushAll { .. }
+            | Request::Version
+            | Request::Verbosity { .. }
+            | Request::Stats { .. }
+            | Request::Quit
+            | Request::Admin(_)
+            | Request::MetaNoop
+            | Request::Hello(_) => unreachable!("only commands on one key are executed here"),
+        }
+    }
+
+    /// A command with `G`: it concerns the replica index, wherever the key's home is.
+    fn replica_command(
+        &mut self,
+        now: Now,
+        key: &[u8],
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let (at, _) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        match request {
+            Request::MetaSet(_) => {
+                let lifetime =
+                    Seconds::try_from(REPLICA_LIFETIME.as_secs()).unwrap_or(Seconds::MAX);
+                replica::replica_set(&mut self.engine, &at, key, meta, lifetime, out);
+            }
+            Request::MetaDelete(_) => {
+                replica::replica_delete(&mut self.engine, &at, key, meta, out);
+            }
+            Request::MetaGet(_) => replica::replica_get(&mut self.engine, &at, key, meta, out),
+            _ => out.extend_from_slice(answer::unknown_flag(request)),
+        }
+    }
+
+    /// A get of any number of keys: those held here are answered in place, others are asked for one
+    /// by one. Stops when the connection has to wait, and goes on from there when shown again.
+    fn multi_get(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        keys: Keys<'_>,
+        form: GetForm,
+    ) -> bool {
+        for key in keys.iter().skip(session.keys_done) {
+            if session.is_paused() || self.outbox_is_full() {
+                return false;
+            }
+            match self.route(now, session, key, None) {
+                Route::Here(at) => self.get_one(&at, key, form, session.sink()),
+                Route::Worker(worker) => {
+                    let mut frame = Vec::with_capacity(key.len() + 24);
+                    match form.touch {
+                        None => compose::get(&mut frame, [key], form.with_cas),
+                        Some(exptime) => {
+                            compose::get_and_touch(&mut frame, exptime, [key], form.with_cas);
+                        }
+                    }
+                    let to = Some(self.expect(id, session, 1));
+                    self.forward(
+                        worker,
+                        Message::Command {
+                            to,
+                            frame,
+                            part: true,
+                        },
+                    );
+                }
+                Route::Elsewhere(_) => unreachable!("a classic get names no map"),
+            }
+            session.keys_done += 1;
+        }
+        session.keys_done = 0;
+        session.sink().extend_from_slice(text::END);
+        true
+    }
+
+    fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
+        match form.touch {
+            None => get::get_key(&mut self.engine, at, key, form.with_cas, out),
+            Some(exptime) => {
+                let expiry = self.engine.time.expiry(at.now, exptime);
+                get::get_and_touch_key(&mut self.engine, at, key, expiry, form.with_cas, out);
+            }
+        }
+    }
+
+    /// Carries out what another worker passed on, and gives the answer.
+    pub(super) fn carry_out_forwarded(&mut self, now: Now, frame: &[u8], part: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        // The sender has parsed the frame already under the limits of the same process.
+        let limits = self.config.limits;
+        let RequestOutcome::Request { request, .. } = parse_request(frame, &limits) else {
+            out.extend_from_slice(text::ERROR);
+            return out;
+        };
+        let (keys, form) = match &request {
+            Request::Get { keys, with_cas } => (
+                *keys,
+                GetForm {
+                    touch: None,
+                    with_cas: *with_cas,
+                },
+            ),
+            Request::GetAndTouch {
+                exptime,
+                keys,
+                with_cas,
+            } => (
+                *keys,
+                GetForm {
+                    touch: Some(*exptime),
+                    with_cas: *with_cas,
+                },
+            ),
+            _ => {
+                let mut scratch = KeyScratch::default();
+                let key = key_of(&request, &mut scratch);
+                let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+                if worker == self.config.index {
+                    self.execute(&at, key, &request, &mut out);
+                } else {
+                    out.extend_from_slice(KEY_MOVED);
+                }
+                return out;
+            }
+        };
+        for key in keys {
+            let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+            // A key that changed worker on the way is a miss.
+            if worker == self.config.index {
+                self.get_one(&at, key, form, &mut out);
+            }
+        }
+        if !part {
+            out.extend_from_slice(text::END);
+        }
+        out
+    }
+
+    /// Reserves the place of an answer in a connection's order.
+    fn expect(&mut self, id: ConnectionId, session: &mut Session, shares: u16) -> ReturnAddress {
+        ReturnAddress {
+            connection: id,
+            ticket: session.await_answer(shares),
+        }
+    }
+
+    fn forward(&mut self, worker: u16, message: Message) {
+        self.engine.counters.forwarded_out += 1;
+        self.outbox[usize::from(worker)].push_back(message);
+    }
+
+    /// Starts a command to which every worker contributes, this one at once.
+    fn whole(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        task: Task,
+        noreply: bool,
+    ) {
+        let to = (!noreply).then(|| self.expect(id, session, self.config.workers));
+        let me = self.config.index;
+        for worker in (0..self.config.workers).filter(|worker| *worker != me) {
+            self.forward(worker, Message::Whole { to, task });
+        }
+        let mut bytes = Vec::new();
+        self.do_share(now, task, &mut bytes);
+        if let Some(to) = to {
+            self.add_share(now, session, to, task, &bytes);
+        }
+    }
+
+    /// Does this worker's share of a command about the whole server.
+    pub(super) fn do_share(&mut self, now: Now, task: Task, out: &mut Vec<u8>) {
+        match task {
+            Task::OneKey => {}
+            Task::Flush { at_s: None } => self.flush(now),
+            Task::Flush { at_s } => self.flush_at = at_s,
+            Task::Stats(_) => self.engine.counts().encode(out),
+            Task::Lines(view) => lists::lines(&self.engine, view, now, out),
+            Task::ResetStats => self.engine.counters = Counters::default(),
+        }
+    }
+
+    /// An answer from another worker arrived for a connection of this one.
+    pub(super) fn take_answer(&mut self, now: Now, to: ReturnAddress, task: Task, bytes: &[u8]) {
+        let Some(session) = self.session(to.connection) else {
+            return;
+        };
+        let mut session = core::mem::take(session);
+        self.add_share(now, &mut session, to, task, bytes);
+        if let Some(place) = self.session(to.connection) {
+            *place = session;
+        }
+        self.touched.push_back(to.connection);
+    }
+
+    fn add_share(
+        &mut self,
+        now: Now,
+        session: &mut Session,
+        to: ReturnAddress,
+        task: Task,
+        bytes: &[u8],
+    ) {
+        let merge = |parts: &mut Vec<u8>| match task {
+            Task::Stats(_) => Counters::merge(parts, bytes),
+            _ => parts.extend_from_slice(bytes),
+        };
+        let facts = &self.facts;
+        let finish = |parts: Vec<u8>| match task {
+            Task::OneKey => parts,
+            Task::Flush { .. } => text::OK.to_vec(),
+            Task::Stats(view) => stats::compose(view, &Counters::decode(&parts), facts, now),
+            Task::Lines(_) => [&parts, text::END].concat(),
+            Task::ResetStats => text::RESET.to_vec(),
+        };
+        session.answer_arrived(to.ticket, merge, finish);
+    }
+
+    fn flush_all(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        delay: Option<i64>,
+        noreply: bool,
+    ) {
+        if !self.config.allow_flush {
+            return reply(session, text::FLUSH_NOT_ALLOWED, noreply);
+        }
+        self.engine.counters.cmd_flush += 1;
+        let at_s = delay
+            .filter(|delay| *delay > 0)
+            .map(|delay| self.engine.time.expiry(now, delay))
+            .filter(|at| *at > TimeBase::seconds(now));
+        self.whole(now, id, session, Task::Flush { at_s }, noreply);
+    }
+
+    fn stats(&mut self, now: Now, id: ConnectionId, session: &mut Session, arguments: &[u8]) {
+        let task = match arguments {
+            b"" => Task::Stats(CountersView::General),
+            b"items" => Task::Stats(CountersView::Items),
+            b"slabs" => Task::Stats(CountersView::Slabs),
+            b"evenkeel" => Task::Stats(CountersView::Evenkeel),
+            b"hotkeys" => Task::Lines(LinesView::HotKeys),
+            b"replicas" => Task::Lines(LinesView::Replicas),
+            b"cachelets" => Task::Lines(LinesView::Cachelets),
+            b"reset" => Task::ResetStats,
+            b"settings" => {
+                let settings = stats::settings(&self.facts);
+                return session.sink().extend_from_slice(&settings);
+            }
+            b"sizes" => {
+                answer::stat(session.sink(), b"sizes_status", b"disabled");
+                return session.sink().extend_from_slice(text::END);
+            }
+            _ => return session.sink().extend_from_slice(text::ERROR),
+        };
+        self.whole(now, id, session, task, false);
+    }
+
+    /// The extension's hello. A home's newest link ends its older ones: what they still hold unread
+    /// must not arrive after what the newer one brings.
+    fn agree(&mut self, id: ConnectionId, session: &mut Session, hello: &Hello) {
+        session.agreed = true;
+        if let Some(home) = hello.from
+            && let Some(older) = self
+                .home_links
+                .insert(home, id)
+                .filter(|older| *older != id)
+            && let Some(older_session) = self.session(older)
+        {
+            older_session.closing = true;
+            self.touched.push_back(older);
+        }
+        let lease = self.config.hot_keys.lease.as_millis();
+        answer::hello(
+            session.sink(),
+            &HelloReply {
+                version: Hello::VERSION,
+                worker: self.me(),
+                boot: self.config.boot,
+                epoch: self.placement.epoch(),
+                lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+            },
+        );
+    }
+}
+
+fn reply(session: &mut Session, bytes: &[u8], noreply: bool) {
+    if !noreply {
+        session.sink().extend_from_slice(bytes);
+    }
+}
+
+/// A read that neither changes the item nor asks to be told to recache it.
+fn is_plain_read(flags: &MetaFlags<'_>) -> bool {
+    ![b'T', b'N', b'R', b'E']
+        .into_iter()
+        .any(|flag| flags.has(flag))
+}
+
+fn meta_of<'r, 'a>(request: &'r Request<'a>) -> Option<&'r Meta<'a>> {
+    match request {
+        Request::MetaGet(meta)
+        | Request::MetaSet(meta)
+        | Request::MetaDelete(meta)
+        | Request::MetaArithmetic(meta) => Some(meta),
+        _ => None,
+    }
+}
+
+/// The key of a command on one key; empty for other commands.
+fn key_of<'s, 'a: 's>(request: &Request<'a>, scratch: &'s mut KeyScratch) -> &'s [u8] {
+    match request {
+        Request::Store(store) => store.key,
+        Request::Delete { key, .. }
+        | Request::Arithmetic { key, .. }
+        | Request::Touch { key, .. } => key,
+        Request::MetaGet(meta)
+        | Request::MetaSet(meta)
+        | Request::MetaDelete(meta)
+        | Request::MetaArithmetic(meta) => meta.key(scratch),
+        Request::MetaDebug { key } => key.decode(scratch),
+        _ => b"",
+    }
+}
+
+fn wants_no_reply(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => store.noreply,
+        Request::Delete { noreply, .. }
+        | Request::Arithmetic { noreply, .. }
+        | Request::Touch { noreply, .. } => *noreply,
+        _ => false,
+    }
+}

@@ -1,0 +1,239 @@
+//! What a worker holds and the small things that all its commands share.
+
+use super::counters::Counters;
+use super::replicas::Replicas;
+use super::time::{NEVER, Seconds, TimeBase};
+use evenkeel_policy::hot_keys::server::{HotKeys, Reader, WriteKind};
+use evenkeel_protocol::Limits;
+use evenkeel_storage::{Item, NewItem, Store, StoreError};
+use evenkeel_types::{CacheletId, KeyHash, Now, Version};
+
+/// Versions count up from the wall clock at boot: milliseconds since 2020 in the upper bits and this
+/// many bits for what one millisecond can use up. So a home that restarts never repeats a version
+/// (its clock would have to be set back by more than it was down), and the numbers stay below 2^63
+/// until 2089, for clients that read them as signed.
+const VERSION_BITS_PER_MS: u32 = 22;
+
+/// 2020-01-01, in milliseconds since 1970.
+const VERSION_ZERO_UNIX_MS: u64 = 1_577_836_800_000;
+
+/// The first version of a process that starts at this wall-clock time.
+pub fn first_version(unix_ms: u64) -> Version {
+    let ms = unix_ms.saturating_sub(VERSION_ZERO_UNIX_MS);
+    Version((ms << VERSION_BITS_PER_MS) | 1)
+}
+
+/// Who asks, where the key is, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// The time.
+    pub now: Now,
+    /// The same on the store's clock.
+    pub seconds: Seconds,
+    /// The cachelet that holds the key.
+    pub cachelet: CacheletId,
+    /// The key's placement hash.
+    pub hash: KeyHash,
+    /// What the asker knows of leases.
+    pub reader: Reader,
+    /// False for guests: a key whose home is elsewhere is never found to be hot here.
+    pub owned: bool,
+}
+
+/// The state of one worker that commands work on.
+#[derive(Debug)]
+pub struct Engine {
+    /// The items this worker holds.
+    pub store: Store,
+    /// What it holds for other homes.
+    pub replicas: Replicas,
+    /// The hot keys among its own.
+    pub hot: HotKeys,
+    /// What it counts.
+    pub counters: Counters,
+    /// Relates the store's clock to the wall clock.
+    pub time: TimeBase,
+    /// What the protocol allows.
+    pub limits: Limits,
+    /// The newest version handed out.
+    version: Version,
+    /// Old values on their way into new items (append, prepend, incr).
+    pub scratch: Vec<u8>,
+}
+
+impl Engine {
+    /// Puts the parts together; `first` is the version before the first one handed out.
+    pub fn new(
+        store: Store,
+        replicas: Replicas,
+        hot: HotKeys,
+        time: TimeBase,
+        limits: Limits,
+        first: Version,
+    ) -> Self {
+        Engine {
+            store,
+            replicas,
+            hot,
+            counters: Counters::default(),
+            time,
+            limits,
+            version: first,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// A version newer than all before.
+    #[inline]
+    pub fn next_version(&mut self) -> Version {
+        self.version.0 += 1;
+        self.version
+    }
+
+    /// The newest version handed out.
+    pub fn newest_version(&self) -> Version {
+        self.version
+    }
+
+    /// Adopts a version that a client set (`E`), so that later ones are newer.
+    pub fn version_for(&mut self, chosen: Option<u64>) -> Version {
+        match chosen {
+            Some(version) => {
+                self.version.0 = self.version.0.max(version.min(VERSION_ADOPT_MAX));
+                Version(version)
+            }
+            None => self.next_version(),
+        }
+    }
+
+    /// Tells the hot keys of a read at the home. `present`: the key was found.
+    #[inline]
+    pub fn saw_read(&mut self, at: &At, key: &[u8], present: bool) -> ReadAdvice {
+        if !at.owned {
+            return ReadAdvice::default();
+        }
+        let advice = self
+            .hot
+            .handle_read(at.now.monotonic, at.hash, key, at.reader, present);
+        if advice.gamma > 0 {
+            self.counters.leases_granted += 1;
+        }
+        ReadAdvice {
+            gamma: advice.gamma,
+            replicated: advice.replicated,
+        }
+    }
+
+    /// Tells the hot keys of a write that was carried out; before the answer leaves (S4, S8).
+    #[inline]
+    pub fn saw_write(&mut self, at: &At, key: &[u8], kind: WriteKind) {
+        if at.owned {
+            self.hot.handle_write(at.now.monotonic, at.hash, key, kind);
+        }
+    }
+
+    /// Stores an item under a new or chosen version. On failure the old item of the key is gone,
+    /// as with memcached, so that nobody reads what the client meant to replace.
+    pub fn put(&mut self, at: &At, item: NewItem<'_>) -> Result<Version, PutError> {
+        let (key, version) = (item.key, item.version);
+        // An item that has expired already need not be stored to be found missing.
+        if item.expires_at != NEVER && item.expires_at <= at.seconds {
+            self.store.delete(at.cachelet, key, at.seconds);
+            self.counters.total_items += 1;
+            self.saw_write(at, key, WriteKind::Delete);
+            return Ok(version);
+        }
+        match self.store.insert(at.cachelet, item, at.seconds) {
+            Ok(()) => {
+                self.saw_write(at, key, WriteKind::Update);
+                Ok(version)
+            }
+            Err(error) => {
+                self.saw_write(at, key, WriteKind::Delete);
+                Err(match error {
+                    StoreError::TooLarge => {
+                        self.counters.store_too_large += 1;
+                        PutError::TooLarge
+                    }
+                    StoreError::OutOfMemory | StoreError::NoCachelet => {
+                        self.counters.store_no_memory += 1;
+                        PutError::NoMemory
+                    }
+                })
+            }
+        }
+    }
+
+    /// Takes the scratch area back after use, unless it has grown large.
+    pub fn keep_scratch(&mut self, scratch: Vec<u8>) {
+        if scratch.capacity() <= SCRATCH_KEEP_MAX {
+            self.scratch = scratch;
+        }
+    }
+
+    /// The current counts, those of the store included.
+    pub fn counts(&self) -> Counters {
+        let store = self.store.stats();
+        let (replica_items, replica_bytes) = self.replicas.held();
+        Counters {
+            replica_items,
+            replica_bytes,
+            curr_items: store.items,
+            bytes: store.bytes,
+            total_items: self.counters.total_items + store.total_items,
+            evictions: store.evictions,
+            evicted_unfetched: store.evicted_unfetched,
+            evicted_active: store.evicted_active,
+            expired_unfetched: store.expired_unfetched,
+            reclaimed: store.reclaimed,
+            get_expired: store.get_expired,
+            segments: store.segments,
+            segment_bytes: store.held_bytes,
+            index_bytes: store.index_bytes,
+            ..self.counters
+        }
+    }
+}
+
+/// A client may not push the version counter further than this with `E`: half of what is left to
+/// an unsigned 64-bit number stays for the versions that follow.
+const VERSION_ADOPT_MAX: u64 = 1 << 63;
+
+/// A scratch area larger than this, in bytes, is given back to the allocator after use.
+const SCRATCH_KEEP_MAX: usize = 64 * 1024;
+
+/// What to add to the answer to a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadAdvice {
+    /// γ of the granted lease; 0 for none.
+    pub gamma: u8,
+    /// The key has replicas: a miss carries the newest version.
+    pub replicated: bool,
+}
+
+/// Why an item was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutError {
+    /// Larger than `-I` allows.
+    TooLarge,
+    /// No memory could be had.
+    NoMemory,
+}
+
+/// Seconds an item has left; `None` when it never expires.
+pub fn ttl(item: &Item<'_>, now: Seconds) -> Option<Seconds> {
+    (item.expires_at() != NEVER).then(|| item.expires_at().saturating_sub(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_start_counts_from_higher_versions_and_all_are_positive() {
+        let start = 1_800_000_000_000;
+        let first = first_version(start);
+        assert!(first_version(start + 1).0 > first.0 + 4_000_000);
+        assert!(first_version(3_700_000_000_000).0 < 1 << 63);
+    }
+}

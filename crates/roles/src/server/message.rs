@@ -1,0 +1,88 @@
+//! What workers of one server say to each other.
+//!
+//! A key belongs to one worker. A command that arrives at another travels there as the bytes it was
+//! sent in, is carried out there, and its answer travels back to the connection that waits for it.
+//! Commands about the whole server (`stats`, `flush_all`) go to every worker.
+
+use super::session::{ConnectionId, Ticket};
+
+/// Who waits for an answer, and where in the order of a connection's answers it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnAddress {
+    /// The connection, at the worker that sent the message.
+    pub connection: ConnectionId,
+    /// The awaited answer.
+    pub ticket: Ticket,
+}
+
+/// A message from one worker to another.
+#[derive(Debug)]
+pub enum Message {
+    /// Carry out one command on one key of yours.
+    Command {
+        /// Who waits; `None` when the client asked for no reply.
+        to: Option<ReturnAddress>,
+        /// The command as it stood in the protocol, complete.
+        frame: Vec<u8>,
+        /// The command is one key of a multi-get: leave out the closing `END`.
+        part: bool,
+    },
+    /// Do your share of a command about the whole server.
+    Whole {
+        /// Who waits; `None` when the client asked for no reply.
+        to: Option<ReturnAddress>,
+        /// What to do.
+        task: Task,
+    },
+    /// The answer, or one worker's share of it.
+    Answer {
+        /// Who waits.
+        to: ReturnAddress,
+        /// How shares become one answer.
+        task: Task,
+        /// The share.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What a worker contributes to a command, and how the contributions are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A command on one key: the only contribution is the answer.
+    OneKey,
+    /// `flush_all`: every item stored before `at_s` on the store's clock goes at that time.
+    Flush {
+        /// When, on the store's clock; `None` for at once.
+        at_s: Option<u32>,
+    },
+    /// `stats`: counters are added up.
+    Stats(CountersView),
+    /// `stats hotkeys|replicas|cachelets`: lines are put one after the other.
+    Lines(LinesView),
+    /// `stats reset`.
+    ResetStats,
+}
+
+/// A way to show the summed counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountersView {
+    /// `stats`, with memcached's names.
+    General,
+    /// `stats items`, one pseudo slab class.
+    Items,
+    /// `stats slabs`, one pseudo slab class.
+    Slabs,
+    /// `stats evenkeel`.
+    Evenkeel,
+}
+
+/// A list of which every worker holds a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesView {
+    /// `stats hotkeys`: keys that the home tracks.
+    HotKeys,
+    /// `stats replicas`: what is held for other servers.
+    Replicas,
+    /// `stats cachelets`.
+    Cachelets,
+}

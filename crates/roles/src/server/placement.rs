@@ -1,0 +1,178 @@
+//! Where a key lives, as one server sees it.
+//!
+//! The cluster map names a home for every key. A client that knows the map goes there. A client
+//! that knows nothing of it may bring any key to any server, because it places keys by a ring of its
+//! own, and then expects to find them again where it put them. So a server keeps two kinds of
+//! cachelets: those it owns by the map, and one *guest* cachelet per worker for keys whose home is
+//! elsewhere (or nowhere yet). Both kinds never hold the same key: the map decides which one a key
+//! is in, and what a server stops owning is forgotten.
+//!
+//! A server without a coordinator owns the whole hash space.
+
+use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
+use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
+
+/// Cachelets of each worker of a server that has no coordinator.
+pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
+
+/// Guest cachelets are numbered downwards from here; a map may not reach into their numbers.
+const GUEST_CACHELET_LAST: u16 = u16::MAX;
+
+/// Where this server keeps one virtual node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    cachelet: CacheletId,
+    /// Index of the local worker that holds the cachelet.
+    worker: u16,
+    /// Whether the cachelet is this server's by the map.
+    owned: bool,
+}
+
+/// Where to carry out a command on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalPlace {
+    /// Cachelet of this server that holds the key.
+    pub cachelet: CacheletId,
+    /// Local worker that holds the cachelet.
+    pub worker: u16,
+    /// False for a guest: the key's home is another server, or unknown.
+    pub owned: bool,
+}
+
+/// The virtual nodes of the hash space as one server keeps them. Cheap to look up, O(nodes) to make.
+#[derive(Clone, Debug)]
+pub struct LocalPlacement {
+    epoch: Epoch,
+    /// A hash shifted right by this many bits is an index into `nodes`.
+    shift: u32,
+    nodes: Vec<Node>,
+}
+
+/// The guest cachelet of a worker.
+fn guest(worker: u16) -> CacheletId {
+    CacheletId(GUEST_CACHELET_LAST - worker)
+}
+
+/// The shift that turns a 64-bit hash into one of `nodes` (a power of two above one).
+fn shift_for(nodes: usize) -> u32 {
+    64 - nodes.trailing_zeros()
+}
+
+impl LocalPlacement {
+    /// A server that no coordinator told anything: it owns every key.
+    pub fn standalone(workers: u16) -> Self {
+        let cachelets = workers * STANDALONE_CACHELETS_PER_WORKER;
+        let nodes = (0..VIRTUAL_NODES)
+            .map(|node| {
+                let cachelet = (node % usize::from(cachelets)) as u16;
+                Node {
+                    cachelet: CacheletId(cachelet),
+                    worker: cachelet % workers,
+                    owned: true,
+                }
+            })
+            .collect();
+        LocalPlacement {
+            epoch: Epoch(0),
+            shift: shift_for(VIRTUAL_NODES),
+            nodes,
+        }
+    }
+
+    /// A server that waits for its first map: every key is a guest.
+    pub fn unmapped(workers: u16) -> Self {
+        let nodes = (0..VIRTUAL_NODES)
+            .map(|node| {
+                let worker = (node % usize::from(workers)) as u16;
+                Node {
+                    cachelet: guest(worker),
+                    worker,
+                    owned: false,
+                }
+            })
+            .collect();
+        LocalPlacement {
+            epoch: Epoch(0),
+            shift: shift_for(VIRTUAL_NODES),
+            nodes,
+        }
+    }
+
+    /// The cluster map as server `me` with `workers` workers keeps it.
+    ///
+    /// # Errors
+    /// Says why, when the map numbers so many cachelets that they would meet the guests, or gives
+    /// this server a worker that it does not have.
+    pub fn of_map(map: &ClusterMap, me: ServerId, workers: u16) -> Result<Self, &'static str> {
+        let document = map.document();
+        if document.cachelets.len() > usize::from(GUEST_CACHELET_LAST - workers) {
+            return Err("the map has more cachelets than a server can tell from its guests");
+        }
+        let mut nodes = Vec::with_capacity(document.virtual_nodes.len());
+        for (index, &cachelet) in document.virtual_nodes.iter().enumerate() {
+            let owner = document.cachelets[usize::from(cachelet.0)];
+            let local = owner.filter(|owner| owner.server == me);
+            if local.is_some_and(|owner| owner.worker >= workers) {
+                return Err("the map gives this server a worker that it does not have");
+            }
+            nodes.push(match local {
+                Some(owner) => Node {
+                    cachelet,
+                    worker: owner.worker,
+                    owned: true,
+                },
+                None => {
+                    let worker = (index % usize::from(workers)) as u16;
+                    Node {
+                        cachelet: guest(worker),
+                        worker,
+                        owned: false,
+                    }
+                }
+            });
+        }
+        if nodes.len() < 2 {
+            nodes.resize(2, nodes[0]);
+        }
+        Ok(LocalPlacement {
+            epoch: document.epoch,
+            shift: shift_for(nodes.len()),
+            nodes,
+        })
+    }
+
+    /// Where this server keeps a key.
+    #[inline]
+    pub fn locate(&self, hash: KeyHash) -> LocalPlace {
+        let node = self.nodes[(hash.0 >> self.shift) as usize];
+        LocalPlace {
+            cachelet: node.cachelet,
+            worker: node.worker,
+            owned: node.owned,
+        }
+    }
+
+    /// Epoch of the map it was made from; 0 without one.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Every cachelet that a worker holds under this placement, each once, ascending.
+    pub fn cachelets_of(&self, worker: u16) -> Vec<CacheletId> {
+        let mut found: Vec<CacheletId> = self
+            .nodes
+            .iter()
+            .filter(|node| node.worker == worker)
+            .map(|node| node.cachelet)
+            .chain([guest(worker)])
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// The owner of a key by the map, for the answer to a client that came to the wrong worker.
+pub fn owner_by_map(map: &ClusterMap, hash: KeyHash) -> Option<WorkerRef> {
+    map.locate(hash).worker
+}

@@ -1,0 +1,195 @@
+//! One connection as a worker sees it: what it agreed to, and its answers in the order asked.
+//!
+//! Most answers are written straight into `out`. Only when a command had to travel to another
+//! worker does the connection hold a line of *slots*, so that later answers wait for earlier ones.
+
+use std::collections::VecDeque;
+
+/// Above this many bytes of unread answers a connection's commands wait (back-pressure).
+pub const OUT_PAUSE: usize = 1 << 20;
+
+/// An emptied output buffer larger than this is given back to the allocator.
+const OUT_KEEP_MAX: usize = 64 * 1024;
+
+/// Most answers that a connection may await from other workers before its commands wait.
+pub const AWAITED_MAX: usize = 1024;
+
+/// Names a connection of a worker. The generation tells a reused slot from its former holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    /// Position in the worker's table.
+    pub slot: u32,
+    /// How many connections had the position before.
+    pub generation: u32,
+}
+
+/// Names an answer that a connection awaits.
+pub type Ticket = u32;
+
+/// An answer, or the place of one that is still to come.
+#[derive(Debug)]
+enum Slot {
+    Ready(Vec<u8>),
+    /// Awaited from `missing` workers; what came so far.
+    Awaited {
+        ticket: Ticket,
+        missing: u16,
+        parts: Vec<u8>,
+    },
+}
+
+/// The state of one connection.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Answers ready to be written, in order.
+    pub out: Vec<u8>,
+    /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
+    slots: VecDeque<Slot>,
+    awaited: usize,
+    next_ticket: Ticket,
+    /// Bytes of a refused value that are still to be dropped as they arrive.
+    pub swallow: usize,
+    /// Do not parse again before this many bytes are there.
+    pub need: usize,
+    /// Keys of the multi-get at the front of the input that are already answered.
+    pub keys_done: usize,
+    /// The client opened with the extension's hello.
+    pub agreed: bool,
+    /// No further command is read; closed once everything is written.
+    pub closing: bool,
+}
+
+impl Session {
+    /// Where the next answer goes: straight to the output, or behind an awaited one.
+    #[inline]
+    pub fn sink(&mut self) -> &mut Vec<u8> {
+        if self.slots.is_empty() {
+            return &mut self.out;
+        }
+        if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
+            self.slots.push_back(Slot::Ready(Vec::new()));
+        }
+        match self.slots.back_mut() {
+            Some(Slot::Ready(bytes)) => bytes,
+            _ => unreachable!("a ready slot was just put there"),
+        }
+    }
+
+    /// Reserves the place of an answer to which `workers` workers contribute.
+    pub fn await_answer(&mut self, workers: u16) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.awaited += 1;
+        self.slots.push_back(Slot::Awaited {
+            ticket,
+            missing: workers,
+            parts: Vec::new(),
+        });
+        ticket
+    }
+
+    /// A worker's contribution to an awaited answer arrived: `merge` adds it to what came before.
+    /// When it is the last one, `finish` turns the parts into the answer. An unknown ticket (the
+    /// connection was reset meanwhile) is ignored.
+    pub fn answer_arrived(
+        &mut self,
+        ticket: Ticket,
+        merge: impl FnOnce(&mut Vec<u8>),
+        finish: impl FnOnce(Vec<u8>) -> Vec<u8>,
+    ) {
+        let found = self
+            .slots
+            .iter_mut()
+            .find(|slot| matches!(slot, Slot::Awaited { ticket: t, .. } if *t == ticket));
+        let Some(slot) = found else { return };
+        if let Slot::Awaited { missing, parts, .. } = slot {
+            merge(parts);
+            *missing -= 1;
+            if *missing > 0 {
+                return;
+            }
+            let whole = finish(core::mem::take(parts));
+            *slot = Slot::Ready(whole);
+            self.awaited -= 1;
+        }
+        while let Some(Slot::Ready(bytes)) = self.slots.front() {
+            self.out.extend_from_slice(bytes);
+            self.slots.pop_front();
+        }
+    }
+
+    /// Whether this connection's commands must wait until answers were written or have arrived.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.out.len() >= OUT_PAUSE || self.awaited >= AWAITED_MAX
+    }
+
+    /// Whether any answer is still awaited from another worker.
+    pub fn awaits(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// The driver wrote `count` bytes of `out`.
+    pub fn written(&mut self, count: usize) {
+        if count == self.out.len() {
+            self.out.clear();
+            if self.out.capacity() > OUT_KEEP_MAX {
+                self.out = Vec::new();
+            }
+        } else {
+            self.out.drain(..count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(session: &mut Session, ticket: Ticket, bytes: &[u8]) {
+        session.answer_arrived(
+            ticket,
+            |parts| parts.extend_from_slice(bytes),
+            |whole| whole,
+        );
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_asked_whatever_the_order_of_arrival() {
+        let mut session = Session::default();
+        session.sink().extend_from_slice(b"1");
+        let second = session.await_answer(1);
+        session.sink().extend_from_slice(b"3");
+        let fourth = session.await_answer(2);
+        session.sink().extend_from_slice(b"5");
+        assert_eq!(session.out, b"1");
+        arrive(&mut session, fourth, b"4");
+        arrive(&mut session, fourth, b"4");
+        assert_eq!(session.out, b"1");
+        arrive(&mut session, second, b"2");
+        assert_eq!(session.out, b"123445");
+        assert!(!session.awaits());
+        session.sink().extend_from_slice(b"6");
+        assert_eq!(session.out, b"1234456");
+    }
+
+    #[test]
+    fn an_answer_to_nobody_is_ignored() {
+        let mut session = Session::default();
+        arrive(&mut session, 7, b"x");
+        assert!(session.out.is_empty());
+    }
+
+    #[test]
+    fn unread_answers_pause_the_connection() {
+        let mut session = Session::default();
+        session.out.resize(OUT_PAUSE, 0);
+        assert!(session.is_paused());
+        session.written(1);
+        assert!(!session.is_paused());
+        for _ in 0..AWAITED_MAX {
+            session.await_answer(1);
+        }
+        assert!(session.is_paused());
+    }
+}

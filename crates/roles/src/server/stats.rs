@@ -1,0 +1,286 @@
+//! The answers to `stats`, under memcached's names.
+//!
+//! Tools read these by name and some by position, so the general list keeps memcached's names and
+//! order. Names that mean nothing here show 0; items and slabs are shown as one pseudo slab class.
+
+use super::counters::Counters;
+use super::message::CountersView;
+use evenkeel_protocol::compose::answer::{stat, stat_number};
+use evenkeel_protocol::text;
+use evenkeel_types::Now;
+
+/// What the process knows and a worker does not; the driver keeps it up to date.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessFacts {
+    /// Process id.
+    pub pid: u32,
+    /// CPU time in user mode, in microseconds.
+    pub user_us: u64,
+    /// CPU time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// Most connections at a time (`-c`).
+    pub connections_max: u64,
+    /// Connections open now.
+    pub connections_open: u64,
+    /// Connections admitted since the start.
+    pub connections_total: u64,
+    /// Connections refused since the start.
+    pub connections_refused: u64,
+    /// Memory limit for items and indexes, in bytes.
+    pub limit_bytes: u64,
+    /// What is used of it, in bytes.
+    pub used_bytes: u64,
+    /// Workers.
+    pub threads: u64,
+    /// `stats settings`, in order.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// What this program says it is where memcached's version is expected: tools parse the number to
+/// know what a server can do.
+pub const VERSION: &str = concat!("1.6.45-evenkeel-", env!("CARGO_PKG_VERSION"));
+
+/// Composes the answer to a `stats` command from the workers' summed counts.
+pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: Now) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
+    match view {
+        CountersView::General => general(&mut out, sum, facts, now),
+        CountersView::Items => items(&mut out, sum),
+        CountersView::Slabs => slabs(&mut out, sum),
+        CountersView::Evenkeel => evenkeel(&mut out, sum, facts),
+    }
+    out.extend_from_slice(text::END);
+    out
+}
+
+/// Composes the answer to `stats settings`.
+pub fn settings(facts: &ProcessFacts) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2048);
+    for (name, value) in &facts.settings {
+        stat(&mut out, name.as_bytes(), value.as_bytes());
+    }
+    out.extend_from_slice(text::END);
+    out
+}
+
+fn numbers(out: &mut Vec<u8>, list: &[(&str, u64)]) {
+    for (name, value) in list {
+        stat_number(out, name.as_bytes(), *value);
+    }
+}
+
+fn cpu_time(out: &mut Vec<u8>, name: &str, us: u64) {
+    let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    stat(out, name.as_bytes(), text.as_bytes());
+}
+
+fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
+    numbers(
+        out,
+        &[
+            ("pid", facts.pid.into()),
+            ("uptime", now.monotonic.as_secs()),
+            ("time", now.unix.into()),
+        ],
+    );
+    stat(out, b"version", VERSION.as_bytes());
+    stat(out, b"libevent", b"none");
+    numbers(out, &[("pointer_size", u64::from(usize::BITS))]);
+    cpu_time(out, "rusage_user", facts.user_us);
+    cpu_time(out, "rusage_system", facts.system_us);
+    numbers(
+        out,
+        &[
+            ("max_connections", facts.connections_max),
+            ("curr_connections", facts.connections_open),
+            ("total_connections", facts.connections_total),
+            ("rejected_connections", facts.connections_refused),
+            ("connection_structures", facts.connections_open),
+            ("response_obj_oom", 0),
+            ("response_obj_count", 0),
+            ("response_obj_bytes", 0),
+            ("read_buf_count", 0),
+            ("read_buf_bytes", 0),
+            ("read_buf_bytes_free", 0),
+            ("read_buf_oom", 0),
+            ("reserved_fds", 0),
+            ("cmd_get", sum.cmd_get),
+            ("cmd_set", sum.cmd_set),
+            ("cmd_flush", sum.cmd_flush),
+            ("cmd_touch", sum.cmd_touch),
+            ("cmd_meta", sum.cmd_meta),
+            ("get_hits", sum.get_hits),
+            ("get_misses", sum.get_misses),
+            ("get_expired", sum.get_expired),
+            ("get_flushed", 0),
+            ("delete_misses", sum.delete_misses),
+            ("delete_hits", sum.delete_hits),
+            ("incr_misses", sum.incr_misses),
+            ("incr_hits", sum.incr_hits),
+            ("decr_misses", sum.decr_misses),
+            ("decr_hits", sum.decr_hits),
+            ("cas_misses", sum.cas_misses),
+            ("cas_hits", sum.cas_hits),
+            ("cas_badval", sum.cas_badval),
+            ("touch_hits", sum.touch_hits),
+            ("touch_misses", sum.touch_misses),
+            ("store_too_large", sum.store_too_large),
+            ("store_no_memory", sum.store_no_memory),
+            ("auth_cmds", 0),
+            ("auth_errors", 0),
+            ("bytes_read", sum.bytes_read),
+            ("bytes_written", sum.bytes_written),
+            ("limit_maxbytes", facts.limit_bytes),
+            ("accepting_conns", 1),
+            ("listen_disabled_num", 0),
+            ("time_in_listen_disabled_us", 0),
+            ("threads", facts.threads),
+            ("conn_yields", sum.conn_yields),
+            ("hash_power_level", hash_power(sum.index_bytes)),
+            ("hash_bytes", sum.index_bytes),
+            ("hash_is_expanding", 0),
+            ("slab_reassign_rescues", 0),
+            ("slab_reassign_chunk_rescues", 0),
+            ("slab_reassign_inline_reclaim", 0),
+            ("slab_reassign_busy_items", 0),
+            ("slab_reassign_busy_deletes", 0),
+            ("slab_reassign_busy_nomem", 0),
+            ("slab_reassign_last_busy_status", 0),
+            ("slab_reassign_running", 0),
+            ("slabs_moved", 0),
+            ("lru_crawler_running", 0),
+            ("lru_crawler_starts", 0),
+            ("lru_maintainer_juggles", 0),
+            ("malloc_fails", sum.store_no_memory),
+            ("log_worker_dropped", 0),
+            ("log_worker_written", 0),
+            ("log_watcher_skipped", 0),
+            ("log_watcher_sent", 0),
+            ("log_watchers", 0),
+            ("unexpected_napi_ids", 0),
+            ("round_robin_fallback", 0),
+            ("bytes", sum.bytes),
+            ("curr_items", sum.curr_items),
+            ("total_items", sum.total_items),
+            ("slab_global_page_pool", 0),
+            ("expired_unfetched", sum.expired_unfetched),
+            ("evicted_unfetched", sum.evicted_unfetched),
+            ("evicted_active", sum.evicted_active),
+            ("evictions", sum.evictions),
+            ("reclaimed", sum.reclaimed),
+            ("crawler_reclaimed", 0),
+            ("crawler_items_checked", 0),
+            ("lrutail_reflocked", 0),
+            ("moves_to_cold", 0),
+            ("moves_to_warm", 0),
+            ("moves_within_lru", 0),
+            ("direct_reclaims", 0),
+            ("lru_bumps_dropped", 0),
+        ],
+    );
+}
+
+/// memcached's hash table has 2^n pointers of 8 bytes; the n that fits ours best.
+fn hash_power(index_bytes: u64) -> u64 {
+    u64::from((index_bytes / 8).max(1).ilog2())
+}
+
+fn items(out: &mut Vec<u8>, sum: &Counters) {
+    if sum.curr_items == 0 {
+        return;
+    }
+    numbers(
+        out,
+        &[
+            ("items:1:number", sum.curr_items),
+            ("items:1:number_hot", 0),
+            ("items:1:number_warm", 0),
+            ("items:1:number_cold", sum.curr_items),
+            ("items:1:age_hot", 0),
+            ("items:1:age_warm", 0),
+            ("items:1:age", 0),
+            ("items:1:mem_requested", sum.bytes),
+            ("items:1:evicted", sum.evictions),
+            ("items:1:evicted_nonzero", 0),
+            ("items:1:evicted_time", 0),
+            ("items:1:outofmemory", sum.store_no_memory),
+            ("items:1:tailrepairs", 0),
+            ("items:1:reclaimed", sum.reclaimed),
+            ("items:1:expired_unfetched", sum.expired_unfetched),
+            ("items:1:evicted_unfetched", sum.evicted_unfetched),
+            ("items:1:evicted_active", sum.evicted_active),
+            ("items:1:crawler_reclaimed", 0),
+            ("items:1:crawler_items_checked", 0),
+            ("items:1:lrutail_reflocked", 0),
+            ("items:1:moves_to_cold", 0),
+            ("items:1:moves_to_warm", 0),
+            ("items:1:moves_within_lru", 0),
+            ("items:1:direct_reclaims", 0),
+            ("items:1:hits_to_hot", 0),
+            ("items:1:hits_to_warm", 0),
+            ("items:1:hits_to_cold", sum.get_hits),
+            ("items:1:hits_to_temp", 0),
+        ],
+    );
+}
+
+fn slabs(out: &mut Vec<u8>, sum: &Counters) {
+    // One class whose chunks are the segments.
+    let chunk = sum.segment_bytes.checked_div(sum.segments).unwrap_or(0);
+    if sum.segments > 0 {
+        numbers(
+            out,
+            &[
+                ("1:chunk_size", chunk),
+                ("1:chunks_per_page", 1),
+                ("1:total_pages", sum.segments),
+                ("1:total_chunks", sum.segments),
+                ("1:used_chunks", sum.segments),
+                ("1:free_chunks", 0),
+                ("1:free_chunks_end", 0),
+                ("1:get_hits", sum.get_hits),
+                ("1:cmd_set", sum.cmd_set),
+                ("1:delete_hits", sum.delete_hits),
+                ("1:incr_hits", sum.incr_hits),
+                ("1:decr_hits", sum.decr_hits),
+                ("1:cas_hits", sum.cas_hits),
+                ("1:cas_badval", sum.cas_badval),
+                ("1:touch_hits", sum.touch_hits),
+            ],
+        );
+    }
+    numbers(
+        out,
+        &[
+            ("active_slabs", u64::from(sum.segments > 0)),
+            ("total_malloced", sum.segment_bytes),
+        ],
+    );
+}
+
+fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
+    numbers(
+        out,
+        &[
+            ("memory_used_bytes", facts.used_bytes),
+            ("segments", sum.segments),
+            ("segment_bytes", sum.segment_bytes),
+            ("index_bytes", sum.index_bytes),
+            ("forwarded_in", sum.forwarded_in),
+            ("forwarded_out", sum.forwarded_out),
+            ("moved", sum.moved),
+            ("leases_granted", sum.leases_granted),
+            ("propagations", sum.propagations),
+            ("links_lost", sum.links_lost),
+            ("replica_items", sum.replica_items),
+            ("replica_bytes", sum.replica_bytes),
+            ("replica_hits", sum.replica_hits),
+            ("replica_misses", sum.replica_misses),
+            ("replica_stores", sum.replica_stores),
+            ("replica_deletes", sum.replica_deletes),
+            ("replica_refused_old", sum.replica_refused_old),
+            ("stalled_closed", sum.stalled_closed),
+            ("protocol_errors", sum.protocol_errors),
+        ],
+    );
+}

@@ -1,0 +1,489 @@
+//! [`WorkerCore`]: connections, messages, links, map and time, brought together.
+
+use super::counters::Counters;
+use super::engine::{At, Engine};
+use super::links::{LinkRequest, Links, Surroundings};
+use super::message::{Message, ReturnAddress, Task};
+use super::placement::LocalPlacement;
+use super::replicas::Replicas;
+use super::session::{ConnectionId, Session};
+use super::stats::ProcessFacts;
+use super::time::{Seconds, TimeBase};
+use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
+use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_protocol::{Limits, RequestOutcome, parse_request};
+use evenkeel_storage::{SegmentPool, Store, StoreConfig};
+use evenkeel_types::{BootId, Epoch, Instant, KeyHash, Now, ServerId, Version, WorkerRef};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Most messages that may wait for room in the queue to another worker before connections that
+/// would add to them must wait.
+pub const OUTBOX_MAX: usize = 4096;
+
+/// Bounded work on expiry and index growth per turn, in items.
+const MAINTENANCE_STEP: usize = 64;
+
+/// Share of the memory limit that replicas of other servers' keys may take, as a divisor. Hot keys
+/// are fewer than one item in ten thousand (SPORE, section 5.2); the share is a bound, not a need.
+pub const REPLICA_SHARE_DIVISOR: usize = 16;
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Which of the server's workers this is.
+    pub index: u16,
+    /// How many there are.
+    pub workers: u16,
+    /// What the protocol allows.
+    pub limits: Limits,
+    /// Commands of one connection in a row before others have a turn (`-R`).
+    pub requests_per_turn: u32,
+    /// Whether `flush_all` is carried out (`-F` forbids it).
+    pub allow_flush: bool,
+    /// Whether to evict when memory is full (`-M` forbids it).
+    pub evict: bool,
+    /// Whether a coordinator will send a map. Without one the server owns every key.
+    pub clustered: bool,
+    /// Hot-key settings.
+    pub hot_keys: HotKeysConfig,
+    /// Secret seed: of the tables' hash and of sampling. The same for all workers of a server.
+    pub seed: u64,
+    /// This life of the process.
+    pub boot: BootId,
+    /// The first reading of the clocks.
+    pub start: Now,
+    /// Version before the first one; see [`first_version`](super::first_version).
+    pub first_version: Version,
+}
+
+/// How far a connection's input was carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of input that are done with.
+    pub consumed: usize,
+    /// Complete commands are left for the next turn: the connection had its share of this one.
+    pub more: bool,
+}
+
+/// One worker of a server, without its thread and sockets.
+#[derive(Debug)]
+pub struct WorkerCore {
+    pub(super) config: WorkerConfig,
+    pub(super) engine: Engine,
+    pub(super) placement: LocalPlacement,
+    pub(super) map: Option<Arc<ClusterMap>>,
+    pub(super) server: ServerId,
+    pub(super) facts: ProcessFacts,
+    sessions: Vec<Slot>,
+    free: Vec<u32>,
+    pub(super) touched: VecDeque<ConnectionId>,
+    /// Messages on their way to each worker.
+    pub(super) outbox: Vec<VecDeque<Message>>,
+    links: Links,
+    /// The newest connection of each home that sends replicas here.
+    pub(super) home_links: BTreeMap<WorkerRef, ConnectionId>,
+    /// A delayed `flush_all`.
+    pub(super) flush_at: Option<Seconds>,
+    maps_refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    session: Option<Session>,
+}
+
+impl WorkerCore {
+    /// A worker without connections and, when clustered, without a map.
+    ///
+    /// # Errors
+    /// When the hot-key settings contradict themselves.
+    pub fn new(config: WorkerConfig, pool: &Arc<SegmentPool>) -> Result<Self, ConfigError> {
+        let store_config = StoreConfig {
+            hash_seed: config.seed,
+            evict: config.evict,
+            ..StoreConfig::default()
+        };
+        let replica_bytes =
+            pool.limit_bytes() / REPLICA_SHARE_DIVISOR / usize::from(config.workers.max(1));
+        let replica_config = StoreConfig {
+            hash_seed: config.seed,
+            evict: true,
+            bytes_max: Some(replica_bytes),
+        };
+        let mut store = Store::with_config(pool.clone(), store_config);
+        let replicas = Replicas::new(Store::with_config(pool.clone(), replica_config));
+        let sampling_seed = config.seed.wrapping_add(u64::from(config.index));
+        let hot = HotKeys::new(
+            config.hot_keys.clone(),
+            sampling_seed,
+            config.start.monotonic,
+        )?;
+        let placement = if config.clustered {
+            LocalPlacement::unmapped(config.workers)
+        } else {
+            LocalPlacement::standalone(config.workers)
+        };
+        for id in placement.cachelets_of(config.index) {
+            store.create_cachelet(id);
+        }
+        let engine = Engine::new(
+            store,
+            replicas,
+            hot,
+            TimeBase::new(config.start),
+            config.limits,
+            config.first_version,
+        );
+        Ok(WorkerCore {
+            engine,
+            placement,
+            map: None,
+            server: ServerId::default(),
+            facts: ProcessFacts::default(),
+            sessions: Vec::new(),
+            free: Vec::new(),
+            touched: VecDeque::new(),
+            outbox: (0..config.workers).map(|_| VecDeque::new()).collect(),
+            links: Links::default(),
+            home_links: BTreeMap::new(),
+            flush_at: None,
+            maps_refused: 0,
+            config,
+        })
+    }
+
+    /// A connection was made.
+    pub fn open(&mut self) -> ConnectionId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.sessions.push(Slot::default());
+            (self.sessions.len() - 1) as u32
+        });
+        let entry = &mut self.sessions[slot as usize];
+        entry.session = Some(Session::default());
+        ConnectionId {
+            slot,
+            generation: entry.generation,
+        }
+    }
+
+    /// A connection is gone. Answers that are still on their way to it will be ignored.
+    pub fn close(&mut self, id: ConnectionId) {
+        if self.session(id).is_none() {
+            return;
+        }
+        let entry = &mut self.sessions[id.slot as usize];
+        entry.session = None;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        self.home_links.retain(|_, link| *link != id);
+    }
+
+    /// A connection's state, if it still stands.
+    pub fn session(&mut self, id: ConnectionId) -> Option<&mut Session> {
+        let slot = self.sessions.get_mut(id.slot as usize)?;
+        slot.session
+            .as_mut()
+            .filter(|_| slot.generation == id.generation)
+    }
+
+    /// Carries out the commands at the front of a connection's input. `input` is everything not yet
+    /// consumed; answers go to the session's output.
+    pub fn handle_input(&mut self, now: Now, id: ConnectionId, input: &[u8]) -> Progress {
+        let Some(session) = self.session(id) else {
+            return Progress {
+                consumed: input.len(),
+                more: false,
+            };
+        };
+        // The session is moved out so that commands can borrow it beside the rest of the worker.
+        let mut session = core::mem::take(session);
+        let progress = self.work_through(now, id, &mut session, input);
+        if let Some(place) = self.session(id) {
+            *place = session;
+        }
+        self.carry_out_replication(now);
+        progress
+    }
+
+    fn work_through(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        input: &[u8],
+    ) -> Progress {
+        let mut consumed = 0;
+        let mut commands = 0;
+        loop {
+            let dropped = session.swallow.min(input.len() - consumed);
+            session.swallow -= dropped;
+            consumed += dropped;
+            if session.closing {
+                return Progress {
+                    consumed: input.len(),
+                    more: false,
+                };
+            }
+            let rest = &input[consumed..];
+            if rest.is_empty() || rest.len() < session.need || session.is_paused() {
+                return Progress {
+                    consumed,
+                    more: false,
+                };
+            }
+            if commands == self.config.requests_per_turn || self.outbox_is_full() {
+                self.engine.counters.conn_yields += 1;
+                return Progress {
+                    consumed,
+                    more: true,
+                };
+            }
+            commands += 1;
+            session.need = 0;
+            match parse_request(rest, &self.config.limits) {
+                RequestOutcome::Request {
+                    request,
+                    consumed: length,
+                } => {
+                    if !self.dispatch(now, id, session, &request, &rest[..length]) {
+                        // A multi-get that waits for room; it goes on where it stopped.
+                        return Progress {
+                            consumed,
+                            more: self.outbox_is_full(),
+                        };
+                    }
+                    consumed += length;
+                }
+                RequestOutcome::Incomplete { total } => {
+                    session.need = total;
+                    return Progress {
+                        consumed,
+                        more: false,
+                    };
+                }
+                RequestOutcome::Refused {
+                    refusal,
+                    consumed: length,
+                    swallow,
+                } => {
+                    self.refuse(now, session, &refusal);
+                    consumed += length;
+                    session.swallow = swallow;
+                }
+                RequestOutcome::Close { reply } => {
+                    self.engine.counters.protocol_errors += 1;
+                    session.sink().extend_from_slice(reply);
+                    session.closing = true;
+                }
+            }
+        }
+    }
+
+    /// A message from another worker arrived.
+    pub fn handle_message(&mut self, now: Now, from: u16, message: Message) {
+        match message {
+            Message::Command { to, frame, part } => {
+                self.engine.counters.forwarded_in += 1;
+                let bytes = self.carry_out_forwarded(now, &frame, part);
+                self.answer(from, to, Task::OneKey, bytes);
+            }
+            Message::Whole { to, task } => {
+                let mut bytes = Vec::new();
+                self.do_share(now, task, &mut bytes);
+                self.answer(from, to, task, bytes);
+            }
+            Message::Answer { to, task, bytes } => self.take_answer(now, to, task, &bytes),
+        }
+        self.carry_out_replication(now);
+    }
+
+    fn answer(&mut self, to_worker: u16, to: Option<ReturnAddress>, task: Task, bytes: Vec<u8>) {
+        if let Some(to) = to {
+            self.outbox[usize::from(to_worker)].push_back(Message::Answer { to, task, bytes });
+        }
+    }
+
+    /// Hands waiting messages to `send` until it gives one back because a queue is full.
+    pub fn flush_outbox(&mut self, mut send: impl FnMut(u16, Message) -> Result<(), Message>) {
+        for (worker, queue) in self.outbox.iter_mut().enumerate() {
+            while let Some(message) = queue.pop_front() {
+                if let Err(message) = send(worker as u16, message) {
+                    queue.push_front(message);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether messages wait for room in a queue.
+    pub fn has_outbox(&self) -> bool {
+        self.outbox.iter().any(|queue| !queue.is_empty())
+    }
+
+    pub(super) fn outbox_is_full(&self) -> bool {
+        self.outbox.iter().any(|queue| queue.len() >= OUTBOX_MAX)
+    }
+
+    /// A connection whose output grew or that is to be closed, by other means than its own input.
+    pub fn poll_touched(&mut self) -> Option<ConnectionId> {
+        self.touched.pop_front()
+    }
+
+    /// The coordinator's map. Contents of cachelets that it gives to others are forgotten before
+    /// this returns, so that the caller may report the epoch. False when the map cannot be used.
+    pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
+        let made = LocalPlacement::of_map(map, server, self.config.workers);
+        let Ok(placement) = made else {
+            self.maps_refused += 1;
+            return false;
+        };
+        let wanted: BTreeSet<_> = placement
+            .cachelets_of(self.config.index)
+            .into_iter()
+            .collect();
+        let held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
+        for id in held.difference(&wanted) {
+            self.engine.store.drop_cachelet(*id);
+        }
+        for id in wanted.difference(&held) {
+            self.engine.store.create_cachelet(*id);
+        }
+        self.placement = placement;
+        self.server = server;
+        self.map = Some(map.clone());
+        let me = self.me();
+        self.engine.hot.handle_map(now.monotonic, map.clone(), me);
+        self.carry_out_replication(now);
+        true
+    }
+
+    /// Mean load of the cluster's workers, in requests per second.
+    pub fn handle_cluster_load(&mut self, mean: f64) {
+        self.engine.hot.handle_cluster_load(mean);
+    }
+
+    /// Switches hot-key replication.
+    pub fn set_hot_keys(&mut self, now: Now, mode: Mode) {
+        self.engine.hot.set_mode(now.monotonic, mode);
+        self.carry_out_replication(now);
+    }
+
+    /// What the process knows for `stats`.
+    pub fn set_process_facts(&mut self, facts: ProcessFacts) {
+        self.facts = facts;
+    }
+
+    /// What a link's driver should do next.
+    pub fn poll_link_request(&mut self) -> Option<LinkRequest> {
+        self.links.poll_request()
+    }
+
+    /// A link stands.
+    pub fn link_up(&mut self, now: Now, worker: WorkerRef) {
+        self.engine.hot.handle_link_up(worker);
+        self.carry_out_replication(now);
+    }
+
+    /// A link broke or could not be made.
+    pub fn link_lost(&mut self, now: Now, worker: WorkerRef) {
+        self.links.lost(&mut self.engine, now.monotonic, worker);
+        self.carry_out_replication(now);
+    }
+
+    /// Bytes arrived on a link. Gives the number consumed.
+    pub fn link_input(&mut self, now: Now, worker: WorkerRef, input: &[u8]) -> usize {
+        let consumed = self
+            .links
+            .input(&mut self.engine, now.monotonic, worker, input);
+        self.carry_out_replication(now);
+        consumed
+    }
+
+    /// Bytes to be written to a link; the driver removes what it wrote.
+    pub fn link_out(&mut self, worker: WorkerRef) -> Option<&mut Vec<u8>> {
+        self.links.out(worker)
+    }
+
+    /// Time passed: expiry, delayed flush, hot keys, links that do not answer.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let seconds = TimeBase::seconds(now);
+        if self.flush_at.is_some_and(|at| at <= seconds) {
+            self.flush_at = None;
+            self.flush(now);
+        }
+        self.engine.hot.handle_timeout(now.monotonic);
+        self.links.handle_timeout(&mut self.engine, now.monotonic);
+        self.carry_out_replication(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    pub fn poll_deadline(&self) -> Instant {
+        let hot = self.engine.hot.poll_deadline();
+        self.links.deadline().map_or(hot, |links| links.min(hot))
+    }
+
+    /// A bounded step of housekeeping. True when there is more to do.
+    pub fn maintain(&mut self, now: Now) -> bool {
+        let seconds = TimeBase::seconds(now);
+        let items = self.engine.store.maintain(seconds, MAINTENANCE_STEP);
+        let replicas = self.engine.replicas.maintain(seconds, MAINTENANCE_STEP);
+        items || replicas
+    }
+
+    /// Undiverted load in requests per second: what it would serve if nothing were replicated.
+    pub fn load(&self) -> f64 {
+        self.engine.hot.load()
+    }
+
+    /// What this worker has counted.
+    pub fn counters(&mut self) -> &mut Counters {
+        &mut self.engine.counters
+    }
+
+    /// Epoch of the map in use; 0 without one.
+    pub fn epoch(&self) -> Epoch {
+        self.placement.epoch()
+    }
+
+    pub(super) fn me(&self) -> WorkerRef {
+        WorkerRef {
+            server: self.server,
+            worker: self.config.index,
+        }
+    }
+
+    pub(super) fn flush(&mut self, now: Now) {
+        self.engine.store.flush();
+        self.engine.replicas.flush();
+        self.engine.hot.handle_flush(now.monotonic);
+    }
+
+    /// Where a key is, for a command that is carried out here.
+    pub(super) fn at(&self, now: Now, hash: KeyHash, reader: Reader) -> (At, u16) {
+        let place = self.placement.locate(hash);
+        let at = At {
+            now,
+            seconds: TimeBase::seconds(now),
+            cachelet: place.cachelet,
+            hash,
+            reader,
+            owned: place.owned,
+        };
+        (at, place.worker)
+    }
+
+    pub(super) fn carry_out_replication(&mut self, now: Now) {
+        let here = Surroundings {
+            me: WorkerRef {
+                server: self.server,
+                worker: self.config.index,
+            },
+            map: self.map.as_deref(),
+            placement: &self.placement,
+        };
+        self.links.carry_out(&mut self.engine, now, here);
+    }
+}

@@ -1,0 +1,79 @@
+//! What the rest of the process says to a worker, and what a worker lets the rest see.
+
+use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::server::ProcessFacts;
+use evenkeel_runtime::Notifier;
+use evenkeel_types::{Epoch, ServerId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+/// A word to a worker.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// The coordinator's map, and which server this is in it.
+    Map(Arc<ClusterMap>, ServerId),
+    /// Mean load of the cluster's workers, in requests per second.
+    ClusterLoad(f64),
+    /// Switch hot-key replication.
+    HotKeys(Mode),
+    /// What `stats` should say of the process.
+    Facts(ProcessFacts),
+    /// Finish.
+    Stop,
+}
+
+/// What a worker lets others read without asking it. One cache line, written once a turn at most.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Gauges {
+    /// Bits of the undiverted load, in requests per second.
+    load: AtomicU64,
+    /// Epoch of the map that the worker works by.
+    epoch: AtomicU64,
+}
+
+impl Gauges {
+    /// The worker says how loaded it is.
+    pub fn set_load(&self, requests_per_second: f64) {
+        self.load
+            .store(requests_per_second.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Undiverted load, in requests per second.
+    pub fn load(&self) -> f64 {
+        f64::from_bits(self.load.load(Ordering::Relaxed))
+    }
+
+    /// The worker has let go of everything that this map does not give it.
+    pub fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// Epoch of the map that the worker works by.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+}
+
+/// How to reach a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerHandle {
+    /// Its mailbox.
+    pub control: Sender<Control>,
+    /// Wakes it.
+    pub notifier: Notifier,
+    /// What it shows.
+    pub gauges: Arc<Gauges>,
+}
+
+impl WorkerHandle {
+    /// Says a word. A worker that is gone needs no more words.
+    pub fn say(&self, word: Control) {
+        if self.control.send(word).is_ok() {
+            // A failed wake-up means the poll is gone, and with it the worker.
+            let _ = self.notifier.notify();
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A worker's thread: reads events, feeds the core, carries out what it decides.
+//!
+//! Every step of a turn is bounded, so that no client, no other worker and no housekeeping can keep
+//! the rest waiting for long:
+//!
+//! ```text
+//!  poll ─> events mark connections ─> control, new connections, messages ─> serve marked
+//!   ^      connections ─> links ─> messages out, wake their receivers ─> timers ────┐
+//!   └───────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use crate::connection::{Connection, Served};
+use crate::control::{Control, Gauges};
+use crate::link::LinkSocket;
+use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, WorkerCore};
+use evenkeel_runtime::{Clock, ConnectionCount, Listener, MeshPort, Notifier, Stream};
+use evenkeel_types::{Instant, Now, WorkerRef};
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Write};
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// What a connection's input is read into; shared by all connections of a worker.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Events taken from one poll.
+const EVENTS_PER_TURN: usize = 512;
+
+/// Messages taken from one other worker in a turn.
+const MESSAGES_PER_TURN: usize = 256;
+
+/// A worker with nothing to do looks around this often.
+const IDLE_LOOK: Duration = Duration::from_millis(500);
+
+/// How often connections are checked for a lack of progress.
+const STALL_LOOK: Duration = Duration::from_secs(1);
+
+/// A connection inside a command, or with unread answers, that does not move for this long is
+/// closed: a slow or dead client must not hold memory for ever.
+pub const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a stopping worker goes on writing answers that are ready.
+const STOP_DRAIN: Duration = Duration::from_millis(200);
+
+const WAKE: Token = Token(0);
+const LISTENER: Token = Token(1);
+const FIRST_CONNECTION: usize = 16;
+const FIRST_LINK: usize = 1 << 40;
+
+/// What a worker is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The worker's core.
+    pub core: WorkerCore,
+    /// Its poll; the waker is registered already.
+    pub poll: Poll,
+    /// What wakes it.
+    pub notifier: Notifier,
+    /// Its own port, for aware clients and other servers.
+    pub listener: Listener,
+    /// Connections from the acceptor.
+    pub incoming: Receiver<Stream>,
+    /// Words from the process.
+    pub control: Receiver<Control>,
+    /// Queues to and from the other workers.
+    pub mesh: MeshPort<Message>,
+    /// All connections of the process.
+    pub connections: Arc<ConnectionCount>,
+    /// What it shows.
+    pub gauges: Arc<Gauges>,
+    /// The process's clock.
+    pub clock: Clock,
+    /// `-o idle_timeout`; zero for never.
+    pub idle_timeout: Duration,
+}
+
+/// The token under which the waker of a worker's poll must be registered.
+pub const WAKE_TOKEN: Token = WAKE;
+
+struct Worker {
+    parts: Parts,
+    connections: Vec<Option<Connection>>,
+    /// Connections to serve in the next turn.
+    ready: VecDeque<ConnectionId>,
+    links: BTreeMap<usize, LinkSocket>,
+    next_link: usize,
+    scratch: Box<[u8]>,
+    next_stall_look: Instant,
+    stopping: Option<Instant>,
+    /// The core has housekeeping left.
+    unmaintained: bool,
+}
+
+/// Runs a worker until it is told to stop.
+///
+/// # Errors
+/// Only when the poll itself fails.
+pub fn run(mut parts: Parts) -> io::Result<()> {
+    parts
+        .poll
+        .registry()
+        .register(&mut parts.listener, LISTENER, Interest::READABLE)?;
+    let mut worker = Worker {
+        parts,
+        connections: Vec::new(),
+        ready: VecDeque::new(),
+        links: BTreeMap::new(),
+        next_link: FIRST_LINK,
+        scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+        next_stall_look: Instant::default() + STALL_LOOK,
+        stopping: None,
+        unmaintained: true,
+    };
+    let mut events = Events::with_capacity(EVENTS_PER_TURN);
+    loop {
+        let before = worker.parts.clock.now();
+        let wait = worker.wait(before.monotonic);
+        match worker.parts.poll.poll(&mut events, Some(wait)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let now = worker.parts.clock.now();
+        for event in &events {
+            worker.take_event(now, event);
+        }
+        worker.parts.notifier.clear();
+        worker.take_words(now);
+        worker.take_incoming(now);
+        worker.take_messages(now);
+        worker.serve_ready(now);
+        worker.serve_links(now);
+        worker.send_messages()?;
+        worker.keep_time(now);
+        if worker
+            .stopping
+            .is_some_and(|until| now.monotonic >= until || worker.is_drained())
+        {
+            return Ok(());
+        }
+    }
+}
+
+impl Worker {
+    /// How long the poll may sleep.
+    fn wait(&self, now: Instant) -> Duration {
+        let busy = !self.ready.is_empty()
+            || self.parts.core.has_outbox()
+            || self.unmaintained
+            || self.stopping.is_some();
+        if busy {
+            return Duration::ZERO;
+        }
+        self.parts.core.poll_deadline().since(now).min(IDLE_LOOK)
+    }
+
+    fn take_event(&mut self, now: Now, event: &Event) {
+        match event.token() {
+            WAKE => {}
+            LISTENER => self.accept(now),
+            Token(link) if link >= FIRST_LINK => self.serve_link(now, link),
+            Token(connection) => {
+                let slot = connection - FIRST_CONNECTION;
+                if let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) {
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        connection.mark_readable();
+                    }
+                    let id = connection.id;
+                    self.enqueue(id);
+                }
+            }
+        }
+    }
+
+    /// Accepts on the worker's own port.
+    fn accept(&mut self, now: Now) {
+        loop {
+            match self.parts.listener.accept() {
+                Ok(mut stream) => {
+                    if self.parts.connections.try_open() {
+                        self.adopt(now, stream);
+                    } else {
+                        // The client may be gone already; it is closed either way.
+                        let _ = stream.write(b"ERROR Too many open connections\r\n");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Nobody waits, or no descriptor is left: those who wait stay in the backlog.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_incoming(&mut self, now: Now) {
+        while let Ok(stream) = self.parts.incoming.try_recv() {
+            self.adopt(now, stream);
+        }
+    }
+
+    /// Makes an accepted, counted stream a connection of this worker.
+    fn adopt(&mut self, now: Now, mut stream: Stream) {
+        let id = self.parts.core.open();
+        let slot = id.slot as usize;
+        let token = Token(slot + FIRST_CONNECTION);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if self
+            .parts
+            .poll
+            .registry()
+            .register(&mut stream, token, both)
+            .is_err()
+        {
+            self.parts.core.close(id);
+            self.parts.connections.closed();
+            return;
+        }
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, || None);
+        }
+        self.connections[slot] = Some(Connection::new(id, stream, now));
+        self.enqueue(id);
+    }
+
+    fn enqueue(&mut self, id: ConnectionId) {
+        let connection = self
+            .connections
+            .get_mut(id.slot as usize)
+            .and_then(Option::as_mut);
+        if let Some(connection) = connection.filter(|c| c.id == id && !c.queued) {
+            connection.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        if let Some(place) = self.connections.get_mut(id.slot as usize)
+            && place.as_ref().is_some_and(|connection| connection.id == id)
+        {
+            *place = None;
+            self.parts.core.close(id);
+            self.parts.connections.closed();
+        }
+    }
+
+    fn take_words(&mut self, now: Now) {
+        while let Ok(word) = self.parts.control.try_recv() {
+            match word {
+                Control::Map(map, server) => {
+                    if self.parts.core.handle_map(now, &map, server) {
+                        self.parts.gauges.set_epoch(map.epoch());
+                    }
+                }
+                Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
+                Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
+                Control::Facts(facts) => self.parts.core.set_process_facts(facts),
+                Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
+            }
+        }
+    }
+
+    fn take_messages(&mut self, now: Now) {
+        for from in 0..self.parts.mesh.workers() {
+            for taken in 0.. {
+                if taken == MESSAGES_PER_TURN {
+                    // The rest is taken in the next turn, which must not sleep.
+                    self.unmaintained = true;
+                    break;
+                }
+                let Some(message) = self.parts.mesh.receive(from) else {
+                    break;
+                };
+                self.parts.core.handle_message(now, from as u16, message);
+            }
+        }
+        while let Some(id) = self.parts.core.poll_touched() {
+            self.enqueue(id);
+        }
+    }
+
+    /// Serves each connection in the list once.
+    fn serve_ready(&mut self, now: Now) {
+        for _ in 0..self.ready.len() {
+            let Some(id) = self.ready.pop_front() else {
+                return;
+            };
+            let place = self.connections.get_mut(id.slot as usize);
+            let Some(connection) = place.and_then(Option::as_mut).filter(|c| c.id == id) else {
+                continue;
+            };
+            connection.queued = false;
+            match connection.serve(&mut self.parts.core, now, &mut self.scratch) {
+                Served::Idle => {}
+                Served::More => self.enqueue(id),
+                Served::Closed => self.close(id),
+            }
+        }
+        while let Some(id) = self.parts.core.poll_touched() {
+            self.enqueue(id);
+        }
+    }
+
+    /// Opens, closes and moves links as the core asks.
+    fn serve_links(&mut self, now: Now) {
+        while let Some(request) = self.parts.core.poll_link_request() {
+            match request {
+                LinkRequest::Connect { worker, host, port } => {
+                    if self.connect(worker, &host, port).is_err() {
+                        self.parts.core.link_lost(now, worker);
+                    }
+                }
+                LinkRequest::Close(worker) => self.links.retain(|_, link| link.worker != worker),
+            }
+        }
+        let waiting: Vec<usize> = self
+            .links
+            .iter()
+            .filter(|(_, link)| {
+                self.parts
+                    .core
+                    .link_out(link.worker)
+                    .is_some_and(|out| !out.is_empty())
+            })
+            .map(|(token, _)| *token)
+            .collect();
+        for token in waiting {
+            self.serve_link(now, token);
+        }
+    }
+
+    fn connect(&mut self, worker: WorkerRef, host: &str, port: u16) -> io::Result<()> {
+        let address = (host, port)
+            .to_socket_addrs()?
+            .next()
+            .ok_or(ErrorKind::NotFound)?;
+        let mut stream = Stream::connect(address)?;
+        let token = self.next_link;
+        self.next_link += 1;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.parts
+            .poll
+            .registry()
+            .register(&mut stream, Token(token), both)?;
+        self.links.insert(token, LinkSocket::new(worker, stream));
+        Ok(())
+    }
+
+    fn serve_link(&mut self, now: Now, token: usize) {
+        let Some(link) = self.links.get_mut(&token) else {
+            return;
+        };
+        let worker = link.worker;
+        if link
+            .serve(&mut self.parts.core, now, &mut self.scratch)
+            .is_err()
+        {
+            self.links.remove(&token);
+            self.parts.core.link_lost(now, worker);
+        }
+    }
+
+    fn send_messages(&mut self) -> io::Result<()> {
+        let mesh = &mut self.parts.mesh;
+        self.parts
+            .core
+            .flush_outbox(|to, message| mesh.send(usize::from(to), message));
+        mesh.notify()
+    }
+
+    fn keep_time(&mut self, now: Now) {
+        if now.monotonic >= self.parts.core.poll_deadline() {
+            self.parts.core.handle_timeout(now);
+            self.parts.gauges.set_load(self.parts.core.load());
+        }
+        self.unmaintained = self.parts.core.maintain(now);
+        if now.monotonic >= self.next_stall_look {
+            self.next_stall_look = now.monotonic + STALL_LOOK;
+            self.close_stalled(now);
+        }
+    }
+
+    fn close_stalled(&mut self, now: Now) {
+        let idle_limit = self.parts.idle_timeout;
+        let over: Vec<(ConnectionId, bool)> = self
+            .connections
+            .iter()
+            .flatten()
+            .filter_map(|connection| {
+                let stalled = connection
+                    .stalled_since
+                    .is_some_and(|since| now.monotonic.since(since) >= STALL_LIMIT);
+                let idle = !idle_limit.is_zero()
+                    && now.monotonic.since(connection.active_at) >= idle_limit;
+                (stalled || idle).then_some((connection.id, stalled))
+            })
+            .collect();
+        for (id, stalled) in over {
+            self.parts.core.counters().stalled_closed += u64::from(stalled);
+            self.close(id);
+        }
+    }
+
+    /// Whether a stopping worker has nothing left to write.
+    fn is_drained(&mut self) -> bool {
+        let core = &mut self.parts.core;
+        self.ready.is_empty()
+            && self.connections.iter().flatten().all(|connection| {
+                core.session(connection.id)
+                    .is_none_or(|session| session.out.is_empty())
+            })
+    }
+}

@@ -1,0 +1,313 @@
+//! Starting and stopping a server.
+
+use crate::args::Args;
+use crate::control::{Control, Gauges, WorkerHandle};
+use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::{facts, member};
+use anyhow::Context;
+use evenkeel_coordinator::member::MemberHandle;
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
+use evenkeel_policy::load::TriggerConfig;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::server::{
+    STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
+};
+use evenkeel_runtime::{
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, UsageError, accept_forever,
+    bind_tcp, bind_unix, mesh, pin_to_core, spawn_named, wait_for_stop_signal,
+};
+use evenkeel_storage::{PoolConfig, SegmentPool};
+use evenkeel_types::BootId;
+use mio::{Poll, Waker};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Messages that the queue from one worker to another holds.
+const MESH_CAPACITY: usize = 4096;
+
+/// How often `stats` learns anew about the process.
+const FACTS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Descriptors that the process needs besides those of its clients.
+const RESERVED_DESCRIPTORS: u64 = 256;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    address: String,
+    workers: Vec<WorkerHandle>,
+    worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
+    helpers: Vec<JoinHandle<()>>,
+    membership: Option<MemberHandle>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Runs a server until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let server = Server::start(args)?;
+    println!("evenkeel server listening on {}", server.address);
+    std::io::stdout()
+        .flush()
+        .context("failed to write the ready line")?;
+    wait_for_stop_signal().context("failed to wait for a signal")?;
+    server.stop()
+}
+
+impl Server {
+    /// Starts all threads. When this returns, the server accepts connections.
+    ///
+    /// # Errors
+    /// See [`run`].
+    pub fn start(args: &Args) -> anyhow::Result<Server> {
+        for warning in args.check()? {
+            eprintln!("evenkeel server: {warning}");
+        }
+        raise_descriptor_limit(args.conn_limit)?;
+        let listeners = listen(args)?;
+        let tcp = listeners.iter().find_map(Listener::address);
+        let address = listeners
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let clock = Clock::start();
+        let stop = Arc::new(AtomicBool::new(false));
+        let connections = ConnectionCount::new(args.conn_limit);
+        let pool = SegmentPool::new(PoolConfig {
+            limit_bytes: args.memory_limit << 20,
+            item_size_max: args.max_item_size,
+            cachelets_expected: usize::from(args.threads * STANDALONE_CACHELETS_PER_WORKER),
+        });
+        let boot = BootId(clock.unix_millis());
+
+        let mut polls = Vec::new();
+        let mut notifiers = Vec::new();
+        for _ in 0..args.threads {
+            let poll = Poll::new().context("failed to make an event queue")?;
+            let waker =
+                Waker::new(poll.registry(), WAKE_TOKEN).context("failed to make a waker")?;
+            notifiers.push(Notifier::new(waker));
+            polls.push(poll);
+        }
+        let meshes = mesh(&notifiers, MESH_CAPACITY);
+        let worker_ip = tcp.map_or(std::net::Ipv4Addr::LOCALHOST.into(), |address| address.ip());
+        let config = worker_config(args, clock, boot)?;
+
+        let mut workers = Vec::new();
+        let mut worker_ports = Vec::new();
+        let mut acceptor_ends = Vec::new();
+        let mut worker_threads = Vec::new();
+        for (index, (poll, mesh)) in polls.into_iter().zip(meshes).enumerate() {
+            let port = match args.worker_port {
+                0 => 0,
+                first => first.checked_add(index as u16).ok_or_else(|| {
+                    UsageError(format!("--worker-port {first}: not enough ports above it"))
+                })?,
+            };
+            let listener = bind_tcp(SocketAddr::new(worker_ip, port), args.listen_backlog)?;
+            worker_ports.push(listener.address().map_or(0, |address| address.port()));
+            let (stream_sender, incoming) = channel();
+            let (control_sender, control) = channel();
+            let gauges = Arc::new(Gauges::default());
+            acceptor_ends.push((stream_sender, notifiers[index].clone()));
+            workers.push(WorkerHandle {
+                control: control_sender,
+                notifier: notifiers[index].clone(),
+                gauges: gauges.clone(),
+            });
+            let config = WorkerConfig {
+                index: index as u16,
+                ..config.clone()
+            };
+            let parts = Parts {
+                core: WorkerCore::new(config, &pool)
+                    .map_err(|error| UsageError(error.to_string()))?,
+                poll,
+                notifier: notifiers[index].clone(),
+                listener,
+                incoming,
+                control,
+                mesh,
+                connections: connections.clone(),
+                gauges,
+                clock,
+                idle_timeout: Duration::from_secs(args.idle_timeout_s()?.into()),
+            };
+            let pin = args.pin.map(|first| first + index);
+            worker_threads.push(spawn_named(format!("worker-{index}"), move || {
+                if let Some(Err(error)) = pin.map(pin_to_core) {
+                    eprintln!("evenkeel server: {error}");
+                }
+                event_loop::run(parts)
+            })?);
+        }
+
+        let fixed_facts = facts::fixed(args, tcp);
+        let mut helpers = Vec::new();
+        let facts_now = facts::read(&fixed_facts, &connections, &pool);
+        for worker in &workers {
+            worker.say(Control::Facts(facts_now.clone()));
+        }
+        helpers.push(spawn_named("facts".into(), {
+            let (workers, connections, stop) = (workers.clone(), connections.clone(), stop.clone());
+            move || {
+                while !stop.load(Ordering::Acquire) {
+                    std::thread::park_timeout(FACTS_INTERVAL);
+                    let facts = facts::read(&fixed_facts, &connections, &pool);
+                    for worker in &workers {
+                        worker.say(Control::Facts(facts.clone()));
+                    }
+                }
+            }
+        })?);
+        helpers.push(spawn_named("acceptor".into(), {
+            let config = AcceptorConfig {
+                listeners,
+                workers: acceptor_ends,
+                connections,
+            };
+            let stop = stop.clone();
+            move || {
+                if let Err(error) = accept_forever(config, &stop) {
+                    eprintln!("evenkeel server: failed to accept connections: {error}");
+                }
+            }
+        })?);
+        let membership = if args.coordinator.is_empty() {
+            None
+        } else {
+            let address = tcp.ok_or_else(|| {
+                UsageError("--coordinator needs a TCP address that others can reach (-l)".into())
+            })?;
+            Some(member::join(
+                args,
+                address,
+                worker_ports,
+                boot,
+                workers.clone(),
+            )?)
+        };
+        Ok(Server {
+            address,
+            workers,
+            worker_threads,
+            helpers,
+            membership,
+            stop,
+        })
+    }
+
+    /// Stops accepting, writes answers that are ready, and ends all threads.
+    ///
+    /// # Errors
+    /// When a worker ended with an error or a panic.
+    pub fn stop(self) -> anyhow::Result<()> {
+        if let Some(membership) = self.membership {
+            membership.stop();
+        }
+        self.stop.store(true, Ordering::Release);
+        for worker in &self.workers {
+            worker.say(Control::Stop);
+        }
+        for helper in self.helpers {
+            helper.thread().unpark();
+            helper
+                .join()
+                .map_err(|_| anyhow::anyhow!("a helper thread panicked"))?;
+        }
+        for thread in self.worker_threads {
+            thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a worker panicked"))?
+                .context("a worker failed")?;
+        }
+        Ok(())
+    }
+
+    /// Where the server listens for anyone: an address or the path of a unix socket.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig, UsageError> {
+    let defaults = HotKeysConfig::default();
+    let entries_max = ssm_entries(args.threads.into());
+    let hot_share = args.hot_share / 100.0;
+    let hot_keys = HotKeysConfig {
+        lease: Duration::from_millis(args.lease_ms.into()),
+        sampling: args.hot_sampling / 100.0,
+        hot_share,
+        cold_share: hot_share / 2.0,
+        gamma_max: args.gamma_max,
+        entries_max,
+        replicated_max: defaults.replicated_max.min(entries_max),
+        trigger: TriggerConfig {
+            absolute_rps: args.hot_trigger_rps,
+            ..defaults.trigger
+        },
+        ..defaults
+    };
+    hot_keys
+        .validate()
+        .map_err(|error| UsageError(error.to_string()))?;
+    Ok(WorkerConfig {
+        index: 0,
+        workers: args.threads,
+        limits: Limits {
+            item_size_max: args.max_item_size,
+            ..Limits::default()
+        },
+        requests_per_turn: args.max_reqs_per_event,
+        allow_flush: !args.disable_flush_all,
+        evict: !args.disable_evictions,
+        clustered: !args.coordinator.is_empty(),
+        hot_keys,
+        // The standard library seeds this from the machine's randomness, anew in each process.
+        seed: RandomState::new().hash_one(boot.0),
+        boot,
+        start: clock.now(),
+        first_version: first_version(clock.unix_millis()),
+    })
+}
+
+fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {
+    let mut listeners = Vec::new();
+    for address in args.tcp_addresses()? {
+        listeners.push(bind_tcp(address, args.listen_backlog)?);
+    }
+    if let Some(path) = &args.unix_socket {
+        listeners.push(bind_unix(path, args.unix_mask)?);
+    }
+    if args.listen.is_none() && args.unix_socket.is_none() {
+        eprintln!("evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others");
+    }
+    Ok(listeners)
+}
+
+/// Raises the limit of open descriptors to what `-c` needs, as memcached does.
+fn raise_descriptor_limit(connections: usize) -> Result<(), UsageError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = connections as u64 + RESERVED_DESCRIPTORS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: maximum.map(|maximum| maximum.max(wanted)),
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|_| {
+        UsageError(format!(
+            "-c {connections}: the limit of open files is too low; raise it with `ulimit -n {wanted}`"
+        ))
+    })
+}
