@@ -30,6 +30,9 @@
 //! | `delete k 0` | accepted | `0` ignored, as is any word |
 //! | `md`, `ma` with bad flags | `CLIENT_ERROR invalid or duplicate flag` | `md` names the flag's fault |
 //! | `M` with a token that is not one byte | `CLIENT_ERROR incorrect length for M token` | first byte counts |
+//! | `ms` with 17 flags, other meta commands with 18 | too many | accepted |
+//! | `noreply` behind an unknown command | `ERROR` | silence |
+//! | `shutdown` where it is not allowed | `ERROR: shutdown not enabled` | `SERVER_ERROR: …` |
 //! | numbers with surrounding blanks or a sign (`+5`, `5<TAB>`) | accepted, as by `strtol` | partly refused |
 //! | numbers beyond 32 bits for flags and exptime | taken modulo 2^32 | partly refused |
 //!
@@ -40,7 +43,7 @@
 //! - An unknown command whose last word starts with `HTTP/` closes the connection, whatever letter
 //!   it starts with.
 //! - `bget`, an undocumented synonym of `get`, is gone.
-//! - Flags `E`, `x` and the `I` mode of invalidation exist.
+//! - Flags `E` (the version to give) and `x` (drop the value) exist.
 //!
 //! And in these points Evenkeel goes its own way:
 //!

@@ -252,6 +252,10 @@ pub(crate) fn parse_flags<'a>(
 /// Whether there are more flags than memcached takes. Those of the extension do not count, so that a
 /// proxy can add them to any command it forwards.
 pub(crate) fn too_many_flags(words: Words<'_>, count_max: usize) -> bool {
+    // A flag takes two bytes at least, so nearly every line is known to be short enough by now.
+    if words.rest().len() <= 2 * count_max {
+        return false;
+    }
     words
         .filter(|word| EXTENSION & bit(word[0]) == 0)
         .nth(count_max)

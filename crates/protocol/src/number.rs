@@ -2,8 +2,9 @@
 //!
 //! memcached hands words to the C library's `strtol` family. That accepts blanks before the digits,
 //! a sign, and stops at the first byte that is no digit; memcached then insists that this byte is a
-//! blank or the end. So `+5`, `05`, a tab and then `5`, and `5`, a tab and then anything, are all 5. Clients rely
-//! on little of this, but a parser that is stricter would answer an error where memcached stores.
+//! blank or the end. Words are separated by spaces alone, so a word may hold other blanks: `5`, `+5`,
+//! `05`, `<TAB>5` and `5<TAB>x` are all 5. Clients rely on little of this, but a stricter parser would
+//! answer an error where memcached stores.
 
 /// A signed 32-bit number (memcached `safe_strtol`): anything that fits 64 bits is accepted and
 /// taken modulo 2^32, so 4294967296 is 0 and 2147483648 is the smallest number.

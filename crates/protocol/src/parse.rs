@@ -91,7 +91,7 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
     match command {
         b"get" => frame.get(words, false),
         b"gets" => frame.get(words, true),
-        b"mg" => frame.meta(MetaVerb::Get, words),
+        b"mg" => frame.meta(MetaVerb::Get, words, Request::MetaGet),
         b"ms" => frame.meta_set(words),
         b"set" => frame.store(StoreVerb::Set, words),
         b"gat" => frame.get_and_touch(words, false),
@@ -106,8 +106,8 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
         b"incr" => frame.arithmetic(Direction::Incr, words),
         b"decr" => frame.arithmetic(Direction::Decr, words),
         b"touch" => frame.touch(words),
-        b"md" => frame.meta(MetaVerb::Delete, words),
-        b"ma" => frame.meta(MetaVerb::Arithmetic, words),
+        b"md" => frame.meta(MetaVerb::Delete, words, Request::MetaDelete),
+        b"ma" => frame.meta(MetaVerb::Arithmetic, words, Request::MetaArithmetic),
         b"mn" => frame.done(Request::MetaNoop),
         b"me" => frame.meta_debug(words),
         b"flush_all" => frame.flush_all(words),
@@ -419,7 +419,12 @@ impl<'a> Frame<'a, '_> {
     }
 
     /// `mg|md|ma <key> <flag>*`
-    fn meta(&self, verb: MetaVerb, mut words: Words<'a>) -> RequestOutcome<'a> {
+    fn meta(
+        &self,
+        verb: MetaVerb,
+        mut words: Words<'a>,
+        request: fn(Meta<'a>) -> Request<'a>,
+    ) -> RequestOutcome<'a> {
         let Some(key) = words.next() else {
             return self.refuse(text::ERROR);
         };
@@ -445,12 +450,7 @@ impl<'a> Frame<'a, '_> {
             flags,
             value: b"",
         };
-        self.done(match verb {
-            MetaVerb::Get => Request::MetaGet(meta),
-            MetaVerb::Set => Request::MetaSet(meta),
-            MetaVerb::Delete => Request::MetaDelete(meta),
-            MetaVerb::Arithmetic => Request::MetaArithmetic(meta),
-        })
+        self.done(request(meta))
     }
 
     /// `ms <key> <bytes> <flag>*`. Once the length is known, a fault swallows the data block.

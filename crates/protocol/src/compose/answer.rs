@@ -71,7 +71,8 @@ pub fn meta(out: &mut Vec<u8>, status: MetaStatus) -> MetaLine<'_> {
 /// Begins `VA <bytes>`; end it with [`MetaLine::end_with`] and a value of that length.
 #[inline]
 pub fn meta_value(out: &mut Vec<u8>, len: usize) -> MetaLine<'_> {
-    out.extend_from_slice(b"VA ");
+    out.extend_from_slice(MetaStatus::Value.word());
+    out.push(b' ');
     number(out, len);
     MetaLine::new(out)
 }

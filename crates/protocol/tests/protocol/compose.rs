@@ -177,6 +177,10 @@ fn the_extension() {
         |out| request::hello(out, Epoch(7)),
         "evenkeel 1 epoch=7\r\n",
     );
+    check(
+        |out| request::hello_from(out, Epoch(7), worker),
+        "evenkeel 1 epoch=7 from=3/1\r\n",
+    );
 }
 
 #[test]

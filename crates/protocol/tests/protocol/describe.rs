@@ -105,7 +105,9 @@ pub fn request(request: &Request<'_>) -> String {
         Request::MetaArithmetic(meta) => format!("ma {} {}", key(meta.key), text(meta.flags.raw())),
         Request::MetaNoop => "mn".into(),
         Request::MetaDebug { key: sent } => format!("me {}", key(*sent)),
-        Request::Hello(hello) => format!("hello {} {}", hello.version, hello.epoch),
+        Request::Hello(hello) => {
+            format!("hello {} {} {:?}", hello.version, hello.epoch, hello.from)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Laws that hold for any bytes. The fuzz targets check the same ones.
 
 use evenkeel_protocol::{
-    Admin, KEY_LEN_MAX, Limits, Reply, ReplyOutcome, Request, RequestOutcome, ShutdownMode,
+    Admin, Hello, KEY_LEN_MAX, Limits, Reply, ReplyOutcome, Request, RequestOutcome, ShutdownMode,
     compose, parse_reply, parse_request,
 };
 
@@ -218,10 +218,18 @@ pub fn compose_request(request: &Request<'_>) -> Vec<u8> {
         }
         Request::MetaDebug { key } => write::meta_debug(&mut out, key).end(),
         // Only the version that this crate speaks is ever offered.
-        Request::Hello(hello) if hello.version == 1 => write::hello(&mut out, hello.epoch),
-        Request::Hello(hello) => out.extend_from_slice(
-            format!("evenkeel {} epoch={}\r\n", hello.version, hello.epoch).as_bytes(),
-        ),
+        Request::Hello(hello) if hello.version != Hello::VERSION => {
+            let from = hello
+                .from
+                .map(|from| format!(" from={from}"))
+                .unwrap_or_default();
+            let line = format!("evenkeel {} epoch={}{from}\r\n", hello.version, hello.epoch);
+            out.extend_from_slice(line.as_bytes());
+        }
+        Request::Hello(hello) => match hello.from {
+            Some(worker) => write::hello_from(&mut out, hello.epoch, worker),
+            None => write::hello(&mut out, hello.epoch),
+        },
     }
     out
 }

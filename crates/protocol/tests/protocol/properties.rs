@@ -172,7 +172,18 @@ fn request(random: &mut Random) -> Vec<u8> {
                 &mut out,
                 random.pick(&[b"".as_slice(), b"items", b"detail on"]),
             ),
-            3 => write::hello(&mut out, evenkeel_types::Epoch(random.number())),
+            3 => {
+                let epoch = evenkeel_types::Epoch(random.number());
+                let server = evenkeel_types::ServerId(random.number() as u16);
+                let worker = evenkeel_types::WorkerRef {
+                    server,
+                    worker: random.number() as u16,
+                };
+                match random.coin() {
+                    true => write::hello(&mut out, epoch),
+                    false => write::hello_from(&mut out, epoch, worker),
+                }
+            }
             _ => out.extend_from_slice(b"quit\r\n"),
         },
         _ => meta_request(random, &mut out),

@@ -619,6 +619,10 @@ fn hellos_that_are_wrong() {
         "evenkeel 1 epoch\r\n",
         "evenkeel 1 epoch=x\r\n",
         "evenkeel 1 epoch=\r\n",
+        "evenkeel 1 from=3\r\n",
+        "evenkeel 1 from=3/\r\n",
+        "evenkeel 1 from=x/1\r\n",
+        "evenkeel 1 from=1/65536\r\n",
     ] {
         check_then_mn(hello, ERROR);
     }

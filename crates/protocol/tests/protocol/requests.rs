@@ -390,9 +390,13 @@ fn modes() {
 
 #[test]
 fn the_extension() {
-    check("evenkeel 1\r\n", "hello 1 0");
-    check("evenkeel 1 epoch=7\r\n", "hello 1 7");
-    check("evenkeel 2 colour=blue epoch=7 x=\r\n", "hello 2 7");
+    check("evenkeel 1\r\n", "hello 1 0 None");
+    check("evenkeel 1 epoch=7\r\n", "hello 1 7 None");
+    check(
+        "evenkeel 1 from=3/65535 epoch=7\r\n",
+        "hello 1 7 Some(WorkerRef { server: ServerId(3), worker: 65535 })",
+    );
+    check("evenkeel 2 colour=blue epoch=7 x=\r\n", "hello 2 7 None");
     let flags = meta(b"mg a v Y18446744073709551615 U65535 G\r\n").flags;
     assert!(flags.uses_extension());
     assert_eq!(flags.unsigned(b'Y'), Some(u64::MAX));
