@@ -283,6 +283,7 @@ fn numbers_that_are_none() {
         &[BAD_FORMAT, ERROR, "mn"],
     );
     check_then_mn("incr a -1\r\n", BAD_DELTA);
+    check_then_mn("incr a -9223372036854775808\r\n", BAD_DELTA);
     check_then_mn("verbosity -1\r\n", BAD_FORMAT);
 }
 

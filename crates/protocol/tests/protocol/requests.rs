@@ -178,6 +178,11 @@ fn numbers_as_memcached_reads_them() {
         "incr a 18446744073709551615\r\n",
         "Incr a 18446744073709551615",
     );
+    // Negated modulo 2^64, as in C, unless the result looks negative.
+    check(
+        "incr a -9223372036854775809\r\n",
+        "Incr a 9223372036854775807",
+    );
     check("set a 0 0 +5\r\nhello\r\n", "Set a 0 0 [hello]");
     check("set a 0 0 5\rx\r\nhello\r\n", "Set a 0 0 [hello]");
 }
