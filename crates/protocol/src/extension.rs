@@ -57,7 +57,7 @@ pub struct HelloReply {
 }
 
 impl HelloReply {
-    /// Reads the words behind `EVENKEEL`; the rules are those of [`Hello::parse`].
+    /// Reads the words behind `EVENKEEL`; the rules are those of a hello.
     pub(crate) fn parse(mut words: Words<'_>) -> Option<Self> {
         let mut reply = HelloReply {
             version: number::plain(words.next()?)?,

@@ -34,7 +34,7 @@ pub const FLAG_COUNT_MAX: usize = 17;
 pub const FLAG_COUNT_MAX_MS: usize = FLAG_COUNT_MAX - 1;
 
 /// What memcached adds to key and value to get an item's size, in bytes: header 48, CAS unique 8, a
-/// NUL after the key, CRLF after the value. Non-zero client flags cost [`CLIENT_FLAGS_LEN`] more.
+/// NUL after the key, CRLF after the value. Non-zero client flags cost 4 more.
 pub const ITEM_OVERHEAD: usize = 48 + 8 + 1 + 2;
 
 /// What non-zero client flags add to an item's size, in bytes.
