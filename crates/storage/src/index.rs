@@ -10,10 +10,10 @@
 //!        street (shard)  |  house (bucket)      |  tag
 //! ```
 //!
-//! It grows as extendible hashing does: a shard of at most [`SHARD_BUCKETS_MAX`] lines grows by an
-//! eighth at a time and, when it is as large as it may be, splits in two. Each step touches a few
-//! hundred items, so no request ever waits for a whole table, and the load stays between 80 and
-//! 90 % at every size, which is what keeps an entry at about 6.3 bytes.
+//! It grows as extendible hashing does: a shard of at most [`SHARD_BUCKETS_MAX`] lines grows by a
+//! twelfth at a time and, when it is as large as it may be, splits in two. Each step touches a few
+//! hundred items, so no request ever waits for a whole table, and the load stays between 86 and
+//! 94 % at every size, which is what keeps an entry at about 6.2 bytes.
 //!
 //! Rejected: one table that doubles (half empty on average, and long pauses or two tables at once);
 //! linear hashing bucket by bucket (buckets before and after the split pointer differ twofold in
@@ -24,15 +24,15 @@ use crate::hash::TableHash;
 
 /// Entries of a bucket: tags, overflow count and locations fill a cache line.
 const BUCKET_SLOTS: usize = 12;
-/// Largest shard, in buckets: 4 KiB and at most 691 items, so a step of growth takes microseconds.
+/// Largest shard, in buckets: 4 KiB and at most 720 items, so a step of growth takes microseconds.
 const SHARD_BUCKETS_MAX: usize = 64;
 /// A shard grows when it holds more than this part of its slots. With twelve slots a bucket, linear
-/// probing at this load reads 1.2 lines for a hit.
-const LOAD_MAX: (usize, usize) = (9, 10);
+/// probing at this load still finds most entries in their first line.
+const LOAD_MAX: (usize, usize) = (15, 16);
 /// A shard shrinks when it holds less than this part of its slots.
 const LOAD_MIN: (usize, usize) = (6, 10);
 /// What a shard that shrinks or splits aims at, between the two.
-const LOAD_AIM: (usize, usize) = (8, 10);
+const LOAD_AIM: (usize, usize) = (7, 8);
 /// Bits of the hash that choose the shard, at most: 16 million shards, 10^10 items.
 const DEPTH_MAX: u32 = 24;
 /// An overflow count that stays until the shard is rebuilt.
@@ -209,7 +209,7 @@ fn buckets_for(items: usize) -> usize {
 }
 
 fn grown(buckets: usize) -> usize {
-    buckets + (buckets / 8).max(1)
+    buckets + (buckets / 12).max(1)
 }
 
 /// Whether the index can take one more entry for a hash.

@@ -12,7 +12,7 @@
 //! The ideas come from Segcache (Yang et al., NSDI 2021): items are appended to segments, need no
 //! links, and expire with their segment. Where it evicts by merging neighbours, a store does what
 //! S3-FIFO (SOSP 2023) does with items, on segments; see `eviction.rs`. `index.rs` says how an entry
-//! costs 6.3 bytes, `item.rs` how a header costs 12.
+//! costs 6.2 bytes, `item.rs` how a header costs 12.
 //!
 //! A store is single-threaded, reads no clock (each call is told the second) and allocates nothing
 //! on a get or on a set that finds room. Nothing here knows of sockets or protocols.

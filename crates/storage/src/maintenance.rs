@@ -102,7 +102,8 @@ impl Inner {
             return 0;
         }
         let used = segment.used;
-        let items = segment.live_items as usize;
+        self.close_segment(at);
+        let items = self.segments[at as usize].live_items as usize;
         let mut offset = 0;
         let mut gone = 0;
         // The last item's removal frees the segment, so the count ends the loop, not the end.

@@ -106,8 +106,10 @@ impl Run {
     /// A cachelet and one of its keys; small numbers are drawn more often.
     fn pick(&mut self) -> (u16, Vec<u8>) {
         let id = self.below(u64::from(CACHELETS)) as u16;
-        let skew = self.below(self.setting.keys) + 1;
-        let number = self.below(skew);
+        let mut number = self.setting.keys;
+        for _ in 0..3 {
+            number = self.below(number + 1);
+        }
         let padding = if number.is_multiple_of(97) {
             240
         } else {

@@ -1,0 +1,86 @@
+//! Instructions of the get and set paths, counted under valgrind.
+//!
+//! `cargo bench -p evenkeel-storage --bench instructions`. Needs valgrind and `gungraun-runner` of
+//! the library's version. Counts do not depend on the machine's load, so a change of some per cent
+//! shows. Each function works on [`OPERATIONS`] keys; divide by that.
+
+#![expect(
+    missing_docs,
+    reason = "the benchmark macros make items that they do not document"
+)]
+
+use evenkeel_storage::{NEVER, NewItem, PoolConfig, SegmentPool, Store};
+use evenkeel_types::{CacheletId, Version};
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use std::hint::black_box;
+
+/// Operations of each measured function.
+const OPERATIONS: u64 = 1_000;
+const ITEMS: u64 = 20_000;
+const ID: CacheletId = CacheletId(0);
+const VALUE: [u8; 64] = [b'v'; 64];
+
+type Key = [u8; 24];
+
+fn key(number: u64) -> Key {
+    let mut key = [b'k'; 24];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+fn new_item(key: &Key) -> NewItem<'_> {
+    NewItem {
+        key,
+        value: [&VALUE, &[]],
+        flags: 0,
+        expires_at: NEVER,
+        version: Version(7),
+    }
+}
+
+/// A store with all items, and the keys that are worked on.
+fn store(limit_bytes: usize, first_key: u64) -> (Store, Vec<Key>) {
+    let pool = SegmentPool::new(PoolConfig {
+        limit_bytes,
+        item_size_max: 64 << 10,
+        cachelets_expected: 1,
+    });
+    let mut store = Store::new(pool, 0x5eed);
+    store.create_cachelet(ID);
+    for number in 0..ITEMS {
+        store
+            .insert(ID, new_item(&key(number)), 1)
+            .expect("room or eviction");
+    }
+    (
+        store,
+        (first_key..first_key + OPERATIONS).map(key).collect(),
+    )
+}
+
+#[library_benchmark]
+#[bench::hit(store(64 << 20, 0))]
+#[bench::miss(store(64 << 20, ITEMS))]
+fn get((mut store, keys): (Store, Vec<Key>)) -> Store {
+    for key in &keys {
+        if let Some(mut item) = black_box(&mut store).get(ID, key, 2) {
+            item.touch_access(2);
+            black_box(item.value());
+        }
+    }
+    store
+}
+
+#[library_benchmark]
+#[bench::overwrite(store(64 << 20, 0))]
+#[bench::fresh(store(64 << 20, ITEMS))]
+#[bench::evicting(store(1 << 20, ITEMS))]
+fn set((mut store, keys): (Store, Vec<Key>)) -> Store {
+    for key in &keys {
+        black_box(black_box(&mut store).insert(ID, new_item(key), 2)).expect("room or eviction");
+    }
+    store
+}
+
+library_benchmark_group!(name = paths; benchmarks = get, set);
+main!(library_benchmark_groups = paths);
