@@ -6,6 +6,8 @@
 
 pub mod client;
 pub mod config;
+#[cfg(test)]
+mod model;
 mod popularity;
 pub mod replication;
 pub mod server;

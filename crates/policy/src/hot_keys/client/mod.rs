@@ -19,12 +19,18 @@
 //!   client; an answer below it is not shown but asked again at the home, whose second answer is
 //!   newer than everything shown before. The entry lives while such reads are in flight.
 //! - **Answers without a version.** A miss at the home of a key that is not replicated any more says
-//!   nothing that could be compared, so everything in flight behind it is asked again at the home.
+//!   nothing that could be compared. So everything in flight behind it is asked again at the home,
+//!   and so is such a miss itself if the client was shown a replica's answer or a second one after
+//!   it was sent, since those can have been given later than it.
 //! - **Another map.** Suffixes name other servers under another map, so a new epoch ends all leases
-//!   and voids all grants under way.
+//!   and voids all grants under way. Another home server counts versions in another way, so answers
+//!   to reads sent under an older map cannot be compared either and are asked again.
 //!
 //! All of this relies on answers being *released* to the application in the order of its requests:
 //! [`ClientLeases::release`] is called for the read whose turn it is, not when its answer arrives.
+
+#[cfg(test)]
+mod tests;
 
 use core::time::Duration;
 
@@ -33,7 +39,7 @@ use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 use crate::random::SplitMix64;
 
 /// Most keys for which a client holds leases at once. Replicated keys are few (SPORE, section 3.7);
-/// losing an entry only sends its reads home. Bounds a connection's CSM cache to 4 KiB.
+/// losing an entry only sends its reads home. Bounds a connection's CSM cache to 5 KiB.
 pub const CSM_ENTRIES_MAX: usize = 128;
 
 /// A lease ends early by this part of itself, for clocks that run at different speeds (at most
@@ -41,7 +47,7 @@ pub const CSM_ENTRIES_MAX: usize = 128;
 /// longer by the same part.
 pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 
-const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 4096);
+const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 5 * 1024);
 
 /// Where to send a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +90,9 @@ pub struct ReadTicket {
     hash: KeyHash,
     /// Not later than the read was sent.
     sent_at: Instant,
-    /// The client's write counter when the read was sent.
+    /// The map by which it was sent.
+    epoch: Epoch,
+    /// The client's count of barriers when the read was sent.
     barriers: u32,
     /// 0 for the home.
     suffix: u8,
@@ -122,7 +130,7 @@ pub struct ClientLeases {
     /// Counts what voids the grants under way: writes sent, and changes of the map.
     barriers: u32,
     #[cfg(test)]
-    pub(crate) mutant: Option<Mutant>,
+    pub(crate) mutants: Vec<Mutant>,
 }
 
 #[derive(Debug)]
@@ -133,6 +141,9 @@ struct Entry {
     /// Newest version shown to the application while the entry existed; [`UNCOMPARABLE`] after an
     /// answer without one.
     newest_seen: Version,
+    /// When an answer of a replica, or one to a second question, was last shown. First answers of
+    /// the home to reads sent before that may be older.
+    overtaken_at: Instant,
     /// Reads of the key sent while the entry existed and not yet released.
     in_flight: u32,
     /// The copy that the lease is for.
@@ -154,7 +165,7 @@ impl ClientLeases {
             epoch: Epoch(0),
             barriers: 0,
             #[cfg(test)]
-            mutant: None,
+            mutants: Vec::new(),
         }
     }
 
@@ -235,20 +246,28 @@ impl ClientLeases {
         };
         let check = !self.is(Mutant::ShowAnything);
         let entry = &mut self.entries[i];
-        match answer {
-            _ if unusable => {
-                entry.lease_until = NEVER;
-                return self.ask_home(now, ticket);
+        let outdated = match answer {
+            // The second answer is final. A read that is not counted was sent when all that could
+            // have overtaken it had been shown.
+            _ if ticket.asked_again || !ticket.counted => false,
+            _ if unusable => true,
+            Answer::Failed => false,
+            _ if ticket.epoch != epoch && check => true,
+            Answer::Hit(version) | Answer::Miss(Some(version)) => {
+                version < entry.newest_seen && check
             }
+            Answer::Miss(None) => ticket.sent_at <= entry.overtaken_at && check,
+        };
+        if outdated {
+            entry.lease_until = NEVER;
+            return self.ask_home(now, ticket);
+        }
+        match answer {
             Answer::Hit(version) | Answer::Miss(Some(version)) if ticket.asked_again => {
-                // Final even if it is lower, which only another home server's counter can make it.
+                // Lower than before only if another home server counted it.
                 entry.newest_seen = version;
             }
             Answer::Hit(version) | Answer::Miss(Some(version)) => {
-                if version < entry.newest_seen && check {
-                    entry.lease_until = NEVER;
-                    return self.ask_home(now, ticket);
-                }
                 entry.newest_seen = entry.newest_seen.max(version);
             }
             Answer::Miss(None) => {
@@ -258,6 +277,9 @@ impl ClientLeases {
                 }
             }
             Answer::Failed => {}
+        }
+        if ticket.asked_again || ticket.suffix != 0 {
+            entry.overtaken_at = now;
         }
         self.settle(now, i, &ticket);
         Verdict::Show
@@ -310,6 +332,7 @@ impl ClientLeases {
         let mut ticket = ReadTicket {
             hash,
             sent_at: now,
+            epoch,
             barriers: self.barriers,
             suffix: 0,
             counted: false,
@@ -337,6 +360,7 @@ impl ClientLeases {
     fn ask_home(&self, now: Instant, ticket: ReadTicket) -> Verdict {
         Verdict::AskHome(ReadTicket {
             sent_at: now,
+            epoch: self.epoch,
             barriers: self.barriers,
             suffix: 0,
             asked_again: true,
@@ -356,7 +380,7 @@ impl ClientLeases {
     /// Suffixes mean other servers under another map.
     #[inline]
     fn observe(&mut self, epoch: Epoch) {
-        if epoch != self.epoch && !self.is(Mutant::LeaseOutlivesMap) {
+        if epoch != self.epoch {
             self.epoch = epoch;
             self.end_all_leases();
         }
@@ -393,7 +417,7 @@ impl ClientLeases {
 
     #[cfg(test)]
     fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+        self.mutants.contains(&mutant)
     }
 
     #[cfg(not(test))]
@@ -409,6 +433,7 @@ impl Entry {
             hash,
             lease_until: NEVER,
             newest_seen: Version(0),
+            overtaken_at: NEVER,
             in_flight: 0,
             suffix: 0,
         }
@@ -426,7 +451,7 @@ impl Entry {
     }
 }
 
-/// Ways to break the client on purpose, to see that the model's checks notice. Tests choose one;
+/// Ways to break the client on purpose, to see that the model's checks notice. Tests choose some;
 /// elsewhere none is ever active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
@@ -438,333 +463,4 @@ pub(crate) enum Mutant {
     ShowAnything,
     /// Keeps reading a replica after an own write.
     WriteKeepsLease,
-    /// Keeps leases when the map changes.
-    LeaseOutlivesMap,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EPOCH: Epoch = Epoch(3);
-    const LEASE: Duration = Duration::from_millis(1000);
-    const KEY: KeyHash = KeyHash(42);
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_millis(ms)
-    }
-
-    /// A client that holds a lease for a shadow from 0 ms to 950 ms, nothing in flight.
-    fn leased() -> ClientLeases {
-        // The seed makes the first draw from 0..=255 a shadow.
-        let mut client = ClientLeases::new(1);
-        let read = client.route_read(at(0), EPOCH, KEY);
-        assert_eq!(read.route(), Route::Home);
-        assert!(client.grant(at(2), EPOCH, &read, 255, LEASE));
-        assert_eq!(
-            show(&mut client, at(2), read, Answer::Hit(Version(5))),
-            Verdict::Show
-        );
-        client
-    }
-
-    fn show(client: &mut ClientLeases, now: Instant, read: ReadTicket, answer: Answer) -> Verdict {
-        client.release(now, EPOCH, read, answer)
-    }
-
-    fn is_home(client: &mut ClientLeases, now: Instant) -> bool {
-        let read = client.route_read(now, EPOCH, KEY);
-        let home = read.route() == Route::Home;
-        client.abandon(now, read);
-        home
-    }
-
-    fn second(verdict: Verdict) -> ReadTicket {
-        match verdict {
-            Verdict::AskHome(ticket) => ticket,
-            Verdict::Show => panic!("the answer was shown"),
-        }
-    }
-
-    #[test]
-    fn an_idle_client_is_small_and_allocates_nothing() {
-        assert!(size_of::<ClientLeases>() < 100);
-        assert!(size_of::<ReadTicket>() <= 24);
-        let mut client = ClientLeases::new(1);
-        let read = client.route_read(at(0), EPOCH, KEY);
-        client.write_sent(KEY);
-        assert_eq!(
-            show(&mut client, at(1), read, Answer::Hit(Version(5))),
-            Verdict::Show
-        );
-        assert_eq!(client.entries.capacity(), 0);
-    }
-
-    #[test]
-    fn a_lease_sends_all_reads_to_one_shadow_until_it_ends() {
-        let mut client = leased();
-        let first = client.route_read(at(3), EPOCH, KEY);
-        assert_ne!(first.route(), Route::Home);
-        for ms in [4, 500, 949] {
-            let read = client.route_read(at(ms), EPOCH, KEY);
-            assert_eq!(read.route(), first.route());
-            client.abandon(at(ms), read);
-        }
-        client.abandon(at(949), first);
-        assert!(
-            is_home(&mut client, at(950)),
-            "the lease is counted from the read's sending"
-        );
-        assert!(client.is_empty());
-    }
-
-    #[test]
-    fn suffixes_are_uniform_over_home_and_shadows() {
-        let mut counts = [0u32; 4];
-        for seed in 0..8000 {
-            let mut client = ClientLeases::new(seed);
-            let read = client.route_read(at(0), EPOCH, KEY);
-            assert!(client.grant(at(0), EPOCH, &read, 3, LEASE));
-            counts[usize::from(client.entries[0].suffix)] += 1;
-            client.abandon(at(0), read);
-        }
-        assert!(
-            counts.iter().all(|&n| (1800..2200).contains(&n)),
-            "{counts:?}"
-        );
-    }
-
-    #[test]
-    fn a_lease_for_the_home_copy_is_kept_so_that_the_choice_is_made_once() {
-        let mut client = ClientLeases::new(1);
-        let read = client.route_read(at(0), EPOCH, KEY);
-        assert!(client.grant(at(0), EPOCH, &read, 1, LEASE));
-        client.entries[0].suffix = 0;
-        assert!(!client.grant(at(1), EPOCH, &read, 1, LEASE));
-        assert_eq!(client.entries[0].suffix, 0);
-        client.abandon(at(1), read);
-    }
-
-    #[test]
-    fn gamma_zero_no_lease_and_leases_already_over_grant_nothing() {
-        let mut client = ClientLeases::new(1);
-        let read = client.route_read(at(0), EPOCH, KEY);
-        assert!(!client.grant(at(1), EPOCH, &read, 0, LEASE));
-        assert!(!client.grant(at(1), EPOCH, &read, 3, Duration::ZERO));
-        assert!(
-            !client.grant(at(950), EPOCH, &read, 3, LEASE),
-            "the answer took a lease to come"
-        );
-        assert!(client.is_empty());
-        client.abandon(at(950), read);
-    }
-
-    #[test]
-    fn a_write_sent_after_the_read_voids_its_grant() {
-        for flush in [false, true] {
-            let mut client = ClientLeases::new(1);
-            let read = client.route_read(at(0), EPOCH, KEY);
-            if flush {
-                client.flush_sent()
-            } else {
-                client.write_sent(KeyHash(7))
-            }
-            assert!(!client.grant(at(1), EPOCH, &read, 3, LEASE));
-            client.abandon(at(1), read);
-        }
-    }
-
-    #[test]
-    fn an_own_write_ends_the_lease_of_its_key_only() {
-        let mut client = leased();
-        client.write_sent(KeyHash(7));
-        assert!(!is_home(&mut client, at(10)));
-        client.write_sent(KEY);
-        assert!(is_home(&mut client, at(10)));
-        assert!(client.is_empty());
-    }
-
-    #[test]
-    fn a_flush_ends_every_lease() {
-        let mut client = leased();
-        client.flush_sent();
-        assert!(is_home(&mut client, at(10)));
-    }
-
-    #[test]
-    fn another_epoch_ends_every_lease_and_voids_grants_under_way() {
-        let mut client = leased();
-        let other = KeyHash(7);
-        let read = client.route_read(at(10), EPOCH, other);
-        let newer = Epoch(4);
-        assert!(!client.grant(at(11), newer, &read, 3, LEASE));
-        let again = client.route_read(at(12), newer, KEY);
-        assert_eq!(again.route(), Route::Home);
-        client.abandon(at(12), again);
-        client.abandon(at(12), read);
-    }
-
-    #[test]
-    fn a_miss_or_failure_at_a_shadow_ends_the_lease_and_asks_the_home() {
-        for answer in [Answer::Miss(None), Answer::Failed] {
-            let mut client = leased();
-            let read = client.route_read(at(10), EPOCH, KEY);
-            let again = second(show(&mut client, at(11), read, answer));
-            assert_eq!(again.route(), Route::Home);
-            assert!(is_home(&mut client, at(11)));
-            assert_eq!(
-                show(&mut client, at(12), again, Answer::Hit(Version(5))),
-                Verdict::Show
-            );
-            assert!(client.is_empty());
-        }
-    }
-
-    #[test]
-    fn an_answer_older_than_one_shown_before_is_asked_again_once() {
-        let mut client = leased();
-        let home = client.home_read(at(10), EPOCH, KEY);
-        assert_eq!(home.route(), Route::Home);
-        let shadow = client.route_read(at(11), EPOCH, KEY);
-        let behind = client.route_read(at(12), EPOCH, KEY);
-        assert_eq!(
-            show(&mut client, at(20), home, Answer::Hit(Version(6))),
-            Verdict::Show
-        );
-        let again = second(show(&mut client, at(20), shadow, Answer::Hit(Version(5))));
-        assert_eq!(
-            show(&mut client, at(22), again, Answer::Hit(Version(8))),
-            Verdict::Show
-        );
-        // The copy had caught up with 6 when it answered, but 8 has been shown since.
-        let again = second(show(&mut client, at(22), behind, Answer::Hit(Version(6))));
-        assert_eq!(
-            show(&mut client, at(24), again, Answer::Hit(Version(8))),
-            Verdict::Show
-        );
-        assert!(client.is_empty());
-    }
-
-    #[test]
-    fn a_read_sent_before_the_lease_still_counts_as_seen() {
-        let mut client = ClientLeases::new(1);
-        let first = client.route_read(at(0), EPOCH, KEY);
-        let second_home = client.route_read(at(0), EPOCH, KEY);
-        assert!(client.grant(at(2), EPOCH, &first, 255, LEASE));
-        let shadow = client.route_read(at(2), EPOCH, KEY);
-        assert_ne!(shadow.route(), Route::Home);
-        assert_eq!(
-            show(&mut client, at(3), first, Answer::Hit(Version(5))),
-            Verdict::Show
-        );
-        assert_eq!(
-            show(&mut client, at(3), second_home, Answer::Hit(Version(6))),
-            Verdict::Show
-        );
-        let again = second(show(&mut client, at(3), shadow, Answer::Hit(Version(5))));
-        client.abandon(at(4), again);
-    }
-
-    #[test]
-    fn a_miss_with_a_newer_version_outdates_the_replica() {
-        let mut client = leased();
-        let home = client.home_read(at(10), EPOCH, KEY);
-        let shadow = client.route_read(at(10), EPOCH, KEY);
-        assert_eq!(
-            show(&mut client, at(11), home, Answer::Miss(Some(Version(9)))),
-            Verdict::Show
-        );
-        let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
-        assert_eq!(
-            show(&mut client, at(12), again, Answer::Miss(Some(Version(9)))),
-            Verdict::Show
-        );
-    }
-
-    #[test]
-    fn after_a_miss_without_a_version_everything_in_flight_is_asked_again() {
-        let mut client = leased();
-        let home = client.home_read(at(10), EPOCH, KEY);
-        let shadow = client.route_read(at(10), EPOCH, KEY);
-        assert_eq!(
-            show(&mut client, at(11), home, Answer::Miss(None)),
-            Verdict::Show
-        );
-        assert!(!client.grant(
-            at(11),
-            EPOCH,
-            &ReadTicket {
-                suffix: 0,
-                ..ticket()
-            },
-            3,
-            LEASE
-        ));
-        let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
-        assert_eq!(
-            show(&mut client, at(12), again, Answer::Miss(None)),
-            Verdict::Show
-        );
-        assert!(client.is_empty());
-    }
-
-    fn ticket() -> ReadTicket {
-        ReadTicket {
-            hash: KEY,
-            sent_at: at(10),
-            barriers: 1,
-            suffix: 0,
-            counted: false,
-            asked_again: false,
-        }
-    }
-
-    #[test]
-    fn versions_of_another_home_that_count_lower_are_accepted_from_the_second_answer_on() {
-        let mut client = leased();
-        let newer = Epoch(4);
-        let held = client.route_read(at(10), EPOCH, KEY);
-        let first = client.route_read(at(10), newer, KEY);
-        let next = client.route_read(at(10), newer, KEY);
-        assert_eq!(
-            client.release(at(11), newer, held, Answer::Hit(Version(5))),
-            Verdict::Show
-        );
-        let again = second(client.release(at(11), newer, first, Answer::Hit(Version(2))));
-        let shown = client.release(at(12), newer, again, Answer::Hit(Version(3)));
-        assert_eq!(shown, Verdict::Show);
-        assert_eq!(
-            client.release(at(12), newer, next, Answer::Hit(Version(3))),
-            Verdict::Show
-        );
-        assert!(client.is_empty());
-    }
-
-    #[test]
-    fn a_full_cache_drops_the_idle_lease_that_ends_first_and_never_one_in_use() {
-        let mut client = ClientLeases::new(1);
-        let lease = |client: &mut ClientLeases, hash: u64, ms: u64| {
-            let read = client.route_read(at(ms), EPOCH, KeyHash(hash));
-            let granted = client.grant(at(ms), EPOCH, &read, 3, LEASE);
-            client.abandon(at(ms), read);
-            granted
-        };
-        for i in 0..CSM_ENTRIES_MAX as u64 {
-            assert!(lease(&mut client, 1000 - i, 500 - i));
-        }
-        assert!(lease(&mut client, 5000, 600));
-        assert_eq!(client.len(), CSM_ENTRIES_MAX);
-        let last = KeyHash(1000 - (CSM_ENTRIES_MAX as u64 - 1));
-        assert!(client.position(last).is_err(), "it ended first");
-        assert!(client.entries.is_sorted_by_key(|entry| entry.hash));
-        let hashes: Vec<KeyHash> = client.entries.iter().map(|entry| entry.hash).collect();
-        let held: Vec<ReadTicket> = hashes
-            .iter()
-            .map(|&hash| client.route_read(at(600), EPOCH, hash))
-            .collect();
-        assert!(held.iter().all(|read| read.counted));
-        assert!(!lease(&mut client, 6000, 601), "all are in use");
-        held.into_iter()
-            .for_each(|read| client.abandon(at(601), read));
-    }
 }

@@ -1,0 +1,331 @@
+//! Clients: what a proxy does for one application connection, and the check of every answer.
+
+use super::*;
+use crate::hot_keys::client;
+
+impl World {
+    pub(super) fn new_client(&mut self) -> Client {
+        let mut leases = ClientLeases::new(self.random.next_u64());
+        if let Some(Fault::Client(mutant)) = self.plan.fault {
+            leases.mutants.push(mutant);
+        }
+        if self.plan.pace == Pace::Sequential {
+            leases.mutants.push(client::Mutant::ShowAnything);
+        }
+        Client {
+            clock: Clock::random(&mut self.random),
+            map: self.map(),
+            leases,
+            connections: (0..SERVERS).map(|_| Connection::default()).collect(),
+            ops: VecDeque::new(),
+            first: 0,
+            seen: [0; KEYS.len()],
+        }
+    }
+
+    pub(super) fn act(&mut self, client: usize) {
+        self.after(0, 12 * MS, Event::Act { client });
+        let sequential = self.plan.pace == Pace::Sequential;
+        let pipeline_max = if sequential { 1 } else { PIPELINE_MAX };
+        if self.clients[client].ops.len() >= pipeline_max {
+            return;
+        }
+        // The first key is the hottest.
+        let key = [0, 0, 0, 1, 2][self.random.below(5) as usize];
+        let hash = KeyHash::of(KEYS[key]);
+        let write = self.chance(1, 12);
+        let special = !sequential && self.chance(1, 20);
+        let c = &mut self.clients[client];
+        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        let number = c.first + c.ops.len() as u64;
+        if write {
+            c.leases.write_sent(hash);
+            c.ops.push_back(Op::Write { key, answer: None });
+            let kind = if self.chance(1, 3) {
+                WriteKind::Delete
+            } else {
+                WriteKind::Update
+            };
+            self.ask(
+                client,
+                number,
+                Route::Home,
+                Request::Write { key, kind, epoch },
+            );
+        } else {
+            let ticket = match special {
+                true => c.leases.home_read(now, epoch, hash),
+                false => c.leases.route_read(now, epoch, hash),
+            };
+            let route = ticket.route();
+            let sent_at = self.time;
+            c.ops.push_back(Op::Read {
+                key,
+                sent_at,
+                ticket: Some(ticket),
+                answer: None,
+            });
+            let replica = route != Route::Home;
+            self.ask(
+                client,
+                number,
+                route,
+                Request::Read {
+                    key,
+                    replica,
+                    epoch,
+                },
+            );
+        }
+    }
+
+    pub(super) fn ask(&mut self, client: usize, number: u64, route: Route, request: Request) {
+        let (Request::Read { key, .. } | Request::Write { key, .. }) = request;
+        let c = &self.clients[client];
+        let home = c.map.locate(KeyHash::of(KEYS[key])).worker;
+        let target = home.and_then(|home| match route {
+            Route::Home => Some(home),
+            Route::Shadow { suffix } => renaming::shadow(&c.map, KEYS[key], home.server, suffix),
+        });
+        let server = target.map(|worker| usize::from(worker.server.0));
+        match server.filter(|&server| self.servers[server].alive) {
+            Some(server) => {
+                let delay = self.delay();
+                let connection = &mut self.clients[client].connections[server];
+                let generation = connection.generation;
+                let at = queue_up(&mut connection.busy_until[0], self.time + delay);
+                self.at(
+                    at,
+                    Event::Ask {
+                        client,
+                        server,
+                        generation,
+                        number,
+                        request,
+                    },
+                );
+            }
+            None => {
+                // Nobody listens; the client notices at once.
+                let generation = self.clients[client].connections[0].generation;
+                let event = Event::Answer {
+                    client,
+                    server: 0,
+                    generation,
+                    number,
+                    reply: FAILED,
+                };
+                self.after(1, 2, event);
+            }
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        client: usize,
+        server: usize,
+        generation: u64,
+        number: u64,
+        reply: Reply,
+    ) {
+        let delay = self.delay();
+        let connection = &mut self.clients[client].connections[server];
+        if connection.generation == generation {
+            let at = queue_up(&mut connection.busy_until[1], self.time + delay);
+            self.at(
+                at,
+                Event::Answer {
+                    client,
+                    server,
+                    generation,
+                    number,
+                    reply,
+                },
+            );
+        }
+    }
+
+    pub(super) fn arrive(
+        &mut self,
+        client: usize,
+        number: u64,
+        reply: Reply,
+    ) -> Result<(), String> {
+        let c = &mut self.clients[client];
+        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        let Some(i) = number
+            .checked_sub(c.first)
+            .filter(|&i| (i as usize) < c.ops.len())
+        else {
+            return Ok(());
+        };
+        match &mut c.ops[i as usize] {
+            Op::Read {
+                ticket: Some(ticket),
+                answer,
+                ..
+            } if answer.is_none() => {
+                if reply.gamma > 0 {
+                    let lease = Duration::from_nanos(LEASE);
+                    let leased = c.leases.grant(now, epoch, ticket, reply.gamma, lease);
+                    self.report
+                        .count(if leased { "leases" } else { "grants not taken" });
+                }
+                *answer = Some(reply);
+            }
+            Op::Write { answer, .. } if answer.is_none() => *answer = Some(reply),
+            _ => return Ok(()),
+        }
+        if self.has(Fault::ReleasedOnArrival) {
+            return self.release_out_of_order(client, i as usize);
+        }
+        self.release(client)
+    }
+
+    /// Shows what can be shown in the order of the requests.
+    pub(super) fn release(&mut self, client: usize) -> Result<(), String> {
+        loop {
+            let c = &mut self.clients[client];
+            let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+            let number = c.first;
+            match c.ops.front_mut() {
+                Some(Op::Write {
+                    key,
+                    answer: Some(reply),
+                }) => {
+                    // An error says nothing about what happened.
+                    let (key, reply) = (*key, *reply);
+                    c.ops.pop_front();
+                    c.first += 1;
+                    if reply.answer != Answer::Failed {
+                        let seen = &mut self.clients[client].seen[key];
+                        *seen = (*seen).max(reply.position);
+                    }
+                }
+                Some(Op::Read {
+                    key,
+                    sent_at,
+                    ticket,
+                    answer: answer @ Some(_),
+                }) => {
+                    let (key, sent_at) = (*key, *sent_at);
+                    let reply = answer.take().expect("it was just seen to be there");
+                    let held = ticket
+                        .take()
+                        .expect("a read keeps its ticket until it is shown");
+                    let from_shadow = held.route() != Route::Home;
+                    match c.leases.release(now, epoch, held, reply.answer) {
+                        Verdict::Show => {
+                            c.ops.pop_front();
+                            c.first += 1;
+                            if from_shadow {
+                                self.report.count("replica reads shown");
+                            }
+                            self.show(client, key, sent_at, reply)?;
+                        }
+                        Verdict::AskHome(again) => {
+                            *ticket = Some(again);
+                            self.report.count(match reply.answer {
+                                Answer::Hit(_) => "reads asked again: old",
+                                Answer::Miss(_) => "reads asked again: missed",
+                                Answer::Failed => "reads asked again: failed",
+                            });
+                            let request = Request::Read {
+                                key,
+                                replica: false,
+                                epoch,
+                            };
+                            self.ask(client, number, Route::Home, request);
+                            return Ok(());
+                        }
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// What the documentation of `ClientLeases` forbids: judges an answer when it arrives.
+    pub(super) fn release_out_of_order(&mut self, client: usize, i: usize) -> Result<(), String> {
+        let c = &mut self.clients[client];
+        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        if let Op::Read {
+            key,
+            ticket,
+            answer: slot,
+            ..
+        } = &mut c.ops[i]
+            && let (Some(held), Some(reply)) = (ticket.take(), *slot)
+        {
+            let key = *key;
+            if let Verdict::AskHome(again) = c.leases.release(now, epoch, held, reply.answer) {
+                *ticket = Some(again);
+                *slot = None;
+                let request = Request::Read {
+                    key,
+                    replica: false,
+                    epoch,
+                };
+                let number = c.first + i as u64;
+                self.ask(client, number, Route::Home, request);
+            }
+        }
+        loop {
+            let c = &mut self.clients[client];
+            let (key, sent_at, reply) = match c.ops.front() {
+                Some(Op::Write {
+                    key,
+                    answer: Some(reply),
+                }) => (*key, None, *reply),
+                Some(Op::Read {
+                    key,
+                    sent_at,
+                    answer: Some(reply),
+                    ..
+                }) => (*key, Some(*sent_at), *reply),
+                _ => return Ok(()),
+            };
+            c.ops.pop_front();
+            c.first += 1;
+            match sent_at {
+                Some(sent_at) => self.show(client, key, sent_at, reply)?,
+                None if reply.answer == Answer::Failed => {}
+                None => c.seen[key] = c.seen[key].max(reply.position),
+            }
+        }
+    }
+
+    /// The promise.
+    pub(super) fn show(
+        &mut self,
+        client: usize,
+        key: usize,
+        sent_at: u64,
+        reply: Reply,
+    ) -> Result<(), String> {
+        if reply.answer == Answer::Failed {
+            self.report.count("errors shown");
+            return Ok(());
+        }
+        let (seen, shown) = (self.clients[client].seen[key], reply.position);
+        let name = String::from_utf8_lossy(KEYS[key]);
+        if shown < seen {
+            return Err(format!(
+                "client {client} saw {name} at {seen}, then at {shown}"
+            ));
+        }
+        let superseded_at = self.histories[key].superseded_at(shown);
+        if superseded_at.saturating_add(LEASE) < sent_at {
+            return Err(format!(
+                "client {client} read {name} at {} us and saw {shown}, which was over at {} us",
+                sent_at / 1000,
+                superseded_at / 1000
+            ));
+        }
+        if superseded_at < sent_at {
+            self.report.count("stale reads within a lease");
+        }
+        self.clients[client].seen[key] = shown;
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Reads: counting, tracking, promoting, granting.
+
+use evenkeel_types::{Instant, KeyHash, WorkerRef};
+
+use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF, ReadAdvice, Reader};
+use crate::hot_keys::config::gamma_for;
+use crate::hot_keys::popularity::SLOT;
+use crate::hot_keys::replication::Replication;
+use crate::hot_keys::ssm::Slot;
+use crate::hot_keys::state::{Event, State};
+use crate::placement::renaming;
+
+impl HotKeys {
+    #[inline(never)]
+    pub(super) fn look_at_read(
+        &mut self,
+        now: Instant,
+        hash: KeyHash,
+        key: &[u8],
+        reader: Reader,
+        present: bool,
+        sampled: bool,
+    ) -> ReadAdvice {
+        let slot = self.table.find(hash, key);
+        if let Some(slot) = slot
+            && self.table[slot].replication.is_some()
+        {
+            return self.read_replicated(now, slot, reader, present);
+        }
+        if sampled {
+            self.stats.reads_sampled += 1;
+            if present {
+                self.read_sampled(now, slot, hash, key);
+            }
+        }
+        ReadAdvice::default()
+    }
+
+    pub(super) fn read_replicated(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        reader: Reader,
+        present: bool,
+    ) -> ReadAdvice {
+        let pending_too = self.is(Mutant::GrantWhilePending);
+        let any_epoch = self.is(Mutant::GrantAnyEpoch);
+        let map_epoch = self.map.as_ref().map(|map| map.epoch());
+        let entry = &mut self.table[slot];
+        let advice = ReadAdvice {
+            gamma: 0,
+            replicated: true,
+        };
+        let Some(replication) = &mut entry.replication else {
+            return advice;
+        };
+        let hot = entry.state == State::Hot || pending_too;
+        let Reader::Aware { epoch } = reader else {
+            entry.popularity.add(1.0);
+            return advice;
+        };
+        if !hot {
+            entry.popularity.add(1.0);
+            return advice;
+        }
+        // Each of the γ + 1 copies sees an equal share of such reads; this is the home's.
+        let gamma = replication.gamma();
+        entry.popularity.add(f32::from(gamma) + 1.0);
+        self.diverted += u64::from(gamma);
+        let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
+        if !present || !(same_map || any_epoch) {
+            return advice;
+        }
+        replication.last_grant = Some(now);
+        self.stats.grants += 1;
+        ReadAdvice {
+            gamma,
+            replicated: true,
+        }
+    }
+
+    /// A read of a key without replicas was chosen by chance.
+    pub(super) fn read_sampled(
+        &mut self,
+        now: Instant,
+        slot: Option<Slot>,
+        hash: KeyHash,
+        key: &[u8],
+    ) {
+        let slot = match slot {
+            Some(slot) => {
+                self.table.touch(slot);
+                slot
+            }
+            None => match self.track(now, hash, key) {
+                Some(slot) => slot,
+                None => return,
+            },
+        };
+        let (weight, hot) = (self.sampler.weight(), self.hot_per_slot());
+        let entry = &mut self.table[slot];
+        entry.popularity.add(weight);
+        if entry.popularity.per_slot() >= hot && now >= entry.promote_after {
+            self.promote(now, slot);
+        }
+    }
+
+    /// Starts to track a key, in the place of the one not used for longest if need be.
+    pub(super) fn track(&mut self, now: Instant, hash: KeyHash, key: &[u8]) -> Option<Slot> {
+        if self.table.is_full() {
+            let Some(victim) = self.table.victim() else {
+                self.stats.untracked_full += 1;
+                return None;
+            };
+            self.dismiss(now, victim, Event::Evicted);
+        }
+        let slot = self.table.insert(now, hash, key);
+        self.move_to(now, slot, Event::Tracked, State::Cold);
+        Some(slot)
+    }
+
+    /// Creates replicas of a popular key that is present here, if this worker may.
+    pub(super) fn promote(&mut self, now: Instant, slot: Slot) {
+        if !self.is_triggered() {
+            return;
+        }
+        if self.replicated.len() >= self.config.replicated_max {
+            self.stats.unpromoted_full += 1;
+            return;
+        }
+        let gamma = self.wanted_gamma(slot);
+        let targets = self.reachable_shadows(now, slot, gamma);
+        let Some(map) = self.map.as_ref().filter(|_| !targets.is_empty()) else {
+            self.stats.unpromoted_alone += 1;
+            return;
+        };
+        let replication = Replication::new(now, map.epoch(), &targets);
+        let entry = &mut self.table[slot];
+        self.filter.insert(entry.hash);
+        entry.replication = Some(Box::new(replication));
+        self.table.set_evictable(slot, false);
+        let at = self.replicated.partition_point(|&other| other < slot);
+        self.replicated.insert(at, slot);
+        self.move_to(now, slot, Event::Promoted, State::HotPending);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    /// γ by the heat of the key, relative to what a worker should carry.
+    pub(super) fn wanted_gamma(&self, slot: Slot) -> u8 {
+        let Some(map) = &self.map else { return 0 };
+        let rate = self.table[slot].popularity.per_slot() / SLOT.as_secs_f64();
+        let fair = self
+            .mean_worker_load
+            .unwrap_or_else(|| self.load())
+            .max(1.0);
+        let (share, max) = (self.config.copy_share, self.config.gamma_max);
+        gamma_for(rate / fair, share, map.servers_up_count(), max)
+    }
+
+    /// Shadow workers of a key, up to the first whose connection broke a moment ago: clients know
+    /// them by number alone, so that none can be left out in between.
+    pub(super) fn reachable_shadows(&self, now: Instant, slot: Slot, gamma: u8) -> Vec<WorkerRef> {
+        let Some(map) = &self.map else {
+            return Vec::new();
+        };
+        let entry = &self.table[slot];
+        if map.locate(entry.hash).worker != Some(self.me) {
+            return Vec::new();
+        }
+        let mut shadows = renaming::shadows(map, &entry.key, self.me.server, gamma);
+        let lost = |target| {
+            self.lost
+                .get(target)
+                .is_some_and(|&at| now < at + PROMOTION_HOLD_OFF)
+        };
+        if let Some(first) = shadows.iter().position(lost) {
+            shadows.truncate(first);
+        }
+        shadows
+    }
+
+    pub(super) fn hot_per_slot(&self) -> f64 {
+        (self.config.hot_share * self.load()).max(self.config.hot_rps_min) * SLOT.as_secs_f64()
+    }
+
+    pub(super) fn cold_per_slot(&self) -> f64 {
+        // The same distance from the threshold below which nothing is hot.
+        let distance = self.config.cold_share / self.config.hot_share.max(f64::MIN_POSITIVE);
+        let least = self.config.hot_rps_min * distance.min(1.0);
+        (self.config.cold_share * self.load()).max(least) * SLOT.as_secs_f64()
+    }
+}

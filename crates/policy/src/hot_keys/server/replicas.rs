@@ -1,0 +1,117 @@
+//! Replicas: keeping them current, removing them, and every change of state.
+
+use evenkeel_types::{Instant, WorkerRef};
+
+use super::{HotKeys, PropagationTag};
+use crate::hot_keys::replication::Replication;
+use crate::hot_keys::ssm::{Filter, Slot};
+use crate::hot_keys::state::{Event, State};
+
+impl HotKeys {
+    /// The replicas of a key have to hear of something.
+    pub(super) fn propagate(&mut self, now: Instant, slot: Slot, event: Event) {
+        let entry = &mut self.table[slot];
+        let to = entry.state.pending();
+        let Some(replication) = &mut entry.replication else {
+            return;
+        };
+        replication.advance(now, event != Event::Written);
+        self.move_to(now, slot, event, to);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    /// Moves on if every shadow worker has the newest round.
+    pub(super) fn settle(&mut self, now: Instant, slot: Slot) {
+        let entry = &self.table[slot];
+        let Some(replication) = entry.replication.as_ref().filter(|r| r.is_current()) else {
+            return;
+        };
+        if replication.gone {
+            self.end_replication(now, slot, Event::Removed);
+        } else if entry.state == State::HotPending {
+            self.move_to(now, slot, Event::Current, State::Hot);
+            self.arm(slot);
+        }
+    }
+
+    /// No more leases for a replicated key.
+    pub(super) fn cool(&mut self, now: Instant, slot: Slot, event: Event) {
+        if matches!(self.table[slot].state, State::Hot | State::HotPending) {
+            self.move_to(now, slot, event, State::ColdPending);
+            self.arm(slot);
+        }
+    }
+
+    /// The last lease is over: removes the replicas that can be reached.
+    pub(super) fn retire(&mut self, now: Instant, slot: Slot) {
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        replication.retiring = Some(now);
+        let mut reachable = false;
+        for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
+            if shadow.is_reachable() {
+                reachable = true;
+                if !core::mem::replace(&mut shadow.queued, true) {
+                    self.outbox.push_back((slot, i));
+                }
+            }
+        }
+        if !reachable {
+            self.end_replication(now, slot, Event::Retired);
+        }
+    }
+
+    /// The key has no replicas any more that matter.
+    pub(super) fn end_replication(&mut self, now: Instant, slot: Slot, event: Event) {
+        self.move_to(now, slot, event, State::Cold);
+        self.table[slot].replication = None;
+        self.table.set_evictable(slot, true);
+        self.outbox.retain(|&(other, _)| other != slot);
+        self.replicated.retain(|&other| other != slot);
+        self.filter = Filter::new();
+        for &other in &self.replicated {
+            self.filter.insert(self.table[other].hash);
+        }
+    }
+
+    /// Stops tracking a COLD key.
+    pub(super) fn dismiss(&mut self, now: Instant, slot: Slot, event: Event) {
+        self.move_to(now, slot, event, State::Invalid);
+        self.table.remove(slot);
+    }
+
+    /// Puts every shadow of a key that wants a message into the outbox.
+    pub(super) fn enqueue(&mut self, slot: Slot) {
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
+            if !shadow.queued && shadow.wants_message() {
+                shadow.queued = true;
+                self.outbox.push_back((slot, i));
+            }
+        }
+    }
+
+    /// The replicas that this message is on its way to, unless it is outdated.
+    pub(super) fn replication_under_way(
+        &mut self,
+        target: WorkerRef,
+        tag: PropagationTag,
+    ) -> Option<&mut Replication> {
+        let replication = self.table.get_mut(tag.slot)?.replication.as_deref_mut()?;
+        replication.is_under_way(target, tag).then_some(replication)
+    }
+
+    /// The only place where a key changes its state.
+    pub(super) fn move_to(&mut self, now: Instant, slot: Slot, event: Event, to: State) {
+        let entry = &mut self.table[slot];
+        self.transitions.record(event, entry.state, to);
+        if entry.state != to {
+            entry.state = to;
+            entry.since = now;
+        }
+    }
+}

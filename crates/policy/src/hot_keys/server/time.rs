@@ -1,0 +1,131 @@
+//! Time: slots of measurement, leases that end, shadow workers that stay silent.
+
+use core::time::Duration;
+
+use evenkeel_types::Instant;
+
+use super::{HotKeys, PROMOTION_HOLD_OFF};
+use crate::hot_keys::client::LEASE_MARGIN_DIVISOR;
+use crate::hot_keys::popularity::SLOT;
+use crate::hot_keys::ssm::Slot;
+use crate::hot_keys::state::{Event, State};
+
+impl HotKeys {
+    /// What happens at the end of a slot.
+    pub(super) fn roll(&mut self, now: Instant) {
+        let slot_ns = SLOT.as_nanos() as u64;
+        let slots = now.since(self.next_slot).as_nanos() as u64 / slot_ns + 1;
+        self.next_slot = Instant(self.next_slot.0.saturating_add(slots * slot_ns));
+        self.load.add(self.requests + self.diverted);
+        self.load.roll(now);
+        (self.requests, self.diverted) = (0, 0);
+        self.trigger
+            .update(self.load.requests_per_second(), self.mean_worker_load);
+        self.update_sampler();
+        self.lost.retain(|_, at| now < *at + PROMOTION_HOLD_OFF);
+        for slot in self.table.slots() {
+            let entry = &mut self.table[slot];
+            entry.popularity.roll(slots);
+            match entry.state {
+                State::Cold if entry.popularity.is_zero() => self.dismiss(now, slot, Event::Faded),
+                State::Hot | State::HotPending => self.review(now, slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a key still deserves its replicas, or more of them.
+    pub(super) fn review(&mut self, now: Instant, slot: Slot) {
+        let per_slot = self.table[slot].popularity.per_slot();
+        if per_slot < 0.0 {
+            self.cool(now, slot, Event::WriteHeavy);
+        } else if per_slot < self.cold_per_slot() {
+            self.cool(now, slot, Event::Cooled);
+        } else if self.table[slot].state == State::Hot && self.is_triggered() {
+            self.widen(now, slot);
+        }
+    }
+
+    /// Adds replicas to a key that needs at least twice its copies. The present ones stay what they
+    /// are, since those of γ are the first of those of a greater γ.
+    pub(super) fn widen(&mut self, now: Instant, slot: Slot) {
+        let wanted = self.wanted_gamma(slot);
+        let targets = self.reachable_shadows(now, slot, wanted);
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        let present = replication.shadows.len();
+        if targets.len() + 1 < 2 * (present + 1) {
+            return;
+        }
+        replication.widen(now, &targets[present..]);
+        self.move_to(now, slot, Event::Widened, State::HotPending);
+        self.enqueue(slot);
+        self.arm(slot);
+    }
+
+    pub(super) fn handle_due(&mut self, now: Instant, slot: Slot) {
+        let lease = self.lease_waited();
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        replication.retry(now);
+        if replication.renew_at <= now {
+            replication.renew(now);
+        }
+        let silent = replication
+            .owed_since()
+            .is_some_and(|since| since + lease <= now);
+        if silent && self.table[slot].state == State::HotPending {
+            self.table[slot].promote_after = now + PROMOTION_HOLD_OFF;
+            self.cool(now, slot, Event::ShadowSilent);
+        }
+        if self.retire_at(slot).is_some_and(|at| at <= now) {
+            self.retire(now, slot);
+        } else {
+            self.enqueue(slot);
+            self.arm(slot);
+        }
+    }
+
+    /// Makes sure that [`poll_deadline`](Self::poll_deadline) is not later than the next thing that
+    /// this key waits for.
+    pub(super) fn arm(&mut self, slot: Slot) {
+        let Some(replication) = &self.table[slot].replication else {
+            return;
+        };
+        let owed = replication
+            .owed_since()
+            .filter(|_| self.table[slot].state == State::HotPending);
+        let silent = owed.map(|since| since + self.lease_waited());
+        let due = [
+            Some(replication.renew_at),
+            replication.retry_at(),
+            silent,
+            self.retire_at(slot),
+        ];
+        self.next_due = due.into_iter().flatten().fold(self.next_due, Instant::min);
+    }
+
+    /// When the last lease for a key in COLD PENDING is over; `None` in other states.
+    pub(super) fn retire_at(&self, slot: Slot) -> Option<Instant> {
+        let entry = &self.table[slot];
+        let replication = entry.replication.as_ref()?;
+        let cold = entry.state == State::ColdPending && replication.retiring.is_none();
+        cold.then(|| {
+            replication
+                .last_grant
+                .map_or(Instant(0), |at| at + self.lease_waited())
+        })
+    }
+
+    /// A lease, and the margin for clocks that run at different speeds.
+    pub(super) fn lease_waited(&self) -> Duration {
+        self.config.lease + self.config.lease / LEASE_MARGIN_DIVISOR
+    }
+
+    pub(super) fn update_sampler(&mut self) {
+        let active = self.is_triggered();
+        self.sampler.set_active(active);
+    }
+}
