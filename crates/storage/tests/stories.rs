@@ -239,10 +239,10 @@ fn tiny_budgets_refuse_or_evict_and_never_exceed() {
         store.assert_invariants();
         let items = store.stats().items;
         println!("{limit_bytes} bytes: {items} items");
-        assert!(
-            items as usize * 300 >= limit_bytes.saturating_sub(9 << 10) / 4,
-            "{items}"
-        );
+        // With less than a segment for each cachelet they take it from one another in turn.
+        assert_eq!(items > 0, limit_bytes > 8 << 10);
+        let used = items as usize * 300;
+        assert!(limit_bytes < MIB || used > limit_bytes * 3 / 4, "{items}");
     }
 }
 
