@@ -21,7 +21,7 @@ pub fn lines(engine: &Engine, view: LinesView, now: Now, out: &mut Vec<u8>) {
                 let _ = write!(
                     out,
                     " state={} rps={:.0} gamma={} shadows=",
-                    info.state,
+                    info.state.to_string().to_uppercase(),
                     info.requests_per_second.max(0.0),
                     info.shadows.len()
                 );

@@ -1,0 +1,6 @@
+//! The core of a server's workers, driven without threads or sockets.
+
+mod commands;
+mod harness;
+mod replication;
+mod workers;

@@ -1,0 +1,354 @@
+//! The extension at the server: hello, other homes' keys, replicas, and a hot key's whole life.
+
+use crate::harness::{Client, Cluster, Server, at, config, map};
+use evenkeel_types::ServerId;
+
+const HELLO: &str = "evenkeel 1 epoch=1\r\n";
+
+/// A key whose home is the server of this index.
+fn key_of(cluster: &Cluster, home: usize) -> String {
+    (0..)
+        .map(|i| format!("key{i}"))
+        .find(|key| cluster.home(key.as_bytes()) == home)
+        .expect("one")
+}
+
+/// An agreed connection to a server of the cluster.
+fn agreed(cluster: &mut Cluster, server: usize) -> Client {
+    let mut client = Client::open(&mut cluster.servers[server], 0);
+    let answer = client.ask(&mut cluster.servers[server], at(0), HELLO);
+    let expected = format!(
+        "EVENKEEL 1 server={} worker=0 boot=1 epoch=1 lease_ms=1000\r\n",
+        server + 1
+    );
+    assert_eq!(answer, expected);
+    client
+}
+
+#[test]
+fn flags_of_the_extension_need_a_hello() {
+    let mut server = Server::standalone(1);
+    let mut client = Client::open(&mut server, 0);
+    for (request, answer) in [
+        ("mg a v Y1\r\n", "CLIENT_ERROR invalid flag\r\n"),
+        ("mg a v G\r\n", "CLIENT_ERROR invalid flag\r\n"),
+        ("md a U1\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"),
+        ("ms a 1 G\r\nx\r\n", "CLIENT_ERROR invalid flag\r\n"),
+        ("mn\r\n", "MN\r\n"),
+    ] {
+        assert_eq!(client.ask(&mut server, at(0), request), answer);
+    }
+}
+
+#[test]
+fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_served() {
+    let mut cluster = Cluster::new(3);
+    let key = key_of(&cluster, 1);
+    let mut aware = agreed(&mut cluster, 0);
+    let server = &mut cluster.servers[0];
+    assert_eq!(
+        aware.ask(server, at(0), format!("mg {key} v Y1\r\n")),
+        "MOVED 1 2 0\r\n"
+    );
+    assert_eq!(
+        aware.ask(server, at(0), format!("ms {key} 1 Y1\r\nx\r\n")),
+        "MOVED 1 2 0\r\n"
+    );
+    let mut plain = Client::open(server, 0);
+    assert_eq!(
+        plain.ask(server, at(0), format!("set {key} 0 0 1\r\nx\r\n")),
+        "STORED\r\n"
+    );
+    assert_eq!(
+        plain.ask(server, at(0), format!("get {key}\r\n")),
+        format!("VALUE {key} 0 1\r\nx\r\nEND\r\n")
+    );
+    // What a guest left there is not what the home holds.
+    let mut home = agreed(&mut cluster, 1);
+    assert_eq!(
+        home.ask(&mut cluster.servers[1], at(0), format!("mg {key} v Y1\r\n")),
+        "EN\r\n"
+    );
+}
+
+#[test]
+fn what_a_server_no_longer_owns_is_forgotten() {
+    let mut server = Server::new(config(1, true));
+    let (two, three) = (map(1, 2), map(2, 3));
+    server.workers[0].handle_map(at(0), &two, ServerId(1));
+    let mut client = Client::open(&mut server, 0);
+    let owner = |map: &evenkeel_policy::placement::map::ClusterMap, key: &str| {
+        map.locate(evenkeel_types::KeyHash::of(key.as_bytes()))
+            .worker
+            .map(|w| w.server.0)
+    };
+    let key = (0..)
+        .map(|i| format!("k{i}"))
+        .find(|key| owner(&two, key) == Some(1) && owner(&three, key) != Some(1))
+        .expect("a key that moves");
+    client.ask(&mut server, at(0), format!("set {key} 0 0 1\r\nx\r\n"));
+    server.workers[0].handle_map(at(0), &three, ServerId(1));
+    let mut back = (*two).clone().document().clone();
+    back.epoch.0 = 3;
+    let back = std::sync::Arc::new(
+        evenkeel_policy::placement::map::ClusterMap::new(back).expect("a sound map"),
+    );
+    server.workers[0].handle_map(at(0), &back, ServerId(1));
+    assert_eq!(
+        client.ask(&mut server, at(0), format!("get {key}\r\n")),
+        "END\r\n"
+    );
+}
+
+#[test]
+fn replicas_are_apart_from_the_keys_of_the_shadow_itself() {
+    let mut cluster = Cluster::new(2);
+    let key = key_of(&cluster, 0);
+    let mut link = agreed(&mut cluster, 1);
+    let server = &mut cluster.servers[1];
+    let store = |value: &str, version: u64| {
+        format!("ms {key} {} G E{version} Y1 F5\r\n{value}\r\n", value.len())
+    };
+    assert_eq!(link.ask(server, at(0), store("v7", 7)), "HD\r\n");
+    assert_eq!(link.ask(server, at(0), store("v6", 6)), "NS\r\n");
+    assert_eq!(
+        link.ask(server, at(0), format!("mg {key} v f c G\r\n")),
+        "VA 2 f5 c7\r\nv7\r\n"
+    );
+    assert_eq!(
+        link.ask(server, at(0), format!("mg {key} v Y1\r\n")),
+        "MOVED 1 1 0\r\n"
+    );
+    let mut plain = Client::open(server, 0);
+    assert_eq!(
+        plain.ask(server, at(0), format!("get {key}\r\n")),
+        "END\r\n"
+    );
+    let replicas = plain.ask(server, at(0), "stats replicas\r\n");
+    assert_eq!(replicas, format!("STAT {key} version=7 bytes=2\r\nEND\r\n"));
+    assert_eq!(
+        link.ask(server, at(0), format!("md {key} G E6 Y1\r\n")),
+        "NS\r\n"
+    );
+    assert_eq!(
+        link.ask(server, at(0), format!("md {key} G E8 Y1\r\n")),
+        "HD\r\n"
+    );
+    assert_eq!(
+        link.ask(server, at(0), format!("mg {key} v G k Oq\r\n")),
+        format!("EN k{key} Oq\r\n")
+    );
+    // Unrenewed replicas vanish.
+    link.ask(server, at(0), store("v9", 9));
+    assert_eq!(
+        link.ask(server, at(59_000), format!("mg {key} v G\r\n")),
+        "VA 2\r\nv9\r\n"
+    );
+    assert_eq!(
+        link.ask(server, at(60_000), format!("mg {key} v G\r\n")),
+        "EN\r\n"
+    );
+}
+
+#[test]
+fn a_homes_newest_link_ends_its_older_one() {
+    let mut cluster = Cluster::new(2);
+    let server = &mut cluster.servers[1];
+    let hello = "evenkeel 1 epoch=1 from=1/0\r\n";
+    let mut older = Client::open(server, 0);
+    older.ask(server, at(0), hello);
+    let mut newer = Client::open(server, 0);
+    newer.ask(server, at(0), hello);
+    assert!(older.is_closing(server));
+    assert!(!newer.is_closing(server));
+    // What the older one still brings is not carried out.
+    older.send(server, at(0), b"ms late 1 G E9 Y1\r\nx\r\n");
+    assert_eq!(newer.ask(server, at(0), "mg late v G\r\n"), "EN\r\n");
+}
+
+/// Reads a key often enough, over several slots, that its home finds it hot; gives the last answer.
+fn heat(cluster: &mut Cluster, client: &mut Client, key: &str, from_ms: u64) -> (String, u64) {
+    let home = client_server(cluster, key);
+    let mut answer = String::new();
+    let mut ms = from_ms;
+    for _ in 0..12 {
+        for _ in 0..200 {
+            answer = client.ask(
+                &mut cluster.servers[home],
+                at(ms),
+                format!("mg {key} v Y1\r\n"),
+            );
+        }
+        ms += 250;
+        cluster.tick(at(ms));
+    }
+    (answer, ms)
+}
+
+fn client_server(cluster: &Cluster, key: &str) -> usize {
+    cluster.home(key.as_bytes())
+}
+
+#[test]
+fn the_life_of_a_hot_key() {
+    let mut cluster = Cluster::new(3);
+    let key = key_of(&cluster, 0);
+    let mut client = agreed(&mut cluster, 0);
+    client.ask(
+        &mut cluster.servers[0],
+        at(0),
+        format!("ms {key} 2 Y1\r\nv1\r\n"),
+    );
+    let (answer, mut ms) = heat(&mut cluster, &mut client, &key, 0);
+    // Every server but the home holds a replica, and reads are granted leases.
+    assert_eq!(answer, "VA 2 G2\r\nv1\r\n");
+    let mut shadows = [agreed(&mut cluster, 1), agreed(&mut cluster, 2)];
+    for (i, shadow) in shadows.iter_mut().enumerate() {
+        let read = shadow.ask(
+            &mut cluster.servers[i + 1],
+            at(ms),
+            format!("mg {key} v G\r\n"),
+        );
+        assert_eq!(read, "VA 2\r\nv1\r\n");
+    }
+    let hot = client.ask(&mut cluster.servers[0], at(ms), "stats hotkeys\r\n");
+    assert!(
+        hot.contains(&format!("STAT {key} state=HOT ")) && hot.contains("gamma=2"),
+        "{hot}"
+    );
+
+    // An unaware client is told nothing of leases.
+    let mut plain = Client::open(&mut cluster.servers[0], 0);
+    assert_eq!(
+        plain.ask(&mut cluster.servers[0], at(ms), format!("mg {key} v\r\n")),
+        "VA 2\r\nv1\r\n"
+    );
+
+    // From a write until every shadow has confirmed it there are no leases, and then there are.
+    client.ask(
+        &mut cluster.servers[0],
+        at(ms),
+        format!("ms {key} 2 Y1\r\nv2\r\n"),
+    );
+    let read = format!("mg {key} v Y1\r\n");
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), &read),
+        "VA 2\r\nv2\r\n"
+    );
+    cluster.settle(at(ms));
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), &read),
+        "VA 2 G2\r\nv2\r\n"
+    );
+    for (i, shadow) in shadows.iter_mut().enumerate() {
+        let read = shadow.ask(
+            &mut cluster.servers[i + 1],
+            at(ms),
+            format!("mg {key} v G\r\n"),
+        );
+        assert_eq!(read, "VA 2\r\nv2\r\n");
+    }
+
+    // A shadow that does not confirm keeps leases away, but not reads and writes.
+    cluster.cut = vec![1];
+    client.ask(
+        &mut cluster.servers[0],
+        at(ms),
+        format!("ms {key} 2 Y1\r\nv3\r\n"),
+    );
+    cluster.settle(at(ms));
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), &read),
+        "VA 2\r\nv3\r\n"
+    );
+    cluster.cut.clear();
+    cluster.settle(at(ms));
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), &read),
+        "VA 2 G2\r\nv3\r\n"
+    );
+
+    // A delete removes every copy, and the miss says how new it is.
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), format!("md {key} Y1\r\n")),
+        "HD\r\n"
+    );
+    let miss = client.ask(&mut cluster.servers[0], at(ms), &read);
+    assert!(miss.starts_with("EN V"), "{miss}");
+    cluster.settle(at(ms));
+    for (i, shadow) in shadows.iter_mut().enumerate() {
+        let read = shadow.ask(
+            &mut cluster.servers[i + 1],
+            at(ms),
+            format!("mg {key} v G\r\n"),
+        );
+        assert_eq!(read, "EN\r\n");
+    }
+
+    // Nobody reads it any more: the replicas of its next life are taken back.
+    client.ask(
+        &mut cluster.servers[0],
+        at(ms),
+        format!("ms {key} 2 Y1\r\nv4\r\n"),
+    );
+    let (answer, later) = heat(&mut cluster, &mut client, &key, ms);
+    assert_eq!(answer, "VA 2 G2\r\nv4\r\n");
+    ms = later;
+    for _ in 0..40 {
+        ms += 250;
+        cluster.tick(at(ms));
+    }
+    let hot = client.ask(&mut cluster.servers[0], at(ms), "stats hotkeys\r\n");
+    assert!(!hot.contains("state=HOT"), "{hot}");
+    let read = shadows[0].ask(&mut cluster.servers[1], at(ms), format!("mg {key} v G\r\n"));
+    assert_eq!(read, "EN\r\n");
+}
+
+#[test]
+fn a_shadow_that_stays_silent_loses_its_link_and_the_key_its_replicas() {
+    let mut cluster = Cluster::new(3);
+    let key = key_of(&cluster, 0);
+    let mut client = agreed(&mut cluster, 0);
+    client.ask(
+        &mut cluster.servers[0],
+        at(0),
+        format!("ms {key} 2 Y1\r\nv1\r\n"),
+    );
+    let (_, mut ms) = heat(&mut cluster, &mut client, &key, 0);
+    cluster.cut = vec![2];
+    client.ask(
+        &mut cluster.servers[0],
+        at(ms),
+        format!("ms {key} 2 Y1\r\nv2\r\n"),
+    );
+    let read = format!("mg {key} v Y1\r\n");
+    for _ in 0..12 {
+        ms += 250;
+        cluster.tick(at(ms));
+        assert_eq!(
+            client.ask(&mut cluster.servers[0], at(ms), &read),
+            "VA 2\r\nv2\r\n"
+        );
+    }
+    let lost = client.ask(&mut cluster.servers[0], at(ms), "stats evenkeel\r\n");
+    assert!(!lost.contains("STAT links_lost 0\r\n"), "{lost}");
+}
+
+#[test]
+fn a_flush_reaches_the_replicas() {
+    let mut cluster = Cluster::new(2);
+    let key = key_of(&cluster, 0);
+    let mut client = agreed(&mut cluster, 0);
+    client.ask(
+        &mut cluster.servers[0],
+        at(0),
+        format!("ms {key} 2 Y1\r\nv1\r\n"),
+    );
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, 0);
+    assert_eq!(answer, "VA 2 G1\r\nv1\r\n");
+    client.ask(&mut cluster.servers[0], at(ms), "flush_all\r\n");
+    cluster.settle(at(ms));
+    let mut shadow = agreed(&mut cluster, 1);
+    let read = shadow.ask(&mut cluster.servers[1], at(ms), format!("mg {key} v G\r\n"));
+    assert_eq!(read, "EN\r\n");
+}
