@@ -141,10 +141,7 @@ impl Client {
     /// Reads answers, and goes on with what had to wait for them to be read.
     pub fn answers(&mut self, server: &mut Server, now: Now) -> String {
         let mut all = Vec::new();
-        loop {
-            let Some(session) = server.workers[self.worker].session(self.id) else {
-                break;
-            };
+        while let Some(session) = server.workers[self.worker].session(self.id) {
             let out = core::mem::take(&mut session.out);
             all.extend_from_slice(&out);
             let before = self.waiting.len();
