@@ -60,7 +60,6 @@ pub enum Reader {
 
 /// What the answer to a read should carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
 pub struct ReadAdvice {
     /// γ, and with it a lease; 0 for none.
     pub gamma: u8,
