@@ -13,19 +13,23 @@
 mod acceptor;
 mod buffer;
 mod clock;
+mod descriptors;
 mod exit;
 mod listen;
 mod mesh;
 mod notify;
 mod stream;
 mod threads;
+mod units;
 
 pub use acceptor::{AcceptorConfig, ConnectionCount, accept_forever};
 pub use buffer::InputBuffer;
 pub use clock::Clock;
+pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
 pub use exit::{ExitCode, UsageError, report};
 pub use listen::{Listener, bind_tcp, bind_unix};
 pub use mesh::{MeshPort, mesh};
 pub use notify::Notifier;
 pub use stream::Stream;
 pub use threads::{pin_to_core, spawn_named, wait_for_stop_signal};
+pub use units::{parse_duration, parse_size};
