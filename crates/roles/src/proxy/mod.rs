@@ -1,1 +1,473 @@
-//! The core of one proxy worker.
+//! The proxy's core: what one proxy worker does, without sockets, clocks or threads.
+//!
+//! To an application it is one memcached. To an Evenkeel server it is an aware client: it knows the
+//! map, goes straight to the worker that owns a key, and holds leases on replicas of hot keys for
+//! each of the applications' connections. To any other memcached it is an ordinary client that
+//! places keys on a ring.
+//!
+//! ```text
+//!  application ─ bytes ─> request.rs ─────── question ───────> backend.rs ─ bytes ─> server
+//!                 parse,   │  where? evenkeel_pool.rs           one queue, answers
+//!                 one slot │         memcached_pool.rs          in the order asked
+//!                 each     ▼
+//!  application <─ bytes ─ client.rs <─ answer.rs <─────────────────────── bytes ── server
+//!                          answers in the   compose, keep aside,
+//!                          order asked      ask again (recovery.rs)
+//! ```
+//!
+//! # How the driver works with it
+//!
+//! Tell it what happened (`client_*`, `backend_*`, `set_map`, `handle_timeout`), then do what
+//! [`ProxyCore::poll_output`] says until it says nothing. Input that is not consumed is given again,
+//! from its first unconsumed byte, when more of it has arrived or when the core asks for it.
+//!
+//! # What is promised
+//!
+//! - Every request that wants an answer gets exactly one, in order, at the latest after the request
+//!   timeout plus the time to try a second place.
+//! - A request whose outcome is unknown is answered with an error, and is put to a server again only
+//!   if it is a read or was certainly not carried out.
+//! - Each application connection reads its own writes and never an older value after a newer one of
+//!   the same key. That holds in an Evenkeel pool; see
+//!   [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) for the argument.
+//!
+//! # When the map changes
+//!
+//! Leases belong to the epoch they were granted under; a new map ends them all. A connection with
+//! requests under way by the older map sends no further ones until those are answered, so that what
+//! is turned away by a former home and sent on is not overtaken.
+
+mod answer;
+mod backend;
+mod bytes;
+mod client;
+mod config;
+mod evenkeel_pool;
+pub mod limits;
+mod map;
+mod memcached_pool;
+mod multi_get;
+mod question;
+mod recovery;
+mod request;
+mod show;
+mod slab;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use backend::BackendCounters;
+pub use config::{BackendAddress, OnDown, ProxyConfig};
+pub use slab::Key;
+pub use stats::{BackendStats, ProcessStats, ProxyStats};
+
+use backend::{Backend, Link, Peer};
+use client::Client;
+use evenkeel_policy::placement::ketama::{Ketama, KetamaError, KetamaServer, Weighting};
+use evenkeel_pool::EvenkeelPool;
+use evenkeel_protocol::{KeyScratch, Limits, compose};
+use evenkeel_types::{Epoch, Instant};
+use memcached_pool::MemcachedPool;
+use multi_get::GroupDraft;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use recovery::Parking;
+use slab::Slab;
+use stats::StatsKind;
+use std::collections::VecDeque;
+
+/// Names a connection of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub Key);
+
+/// Names a connection to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BackendId(pub Key);
+
+/// Something for the driver to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// There is something in [`ProxyCore::client_output`].
+    WriteClient(ClientId),
+    /// Give the client's input again, even if it is empty, and go on reading.
+    FeedClient(ClientId),
+    /// Close the client's connection. The core has forgotten it.
+    CloseClient(ClientId),
+    /// Connect to a server, then say [`ProxyCore::backend_connected`] or
+    /// [`ProxyCore::backend_lost`].
+    Connect {
+        /// The connection's name from now on.
+        id: BackendId,
+        /// Host name or IP address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// There is something in [`ProxyCore::backend_output`].
+    WriteBackend(BackendId),
+    /// Close the connection to a server, and forget what it sent.
+    CloseBackend(BackendId),
+    /// A server knows this newer map: ask the coordinator for it now.
+    WantMap {
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// Add up the workers' counters and say [`ProxyCore::answer_stats`].
+    Stats(StatsTicket),
+    /// Say [`ProxyCore::reset_stats`] to the core of every worker.
+    ResetStats,
+}
+
+/// A `stats` command that awaits its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatsTicket {
+    client: ClientId,
+    slot: u64,
+    kind: StatsKind,
+}
+
+/// One proxy worker. See the [module](self) for how to drive it.
+#[derive(Debug)]
+pub struct ProxyCore {
+    config: ProxyConfig,
+    pool: Pool,
+    clients: Slab<Client>,
+    backends: Slab<Backend>,
+    parking: Parking,
+    outputs: VecDeque<Output>,
+    stats: ProxyStats,
+    random: SplitMix64,
+    /// Not later than the first deadline; earlier ones have passed into nothing.
+    next_deadline: Option<Instant>,
+    /// Newest map that the driver was asked for.
+    wanted: Epoch,
+    /// Buffers for composed answers that wait for their turn.
+    spare: Vec<Vec<u8>>,
+    key_scratch: KeyScratch,
+    /// The lines of a multi-get under construction, by position of the server.
+    drafts: Vec<GroupDraft>,
+    /// Which of them have been begun.
+    drafted: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum Pool {
+    Evenkeel(EvenkeelPool),
+    Memcached(MemcachedPool),
+}
+
+impl Pool {
+    /// Epoch of the map; a pool without one stays at 0.
+    #[inline]
+    fn epoch(&self) -> Epoch {
+        match self {
+            Pool::Evenkeel(pool) => pool.epoch(),
+            Pool::Memcached(_) => Epoch(0),
+        }
+    }
+}
+
+impl ProxyCore {
+    /// A proxy for a pool of Evenkeel servers. It answers with errors until
+    /// [`set_map`](Self::set_map).
+    ///
+    /// The seed decides about pauses before reconnecting and about choices among replicas.
+    pub fn evenkeel(config: ProxyConfig, seed: u64) -> Self {
+        Self::new(
+            config,
+            Pool::Evenkeel(EvenkeelPool::default()),
+            Slab::default(),
+            seed,
+        )
+    }
+
+    /// A proxy for a pool of any memcached servers.
+    ///
+    /// # Errors
+    ///
+    /// When no ring can be made of the servers.
+    pub fn memcached(
+        config: ProxyConfig,
+        servers: &[BackendAddress],
+        seed: u64,
+    ) -> Result<Self, KetamaError> {
+        let points: Vec<_> = servers
+            .iter()
+            .map(|server| KetamaServer {
+                host: server.host.clone(),
+                port: server.port,
+                weight: 1,
+            })
+            .collect();
+        let ring = Ketama::new(&points, Weighting::Equal)?;
+        let mut backends = Slab::default();
+        let ids = servers
+            .iter()
+            .map(|server| {
+                let name = format!("{}:{}", server.host, server.port);
+                let (host, port) = (server.host.clone(), server.port);
+                BackendId(backends.insert(Backend::new(name, host, port, Peer::Memcached)))
+            })
+            .collect();
+        let pool = Pool::Memcached(MemcachedPool::new(ring, ids));
+        let mut core = Self::new(config, pool, backends, seed);
+        core.drafts.resize_with(servers.len(), GroupDraft::default);
+        Ok(core)
+    }
+
+    fn new(config: ProxyConfig, pool: Pool, backends: Slab<Backend>, seed: u64) -> Self {
+        assert!(
+            config.requests_per_turn > 0,
+            "a turn has room for a request"
+        );
+        ProxyCore {
+            config,
+            pool,
+            clients: Slab::default(),
+            backends,
+            parking: Parking::default(),
+            outputs: VecDeque::new(),
+            stats: ProxyStats::default(),
+            random: SplitMix64::seed_from_u64(seed),
+            next_deadline: None,
+            wanted: Epoch(0),
+            spare: Vec::new(),
+            key_scratch: KeyScratch::default(),
+            drafts: Vec::new(),
+            drafted: Vec::new(),
+        }
+    }
+
+    /// Next thing for the driver to do. Call until `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front()?;
+        match output {
+            Output::WriteClient(id) => {
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    client.write_queued = false;
+                }
+            }
+            Output::FeedClient(id) => {
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    client.feed_queued = false;
+                }
+            }
+            Output::WriteBackend(id) => {
+                if let Some(backend) = self.backends.get_mut(id.0) {
+                    backend.write_queued = false;
+                }
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) should next be called, at the latest.
+    pub fn poll_deadline(&self) -> Option<Instant> {
+        self.next_deadline
+    }
+
+    /// Tells that the deadline has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.retry_parked(now);
+        for key in self.backends.keys() {
+            let due = self.backends.get(key).and_then(Backend::deadline);
+            if due.is_some_and(|due| due <= now) {
+                self.backend_due(now, BackendId(key));
+            }
+        }
+        let backends = self
+            .backends
+            .iter()
+            .filter_map(|(_, backend)| backend.deadline());
+        self.next_deadline = backends.chain(self.parking.deadline()).min();
+    }
+
+    /// A connection of an application was accepted.
+    pub fn client_opened(&mut self) -> ClientId {
+        let seed = self.random.next_u64();
+        ClientId(self.clients.insert(Client::new(seed)))
+    }
+
+    /// A connection of an application is gone. What it asked for and has not been carried out yet is
+    /// carried out all the same.
+    pub fn client_closed(&mut self, id: ClientId) {
+        self.clients.remove(id.0);
+    }
+
+    /// The application will send no more. Give the input that is left once more after this.
+    pub fn client_ended(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.ended = true;
+        }
+    }
+
+    /// What is to be written to the application.
+    pub fn client_output(&self, id: ClientId) -> &[u8] {
+        self.clients.get(id.0).map_or(&[], Client::output)
+    }
+
+    /// So many bytes of [`client_output`](Self::client_output) were written.
+    pub fn client_wrote(&mut self, id: ClientId, count: usize) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        client.wrote(count);
+        self.stats.bytes_written += count as u64;
+        self.resume(id);
+    }
+
+    /// Whether the driver should read from the application's connection. False while its answers
+    /// are too many or unread.
+    pub fn client_wants_input(&self, id: ClientId) -> bool {
+        self.clients.get(id.0).is_some_and(|client| {
+            !(client.stalled || client.feed_queued || client.refuses_input || client.ended)
+        })
+    }
+
+    /// Whether the application has its answers to everything it asked for.
+    pub fn client_is_answered(&self, id: ClientId) -> bool {
+        let client = self.clients.get(id.0);
+        client.is_none_or(|client| client.is_idle() && client.output().is_empty())
+    }
+
+    /// What is to be written to the server.
+    pub fn backend_output(&self, id: BackendId) -> &[u8] {
+        self.backends.get(id.0).map_or(&[], Backend::output)
+    }
+
+    /// So many bytes of [`backend_output`](Self::backend_output) were written.
+    pub fn backend_wrote(&mut self, id: BackendId, count: usize) {
+        if let Some(backend) = self.backends.get_mut(id.0) {
+            backend.wrote(count);
+        }
+    }
+
+    /// The connection stands.
+    pub fn backend_connected(&mut self, id: BackendId) {
+        let epoch = self.pool.epoch();
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        let Link::Connecting { until } = backend.link else {
+            return;
+        };
+        match backend.peer {
+            Peer::Worker(_) => backend.greet(until, |out| compose::request::hello(out, epoch)),
+            Peer::Memcached => backend.greet(until, compose::request::version),
+        }
+        self.write_backend(id);
+    }
+
+    /// Counts of this worker.
+    pub fn stats(&self) -> &ProxyStats {
+        &self.stats
+    }
+
+    /// Sets the counts of this worker to zero.
+    pub fn reset_stats(&mut self) {
+        self.stats = ProxyStats::default();
+    }
+
+    /// The connections to servers.
+    pub fn backends(&self) -> Vec<BackendStats> {
+        self.backends
+            .iter()
+            .map(|(_, backend)| BackendStats::of(backend))
+            .collect()
+    }
+
+    /// Connections of applications.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Epoch of the map it works by; 0 without one.
+    pub fn epoch(&self) -> Epoch {
+        self.pool.epoch()
+    }
+
+    /// What servers may make us buffer: values that an application's output has room for, so that a
+    /// server with a larger item size than ours is not taken for a broken one.
+    fn reply_limits(&self) -> Limits {
+        let limits = self.config.limits;
+        Limits {
+            item_size_max: limits.item_size_max.max(limits::OUT_CLOSE),
+            ..limits
+        }
+    }
+
+    fn write_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if !client.write_queued {
+            client.write_queued = true;
+            self.outputs.push_back(Output::WriteClient(id));
+        }
+    }
+
+    fn feed_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if !client.feed_queued {
+            client.feed_queued = true;
+            self.outputs.push_back(Output::FeedClient(id));
+        }
+    }
+
+    fn write_backend(&mut self, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        if !backend.write_queued {
+            backend.write_queued = true;
+            self.outputs.push_back(Output::WriteBackend(id));
+        }
+    }
+
+    /// Answers were written or have arrived: requests that waited may go on, and a connection that
+    /// was only waiting for its last answers is closed.
+    fn resume(&mut self, id: ClientId) {
+        let epoch = self.pool.epoch();
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.closing && client.is_idle() && client.output().is_empty() {
+            return self.close_client(id);
+        }
+        if client.stalled && client.may_ask(epoch) {
+            client.stalled = false;
+            self.feed_client(id);
+        }
+    }
+
+    fn close_client(&mut self, id: ClientId) {
+        if self.clients.remove(id.0).is_some() {
+            self.outputs.push_back(Output::CloseClient(id));
+        }
+    }
+
+    fn due_at(&mut self, at: Instant) {
+        self.next_deadline = Some(self.next_deadline.map_or(at, |next| next.min(at)));
+    }
+
+    /// A number in 0..1 for pauses.
+    fn jitter(&mut self) -> f64 {
+        // 53 bits are what an f64 holds exactly.
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn spare_buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        let kept = self.spare.len() < limits::SPARE_BUFFERS_MAX;
+        if kept && buffer.capacity() <= limits::SPARE_BUFFER_KEEP_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}

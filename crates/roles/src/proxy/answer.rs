@@ -1,0 +1,555 @@
+//! From a server's bytes to an application's answers.
+//!
+//! Answers belong to requests by their order. One for the application's front slot is written
+//! straight into its output; others are composed aside. Whether the answer to a read may be shown is
+//! decided when its turn comes (see [`ClientLeases::release`]), so it is kept together with its
+//! question.
+//!
+//! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
+
+use super::backend::{Ask, Link, Peer, Progress};
+use super::client::{Answered, Client, HeldRead, Show, State, Verb};
+use super::limits::{LEASE_MAX, OUT_CLOSE};
+use super::multi_get::{next_key, without_newline};
+use super::recovery::Loss;
+use super::show::{self, Tally, Unfit};
+use super::stats::{self, CoreFacts};
+use super::{BackendId, ClientId, Pool, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use core::mem;
+use core::time::Duration;
+use evenkeel_policy::hot_keys::client::{Answer, Verdict};
+use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
+use evenkeel_types::Instant;
+
+impl ProxyCore {
+    /// A server sent something: `input` is everything of it that was not consumed before. Returns
+    /// how many bytes of it are done with. A connection that was given up consumes everything.
+    pub fn backend_input(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
+        let limits = self.reply_limits();
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let Some(backend) = self.backends.get_mut(id.0) else {
+                return input.len();
+            };
+            if !matches!(backend.link, Link::Greeting { .. } | Link::Ready) {
+                return input.len();
+            }
+            if rest.len() < backend.need.max(1) {
+                return consumed;
+            }
+            let understood = match parse_reply(rest, &limits) {
+                ReplyOutcome::Incomplete { total } => {
+                    backend.need = total;
+                    return consumed;
+                }
+                ReplyOutcome::Reply {
+                    reply,
+                    consumed: count,
+                } => {
+                    backend.need = 0;
+                    consumed += count;
+                    self.reply(now, id, &reply, &rest[..count])
+                }
+                ReplyOutcome::Malformed => Err(Unfit),
+            };
+            if understood.is_err() {
+                self.give_up(now, id, Loss::Confused);
+                return input.len();
+            }
+        }
+    }
+
+    /// Answers `stats`.
+    pub fn answer_stats(&mut self, now: Instant, ticket: StatsTicket, process: &ProcessStats) {
+        let mut bytes = self.spare_buffer();
+        let facts = CoreFacts {
+            version: &self.config.version,
+            requests_per_turn: self.config.requests_per_turn,
+            item_size_max: self.config.limits.item_size_max,
+            flush_enabled: self.config.allow_flush,
+            request_timeout_ms: self.config.request_timeout.as_millis(),
+            connect_timeout_ms: self.config.connect_timeout.as_millis(),
+            pool: match &self.pool {
+                Pool::Evenkeel(_) => "evenkeel",
+                Pool::Memcached(_) => "memcached",
+            },
+            epoch: self.pool.epoch().0,
+        };
+        stats::compose(&mut bytes, ticket.kind, &facts, process);
+        if let Some(client) = self.clients.get_mut(ticket.client.0) {
+            let answered = Answered {
+                bytes,
+                is_error: false,
+                tally: Tally::Nothing,
+            };
+            client.set_state(ticket.slot, State::Done(answered));
+        }
+        self.release(now, ticket.client);
+    }
+
+    fn reply(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        if matches!(backend.link, Link::Greeting { .. }) {
+            return self.greeted(id, reply);
+        }
+        backend.answered();
+        let (_, request) = backend.awaited().ok_or(Unfit)?;
+        let client = request.tag.client;
+        match request.tag.ask {
+            Ask::Single => {
+                if let Reply::Moved(moved) = reply {
+                    self.moved(now, id, *moved);
+                    return Ok(());
+                }
+                self.settle(now, id, reply, raw)?;
+            }
+            Ask::Values => self.values(id, reply, raw)?,
+            Ask::Quiet => self.quiet(now, id, reply, raw)?,
+        }
+        self.release(now, client);
+        Ok(())
+    }
+
+    /// The peer said who it is.
+    fn greeted(&mut self, id: BackendId, reply: &Reply<'_>) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        match (backend.peer, reply) {
+            (Peer::Worker(worker), Reply::Hello(hello))
+                if hello.version == Hello::VERSION && hello.worker == worker =>
+            {
+                backend.lease = Duration::from_millis(hello.lease_ms).min(LEASE_MAX);
+                backend.agreed();
+                self.want_map(hello.epoch);
+            }
+            // What does not know `version` has at least answered in the protocol.
+            (Peer::Memcached, Reply::Version(_) | Reply::Error) => backend.agreed(),
+            _ => return Err(Unfit),
+        }
+        self.write_backend(id);
+        Ok(())
+    }
+
+    /// The one answer to a request has arrived: shows it, keeps it for its turn, or asks again.
+    fn settle(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
+        let epoch = self.pool.epoch();
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let lease = backend.lease;
+        let (question, request) = backend.awaited().ok_or(Unfit)?;
+        let tag = request.tag;
+        let Some(client) = self.clients.get_mut(tag.client.0) else {
+            // Nobody is left to tell.
+            self.done(id);
+            return Ok(());
+        };
+        let Some(slot) = client.slot(tag.slot) else {
+            self.done(id);
+            return Ok(());
+        };
+        if matches!(slot.state, State::FanOut { .. }) {
+            let failure = match reply {
+                Reply::Ok => None,
+                reply if show::is_error(reply) => Some(raw.to_vec()),
+                _ => return Err(Unfit),
+            };
+            client.fan_in(tag.slot, failure);
+            self.done(id);
+            return Ok(());
+        }
+        let shown_as = slot.show;
+        let ticket = slot.ticket.take();
+        let answer = answer_of(reply);
+        if let (Some(ticket), Reply::Meta(meta)) = (&ticket, reply) {
+            self.stats.proxy_replica_hits +=
+                u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
+            let gamma = meta.gamma().unwrap_or(0);
+            if gamma > 0 && client.leases.grant(now, epoch, ticket, gamma, lease) {
+                self.stats.proxy_leases += 1;
+            }
+        }
+        client.saw_answer(raw.len());
+        if client.is_front(tag.slot) {
+            if let Some(ticket) = ticket
+                && let Verdict::AskHome(ticket) = client.leases.release(now, epoch, ticket, answer)
+            {
+                if let Some(slot) = client.slot(tag.slot) {
+                    slot.ticket = Some(ticket);
+                }
+                return self.ask_home_instead(now, id);
+            }
+            show_front(client, &mut self.stats, shown_as, question, reply, raw)?;
+            self.write_client(tag.client);
+            self.done(id);
+            return Ok(());
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        let tally = show::compose(&mut bytes, shown_as, question, reply, raw);
+        let is_read = ticket.is_some();
+        if let Some(slot) = client.slot(tag.slot) {
+            slot.ticket = ticket;
+        }
+        let answered = Answered {
+            bytes,
+            is_error: show::is_error(reply),
+            tally: tally?,
+        };
+        if is_read {
+            let (question, _) = backend.pop_question().ok_or(Unfit)?;
+            let held = HeldRead {
+                answered,
+                answer,
+                question,
+            };
+            client.set_state(tag.slot, State::Read(Box::new(held)));
+            self.close_if_retired(id);
+        } else {
+            client.set_state(tag.slot, State::Done(answered));
+            self.done(id);
+        }
+        Ok(())
+    }
+
+    /// The awaited read is not to be shown.
+    fn ask_home_instead(&mut self, now: Instant, id: BackendId) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let (question, _) = backend.pop_question().ok_or(Unfit)?;
+        self.close_if_retired(id);
+        self.ask_home(now, question);
+        Ok(())
+    }
+
+    /// A line of the answer to a multi-get.
+    fn values(&mut self, id: BackendId, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Unfit> {
+        match reply {
+            Reply::Value(value) => self.value(id, value, raw),
+            Reply::End => {
+                self.rest_of_values(id, None);
+                Ok(())
+            }
+            reply if show::is_error(reply) => {
+                self.rest_of_values(id, Some(raw));
+                Ok(())
+            }
+            _ => Err(Unfit),
+        }
+    }
+
+    /// A value: the keys asked for before it, and not answered, are misses.
+    fn value(&mut self, id: BackendId, value: &Value<'_>, raw: &[u8]) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let (question, request) = backend.awaited().ok_or(Unfit)?;
+        let line = without_newline(question);
+        let mut client = self.clients.get_mut(request.tag.client.0);
+        let slot = match &mut request.progress {
+            Progress::Nothing => {
+                if line.rsplit(|&byte| byte == b' ').next() != Some(value.key) {
+                    return Err(Unfit);
+                }
+                request.progress = Progress::Answered;
+                request.tag.slot
+            }
+            Progress::Group(group) => loop {
+                let key = next_key(line, group.next_key).ok_or(Unfit)?;
+                let slot = *group.slots.get(group.done).ok_or(Unfit)?;
+                group.next_key = key.end;
+                group.done += 1;
+                if line[key] == *value.key {
+                    break slot;
+                }
+                if let Some(client) = &mut client {
+                    client.set_state(slot, State::Done(Answered::miss()));
+                }
+            },
+            Progress::Answered | Progress::Moved(_) => return Err(Unfit),
+        };
+        let Some(client) = client else { return Ok(()) };
+        client.saw_answer(raw.len());
+        if client.is_front(slot) {
+            let shown_as = client.slot(slot).ok_or(Unfit)?.show;
+            show_front(
+                client,
+                &mut self.stats,
+                shown_as,
+                b"",
+                &Reply::Value(*value),
+                raw,
+            )?;
+            let id = request.tag.client;
+            self.write_client(id);
+        } else {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.extend_from_slice(raw);
+            let answered = Answered {
+                bytes,
+                is_error: false,
+                tally: Tally::GetHit,
+            };
+            client.set_state(slot, State::Done(answered));
+        }
+        Ok(())
+    }
+
+    /// The end of the answer to a multi-get: the keys that are left are misses, or have failed.
+    fn rest_of_values(&mut self, id: BackendId, error: Option<&[u8]>) {
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        let Some((_, request)) = backend.awaited() else {
+            return;
+        };
+        let single = [request.tag.slot];
+        let slots: &[u64] = match &request.progress {
+            Progress::Nothing => &single,
+            Progress::Group(group) => &group.slots[group.done..],
+            Progress::Answered | Progress::Moved(_) => &[],
+        };
+        if let Some(client) = self.clients.get_mut(request.tag.client.0) {
+            for &slot in slots {
+                client.saw_answer(0);
+                let answered = match error {
+                    None => Answered::miss(),
+                    Some(line) => Answered::error(line.to_vec()),
+                };
+                client.set_state(slot, State::Done(answered));
+            }
+        }
+        self.done(id);
+    }
+
+    /// A part of the answer to a quiet command and the `mn` behind it.
+    fn quiet(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let (question, request) = backend.awaited().ok_or(Unfit)?;
+        let tag = request.tag;
+        let client = self.clients.get_mut(tag.client.0);
+        match (&request.progress, reply) {
+            (Progress::Nothing, Reply::MetaNoop) => {
+                if let Some(client) = client
+                    && let Some(slot) = client.slot(tag.slot)
+                {
+                    let answered = Answered {
+                        tally: hidden_tally(slot.show),
+                        ..Answered::miss()
+                    };
+                    client.set_state(tag.slot, State::Done(answered));
+                }
+                self.done(id);
+            }
+            (Progress::Nothing, Reply::Moved(moved)) => request.progress = Progress::Moved(*moved),
+            (Progress::Nothing, reply) => {
+                if let Some(client) = client
+                    && let Some(slot) = client.slot(tag.slot)
+                {
+                    let mut bytes = self.spare.pop().unwrap_or_default();
+                    let tally = show::compose(&mut bytes, slot.show, question, reply, raw)?;
+                    let answered = Answered {
+                        bytes,
+                        is_error: false,
+                        tally,
+                    };
+                    client.set_state(tag.slot, State::Done(answered));
+                }
+                request.progress = Progress::Answered;
+            }
+            // What does not know `mn` says so; that is an end, too.
+            (Progress::Answered, Reply::MetaNoop | Reply::Error) => self.done(id),
+            (Progress::Moved(moved), Reply::MetaNoop) => {
+                let moved = *moved;
+                self.moved(now, id, moved);
+            }
+            _ => return Err(Unfit),
+        }
+        Ok(())
+    }
+
+    /// The awaited request is answered.
+    fn done(&mut self, id: BackendId) {
+        if let Some(backend) = self.backends.get_mut(id.0) {
+            backend.pop();
+        }
+        self.close_if_retired(id);
+    }
+
+    /// Shows the application what its turn has come for.
+    pub(super) fn release(&mut self, now: Instant, id: ClientId) {
+        let epoch = self.pool.epoch();
+        loop {
+            let Some(client) = self.clients.get_mut(id.0) else {
+                return;
+            };
+            let Some(mut slot) = client.pop_answered() else {
+                break;
+            };
+            let state = mem::replace(&mut slot.state, State::Waiting);
+            let answered = match state {
+                State::Text(words) => {
+                    client.out().extend_from_slice(words);
+                    continue;
+                }
+                State::Close => {
+                    client.closing = true;
+                    continue;
+                }
+                State::Done(answered) => answered,
+                State::Read(held) => {
+                    let HeldRead {
+                        answered,
+                        answer,
+                        question,
+                    } = *held;
+                    let verdict = match slot.ticket.take() {
+                        Some(ticket) => client.leases.release(now, epoch, ticket, answer),
+                        None => Verdict::Show,
+                    };
+                    if let Verdict::AskHome(ticket) = verdict {
+                        slot.ticket = Some(ticket);
+                        client.unpop(slot);
+                        self.keep_buffer(answered.bytes);
+                        self.ask_home(now, question);
+                        continue;
+                    }
+                    answered
+                }
+                State::Waiting | State::FanOut { .. } => {
+                    unreachable!("only answered slots are popped")
+                }
+            };
+            answered.tally.count(&mut self.stats);
+            let bytes = client.show(slot.show, answered);
+            self.keep_buffer(bytes);
+        }
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.unread()
+            > self
+                .config
+                .limits
+                .item_size_max
+                .saturating_mul(2)
+                .max(OUT_CLOSE)
+        {
+            self.stats.proxy_clients_closed_unread += 1;
+            return self.close_client(id);
+        }
+        if !client.output().is_empty() {
+            self.write_client(id);
+        }
+        self.resume(id);
+    }
+
+    /// A fixed answer in its turn.
+    pub(super) fn say(&mut self, id: ClientId, words: &'static [u8]) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.is_idle() {
+            client.out().extend_from_slice(words);
+            self.write_client(id);
+        } else if !words.is_empty() {
+            client.push(Show::Nothing, State::Text(words), None);
+        }
+    }
+
+    /// A composed answer in its turn.
+    pub(super) fn say_bytes(&mut self, id: ClientId, bytes: Vec<u8>) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.is_idle() {
+            client.out().extend_from_slice(&bytes);
+            self.write_client(id);
+            self.keep_buffer(bytes);
+        } else {
+            let answered = Answered {
+                bytes,
+                is_error: false,
+                tally: Tally::Nothing,
+            };
+            client.push(Show::Nothing, State::Done(answered), None);
+        }
+    }
+
+    /// Closes the connection once everything asked for before is answered and written.
+    pub(super) fn close_after_answers(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if client.is_idle() {
+            client.closing = true;
+        } else {
+            client.push(Show::Nothing, State::Close, None);
+        }
+        // Nothing behind this is looked at.
+        client.refuses_input = true;
+        self.resume(id);
+    }
+}
+
+/// Composes the front slot's answer straight into the output and gives up the slot.
+fn show_front(
+    client: &mut Client,
+    stats: &mut ProxyStats,
+    shown_as: Show,
+    question: &[u8],
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let is_key = matches!(shown_as, Show::Value { .. });
+    if is_key && show::is_error(reply) {
+        client.pop();
+        client.show(shown_as, Answered::error(raw.to_vec()));
+        return Ok(());
+    }
+    let tally = show::compose(client.out(), shown_as, question, reply, raw)?;
+    tally.count(stats);
+    client.pop();
+    if is_key {
+        client.end_key(shown_as);
+    }
+    Ok(())
+}
+
+/// What an answer says about the version that a read saw.
+fn answer_of(reply: &Reply<'_>) -> Answer {
+    match reply {
+        Reply::Meta(meta) if meta.status == MetaStatus::Miss => Answer::Miss(meta.newest_version()),
+        reply => show::version(reply).map_or(Answer::Failed, Answer::Hit),
+    }
+}
+
+/// What a quiet command has done when its answer is hidden.
+fn hidden_tally(shown_as: Show) -> Tally {
+    match shown_as {
+        Show::Meta {
+            verb: Verb::Delete, ..
+        } => Tally::DeleteHit,
+        Show::Meta {
+            verb: Verb::Arithmetic { up: true },
+            ..
+        } => Tally::IncrHit,
+        Show::Meta {
+            verb: Verb::Arithmetic { up: false },
+            ..
+        } => Tally::DecrHit,
+        _ => Tally::Nothing,
+    }
+}

@@ -1,0 +1,427 @@
+//! One connection to a backend: is it there, what was asked of it, and what is still unanswered.
+//!
+//! Requests are put into one queue of bytes. They stay there until their *answers* have come, not
+//! only until they are written, so that a read whose key has moved, whose connection broke or whose
+//! replica was gone can be asked again without having been copied in advance:
+//!
+//! ```text
+//!      first            sent                 end
+//!        │  awaited      │   not yet written   │
+//!        ▼               ▼                     ▼
+//!   ─────[ request ][ request ][ request ][ request ]
+//! ```
+//!
+//! Every request has exactly one answer (`noreply` and quiet flags are taken off), so answers belong
+//! to requests by their order alone. That order is also why one answer that does not come in time
+//! closes the connection: everything behind it would be late, and a late answer would be taken for
+//! the next one.
+//!
+//! A backend that failed is *down*: requests are refused at once while attempts to reach it go on by
+//! themselves, with growing, jittered pauses. Only a backend with nothing against it makes requests
+//! wait for the connection. A connection counts as up when the peer has answered a greeting: the
+//! kernel of a stopped process still accepts connections.
+//!
+//! ```text
+//!            connect           connected            greeted
+//!   Idle ─────────────> Connecting ──────> Greeting ──────> Ready
+//!                          │  ▲               │               │
+//!                          │  └──── pause ────┼── Down <──────┘  lost, late, malformed
+//!                          └──────────────────┴───> ▲
+//! ```
+
+use super::ClientId;
+use super::bytes::ByteQueue;
+use super::limits::{
+    BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
+};
+use core::time::Duration;
+use evenkeel_protocol::Moved;
+use evenkeel_types::{Instant, KeyHash, WorkerRef};
+use std::collections::VecDeque;
+
+/// What the answer to a request looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// One line or one value.
+    Single,
+    /// Any number of `VALUE`s and an `END`: `get`, `gets`, `gat`, `gats`.
+    Values,
+    /// Nothing or one answer, and then `MN`: a quiet command followed by `mn`, because what a quiet
+    /// command hides depends on the command and on the server's version.
+    Quiet,
+}
+
+/// What is known of a request besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag {
+    /// Whose request it is.
+    pub client: ClientId,
+    /// Which of the client's answers it is for; the first one if it is for several.
+    pub slot: u64,
+    /// Placement hash of the key.
+    pub hash: KeyHash,
+    pub ask: Ask,
+    /// Whether doing it twice is the same as doing it once, in effect and in answer.
+    pub is_read: bool,
+    /// Whether it asks for a replica.
+    pub is_replica: bool,
+    /// How often it was put to a place again.
+    pub retries: u8,
+    /// When not to try again.
+    pub give_up: Instant,
+    /// Where in the request our own flags stand, so that they can be replaced. Empty where none do.
+    pub flags: (usize, usize),
+}
+
+/// A request outside of any queue.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub tag: Tag,
+    pub bytes: Vec<u8>,
+    /// What the server has said before it has said all, for [`Ask::Quiet`] and [`Ask::Values`].
+    pub progress: Progress,
+}
+
+/// A request that is queued or awaits its answer.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub tag: Tag,
+    /// Absolute position of its first byte in the queue.
+    start: u64,
+    /// Length in bytes.
+    len: usize,
+    /// When its answer is late.
+    deadline: Instant,
+    pub progress: Progress,
+}
+
+/// The part of an answer that has arrived.
+#[derive(Debug, Default)]
+pub(super) enum Progress {
+    /// None of it, and there is nothing to keep in mind.
+    #[default]
+    Nothing,
+    /// All but the `MN`.
+    Answered,
+    /// The request was not carried out; all but the `MN` has arrived.
+    Moved(Moved),
+    /// A line of a multi-get.
+    Group(Box<Group>),
+}
+
+/// The keys of one line of a multi-get.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The client's answer slot of each key, ascending.
+    pub slots: Vec<u64>,
+    /// Keys already answered, or passed over as misses.
+    pub done: usize,
+    /// Where in the request the keys that are not done begin.
+    pub next_key: usize,
+}
+
+/// What is known of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Not connected, and nothing speaks against it.
+    Idle,
+    /// Under way since the driver was told.
+    Connecting { until: Instant },
+    /// Connected; the greeting is not answered yet.
+    Greeting { until: Instant },
+    /// Agreed.
+    Ready,
+    /// Failed. Tried again by itself.
+    Down { until: Instant },
+}
+
+/// How to find out who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// An Evenkeel worker: the extension's hello.
+    Worker(WorkerRef),
+    /// Any memcached: `version`.
+    Memcached,
+}
+
+/// Why a backend does not take a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is down.
+    Down,
+    /// Its queue is full.
+    Full,
+}
+
+/// What happened at one backend, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendCounters {
+    /// Requests put into its queue.
+    pub requests: u64,
+    /// Answers received.
+    pub answers: u64,
+    /// Connections that were agreed.
+    pub connects: u64,
+    /// Connections or attempts that ended for any reason but a change of the map.
+    pub failures: u64,
+    /// Of these: an answer, a connection or a greeting was late.
+    pub timeouts: u64,
+    /// Requests refused because the queue was full.
+    pub refused_full: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Backend {
+    /// How statistics and error messages call it.
+    pub name: String,
+    pub host: String,
+    pub port: u16,
+    pub peer: Peer,
+    pub link: Link,
+    /// Failures since it last answered a request.
+    failures: u32,
+    /// Whether this connection has answered a request.
+    has_answered: bool,
+    /// The greeting, while it is not answered.
+    greeting: ByteQueue,
+    queue: ByteQueue,
+    /// Absolute position of the first byte in `queue`.
+    first: u64,
+    /// Absolute position of the first byte that is not written. Invariant: within the queue.
+    sent: u64,
+    in_flight: VecDeque<InFlight>,
+    /// Do not parse before this many bytes of an answer are there.
+    pub need: usize,
+    /// How long a lease of this worker lasts.
+    pub lease: Duration,
+    /// No longer in the map: closed once nothing is awaited.
+    pub retired: bool,
+    /// Whether the driver has been told that there is something to write.
+    pub write_queued: bool,
+    pub counters: BackendCounters,
+}
+
+impl Backend {
+    pub fn new(name: String, host: String, port: u16, peer: Peer) -> Self {
+        Backend {
+            name,
+            host,
+            port,
+            peer,
+            link: Link::Idle,
+            failures: 0,
+            has_answered: false,
+            greeting: ByteQueue::default(),
+            queue: ByteQueue::default(),
+            first: 0,
+            sent: 0,
+            in_flight: VecDeque::new(),
+            need: 0,
+            lease: Duration::ZERO,
+            retired: false,
+            write_queued: false,
+            counters: BackendCounters::default(),
+        }
+    }
+
+    /// Whether requests may be queued now; those for an idle backend wait for the connection.
+    #[inline]
+    pub fn admit(&mut self, len: usize) -> Result<(), Refused> {
+        let waits_for_probe = self.failures > 0 && self.link != Link::Ready;
+        if waits_for_probe || self.retired {
+            return Err(Refused::Down);
+        }
+        if self.queue.len() + len > BACKEND_BYTES_MAX
+            || self.in_flight.len() >= BACKEND_REQUESTS_MAX
+        {
+            self.counters.refused_full += 1;
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    /// Where the next request is to be written; [`Backend::push`] must follow.
+    #[inline]
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        self.queue.tail()
+    }
+
+    /// Bytes in the queue, to be compared before and after writing a request.
+    #[inline]
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Requests queued or awaited.
+    pub fn queued_requests(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The bytes appended since `before` ([`Backend::queued_bytes`]) are a request.
+    #[inline]
+    pub fn push(&mut self, before: usize, deadline: Instant, tag: Tag, progress: Progress) {
+        let start = self.first + before as u64;
+        let len = self.queue.len() - before;
+        self.counters.requests += 1;
+        self.in_flight.push_back(InFlight {
+            tag,
+            start,
+            len,
+            deadline,
+            progress,
+        });
+    }
+
+    /// The request whose answer comes next, and its bytes.
+    #[inline]
+    pub fn awaited(&mut self) -> Option<(&[u8], &mut InFlight)> {
+        let request = self.in_flight.front_mut()?;
+        Some((&self.queue.as_slice()[..request.len], request))
+    }
+
+    /// The awaited request is answered, or given up: its bytes are dropped.
+    pub fn pop(&mut self) -> Option<InFlight> {
+        let request = self.in_flight.pop_front()?;
+        debug_assert_eq!(
+            request.start, self.first,
+            "requests are answered in the order asked"
+        );
+        self.queue.consume(request.len);
+        self.first += request.len as u64;
+        // Answered before it was written: only when the connection is given up.
+        self.sent = self.sent.max(self.first);
+        Some(request)
+    }
+
+    /// A request was answered: the backend is well.
+    #[inline]
+    pub fn answered(&mut self) {
+        self.failures = 0;
+        self.has_answered = true;
+        self.counters.answers += 1;
+    }
+
+    /// Takes out the request whose answer comes next together with its bytes, and whether all of
+    /// them were written; if not, the peer cannot have carried it out.
+    pub fn pop_question(&mut self) -> Option<(Question, bool)> {
+        let (bytes, _) = self.awaited()?;
+        let bytes = bytes.to_vec();
+        let is_written = self.sent >= self.first + bytes.len() as u64;
+        let request = self.pop()?;
+        Some((
+            Question {
+                tag: request.tag,
+                bytes,
+                progress: request.progress,
+            },
+            is_written,
+        ))
+    }
+
+    /// What the driver should write now.
+    #[inline]
+    pub fn output(&self) -> &[u8] {
+        match self.link {
+            Link::Greeting { .. } => self.greeting.as_slice(),
+            Link::Ready => &self.queue.as_slice()[(self.sent - self.first) as usize..],
+            Link::Idle | Link::Connecting { .. } | Link::Down { .. } => &[],
+        }
+    }
+
+    /// The driver wrote `count` bytes of [`Backend::output`].
+    pub fn wrote(&mut self, count: usize) {
+        match self.link {
+            Link::Greeting { .. } => self.greeting.consume(count),
+            Link::Ready => {
+                self.sent += count as u64;
+                assert!(
+                    self.sent - self.first <= self.queue.len() as u64,
+                    "wrote more bytes than there are"
+                );
+            }
+            Link::Idle | Link::Connecting { .. } | Link::Down { .. } => {}
+        }
+    }
+
+    /// The driver is told to connect.
+    pub fn connecting(&mut self, until: Instant) {
+        debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
+        self.link = Link::Connecting { until };
+    }
+
+    /// Connected: greet.
+    pub fn greet(&mut self, until: Instant, greeting: impl FnOnce(&mut Vec<u8>)) {
+        self.link = Link::Greeting { until };
+        self.greeting.clear();
+        greeting(self.greeting.tail());
+    }
+
+    /// The peer is who it should be.
+    pub fn agreed(&mut self) {
+        self.link = Link::Ready;
+        self.has_answered = false;
+        self.counters.connects += 1;
+    }
+
+    /// The peer closed the connection. What was awaited is still in the queue; the caller takes it
+    /// out with [`Backend::pop`].
+    ///
+    /// A peer that answered on this connection may have been restarted or may have closed an idle
+    /// connection, so a new one is tried without a pause. Otherwise it has failed.
+    pub fn closed_by_peer(&mut self, now: Instant, jitter: f64) {
+        if self.link == Link::Ready && self.has_answered {
+            self.counters.failures += 1;
+            self.need = 0;
+            self.link = Link::Idle;
+        } else {
+            self.failed(now, jitter);
+        }
+    }
+
+    /// The connection is given up, or could not be made. What was awaited is still in the queue; the
+    /// caller takes it out with [`Backend::pop`]. Tried again after a pause that `jitter` (0..=1)
+    /// shortens.
+    pub fn failed(&mut self, now: Instant, jitter: f64) {
+        let doublings = self.failures.min(16);
+        let longest = (RECONNECT_PAUSE_MIN * (1 << doublings)).min(RECONNECT_PAUSE_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.counters.failures += 1;
+        self.greeting.clear();
+        self.need = 0;
+        let pause = longest.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
+        self.link = Link::Down { until: now + pause };
+    }
+
+    /// Nothing awaited remains after a failure: the next connection starts with an empty queue.
+    pub fn reset_queue(&mut self) {
+        assert!(self.in_flight.is_empty(), "requests are taken out before");
+        self.queue.clear();
+        self.sent = self.first;
+    }
+
+    /// When something must be done unless something happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let of_link = match self.link {
+            Link::Idle | Link::Ready => None,
+            Link::Connecting { until } | Link::Greeting { until } | Link::Down { until } => {
+                Some(until)
+            }
+        };
+        let of_request = self.in_flight.front().map(|request| request.deadline);
+        match (of_link, of_request) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// One word for statistics.
+    pub fn state(&self) -> &'static str {
+        match self.link {
+            Link::Idle => "idle",
+            Link::Connecting { .. } | Link::Greeting { .. } if self.failures > 0 => "down",
+            Link::Connecting { .. } | Link::Greeting { .. } => "connecting",
+            Link::Ready => "up",
+            Link::Down { .. } => "down",
+        }
+    }
+}

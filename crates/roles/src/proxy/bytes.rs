@@ -1,0 +1,85 @@
+//! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
+
+/// Above this many spare bytes an emptied queue is given back to the allocator.
+const KEEP_MAX: usize = 64 * 1024;
+
+/// Bytes in the order they were put in.
+#[derive(Debug, Default)]
+pub(super) struct ByteQueue {
+    bytes: Vec<u8>,
+    /// Invariant: `start <= bytes.len()`; everything before it is consumed.
+    start: usize,
+}
+
+impl ByteQueue {
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where to append. The caller only appends: what stands in the vector already is not its own.
+    ///
+    /// Moves what is left to the front once the consumed part is the larger one, so that each byte
+    /// is moved at most once on average.
+    #[inline]
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Drops `count` bytes from the front.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.len(), "consumed more bytes than there are");
+        self.start += count;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.start = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEEP_MAX {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_the_order_they_came_and_a_large_queue_is_given_back() {
+        let mut queue = ByteQueue::default();
+        let mut expected = Vec::new();
+        for round in 0..300u32 {
+            let chunk: Vec<u8> = (0..round % 91).map(|i| (i ^ round) as u8).collect();
+            queue.tail().extend_from_slice(&chunk);
+            expected.extend_from_slice(&chunk);
+            assert_eq!(queue.as_slice(), expected);
+            let taken = (round as usize * 31) % (queue.len() + 1);
+            queue.consume(taken);
+            expected.drain(..taken);
+        }
+        queue.tail().resize(1 << 20, 0);
+        queue.consume(queue.len());
+        assert!(queue.bytes.capacity() <= KEEP_MAX);
+    }
+}

@@ -1,0 +1,383 @@
+//! One connection of an application: its answers in the order asked, and how much more may be asked.
+//!
+//! Answers come from several backends in any order; the application gets them in its own. Each
+//! request has a *slot* in a ring. An answer for the front slot is written straight into the output;
+//! one for a later slot is composed aside and waits. A multi-get is nothing special: each key has a
+//! slot, and the last one ends the list.
+//!
+//! ```text
+//!            front                         back
+//!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
+//! ```
+
+use super::backend::Question;
+use super::bytes::ByteQueue;
+use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
+use super::show::Tally;
+use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
+use evenkeel_protocol::text;
+use evenkeel_types::Epoch;
+use std::collections::VecDeque;
+
+/// Ring places that an idle connection keeps.
+const RING_KEEP_MAX: usize = 64;
+
+/// How the application wants to see an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Nothing: `noreply`.
+    Nothing,
+    /// `VALUE` of `get`, `gets`, `gat` and `gats`; nothing for a miss.
+    Value { with_cas: bool, last: bool },
+    /// The line of a meta command. Only a get is `quiet` here: the others leave it to the server.
+    Meta {
+        verb: Verb,
+        quiet: bool,
+        hide_cas: bool,
+    },
+    /// A line of `set` and its kin.
+    Store { is_cas: bool },
+    /// A line of `delete`.
+    Delete,
+    /// A line of `incr` and `decr`.
+    Number { up: bool },
+    /// A line of `touch`.
+    Touch,
+    /// `OK` once all backends have said so.
+    Flush,
+}
+
+/// A meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    Set,
+    Delete,
+    Arithmetic { up: bool },
+    Debug,
+}
+
+/// The place of an answer.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub show: Show,
+    pub state: State,
+    /// What the CSM cache knows of a read; see [`ClientLeases`].
+    pub ticket: Option<ReadTicket>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Awaited from a backend.
+    Waiting,
+    /// Awaited from several; `failure` is the first that went wrong.
+    FanOut {
+        missing: usize,
+        failure: Option<Vec<u8>>,
+    },
+    /// Known from the beginning.
+    Text(&'static [u8]),
+    /// Arrived.
+    Done(Answered),
+    /// Arrived, but whether it may be shown is decided when its turn comes.
+    Read(Box<HeldRead>),
+    /// Everything before is the last that the application gets.
+    Close,
+}
+
+/// An answer that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// What the application gets; nothing for a miss of `get`.
+    pub bytes: Vec<u8>,
+    /// Whether it stands for the rest of a multi-get, too.
+    pub is_error: bool,
+    pub tally: Tally,
+}
+
+/// The answer to a read, and the question, which may have to be asked again.
+#[derive(Debug)]
+pub(super) struct HeldRead {
+    pub answered: Answered,
+    pub answer: Answer,
+    pub question: Question,
+}
+
+/// The rest of a multi-get of which some keys have been asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MultiGet {
+    pub with_cas: bool,
+    /// Of `gat` and `gats`.
+    pub exptime: Option<i64>,
+    /// Bytes of the line that are left, its newline included.
+    pub left: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    out: ByteQueue,
+    ring: VecDeque<Slot>,
+    /// Sequence number of the front of the ring.
+    first: u64,
+    /// Slots that wait for a backend.
+    waiting: usize,
+    /// Bytes of composed answers that wait for their turn.
+    held: usize,
+    /// Size of the largest recent answer; see [`ANSWER_RESERVE_START`].
+    reserve: usize,
+    /// Epoch of the map by which the requests under way were routed.
+    pub epoch: Epoch,
+    /// Requests that wait until their key's move is over.
+    pub parked: usize,
+    pub leases: ClientLeases,
+    /// The error that takes the place of `END` in the multi-get whose keys are being shown.
+    pub get_failure: Option<Vec<u8>>,
+    pub multi_get: Option<MultiGet>,
+    /// Bytes of a refused value that are still to be dropped as they arrive.
+    pub swallow: usize,
+    /// Do not parse before this many bytes are there.
+    pub need: usize,
+    /// The peer will send no more.
+    pub ended: bool,
+    /// No further request is read.
+    pub refuses_input: bool,
+    /// Closed once everything is written.
+    pub closing: bool,
+    /// There is input that waits for answers or for room.
+    pub stalled: bool,
+    pub feed_queued: bool,
+    pub write_queued: bool,
+}
+
+impl Client {
+    pub fn new(lease_seed: u64) -> Self {
+        Client {
+            out: ByteQueue::default(),
+            ring: VecDeque::new(),
+            first: 0,
+            waiting: 0,
+            held: 0,
+            reserve: ANSWER_RESERVE_START,
+            epoch: Epoch(0),
+            parked: 0,
+            leases: ClientLeases::new(lease_seed),
+            get_failure: None,
+            multi_get: None,
+            swallow: 0,
+            need: 0,
+            ended: false,
+            refuses_input: false,
+            closing: false,
+            stalled: false,
+            feed_queued: false,
+            write_queued: false,
+        }
+    }
+
+    /// Whether another request may be sent under a map of this epoch.
+    ///
+    /// Requests under way by an older map, or to keys on the move, are waited for: a write that is
+    /// turned away by its former home and sent on to the new one must not be overtaken by what the
+    /// application asked after it.
+    #[inline]
+    pub fn may_ask(&self, epoch: Epoch) -> bool {
+        if self.parked > 0 || self.waiting > 0 && self.epoch != epoch {
+            return false;
+        }
+        let expected = match self.waiting {
+            0 => 0,
+            waiting => (waiting + 1) * self.reserve,
+        };
+        self.ring.len() < PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
+    }
+
+    /// Bytes of answers that the application has not read, those that wait for their turn included.
+    #[inline]
+    pub fn unread(&self) -> usize {
+        self.out.len() + self.held
+    }
+
+    /// Bytes for the driver to write.
+    pub fn output(&self) -> &[u8] {
+        self.out.as_slice()
+    }
+
+    /// The driver wrote `count` bytes.
+    pub fn wrote(&mut self, count: usize) {
+        self.out.consume(count);
+    }
+
+    /// Where the front slot's answer goes.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.out.tail()
+    }
+
+    /// Whether all answers that were asked for are in the output.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Makes room for an answer at the back.
+    #[inline]
+    pub fn push(&mut self, show: Show, state: State, ticket: Option<ReadTicket>) -> u64 {
+        if state.is_waiting() {
+            self.waiting += 1;
+        }
+        self.held += state.held();
+        self.ring.push_back(Slot {
+            show,
+            state,
+            ticket,
+        });
+        self.first + self.ring.len() as u64 - 1
+    }
+
+    #[inline]
+    pub fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
+        let index = sequence.checked_sub(self.first)?;
+        self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+
+    #[inline]
+    pub fn is_front(&self, sequence: u64) -> bool {
+        sequence == self.first && !self.ring.is_empty()
+    }
+
+    /// Moves a slot to another state and keeps count.
+    pub fn set_state(&mut self, sequence: u64, state: State) {
+        let (waits, holds) = (state.is_waiting(), state.held());
+        let Some(slot) = self.slot(sequence) else {
+            return;
+        };
+        let before = core::mem::replace(&mut slot.state, state);
+        let (waited, held) = (before.is_waiting(), before.held());
+        self.waiting = self.waiting + usize::from(waits) - usize::from(waited);
+        self.held = self.held + holds - held;
+    }
+
+    /// Takes the front slot out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Slot> {
+        let slot = self.ring.pop_front()?;
+        self.first += 1;
+        self.waiting -= usize::from(slot.state.is_waiting());
+        self.held -= slot.state.held();
+        if self.ring.is_empty() && self.ring.capacity() > RING_KEEP_MAX {
+            self.ring = VecDeque::new();
+        }
+        Some(slot)
+    }
+
+    /// Takes the front slot out if its answer is there.
+    pub fn pop_answered(&mut self) -> Option<Slot> {
+        if self.ring.front()?.state.is_waiting() {
+            return None;
+        }
+        self.pop()
+    }
+
+    /// Puts a slot back to the front.
+    pub fn unpop(&mut self, slot: Slot) {
+        self.first -= 1;
+        self.waiting += usize::from(slot.state.is_waiting());
+        self.held += slot.state.held();
+        self.ring.push_front(slot);
+    }
+
+    /// Shows an answer whose turn has come and whose slot is given up. Returns the buffer.
+    pub fn show(&mut self, shown_as: Show, answered: Answered) -> Vec<u8> {
+        if !matches!(shown_as, Show::Value { .. }) {
+            self.out.tail().extend_from_slice(&answered.bytes);
+            return answered.bytes;
+        }
+        let bytes = if answered.is_error {
+            self.get_failure.get_or_insert(answered.bytes);
+            Vec::new()
+        } else {
+            self.out.tail().extend_from_slice(&answered.bytes);
+            answered.bytes
+        };
+        self.end_key(shown_as);
+        bytes
+    }
+
+    /// A key of a multi-get was shown: the last one is followed by `END`, or by the error that befell
+    /// one of them, as memcached itself does when it cannot go on.
+    #[inline]
+    pub fn end_key(&mut self, shown_as: Show) {
+        if let Show::Value { last: true, .. } = shown_as {
+            match self.get_failure.take() {
+                Some(line) => self.out.tail().extend_from_slice(&line),
+                None => self.out.tail().extend_from_slice(text::END),
+            }
+        }
+    }
+
+    /// One of several backends has answered a request that went to all of them.
+    pub fn fan_in(&mut self, sequence: u64, new_failure: Option<Vec<u8>>) {
+        let Some(slot) = self.slot(sequence) else {
+            return;
+        };
+        let shown_as = slot.show;
+        let State::FanOut { missing, failure } = &mut slot.state else {
+            return;
+        };
+        *missing -= 1;
+        if failure.is_none() {
+            *failure = new_failure;
+        }
+        if *missing > 0 {
+            return;
+        }
+        let state = match (shown_as, failure.take()) {
+            (Show::Nothing, _) => State::Text(b""),
+            (_, None) => State::Text(text::OK),
+            (_, Some(line)) => State::Done(Answered::error(line)),
+        };
+        self.set_state(sequence, state);
+    }
+
+    /// An answer of that many bytes has arrived.
+    #[inline]
+    pub fn saw_answer(&mut self, len: usize) {
+        self.reserve = len.max(self.reserve - self.reserve / 8);
+    }
+}
+
+impl Answered {
+    /// A key that is not there, or anything else that is not shown.
+    pub fn miss() -> Self {
+        Answered {
+            bytes: Vec::new(),
+            is_error: false,
+            tally: Tally::GetMiss,
+        }
+    }
+
+    /// An error line.
+    pub fn error(line: Vec<u8>) -> Self {
+        Answered {
+            bytes: line,
+            is_error: true,
+            tally: Tally::Failed,
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        matches!(self, State::Waiting | State::FanOut { .. })
+    }
+
+    #[inline]
+    fn held(&self) -> usize {
+        match self {
+            State::Done(answered) => answered.bytes.len(),
+            State::Read(read) => read.answered.bytes.len() + read.question.bytes.len(),
+            State::Waiting | State::FanOut { .. } | State::Text(_) | State::Close => 0,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Where keys live in a pool of Evenkeel servers: key → cachelet → worker, by the coordinator's map.
+//!
+//! The map is turned into one table from cachelet to backend when it arrives, so that finding the
+//! home of a key is a shift and two lookups. Shadow servers are found by renaming; only reads of hot
+//! keys under a lease need them.
+
+use super::BackendId;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_policy::placement::renaming::shadow;
+use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
+use std::sync::Arc;
+
+/// The map and the connections that belong to it.
+#[derive(Debug, Default)]
+pub(super) struct EvenkeelPool {
+    map: Option<Arc<ClusterMap>>,
+    /// The backend of each cachelet's owner, by cachelet.
+    homes: Vec<Option<BackendId>>,
+    /// Every worker of the map, ascending.
+    workers: Vec<(WorkerRef, BackendId)>,
+}
+
+impl EvenkeelPool {
+    /// Epoch of the map, 0 before the first.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.map.as_ref().map_or(Epoch(0), |map| map.epoch())
+    }
+
+    /// Takes over a map; `workers` are its workers with their backends, ascending.
+    pub fn install(&mut self, map: Arc<ClusterMap>, workers: Vec<(WorkerRef, BackendId)>) {
+        debug_assert!(workers.is_sorted_by(|a, b| a.0 < b.0));
+        self.workers = workers;
+        let owners = &map.document().cachelets;
+        self.homes = owners
+            .iter()
+            .map(|owner| owner.and_then(|owner| self.backend(owner)))
+            .collect();
+        self.map = Some(map);
+    }
+
+    /// The cachelet of a key and, unless nobody owns it, the backend of its home. `None` without a
+    /// map.
+    #[inline]
+    pub fn home(&self, hash: KeyHash) -> Option<(CacheletId, Option<BackendId>)> {
+        let place = self.map.as_ref()?.locate(hash);
+        let home = self
+            .homes
+            .get(usize::from(place.cachelet.0))
+            .copied()
+            .flatten();
+        Some((place.cachelet, home))
+    }
+
+    /// The backend of the shadow server of that suffix. `None` when the map has none.
+    pub fn shadow(&self, key: &[u8], hash: KeyHash, suffix: u8) -> Option<BackendId> {
+        let map = self.map.as_ref()?;
+        let home = map.locate(hash).worker?;
+        self.backend(shadow(map, key, home.server, suffix)?)
+    }
+
+    /// The backend of a worker. O(log workers).
+    pub fn backend(&self, worker: WorkerRef) -> Option<BackendId> {
+        let at = self
+            .workers
+            .binary_search_by_key(&worker, |(worker, _)| *worker)
+            .ok()?;
+        Some(self.workers[at].1)
+    }
+
+    /// The backends of all workers.
+    pub fn backends(&self) -> &[(WorkerRef, BackendId)] {
+        &self.workers
+    }
+
+    /// The backends that may hold anything: those of servers that are up or own cachelets.
+    pub fn holders(&self) -> Vec<BackendId> {
+        let Some(map) = &self.map else {
+            return Vec::new();
+        };
+        let holds = |(worker, _): &&(WorkerRef, BackendId)| {
+            map.is_up(worker.server) || map.cachelets_of(*worker).next().is_some()
+        };
+        self.workers
+            .iter()
+            .filter(holds)
+            .map(|(_, backend)| *backend)
+            .collect()
+    }
+}

@@ -1,0 +1,76 @@
+//! What one proxy worker may hold, and for how long. Each limit is counted in `stats proxy` when it
+//! is reached.
+
+use core::time::Duration;
+
+/// Bytes of answers, unread by an application or held for it, above which its requests wait: it
+/// covers a burst of several of the largest ordinary values (1 MiB) without holding a connection's
+/// memory hostage to one slow reader.
+pub const OUT_PAUSE: usize = 8 << 20;
+
+/// Bytes of answers above which an application's connection is closed. Reached only by answers that
+/// were asked for before [`OUT_PAUSE`] stopped the asking.
+pub const OUT_CLOSE: usize = 64 << 20;
+
+/// Requests of one application that may await their answers; a key of a multi-get counts as one.
+pub const PIPELINE_MAX: usize = 1024;
+
+/// Bytes that an answer is expected to have before a connection has seen any. Each awaited answer
+/// reserves the size of the largest recent one, so that a pipeline of large values is asked for a
+/// few at a time. At this value the first burst is [`OUT_PAUSE`] / this = 64 requests, which fit
+/// below [`OUT_CLOSE`] even if each fetches a value of 1 MiB.
+pub const ANSWER_RESERVE_START: usize = 128 << 10;
+
+/// Bytes of requests queued for or awaited from one backend connection. They are kept until they
+/// are answered, so that a read can be asked again elsewhere without a copy.
+pub const BACKEND_BYTES_MAX: usize = 64 << 20;
+
+/// Requests queued for or awaited from one backend connection: with a request timeout of one second
+/// a slower backend could not answer more in time anyway.
+pub const BACKEND_REQUESTS_MAX: usize = 64 << 10;
+
+/// Bytes of one grouped multi-get line to a memcached server; below the 2,048 bytes of a line that
+/// every version of memcached and every proxy takes.
+pub const GROUP_LINE_MAX: usize = 2000;
+
+/// How often a request may be put to a server again after its connection was lost. More than once,
+/// because the first new connection may find the server on its way down.
+pub const RETRIES_MAX: u8 = 2;
+
+/// How long connecting and greeting may take together unless configured.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long an answer may take unless configured.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest lease that a server's word is taken for: the paper's 10 s (SPORE, section 5).
+pub const LEASE_MAX: Duration = Duration::from_secs(10);
+
+/// Pause before a request whose key is between two owners is tried again; a newer map ends it
+/// earlier.
+pub const MOVE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Requests that may wait for a move to end.
+pub const PARKED_MAX: usize = 16 << 10;
+
+/// Bytes of them.
+pub const PARKED_BYTES_MAX: usize = 64 << 20;
+
+/// Requests of one connection that are executed before others have their turn (memcached's `-R`).
+pub const REQUESTS_PER_TURN: u32 = 20;
+
+/// Pause before the first attempt to reach a lost backend again; doubles with each failure.
+pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// Longest pause between two such attempts: recovery is noticed within a second or so.
+pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Composed answers that wait for earlier ones come from a store of this many spare buffers.
+pub(super) const SPARE_BUFFERS_MAX: usize = 64;
+
+/// Spare buffers larger than this are given back to the allocator.
+pub(super) const SPARE_BUFFER_KEEP_MAX: usize = 16 << 10;
+
+const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
+const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);
+const _: () = assert!(RECONNECT_PAUSE_MIN.as_nanos() < RECONNECT_PAUSE_MAX.as_nanos());

@@ -1,0 +1,259 @@
+//! `get`, `gets`, `gat` and `gats`, with one key or ten thousand.
+//!
+//! Each key has a slot of its own among the client's answers, so that values come back in the order
+//! asked wherever they came from; the last slot ends the list. A line with more keys than may be
+//! under way is done in parts: what is done is consumed from the input, and the rest of the line
+//! waits there for its turn.
+//!
+//! An Evenkeel worker is asked key by key, since each answer may carry a lease. Other servers are
+//! asked with one line for all their keys, in the order of the request; servers answer in that order
+//! and leave out what they do not have, so the gaps in an answer are the misses.
+
+use super::backend::{Ask, Group, Progress, Question, Tag};
+use super::client::{MultiGet, Show, State};
+use super::limits::GROUP_LINE_MAX;
+use super::question::{Draft, Intent};
+use super::{ClientId, Pool, ProxyCore};
+use core::mem;
+use core::ops::Range;
+use evenkeel_protocol::compose::{number, request as ask};
+use evenkeel_protocol::{SentKey, text};
+use evenkeel_types::{Instant, KeyHash};
+
+/// The line for one server while the keys of a multi-get are dealt out.
+#[derive(Debug, Default)]
+pub(super) struct GroupDraft {
+    line: Vec<u8>,
+    slots: Vec<u64>,
+    /// Where the keys begin.
+    keys: usize,
+}
+
+/// The next key of a line at or behind `from`.
+pub(super) fn next_key(line: &[u8], from: usize) -> Option<Range<usize>> {
+    let start = from + line.get(from..)?.iter().position(|&byte| byte != b' ')?;
+    let len = line[start..]
+        .iter()
+        .position(|&byte| byte == b' ')
+        .unwrap_or(line.len() - start);
+    Some(start..start + len)
+}
+
+/// A line without its newline.
+pub(super) fn without_newline(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+impl ProxyCore {
+    /// Asks for as many keys of the line as may be under way; `input` begins with what is left of
+    /// it. At least one may be. Returns how many bytes are done with.
+    pub(super) fn go_on_with_keys(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        rest: MultiGet,
+        input: &[u8],
+    ) -> usize {
+        let line = without_newline(&input[..rest.left]);
+        let epoch = self.pool.epoch();
+        let mut done = 0;
+        let mut next = next_key(line, 0);
+        while let Some(key) = next {
+            let Some(client) = self.clients.get_mut(id.0) else {
+                break;
+            };
+            if done > 0 && !client.may_ask(epoch) {
+                client.multi_get = Some(MultiGet {
+                    left: rest.left - done,
+                    ..rest
+                });
+                self.send_drafts(now, id, rest);
+                return done;
+            }
+            next = next_key(line, key.end);
+            done = key.end;
+            self.ask_key(now, id, rest, &line[key], next.is_none());
+        }
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.multi_get = None;
+        }
+        self.send_drafts(now, id, rest);
+        rest.left
+    }
+
+    fn ask_key(&mut self, now: Instant, id: ClientId, rest: MultiGet, key: &[u8], last: bool) {
+        self.stats.cmd_get += 1;
+        self.stats.cmd_touch += u64::from(rest.exptime.is_some());
+        let show = Show::Value {
+            with_cas: rest.with_cas,
+            last,
+        };
+        if !self.asks_in_meta() {
+            return self.draft_key(now, id, rest, key, show);
+        }
+        let draft = Draft {
+            client: id,
+            key,
+            show,
+            ask: Ask::Single,
+            intent: if rest.exptime.is_some() {
+                Intent::ReadAndWrite
+            } else {
+                Intent::Read
+            },
+            behind_flags: text::CRLF.len(),
+        };
+        self.ask_new(now, &draft, |out, route| {
+            let line = ask::meta_get(out, SentKey::plain(key))
+                .flag(b'v')
+                .flag(b'f')
+                .flag(b'c');
+            let line = match rest.exptime {
+                Some(exptime) => line.number(b'T', exptime),
+                None => line,
+            };
+            line.raw(route).end();
+        });
+    }
+
+    /// Adds a key to the line for its server.
+    fn draft_key(&mut self, now: Instant, id: ClientId, rest: MultiGet, key: &[u8], show: Show) {
+        let Pool::Memcached(pool) = &self.pool else {
+            return;
+        };
+        let position = pool.position(key);
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let slot = client.push(show, State::Waiting, None);
+        if self.drafts[position].line.len() + 1 + key.len() > GROUP_LINE_MAX {
+            self.send_draft(now, id, rest, position);
+        }
+        let draft = &mut self.drafts[position];
+        if draft.slots.is_empty() {
+            begin_line(&mut draft.line, rest);
+            draft.keys = draft.line.len();
+            self.drafted.push(position);
+        }
+        draft.line.push(b' ');
+        draft.line.extend_from_slice(key);
+        draft.slots.push(slot);
+    }
+
+    fn send_drafts(&mut self, now: Instant, id: ClientId, rest: MultiGet) {
+        let mut drafted = mem::take(&mut self.drafted);
+        for position in drafted.drain(..) {
+            self.send_draft(now, id, rest, position);
+        }
+        self.drafted = drafted;
+    }
+
+    fn send_draft(&mut self, now: Instant, id: ClientId, rest: MultiGet, position: usize) {
+        let Pool::Memcached(pool) = &self.pool else {
+            return;
+        };
+        let to = pool.backend(position);
+        let draft = &mut self.drafts[position];
+        let Some(&first) = draft.slots.first() else {
+            return;
+        };
+        draft.line.extend_from_slice(text::CRLF);
+        let mut line = mem::take(&mut draft.line);
+        let progress = if draft.slots.len() > 1 {
+            let slots = mem::take(&mut draft.slots);
+            Progress::Group(Box::new(Group {
+                slots,
+                done: 0,
+                next_key: draft.keys,
+            }))
+        } else {
+            draft.slots.clear();
+            Progress::Nothing
+        };
+        let tag = Tag {
+            client: id,
+            slot: first,
+            // The ring needs the key itself; nothing is looked up by hash in such a pool.
+            hash: KeyHash(0),
+            ask: Ask::Values,
+            is_read: rest.exptime.is_none(),
+            is_replica: false,
+            retries: 0,
+            give_up: now + self.config.request_timeout,
+            flags: (0, 0),
+        };
+        match self.admit(to, line.len()) {
+            Ok(to) => self.put(now, to, tag, progress, |out| {
+                out.extend_from_slice(&line);
+                (0, 0)
+            }),
+            Err(failure) => {
+                self.fail(
+                    Question {
+                        tag,
+                        bytes: line.clone(),
+                        progress,
+                    },
+                    &failure,
+                );
+                self.release(now, id);
+            }
+        }
+        line.clear();
+        self.drafts[position].line = line;
+    }
+}
+
+fn begin_line(line: &mut Vec<u8>, rest: MultiGet) {
+    line.extend_from_slice(match (rest.exptime.is_some(), rest.with_cas) {
+        (false, false) => b"get",
+        (false, true) => b"gets",
+        (true, false) => b"gat ",
+        (true, true) => b"gats ",
+    });
+    if let Some(exptime) = rest.exptime {
+        number(line, exptime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_what_stands_between_spaces() {
+        let line = b"  a\tb  c ";
+        let mut keys = Vec::new();
+        let mut at = 0;
+        while let Some(key) = next_key(line, at) {
+            at = key.end;
+            keys.push(&line[key]);
+        }
+        assert_eq!(keys, [b"a\tb".as_slice(), b"c"]);
+        assert_eq!(next_key(b"", 0), None);
+        assert_eq!(next_key(b"ab", 2), None);
+        assert_eq!(without_newline(b"a\r\n"), b"a");
+        assert_eq!(without_newline(b"a\n"), b"a");
+    }
+
+    #[test]
+    fn lines_begin_as_they_were_asked() {
+        let begin = |with_cas, exptime| {
+            let mut line = Vec::new();
+            begin_line(
+                &mut line,
+                MultiGet {
+                    with_cas,
+                    exptime,
+                    left: 0,
+                },
+            );
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(begin(false, None), "get");
+        assert_eq!(begin(true, None), "gets");
+        assert_eq!(begin(false, Some(-1)), "gat -1");
+        assert_eq!(begin(true, Some(60)), "gats 60");
+    }
+}

@@ -1,0 +1,305 @@
+//! Asking: where a request goes, and putting it into the queue of a backend.
+//!
+//! A request is written straight into the queue. At an Evenkeel worker it ends in our own flags:
+//! the epoch we route by, the cachelet we believe the key to be in, and whether the replica is meant.
+//! Where they stand is remembered, so that the same request can be put to another worker with other
+//! flags.
+
+use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
+use super::client::{Show, State};
+use super::recovery::Failure;
+use super::{BackendId, ClientId, Pool, ProxyCore};
+use evenkeel_policy::hot_keys::client::{ReadTicket, Route};
+use evenkeel_protocol::LINE_LEN_MAX;
+use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
+
+/// What a request does with its key, as far as leases and repetition are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// A read that a replica can answer.
+    Read,
+    /// A read that only the home can answer.
+    ReadAtHome,
+    /// A read that changes the item, or may.
+    ReadAndWrite,
+    /// A write.
+    Write,
+    /// Neither reads a value nor changes one.
+    Look,
+}
+
+/// A request that is about to be asked for the first time.
+#[derive(Debug)]
+pub(super) struct Draft<'k> {
+    pub client: ClientId,
+    /// The key as it is stored.
+    pub key: &'k [u8],
+    pub show: Show,
+    pub ask: Ask,
+    pub intent: Intent,
+    /// Bytes of the request behind our own flags: the end of the line, and what follows it.
+    pub behind_flags: usize,
+}
+
+/// Our own flags, as they stand in a request. Empty for servers that do not know them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RouteFlags {
+    text: [u8; ROUTE_FLAGS_LEN_MAX],
+    len: usize,
+}
+
+/// `Y` and 20 digits, `U` and 5 digits, `G`, two spaces.
+const ROUTE_FLAGS_LEN_MAX: usize = 1 + 20 + 1 + 1 + 5 + 1 + 1;
+
+impl RouteFlags {
+    pub fn new(epoch: Epoch, cachelet: CacheletId, replica: bool) -> Self {
+        let mut flags = RouteFlags::default();
+        flags.push(b"Y");
+        flags.push(itoa::Buffer::new().format(epoch.0).as_bytes());
+        flags.push(b" U");
+        flags.push(itoa::Buffer::new().format(cachelet.0).as_bytes());
+        if replica {
+            flags.push(b" G");
+        }
+        flags
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8]) {
+        self.text[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += text.len();
+    }
+
+    #[inline]
+    pub fn text(&self) -> &[u8] {
+        &self.text[..self.len]
+    }
+
+    /// Where the flags, with the space before them, stand in a request of that length.
+    #[inline]
+    fn place(&self, request_len: usize, behind: usize) -> (usize, usize) {
+        match self.len {
+            0 => (0, 0),
+            len => (request_len - behind - len - 1, request_len - behind),
+        }
+    }
+}
+
+impl ProxyCore {
+    /// Asks a new request whose bytes `write` appends, given our own flags. It gets a slot among the
+    /// client's answers; if it cannot be asked, the slot holds the failure.
+    pub(super) fn ask_new(
+        &mut self,
+        now: Instant,
+        draft: &Draft<'_>,
+        write: impl Fn(&mut Vec<u8>, &[u8]),
+    ) {
+        let hash = KeyHash::of(draft.key);
+        let ticket = self.register(now, draft.client, draft.intent, hash);
+        let suffix = match ticket.as_ref().map(ReadTicket::route) {
+            Some(Route::Shadow { suffix }) => suffix,
+            Some(Route::Home) | None => 0,
+        };
+        let has_ticket = ticket.is_some();
+        let Some(client) = self.clients.get_mut(draft.client.0) else {
+            return;
+        };
+        let slot = client.push(draft.show, State::Waiting, ticket);
+        let mut tag = Tag {
+            client: draft.client,
+            slot,
+            hash,
+            ask: draft.ask,
+            is_read: !matches!(draft.intent, Intent::Write | Intent::ReadAndWrite),
+            is_replica: suffix > 0,
+            retries: 0,
+            give_up: now + self.config.request_timeout,
+            flags: (0, 0),
+        };
+        let (target, flags) = self.target(draft.key, hash, suffix);
+        let len_max = LINE_LEN_MAX + draft.behind_flags;
+        match target.and_then(|to| self.admit(to, len_max)) {
+            Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                let before = out.len();
+                write(out, flags.text());
+                flags.place(out.len() - before, draft.behind_flags)
+            }),
+            Err(failure) => {
+                let mut bytes = Vec::new();
+                // Nobody looks at the bytes of a request that can neither be asked again nor be
+                // answered with an echo.
+                if has_ticket || matches!(draft.show, Show::Meta { .. }) {
+                    write(&mut bytes, flags.text());
+                    tag.flags = flags.place(bytes.len(), draft.behind_flags);
+                }
+                self.fail(
+                    Question {
+                        tag,
+                        bytes,
+                        progress: Progress::Nothing,
+                    },
+                    &failure,
+                );
+                self.release(now, draft.client);
+            }
+        }
+    }
+
+    /// Tells the client's CSM cache of a request and gets to know where a read goes.
+    fn register(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        intent: Intent,
+        hash: KeyHash,
+    ) -> Option<ReadTicket> {
+        let Pool::Evenkeel(pool) = &self.pool else {
+            return None;
+        };
+        let epoch = pool.epoch();
+        let leases = &mut self.clients.get_mut(client.0)?.leases;
+        match intent {
+            Intent::Read => Some(leases.route_read(now, epoch, hash)),
+            Intent::ReadAtHome => Some(leases.home_read(now, epoch, hash)),
+            Intent::ReadAndWrite => {
+                leases.write_sent(hash);
+                Some(leases.home_read(now, epoch, hash))
+            }
+            Intent::Write => {
+                leases.write_sent(hash);
+                None
+            }
+            Intent::Look => None,
+        }
+    }
+
+    /// Where a key's request goes, to its home (suffix 0) or a shadow server, and with which flags.
+    pub(super) fn target(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        suffix: u8,
+    ) -> (Result<BackendId, Failure>, RouteFlags) {
+        match &self.pool {
+            Pool::Memcached(pool) => (Ok(pool.backend(pool.position(key))), RouteFlags::default()),
+            Pool::Evenkeel(pool) => {
+                let Some((cachelet, home)) = pool.home(hash) else {
+                    return (Err(Failure::NoMap), RouteFlags::default());
+                };
+                let flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0);
+                let target = match suffix {
+                    0 => home.ok_or(Failure::NoOwner),
+                    suffix => pool.shadow(key, hash, suffix).ok_or(Failure::NoOwner),
+                };
+                if suffix > 0 {
+                    self.stats.proxy_replica_reads += 1;
+                }
+                (target, flags)
+            }
+        }
+    }
+
+    /// Asks a request again that was asked before, at a given place. If that is not possible, its
+    /// slot holds the failure; the caller releases it.
+    pub(super) fn ask_again(
+        &mut self,
+        now: Instant,
+        question: Question,
+        to: Result<BackendId, Failure>,
+    ) {
+        let flags = match &self.pool {
+            Pool::Evenkeel(pool) => match pool.home(question.tag.hash) {
+                Some((cachelet, _)) => {
+                    RouteFlags::new(pool.epoch(), cachelet, question.tag.is_replica)
+                }
+                None => RouteFlags::default(),
+            },
+            Pool::Memcached(_) => RouteFlags::default(),
+        };
+        let Question {
+            mut tag,
+            bytes,
+            progress,
+        } = question;
+        match to.and_then(|to| self.admit(to, bytes.len() + ROUTE_FLAGS_LEN_MAX)) {
+            Ok(to) => {
+                let (start, end) = tag.flags;
+                tag.retries += 1;
+                self.put(now, to, tag, progress, |out| {
+                    if start == end {
+                        out.extend_from_slice(&bytes);
+                        return (0, 0);
+                    }
+                    let before = out.len();
+                    out.extend_from_slice(&bytes[..start]);
+                    out.push(b' ');
+                    out.extend_from_slice(flags.text());
+                    out.extend_from_slice(&bytes[end..]);
+                    flags.place(out.len() - before, bytes.len() - end)
+                });
+            }
+            Err(failure) => self.fail(
+                Question {
+                    tag,
+                    bytes,
+                    progress,
+                },
+                &failure,
+            ),
+        }
+    }
+
+    /// Whether a backend takes a request of at most that many bytes now.
+    pub(super) fn admit(&mut self, to: BackendId, len_max: usize) -> Result<BackendId, Failure> {
+        let backend = self.backends.get_mut(to.0).ok_or(Failure::NoOwner)?;
+        match backend.admit(len_max) {
+            Ok(()) => Ok(to),
+            Err(Refused::Down) => Err(Failure::Unavailable(backend.name.clone())),
+            Err(Refused::Full) => {
+                self.stats.proxy_backend_queue_full += 1;
+                Err(Failure::Busy(backend.name.clone()))
+            }
+        }
+    }
+
+    /// Puts a request into the queue of a backend that has admitted it. `write` appends it and says
+    /// where in it our own flags stand.
+    pub(super) fn put(
+        &mut self,
+        now: Instant,
+        to: BackendId,
+        mut tag: Tag,
+        progress: Progress,
+        write: impl FnOnce(&mut Vec<u8>) -> (usize, usize),
+    ) {
+        let deadline = now + self.config.request_timeout;
+        let backend = self
+            .backends
+            .get_mut(to.0)
+            .expect("a backend that admitted a request is there");
+        let before = backend.queued_bytes();
+        tag.flags = write(backend.tail());
+        backend.push(before, deadline, tag, progress);
+        match backend.link {
+            Link::Ready => self.write_backend(to),
+            Link::Idle => self.connect(now, to),
+            Link::Connecting { .. } | Link::Greeting { .. } | Link::Down { .. } => {}
+        }
+        self.due_at(deadline);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_route_flags_fit_and_are_found_again() {
+        let flags = RouteFlags::new(Epoch(u64::MAX), CacheletId(u16::MAX), true);
+        assert_eq!(flags.text(), b"Y18446744073709551615 U65535 G");
+        let request = [b"mg k v ", flags.text(), b"\r\n"].concat();
+        let (start, end) = flags.place(request.len(), 2);
+        assert_eq!(&request[start..end], b" Y18446744073709551615 U65535 G");
+        assert_eq!(RouteFlags::default().place(10, 2), (0, 0));
+    }
+}

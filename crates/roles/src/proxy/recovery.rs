@@ -1,0 +1,436 @@
+//! What happens when a server is not there, not in time, not in its right mind, or no longer the one
+//! to ask.
+//!
+//! The rule is: a request is put to a server again only if it is a read, or if it certainly was not
+//! carried out (it was never written whole, or the answer was `MOVED`). Anything else that is not
+//! answered may or may not have happened, and the application is told so by an error.
+//!
+//! A key can be between two owners for a moment: the old one has let go and the new one has not been
+//! told yet. Requests for it are parked and tried again after a pause or with the next map, until
+//! their time is up.
+
+use super::backend::{Ask, Link, Progress, Question, Tag};
+use super::client::{Answered, HeldRead, Show, State, Verb};
+use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX, RETRIES_MAX};
+use super::show::{self, Tally};
+use super::{BackendId, ClientId, OnDown, Output, Pool, ProxyCore};
+use core::fmt;
+use evenkeel_policy::hot_keys::client::Answer;
+use evenkeel_protocol::Moved;
+use evenkeel_protocol::compose::request as ask;
+use evenkeel_types::{Epoch, Instant, KeyHash};
+use std::collections::VecDeque;
+
+/// Why a request has no answer of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// There is no map yet.
+    NoMap,
+    /// The map names no server for the key.
+    NoOwner,
+    /// The server is down; it was not asked.
+    Unavailable(String),
+    /// Too much is queued for the server; it was not asked.
+    Busy(String),
+    /// The connection was lost before the answer.
+    Lost(String),
+    /// The answer did not come in time.
+    Late(String),
+    /// The server's answers make no sense.
+    Confused(String),
+    /// The key found no owner in time.
+    Moving,
+    /// Too many requests wait for moves.
+    TooManyMoving,
+}
+
+impl Failure {
+    /// Whether a get may be answered as a miss. Not where we are at our own limits: that would turn
+    /// a burst of requests into a burst of requests to the database behind the cache.
+    fn is_absence(&self) -> bool {
+        !matches!(self, Failure::Busy(_) | Failure::TooManyMoving)
+    }
+
+    fn line(&self) -> Vec<u8> {
+        show::server_error(format_args!("{self}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NoMap => f.write_str("no map of the cluster yet"),
+            Failure::NoOwner => f.write_str("no server owns this key"),
+            Failure::Unavailable(name) => write!(f, "backend {name} unavailable"),
+            Failure::Busy(name) => write!(f, "backend {name} has too many requests queued"),
+            Failure::Lost(name) => write!(f, "backend {name} lost, outcome unknown"),
+            Failure::Late(name) => write!(f, "backend {name} timed out, outcome unknown"),
+            Failure::Confused(name) => write!(f, "backend {name} answered nonsense"),
+            Failure::Moving => f.write_str("key is moving to another server"),
+            Failure::TooManyMoving => f.write_str("too many requests wait for moving keys"),
+        }
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The peer closed it, or it could not be made.
+    Gone,
+    /// Something did not come in time.
+    Late,
+    /// The peer does not answer what it was asked.
+    Confused,
+}
+
+/// Requests that wait for a move to end.
+#[derive(Debug, Default)]
+pub(super) struct Parking {
+    /// In the order of arrival, which is the order of `until`.
+    waiting: VecDeque<(Instant, Question)>,
+    bytes: usize,
+}
+
+impl Parking {
+    pub fn deadline(&self) -> Option<Instant> {
+        self.waiting.front().map(|(until, _)| *until)
+    }
+}
+
+impl ProxyCore {
+    /// The connection was closed by the server, or could not be made.
+    pub fn backend_lost(&mut self, now: Instant, id: BackendId) {
+        self.lose(now, id, Loss::Gone);
+    }
+
+    /// Gives up a connection.
+    pub(super) fn give_up(&mut self, now: Instant, id: BackendId, loss: Loss) {
+        if self.backends.get(id.0).is_some() {
+            self.outputs.push_back(Output::CloseBackend(id));
+        }
+        self.lose(now, id, loss);
+    }
+
+    pub(super) fn connect(&mut self, now: Instant, id: BackendId) {
+        let until = now + self.config.connect_timeout;
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        backend.connecting(until);
+        let (host, port) = (backend.host.clone(), backend.port);
+        self.outputs.push_back(Output::Connect { id, host, port });
+        self.due_at(until);
+    }
+
+    /// A deadline of the backend has passed.
+    pub(super) fn backend_due(&mut self, now: Instant, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        match backend.link {
+            Link::Down { .. } => self.connect(now, id),
+            Link::Idle | Link::Connecting { .. } | Link::Greeting { .. } | Link::Ready => {
+                backend.counters.timeouts += 1;
+                self.give_up(now, id, Loss::Late);
+            }
+        }
+    }
+
+    fn lose(&mut self, now: Instant, id: BackendId, loss: Loss) {
+        let jitter = self.jitter();
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        if matches!(backend.link, Link::Idle | Link::Down { .. }) {
+            return;
+        }
+        let failure = match loss {
+            Loss::Gone if backend.link == Link::Ready => Failure::Lost(backend.name.clone()),
+            Loss::Gone => Failure::Unavailable(backend.name.clone()),
+            Loss::Late => Failure::Late(backend.name.clone()),
+            Loss::Confused => Failure::Confused(backend.name.clone()),
+        };
+        let unasked = Failure::Unavailable(backend.name.clone());
+        let mut questions = Vec::new();
+        while let Some(question) = backend.pop_question() {
+            questions.push(question);
+        }
+        backend.reset_queue();
+        match loss {
+            Loss::Gone => backend.closed_by_peer(now, jitter),
+            Loss::Late | Loss::Confused => backend.failed(now, jitter),
+        }
+        if let Some(due) = backend.deadline() {
+            self.due_at(due);
+        }
+        self.close_if_retired(id);
+        for (question, is_written) in questions {
+            let tag = question.tag;
+            if may_repeat(&question, is_written, now) && self.backends.get(id.0).is_some() {
+                self.stats.proxy_requests_resent += 1;
+                self.ask_again(now, question, Ok(id));
+            } else {
+                self.fail(question, if is_written { &failure } else { &unasked });
+            }
+            self.release(now, tag.client);
+        }
+    }
+
+    /// Asks a read at its home that a replica could not answer, or whose answer was too old. If that
+    /// is not possible, its slot holds the failure; the caller releases it.
+    pub(super) fn ask_home(&mut self, now: Instant, mut question: Question) {
+        self.stats.proxy_reads_asked_again += 1;
+        question.tag.is_replica = false;
+        question.tag.give_up = now + self.config.request_timeout;
+        let home = self.home(question.tag.hash);
+        self.ask_again(now, question, home);
+    }
+
+    /// The home of a key in an Evenkeel pool.
+    fn home(&self, hash: KeyHash) -> Result<BackendId, Failure> {
+        let Pool::Evenkeel(pool) = &self.pool else {
+            return Err(Failure::NoOwner);
+        };
+        let (_, home) = pool.home(hash).ok_or(Failure::NoMap)?;
+        home.ok_or(Failure::NoOwner)
+    }
+
+    /// A worker says that the awaited request is not its business. It was not carried out.
+    pub(super) fn moved(&mut self, now: Instant, id: BackendId, moved: Moved) {
+        self.want_map(moved.epoch);
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        let Some((mut question, _)) = backend.pop_question() else {
+            return;
+        };
+        self.close_if_retired(id);
+        question.progress = Progress::Nothing;
+        let tag = question.tag;
+        let owner = match &self.pool {
+            Pool::Evenkeel(pool) => pool.backend(moved.owner),
+            Pool::Memcached(_) => None,
+        };
+        if tag.is_replica {
+            self.fail(question, &Failure::Moving);
+        } else if let Some(owner) = owner.filter(|&owner| tag.retries == 0 && owner != id) {
+            self.stats.proxy_requests_moved += 1;
+            self.ask_again(now, question, Ok(owner));
+        } else {
+            self.park(now, question);
+        }
+        self.release(now, tag.client);
+    }
+
+    fn park(&mut self, now: Instant, question: Question) {
+        let len = question.bytes.len();
+        if now >= question.tag.give_up {
+            return self.fail(question, &Failure::Moving);
+        }
+        if self.parking.waiting.len() >= PARKED_MAX || self.parking.bytes + len > PARKED_BYTES_MAX {
+            return self.fail(question, &Failure::TooManyMoving);
+        }
+        self.stats.proxy_requests_parked += 1;
+        if let Some(client) = self.clients.get_mut(question.tag.client.0) {
+            client.parked += 1;
+        }
+        let until = now + MOVE_PAUSE;
+        self.parking.bytes += len;
+        self.parking.waiting.push_back((until, question));
+        self.due_at(until);
+    }
+
+    /// Tries parked requests again whose pause is over.
+    pub(super) fn retry_parked(&mut self, now: Instant) {
+        // Those that are parked again meanwhile wait for another pause.
+        while self.parking.deadline().is_some_and(|until| until <= now) {
+            self.retry_first_parked(now);
+        }
+    }
+
+    /// Tries all parked requests again: there is a new map.
+    pub(super) fn retry_all_parked(&mut self, now: Instant) {
+        for _ in 0..self.parking.waiting.len() {
+            self.retry_first_parked(now);
+        }
+    }
+
+    fn retry_first_parked(&mut self, now: Instant) {
+        let Some((_, question)) = self.parking.waiting.pop_front() else {
+            return;
+        };
+        self.parking.bytes -= question.bytes.len();
+        let tag = question.tag;
+        if let Some(client) = self.clients.get_mut(tag.client.0) {
+            client.parked -= 1;
+        }
+        let home = self.home(tag.hash);
+        self.ask_again(now, question, home);
+        self.release(now, tag.client);
+    }
+
+    /// A peer knows a newer map.
+    pub(super) fn want_map(&mut self, epoch: Epoch) {
+        if epoch > self.pool.epoch() && epoch > self.wanted {
+            self.wanted = epoch;
+            self.outputs.push_back(Output::WantMap { epoch });
+        }
+    }
+
+    /// Closes a connection that the map no longer has, once nothing is awaited from it.
+    pub(super) fn close_if_retired(&mut self, id: BackendId) {
+        let Some(backend) = self.backends.get(id.0) else {
+            return;
+        };
+        if backend.retired && backend.queued_requests() == 0 {
+            if !matches!(backend.link, Link::Idle | Link::Down { .. }) {
+                self.outputs.push_back(Output::CloseBackend(id));
+            }
+            self.backends.remove(id.0);
+        }
+    }
+
+    /// Sends `flush_all` to each of the backends.
+    pub(super) fn flush_everywhere(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        delay: Option<i64>,
+        noreply: bool,
+        targets: Vec<BackendId>,
+    ) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        client.leases.flush_sent();
+        let state = State::FanOut {
+            missing: targets.len(),
+            failure: None,
+        };
+        let slot = client.push(
+            if noreply { Show::Nothing } else { Show::Flush },
+            state,
+            None,
+        );
+        let tag = Tag {
+            client: id,
+            slot,
+            hash: KeyHash(0),
+            ask: Ask::Single,
+            is_read: false,
+            is_replica: false,
+            retries: 0,
+            give_up: now + self.config.request_timeout,
+            flags: (0, 0),
+        };
+        let mut line = Vec::new();
+        ask::flush_all(&mut line, delay, false);
+        for target in targets {
+            match self.admit(target, line.len()) {
+                Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                    out.extend_from_slice(&line);
+                    (0, 0)
+                }),
+                Err(failure) => {
+                    if let Some(client) = self.clients.get_mut(id.0) {
+                        client.fan_in(slot, Some(failure.line()));
+                    }
+                }
+            }
+        }
+        self.release(now, id);
+    }
+
+    /// Puts a failure where the answer was to go. The caller releases the client's answers.
+    pub(super) fn fail(&mut self, question: Question, failure: &Failure) {
+        let Question {
+            tag,
+            bytes,
+            progress,
+        } = question;
+        let Some(client) = self.clients.get_mut(tag.client.0) else {
+            return;
+        };
+        let slots = match progress {
+            Progress::Nothing | Progress::Moved(_) => vec![tag.slot],
+            Progress::Answered => Vec::new(),
+            Progress::Group(group) => group.slots[group.done..].to_vec(),
+        };
+        let as_miss = self.config.on_down == OnDown::Miss && failure.is_absence();
+        let mut question = Some(Question {
+            tag,
+            bytes,
+            progress: Progress::Nothing,
+        });
+        for sequence in slots {
+            let Some(slot) = client.slot(sequence) else {
+                continue;
+            };
+            if matches!(slot.state, State::FanOut { .. }) {
+                client.fan_in(sequence, Some(failure.line()));
+                continue;
+            }
+            let bytes = question
+                .as_ref()
+                .map_or(&[][..], |question| &question.bytes);
+            let answered = answer_for_want(slot.show, bytes, failure, as_miss, tag.is_read);
+            let state = match question.take_if(|_| slot.ticket.is_some()) {
+                None => State::Done(answered),
+                Some(question) => {
+                    let answer = Answer::Failed;
+                    State::Read(Box::new(HeldRead {
+                        answered,
+                        answer,
+                        question,
+                    }))
+                }
+            };
+            client.set_state(sequence, state);
+        }
+    }
+}
+
+/// Whether a request whose connection was lost may be put to the server again.
+fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
+    let Question { tag, progress, .. } = question;
+    let untouched = match progress {
+        Progress::Nothing => true,
+        Progress::Group(group) => group.done == 0,
+        Progress::Answered | Progress::Moved(_) => false,
+    };
+    let harmless = tag.is_read || !is_written;
+    harmless && untouched && !tag.is_replica && tag.retries < RETRIES_MAX && now < tag.give_up
+}
+
+/// What the application gets instead of an answer.
+fn answer_for_want(
+    shown_as: Show,
+    question: &[u8],
+    failure: &Failure,
+    as_miss: bool,
+    is_read: bool,
+) -> Answered {
+    let is_get = match shown_as {
+        Show::Value { .. } => true,
+        Show::Meta {
+            verb: Verb::Get, ..
+        } => is_read,
+        _ => false,
+    };
+    if shown_as == Show::Nothing {
+        return Answered {
+            tally: Tally::Failed,
+            ..Answered::miss()
+        };
+    }
+    if !(is_get && as_miss) {
+        return Answered::error(failure.line());
+    }
+    let mut bytes = Vec::new();
+    show::compose_miss(&mut bytes, shown_as, question);
+    Answered {
+        bytes,
+        is_error: false,
+        tally: Tally::GetUnavailable,
+    }
+}

@@ -1,0 +1,374 @@
+//! What a proxy counts, and how `stats` shows it.
+//!
+//! The numbers are the application's view: a get that was answered by a replica after its home was
+//! asked in vain is one get. One worker answers `stats` for the whole process, so the driver adds up
+//! the workers' counters first.
+
+use super::backend::{Backend, BackendCounters};
+use evenkeel_protocol::text;
+use std::io::Write;
+
+macro_rules! proxy_stats {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        /// Counts since the start, of one proxy worker or of several together.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct ProxyStats {
+            $($(#[$meta])* pub $name: u64,)*
+        }
+
+        impl ProxyStats {
+            /// Adds the counts of another worker.
+            pub fn add(&mut self, other: &ProxyStats) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// Every count with its name, in the order of `stats`.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+proxy_stats! {
+    /// Keys asked for by any read command.
+    cmd_get,
+    /// Storage commands, `ms` included.
+    cmd_set,
+    /// `flush_all` commands.
+    cmd_flush,
+    /// `touch` commands, and keys of `gat` and `gats`.
+    cmd_touch,
+    /// Meta commands.
+    cmd_meta,
+    /// Keys found.
+    get_hits,
+    /// Keys not found, or not available where that counts as a miss.
+    get_misses,
+    /// Deletes of keys that were not there.
+    delete_misses,
+    /// Deletes done.
+    delete_hits,
+    /// Increments of keys that were not there.
+    incr_misses,
+    /// Increments done.
+    incr_hits,
+    /// Decrements of keys that were not there.
+    decr_misses,
+    /// Decrements done.
+    decr_hits,
+    /// Compare-and-swaps of keys that were not there.
+    cas_misses,
+    /// Compare-and-swaps done.
+    cas_hits,
+    /// Compare-and-swaps of items that had changed.
+    cas_badval,
+    /// Touches done.
+    touch_hits,
+    /// Touches of keys that were not there.
+    touch_misses,
+    /// Bytes received from applications.
+    bytes_read,
+    /// Bytes sent to applications.
+    bytes_written,
+    /// Times that a connection's requests had to wait for others' (`-R`).
+    conn_yields,
+    /// Requests answered with an error because a backend was down, lost, late or unsure.
+    proxy_request_errors,
+    /// Gets answered as misses for the same reason.
+    proxy_reads_unavailable,
+    /// Requests put to another worker because their key had moved.
+    proxy_requests_moved,
+    /// Requests sent again because a connection was lost that had not answered them.
+    proxy_requests_resent,
+    /// Requests that waited for a newer map.
+    proxy_requests_parked,
+    /// Requests refused because a backend's queue was full.
+    proxy_backend_queue_full,
+    /// Times that an application's requests had to wait because its answers were unread or many.
+    proxy_client_pauses,
+    /// Applications' connections closed for unread answers.
+    proxy_clients_closed_unread,
+    /// Reads sent to a replica.
+    proxy_replica_reads,
+    /// Replica reads that found it there.
+    proxy_replica_hits,
+    /// Leases granted.
+    proxy_leases,
+    /// Reads asked again at the home, because a replica was gone or an answer was older than one
+    /// already shown.
+    proxy_reads_asked_again,
+    /// Maps taken over.
+    proxy_maps,
+}
+
+/// One backend connection as statistics show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendStats {
+    /// Its name in error messages, with the worker's number in an Evenkeel pool.
+    pub name: String,
+    /// Where it is.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// `idle`, `connecting`, `up` or `down`.
+    pub state: &'static str,
+    /// Requests queued or awaited.
+    pub queued_requests: u64,
+    /// Bytes of them.
+    pub queued_bytes: u64,
+    /// Counts since the start.
+    pub counters: BackendCounters,
+}
+
+impl BackendStats {
+    pub(super) fn of(backend: &Backend) -> Self {
+        BackendStats {
+            name: backend.name.clone(),
+            host: backend.host.clone(),
+            port: backend.port,
+            state: backend.state(),
+            queued_requests: backend.queued_requests() as u64,
+            queued_bytes: backend.queued_bytes() as u64,
+            counters: backend.counters,
+        }
+    }
+}
+
+/// What the driver knows of the whole process when `stats` is asked.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessStats {
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Wall-clock time in seconds since 1970.
+    pub time: u64,
+    /// Worker threads.
+    pub threads: u64,
+    /// Most connections of applications at a time.
+    pub max_connections: u64,
+    /// Connections of applications open now.
+    pub curr_connections: u64,
+    /// Connections of applications since the start.
+    pub total_connections: u64,
+    /// Connections refused since the start.
+    pub rejected_connections: u64,
+    /// The sum over all workers.
+    pub totals: ProxyStats,
+    /// The backend connections of all workers.
+    pub backends: Vec<BackendStats>,
+}
+
+/// Names of memcached that tools read and that mean nothing in a proxy, which stores nothing.
+const ALWAYS_ZERO: [&str; 7] = [
+    "limit_maxbytes",
+    "bytes",
+    "curr_items",
+    "total_items",
+    "evictions",
+    "reclaimed",
+    "hash_bytes",
+];
+
+/// What `stats` was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StatsKind {
+    General,
+    Settings,
+    Proxy,
+    Servers,
+}
+
+/// Facts of one core, which are the same in all of a process.
+#[derive(Clone, Debug)]
+pub(super) struct CoreFacts<'a> {
+    pub version: &'a str,
+    pub requests_per_turn: u32,
+    pub item_size_max: usize,
+    pub flush_enabled: bool,
+    pub request_timeout_ms: u128,
+    pub connect_timeout_ms: u128,
+    pub pool: &'static str,
+    pub epoch: u64,
+}
+
+/// Writes the answer to `stats`.
+pub(super) fn compose(
+    out: &mut Vec<u8>,
+    kind: StatsKind,
+    facts: &CoreFacts<'_>,
+    process: &ProcessStats,
+) {
+    match kind {
+        StatsKind::General => general(out, facts, process),
+        StatsKind::Settings => settings(out, facts, process),
+        StatsKind::Proxy => proxy(out, facts, process),
+        StatsKind::Servers => servers(out, process),
+    }
+    out.extend_from_slice(text::END);
+}
+
+fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
+    stat(out, "pid", process.pid);
+    stat(out, "uptime", process.uptime_s);
+    stat(out, "time", process.time);
+    stat(out, "version", facts.version);
+    stat(out, "pointer_size", usize::BITS);
+    stat(out, "max_connections", process.max_connections);
+    stat(out, "curr_connections", process.curr_connections);
+    stat(out, "total_connections", process.total_connections);
+    stat(out, "rejected_connections", process.rejected_connections);
+    for (name, count) in process
+        .totals
+        .named()
+        .filter(|(name, _)| !name.starts_with("proxy_"))
+    {
+        stat(out, name, count);
+    }
+    stat(
+        out,
+        "accepting_conns",
+        u8::from(process.curr_connections < process.max_connections),
+    );
+    stat(out, "threads", process.threads);
+    for name in ALWAYS_ZERO {
+        stat(out, name, 0);
+    }
+}
+
+fn settings(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
+    stat(out, "maxbytes", 0);
+    stat(out, "maxconns", process.max_connections);
+    stat(out, "num_threads", process.threads);
+    stat(out, "reqs_per_event", facts.requests_per_turn);
+    stat(out, "item_size_max", facts.item_size_max);
+    stat(out, "flush_enabled", yes_no(facts.flush_enabled));
+    stat(out, "cas_enabled", "yes");
+    stat(out, "binding_protocol", "ascii");
+}
+
+fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
+    stat(out, "pool", facts.pool);
+    stat(out, "map_epoch", facts.epoch);
+    stat(out, "connect_timeout_ms", facts.connect_timeout_ms);
+    stat(out, "request_timeout_ms", facts.request_timeout_ms);
+    let up = process
+        .backends
+        .iter()
+        .filter(|backend| backend.state == "up")
+        .count();
+    stat(out, "backend_connections", process.backends.len());
+    stat(out, "backend_connections_up", up);
+    for (name, count) in process.totals.named() {
+        if let Some(name) = name.strip_prefix("proxy_") {
+            stat(out, name, count);
+        }
+    }
+}
+
+fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
+    for (name, group) in by_name(&process.backends) {
+        let sum = |count: fn(&BackendStats) -> u64| group.iter().map(|b| count(b)).sum::<u64>();
+        let rows: [(&str, u64); 8] = [
+            ("queued_requests", sum(|b| b.queued_requests)),
+            ("queued_bytes", sum(|b| b.queued_bytes)),
+            ("requests", sum(|b| b.counters.requests)),
+            ("answers", sum(|b| b.counters.answers)),
+            ("connects", sum(|b| b.counters.connects)),
+            ("failures", sum(|b| b.counters.failures)),
+            ("timeouts", sum(|b| b.counters.timeouts)),
+            ("refused_full", sum(|b| b.counters.refused_full)),
+        ];
+        let first = group[0];
+        stat(
+            out,
+            format_args!("{name}:address"),
+            format_args!("{}:{}", first.host, first.port),
+        );
+        stat(out, format_args!("{name}:state"), worst_state(&group));
+        for (row, count) in rows {
+            stat(out, format_args!("{name}:{row}"), count);
+        }
+    }
+}
+
+/// The connections of all workers to one backend belong together.
+fn by_name(backends: &[BackendStats]) -> std::collections::BTreeMap<&str, Vec<&BackendStats>> {
+    let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
+    for backend in backends {
+        groups
+            .entry(backend.name.as_str())
+            .or_default()
+            .push(backend);
+    }
+    groups
+}
+
+/// What an operator should know first.
+fn worst_state(group: &[&BackendStats]) -> &'static str {
+    ["down", "connecting", "up"]
+        .into_iter()
+        .find(|state| group.iter().any(|backend| backend.state == *state))
+        .unwrap_or("idle")
+}
+
+fn yes_no(on: bool) -> &'static str {
+    if on { "yes" } else { "no" }
+}
+
+fn stat(out: &mut Vec<u8>, name: impl core::fmt::Display, value: impl core::fmt::Display) {
+    write!(out, "STAT {name} {value}\r\n").expect("a vector takes all bytes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_workers_add_up_under_their_own_names() {
+        let mut sum = ProxyStats {
+            cmd_get: 1,
+            proxy_leases: 2,
+            ..ProxyStats::default()
+        };
+        sum.add(&ProxyStats {
+            cmd_get: 10,
+            proxy_maps: 3,
+            ..ProxyStats::default()
+        });
+        let named: Vec<_> = sum.named().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(
+            named,
+            [("cmd_get", 11), ("proxy_leases", 2), ("proxy_maps", 3)]
+        );
+    }
+
+    #[test]
+    fn the_connections_of_several_workers_to_one_server_are_shown_as_one() {
+        let connection = |state, requests| BackendStats {
+            name: "s1/0".into(),
+            host: "h".into(),
+            port: 1,
+            state,
+            queued_requests: 1,
+            queued_bytes: 10,
+            counters: BackendCounters {
+                requests,
+                ..BackendCounters::default()
+            },
+        };
+        let process = ProcessStats {
+            backends: vec![connection("up", 5), connection("down", 7)],
+            ..ProcessStats::default()
+        };
+        let mut out = Vec::new();
+        servers(&mut out, &process);
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.starts_with("STAT s1/0:address h:1\r\nSTAT s1/0:state down\r\n"),
+            "{text}"
+        );
+        assert!(text.contains("STAT s1/0:requests 12\r\n"), "{text}");
+    }
+}

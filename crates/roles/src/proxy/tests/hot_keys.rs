@@ -1,0 +1,326 @@
+//! Leases: reads of hot keys go to replicas, and no application sees anything but the truth it was
+//! promised.
+
+use super::world::{World, key_of};
+use evenkeel_types::KeyHash;
+
+/// A world of four servers where a client holds a lease on a replica of a key whose home is server 1.
+/// Which replica is chance, so clients are tried until one gets one.
+struct Leased {
+    world: World,
+    client: crate::proxy::ClientId,
+    key: String,
+    cachelet: u16,
+    shadow: u16,
+}
+
+fn get(key: &str, cachelet: u16) -> String {
+    format!("mg {key} v f c Y1 U{cachelet}\r\n")
+}
+
+impl Leased {
+    fn new() -> Self {
+        let mut world = World::evenkeel(4);
+        let (key, cachelet) = key_of(1, 4);
+        for _ in 0..64 {
+            let client = world.client();
+            world.send(client, format!("get {key}\r\n"));
+            world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
+            world.send(client, format!("get {key}\r\n"));
+            world.asked(101);
+            let asked = (102..=104).find(|&port| world.asked(port) != "");
+            if let Some(shadow) = asked {
+                world.reply(shadow, "VA 1 f0 c10\r\na\r\n");
+                let expected = format!("VALUE {key} 0 1\r\na\r\nEND\r\n").repeat(2);
+                assert_eq!(world.received(client), expected);
+                return Leased {
+                    world,
+                    client,
+                    key,
+                    cachelet,
+                    shadow,
+                };
+            }
+            // Suffix 0: the home.
+            world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
+        }
+        panic!("no client chose a replica");
+    }
+
+    fn send_get(&mut self) {
+        self.world
+            .send(self.client, format!("get {}\r\n", self.key));
+    }
+
+    fn replica_question(&self) -> String {
+        format!("mg {} v f c Y1 U{} G\r\n", self.key, self.cachelet)
+    }
+
+    fn value(&self, value: &str) -> String {
+        format!("VALUE {} 0 1\r\n{value}\r\nEND\r\n", self.key)
+    }
+
+    fn asked_home(&mut self) -> bool {
+        let asked = self.world.asked(101);
+        assert!(
+            asked.is_empty() || asked == get(&self.key, self.cachelet),
+            "{asked}"
+        );
+        !asked.is_empty()
+    }
+
+    fn asked_shadow(&mut self) -> bool {
+        let asked = self.world.asked(self.shadow);
+        assert!(
+            asked.is_empty() || asked == self.replica_question(),
+            "{asked}"
+        );
+        !asked.is_empty()
+    }
+}
+
+#[test]
+fn a_lease_sends_reads_to_one_replica_until_it_ends() {
+    let mut story = Leased::new();
+    for _ in 0..5 {
+        story.world.wait_ms(150);
+        story.send_get();
+        assert!(story.asked_shadow() && !story.asked_home());
+        story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+    }
+    // 950 ms is the lease less its margin.
+    story.world.wait_ms(200);
+    story.send_get();
+    assert!(story.asked_home() && !story.asked_shadow());
+}
+
+#[test]
+fn other_connections_know_nothing_of_the_lease() {
+    let mut story = Leased::new();
+    let other = story.world.client();
+    story.world.send(other, format!("get {}\r\n", story.key));
+    assert!(story.asked_home() && !story.asked_shadow());
+}
+
+#[test]
+fn what_a_replica_cannot_know_is_asked_at_the_home() {
+    let mut story = Leased::new();
+    let (key, client) = (story.key.clone(), story.client);
+    for command in [
+        "mg K t",
+        "mg K h",
+        "mg K l v",
+        "mg K T9 v",
+        "gat 9 K",
+        "me K",
+    ] {
+        story
+            .world
+            .send(client, command.replace('K', &key) + "\r\n");
+        assert_eq!(story.world.asked(story.shadow), "", "{command}");
+        assert_ne!(story.world.asked(101), "", "{command}");
+    }
+    let mut story = Leased::new();
+    story.world.send(
+        story.client,
+        format!("mg {} v f k s Oab q c\r\n", story.key),
+    );
+    assert_ne!(story.world.asked(story.shadow), "");
+}
+
+#[test]
+fn the_own_write_ends_the_lease() {
+    for write in [
+        "delete K",
+        "incr K 1",
+        "touch K 5",
+        "md K q",
+        "set K 0 0 1 noreply\r\nb",
+        "gat 9 K",
+    ] {
+        let mut story = Leased::new();
+        let write = write.replace('K', &story.key) + "\r\n";
+        story
+            .world
+            .send(story.client, write + &format!("get {}\r\n", story.key));
+        assert_eq!(story.world.asked(story.shadow), "");
+        assert!(
+            story
+                .world
+                .asked(101)
+                .ends_with(&get(&story.key, story.cachelet))
+        );
+    }
+}
+
+#[test]
+fn a_grant_in_an_answer_to_a_read_before_a_write_counts_for_nothing() {
+    let mut world = World::evenkeel(4);
+    let (key, cachelet) = key_of(1, 4);
+    for _ in 0..20 {
+        let client = world.client();
+        world.send(client, format!("get {key}\r\ndelete other noreply\r\n"));
+        world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
+        world.asked(101);
+        world.send(client, format!("get {key}\r\n"));
+        assert!(world.asked(101).ends_with(&get(&key, cachelet)));
+        let home_of_other = (KeyHash::of(b"other").0 >> 60) as u16 % 4 + 101;
+        if home_of_other == 101 {
+            world.reply(101, "NF\r\n");
+        } else {
+            world.reply(home_of_other, "NF\r\n");
+        }
+        world.reply(101, "EN\r\n");
+    }
+    assert_eq!(world.core.stats().proxy_leases, 0);
+}
+
+#[test]
+fn a_replica_that_is_gone_sends_the_reader_home_and_ends_the_lease() {
+    let mut story = Leased::new();
+    story.send_get();
+    assert!(story.asked_shadow());
+    story.world.reply(story.shadow, "EN\r\n");
+    assert_eq!(story.world.received(story.client), "");
+    assert!(story.asked_home());
+    story.world.reply(101, "VA 1 f0 c11\r\nb\r\n");
+    let expected = story.value("b");
+    assert_eq!(story.world.received(story.client), expected);
+    story.send_get();
+    assert!(story.asked_home() && !story.asked_shadow());
+}
+
+#[test]
+fn a_shadow_server_that_dies_is_no_miss_and_no_error() {
+    let mut story = Leased::new();
+    let key = story.key.clone();
+    story.world.send(
+        story.client,
+        format!("get {key}\r\nmg {key} v\r\nget {key}\r\n"),
+    );
+    assert_eq!(story.world.asked(story.shadow).matches(" G\r\n").count(), 3);
+    story.world.drop_connection(story.shadow);
+    // One after the other, each when its turn comes.
+    for answer in [
+        "VA 1 f0 c10\r\na\r\n",
+        "VA 1 c10\r\na\r\n",
+        "VA 1 f0 c10\r\na\r\n",
+    ] {
+        assert_eq!(story.world.asked(101).matches("mg ").count(), 1);
+        story.world.reply(101, answer);
+    }
+    let expected = story.value("a") + "VA 1\r\na\r\n" + &story.value("a");
+    assert_eq!(story.world.received(story.client), expected);
+}
+
+#[test]
+fn a_shadow_server_that_is_late_is_no_miss_and_no_error() {
+    let mut story = Leased::new();
+    story.send_get();
+    story.world.wait_ms(1000);
+    assert!(story.asked_home());
+    story.world.reply(101, "VA 1 f0 c10\r\na\r\n");
+    let expected = story.value("a");
+    assert_eq!(story.world.received(story.client), expected);
+}
+
+#[test]
+fn shadow_and_home_dead_is_a_miss() {
+    let mut story = Leased::new();
+    story.send_get();
+    story.world.drop_connection(101);
+    story
+        .world
+        .connecting(101, super::world::Connecting::Refuses);
+    story.world.drop_connection(story.shadow);
+    assert_eq!(story.world.received(story.client), "END\r\n");
+}
+
+#[test]
+fn a_pipeline_never_shows_an_older_value_after_a_newer_one() {
+    // The lease ends between two reads. The second goes home and its answer, the new value, comes
+    // first; the first comes from the replica that has not been told yet. That order is fine.
+    let mut story = Leased::new();
+    story.send_get();
+    story.world.wait_ms(960);
+    story.send_get();
+    assert!(story.asked_shadow() && story.asked_home());
+    story.world.reply(101, "VA 1 f0 c11\r\nb\r\n");
+    assert_eq!(story.world.received(story.client), "");
+    story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+    let expected = story.value("a") + &story.value("b");
+    assert_eq!(story.world.received(story.client), expected);
+
+    // The other way round: the replica is ahead of an answer that the home gave before the write.
+    let mut story = Leased::new();
+    story.send_get();
+    story.world.wait_ms(960);
+    story.send_get();
+    assert!(story.asked_shadow() && story.asked_home());
+    story.world.reply(101, "VA 1 f0 c10\r\na\r\n");
+    story.world.reply(story.shadow, "VA 1 f0 c11\r\nb\r\n");
+    let expected = story.value("b");
+    assert_eq!(story.world.received(story.client), expected);
+    assert!(story.asked_home(), "the older answer is thrown away");
+    story.world.reply(101, "VA 1 f0 c12\r\nc\r\n");
+    let expected = story.value("c");
+    assert_eq!(story.world.received(story.client), expected);
+    assert_eq!(story.world.core.stats().proxy_reads_asked_again, 1);
+}
+
+#[test]
+fn an_answer_that_arrives_early_is_judged_when_its_turn_comes() {
+    let mut story = Leased::new();
+    // Held up by a key of server 2 or 3 that has nothing to do with it.
+    let blocking = (102..=104).find(|&port| port != story.shadow).unwrap();
+    let (other, _) = key_of(blocking - 100, 4);
+    story.world.send(story.client, format!("get {other}\r\n"));
+    story.send_get();
+    assert!(story.asked_shadow());
+    story.world.reply(story.shadow, "EN V12\r\n");
+    assert!(!story.asked_home(), "not its turn");
+    story.world.reply(blocking, "EN\r\n");
+    assert_eq!(story.world.received(story.client), "END\r\n");
+    assert!(story.asked_home());
+    story.world.reply(101, "EN V12\r\n");
+    assert_eq!(story.world.received(story.client), "END\r\n");
+}
+
+#[test]
+fn a_new_map_ends_the_lease() {
+    let mut story = Leased::new();
+    story
+        .world
+        .set_map(&super::world::map(2, 4, |cachelet| cachelet % 4 + 1));
+    story.send_get();
+    assert_eq!(story.world.asked(story.shadow), "");
+    assert_ne!(story.world.asked(101), "");
+}
+
+#[test]
+fn a_lease_is_at_most_as_long_as_the_paper_s() {
+    let mut world = World::evenkeel(1);
+    world.lease_ms(101, u64::MAX);
+    let client = world.client();
+    world.send(client, "get a\r\n");
+    world.reply(101, "VA 1 f0 c1 G1\r\na\r\n");
+    assert_eq!(world.core.stats().proxy_leases, 1);
+    // The only server cannot be its own shadow, so a chosen suffix of 1 leads nowhere but home.
+    world.send(client, "get a\r\n");
+    world.reply(101, "VA 1 f0 c1\r\na\r\n");
+    assert_eq!(
+        world.received(client),
+        "VALUE a 0 1\r\na\r\nEND\r\n".repeat(2)
+    );
+}
+
+#[test]
+fn gamma_is_not_shown_to_applications_that_ask_in_meta_commands() {
+    let mut world = World::evenkeel(4);
+    let (key, _) = key_of(1, 4);
+    let client = world.client();
+    world.send(client, format!("mg {key} v c\r\n"));
+    world.reply(101, "VA 1 c10 G3 V10\r\na\r\n");
+    assert_eq!(world.received(client), "VA 1 c10\r\na\r\n");
+    assert_eq!(world.core.stats().proxy_leases, 1);
+}

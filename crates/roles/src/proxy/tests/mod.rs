@@ -1,0 +1,10 @@
+//! Stories: what applications say, what servers are asked and answer, and what applications get.
+
+mod bounds;
+mod failures;
+mod hot_keys;
+mod merging;
+mod moves;
+mod twin;
+mod words;
+mod world;

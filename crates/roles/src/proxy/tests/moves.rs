@@ -1,0 +1,190 @@
+//! The map changes: keys move, servers come and go, some know earlier than others.
+
+use super::world::{World, key_of, map};
+use crate::proxy::ProxyConfig;
+use evenkeel_types::Epoch;
+
+/// Two servers; the map of epoch 2 gives everything to server 2.
+fn all_to_2(epoch: u64) -> std::sync::Arc<evenkeel_policy::placement::map::ClusterMap> {
+    map(epoch, 2, |_| 2)
+}
+
+#[test]
+fn a_request_that_is_turned_away_is_put_to_the_owner_that_the_answer_names() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let client = world.client();
+    world.send(
+        client,
+        format!("set {key} 3 0 5\r\nhello\r\nget {key}\r\nmd {key} q\r\n"),
+    );
+    world.reply(101, "MOVED 2 2 0\r\nMOVED 2 2 0\r\nMOVED 2 2 0\r\nMN\r\n");
+    let route = format!("Y1 U{cachelet}");
+    let expected = format!(
+        "ms {key} 5 F3 T0 {route}\r\nhello\r\nmg {key} v f c {route}\r\nmd {key} q {route}\r\nmn\r\n"
+    );
+    assert_eq!(world.asked(102), expected);
+    world.reply(102, "HD\r\nVA 5 f3 c1\r\nhello\r\nMN\r\n");
+    let expected = format!("STORED\r\nVALUE {key} 3 5\r\nhello\r\nEND\r\n");
+    assert_eq!(world.received(client), expected);
+    assert_eq!(world.wanted, [Epoch(2)], "the newer map is asked for once");
+    assert_eq!(world.core.stats().proxy_requests_moved, 3);
+}
+
+#[test]
+fn a_request_between_two_owners_waits_and_goes_where_the_next_map_says() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    // The answer names a server that this map does not have.
+    world.reply(101, "MOVED 2 9 0\r\n");
+    world.send(client, format!("get {key}\r\n"));
+    assert_eq!(world.received(client), "");
+    world.asked(101);
+    world.set_map(&all_to_2(2));
+    assert_eq!(
+        world.asked(102),
+        format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\n")
+    );
+    world.reply(102, "HD\r\n");
+    assert_eq!(
+        world.asked(102),
+        format!("mg {key} v f c Y2 U{cachelet}\r\n")
+    );
+    world.reply(102, "EN\r\n");
+    assert_eq!(world.received(client), "STORED\r\nEND\r\n");
+}
+
+#[test]
+fn an_owner_that_has_not_been_told_yet_is_asked_again_until_time_is_up() {
+    let mut world = World::evenkeel(2);
+    let (key, _) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("get {key}\r\nset {key} 0 0 1\r\nx\r\n"));
+    // Each of the two believes the other to be the owner.
+    world.reply(101, "MOVED 2 2 0\r\nMOVED 2 2 0\r\n");
+    world.reply(102, "MOVED 1 1 0\r\nMOVED 1 1 0\r\n");
+    world.asked(101);
+    let mut questions = 0;
+    for _ in 0..60 {
+        world.wait_ms(20);
+        let asked = world.asked(101);
+        for line in asked
+            .lines()
+            .filter(|line| line.starts_with("mg") || line.starts_with("ms"))
+        {
+            questions += 1;
+            assert!(line.contains(&key));
+            world.reply(101, "MOVED 2 2 0\r\n");
+        }
+    }
+    assert!((50..130).contains(&questions), "{questions}");
+    let expected = "END\r\nSERVER_ERROR key is moving to another server\r\n";
+    assert_eq!(world.received(client), expected);
+    world.wait_ms(1000);
+    assert_eq!(
+        world.core.poll_deadline(),
+        None,
+        "nothing is left to wait for"
+    );
+}
+
+#[test]
+fn nothing_is_asked_by_a_new_map_while_answers_by_the_old_one_are_awaited() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let client = world.client();
+    let other = world.client();
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    world.set_map(&all_to_2(2));
+    world.send(client, format!("get {key}\r\n"));
+    world.send(other, format!("get {key}\r\n"));
+    let get = format!("mg {key} v f c Y2 U{cachelet}\r\n");
+    assert_eq!(world.asked(102), get, "only the other client's");
+    world.reply(102, "EN\r\n");
+    world.reply(101, "MOVED 2 2 0\r\n");
+    assert_eq!(
+        world.asked(102),
+        format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\n")
+    );
+    world.reply(102, "HD\r\n");
+    assert_eq!(world.asked(102), get);
+    world.reply(102, "VA 1 f0 c1\r\nx\r\n");
+    assert_eq!(
+        world.received(client),
+        format!("STORED\r\nVALUE {key} 0 1\r\nx\r\nEND\r\n")
+    );
+    assert_eq!(world.received(other), "END\r\n");
+}
+
+#[test]
+fn connections_that_both_maps_have_are_kept_and_the_others_end_with_their_last_answer() {
+    let mut world = World::evenkeel(3);
+    let keys: Vec<String> = (1..=3).map(|server| key_of(server, 3).0).collect();
+    let client = world.client();
+    world.send(client, format!("get {}\r\n", keys.join(" ")));
+    world.set_map(&map(2, 2, |cachelet| cachelet % 2 + 1));
+    assert!(world.is_connected(101) && world.is_connected(102) && world.is_connected(103));
+    world.reply(101, "EN\r\n");
+    world.reply(102, "EN\r\n");
+    world.reply(103, "VA 1 f0 c1\r\nx\r\n");
+    assert_eq!(
+        world.received(client),
+        format!("VALUE {} 0 1\r\nx\r\nEND\r\n", keys[2])
+    );
+    assert!(world.is_connected(101) && world.is_connected(102) && !world.is_connected(103));
+    assert_eq!(world.core.backends().len(), 2);
+    assert_eq!((world.attempts(101), world.attempts(102)), (1, 1));
+}
+
+#[test]
+fn a_server_that_leaves_the_map_without_answering_is_forgotten_when_it_is_late() {
+    let mut world = World::evenkeel(2);
+    let (key, _) = key_of(2, 2);
+    let client = world.client();
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    world.set_map(&map(2, 1, |_| 1));
+    world.wait_ms(1000);
+    let late = "SERVER_ERROR backend s2 timed out, outcome unknown\r\n";
+    assert_eq!(world.received(client), late);
+    assert_eq!(world.core.backends().len(), 1);
+    assert_eq!(world.core.poll_deadline(), None);
+}
+
+#[test]
+fn an_older_map_changes_nothing() {
+    let mut world = World::evenkeel(2);
+    world.set_map(&all_to_2(5));
+    world.set_map(&map(4, 2, |_| 1));
+    world.set_map(&map(5, 2, |_| 1));
+    assert_eq!(world.core.epoch(), Epoch(5));
+    let client = world.client();
+    world.send(client, "get a\r\n");
+    assert_ne!(world.asked(102), "");
+}
+
+#[test]
+fn a_key_that_nobody_owns_is_a_miss_and_takes_no_writes() {
+    let mut document = map(1, 1, |_| 1).document().clone();
+    document.cachelets.fill(None);
+    let unowned = evenkeel_policy::placement::map::ClusterMap::new(document).unwrap();
+    let core = crate::proxy::ProxyCore::evenkeel(ProxyConfig::default(), 1);
+    let mut world = World::new(core);
+    world.set_map(&std::sync::Arc::new(unowned));
+    let client = world.client();
+    world.send(client, "get a\r\ndelete a\r\n");
+    assert_eq!(
+        world.received(client),
+        "END\r\nSERVER_ERROR no server owns this key\r\n"
+    );
+}
+
+#[test]
+fn a_greeting_with_a_newer_epoch_asks_for_the_map() {
+    let mut world = World::evenkeel(1);
+    world.epoch(101, 7);
+    let client = world.client();
+    world.send(client, "get a\r\n");
+    assert_eq!(world.wanted, [Epoch(7)]);
+}

@@ -1,0 +1,369 @@
+//! A driver without sockets: everything that a test wants to see or to decide.
+
+use crate::proxy::*;
+use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
+use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub struct World {
+    pub core: ProxyCore,
+    pub now: Instant,
+    clients: BTreeMap<ClientId, Application>,
+    /// By port, which names a backend in tests.
+    backends: BTreeMap<u16, Server>,
+    ports: BTreeMap<BackendId, u16>,
+    pub wanted: Vec<Epoch>,
+    pub stats_asked: Vec<StatsTicket>,
+}
+
+#[derive(Default)]
+struct Application {
+    input: Vec<u8>,
+    received: Vec<u8>,
+    closed: bool,
+    /// Reads nothing.
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Server {
+    id: Option<BackendId>,
+    connected: bool,
+    /// Connections asked for.
+    pub attempts: u32,
+    received: Vec<u8>,
+    /// Sent by the server and not consumed by the core.
+    sent: Vec<u8>,
+    policy: Connecting,
+    /// Takes no bytes.
+    stopped: bool,
+    worker: WorkerRef,
+    lease_ms: u64,
+    epoch: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+pub enum Connecting {
+    /// Accepts and answers the greeting.
+    #[default]
+    Greets,
+    /// Accepts and says nothing.
+    Silent,
+    Refuses,
+    /// Neither accepts nor refuses.
+    Hangs,
+}
+
+pub const T0: Instant = Instant::from_millis(1_000_000);
+
+impl World {
+    pub fn new(core: ProxyCore) -> Self {
+        World {
+            core,
+            now: T0,
+            clients: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            wanted: Vec::new(),
+            stats_asked: Vec::new(),
+        }
+    }
+
+    /// Servers 1..=n with one worker each at ports 101, 102, …; epoch 1.
+    pub fn evenkeel(servers: u16) -> Self {
+        Self::evenkeel_with(servers, ProxyConfig::default())
+    }
+
+    pub fn evenkeel_with(servers: u16, config: ProxyConfig) -> Self {
+        let mut world = World::new(ProxyCore::evenkeel(config, 7));
+        for server in 1..=servers {
+            let server_at = world.backends.entry(100 + server).or_default();
+            server_at.worker = WorkerRef {
+                server: ServerId(server),
+                worker: 0,
+            };
+            server_at.lease_ms = 1000;
+        }
+        world
+            .core
+            .set_map(T0, &map(1, servers, |cachelet| cachelet % servers + 1));
+        world
+    }
+
+    /// Servers a:101, a:102, …
+    pub fn memcached(servers: u16) -> Self {
+        Self::memcached_with(servers, ProxyConfig::default())
+    }
+
+    pub fn memcached_with(servers: u16, config: ProxyConfig) -> Self {
+        let addresses: Vec<_> = (1..=servers)
+            .map(|i| BackendAddress {
+                host: "a".into(),
+                port: 100 + i,
+            })
+            .collect();
+        World::new(ProxyCore::memcached(config, &addresses, 7).unwrap())
+    }
+
+    pub fn connecting(&mut self, port: u16, policy: Connecting) {
+        self.backends.entry(port).or_default().policy = policy;
+    }
+
+    pub fn lease_ms(&mut self, port: u16, lease_ms: u64) {
+        self.backends.entry(port).or_default().lease_ms = lease_ms;
+    }
+
+    pub fn epoch(&mut self, port: u16, epoch: u64) {
+        self.backends.entry(port).or_default().epoch = epoch;
+    }
+
+    pub fn client(&mut self) -> ClientId {
+        let id = self.core.client_opened();
+        self.clients.insert(id, Application::default());
+        id
+    }
+
+    /// The application sends, and everything that follows from it happens.
+    pub fn send(&mut self, id: ClientId, bytes: impl AsRef<[u8]>) {
+        self.clients
+            .get_mut(&id)
+            .unwrap()
+            .input
+            .extend_from_slice(bytes.as_ref());
+        self.feed(id);
+        self.pump();
+    }
+
+    pub fn end(&mut self, id: ClientId) {
+        self.core.client_ended(id);
+        self.feed(id);
+        self.pump();
+    }
+
+    pub fn close(&mut self, id: ClientId) {
+        self.core.client_closed(id);
+        self.clients.remove(&id);
+        self.pump();
+    }
+
+    /// What the application received since the last look.
+    pub fn received(&mut self, id: ClientId) -> String {
+        let received = std::mem::take(&mut self.clients.get_mut(&id).unwrap().received);
+        String::from_utf8_lossy(&received).into_owned()
+    }
+
+    pub fn is_closed(&self, id: ClientId) -> bool {
+        self.clients[&id].closed
+    }
+
+    pub fn unconsumed(&self, id: ClientId) -> usize {
+        self.clients[&id].input.len()
+    }
+
+    /// The application stops reading, or reads again.
+    pub fn stop_reading(&mut self, id: ClientId, stopped: bool) {
+        self.clients.get_mut(&id).unwrap().stopped = stopped;
+        if !stopped {
+            self.write_client(id);
+            self.pump();
+        }
+    }
+
+    /// What a backend received since the last look, greetings left out.
+    pub fn asked(&mut self, port: u16) -> String {
+        let Some(server) = self.backends.get_mut(&port) else {
+            return String::new();
+        };
+        String::from_utf8_lossy(&std::mem::take(&mut server.received)).into_owned()
+    }
+
+    pub fn attempts(&self, port: u16) -> u32 {
+        self.backends.get(&port).map_or(0, |server| server.attempts)
+    }
+
+    pub fn is_connected(&self, port: u16) -> bool {
+        self.backends
+            .get(&port)
+            .is_some_and(|server| server.connected)
+    }
+
+    /// A server sends, and everything that follows from it happens.
+    pub fn reply(&mut self, port: u16, bytes: impl AsRef<[u8]>) {
+        let server = self.backends.get_mut(&port).unwrap();
+        assert!(
+            server.connected,
+            "a server without a connection cannot answer"
+        );
+        server.sent.extend_from_slice(bytes.as_ref());
+        let (id, sent) = (server.id.unwrap(), std::mem::take(&mut server.sent));
+        let consumed = self.core.backend_input(self.now, id, &sent);
+        self.backends.get_mut(&port).unwrap().sent = sent[consumed..].to_vec();
+        self.pump();
+    }
+
+    /// A server closes its connection.
+    pub fn drop_connection(&mut self, port: u16) {
+        let server = self.backends.get_mut(&port).unwrap();
+        server.connected = false;
+        server.sent.clear();
+        let id = server.id.unwrap();
+        self.core.backend_lost(self.now, id);
+        self.pump();
+    }
+
+    /// The connection to a server takes no more bytes; a new one does.
+    pub fn stop_writing(&mut self, port: u16) {
+        self.backends.get_mut(&port).unwrap().stopped = true;
+    }
+
+    /// Time passes, deadline by deadline.
+    pub fn wait_ms(&mut self, ms: u64) {
+        let until = Instant(self.now.0 + ms * 1_000_000);
+        while let Some(deadline) = self.core.poll_deadline().filter(|&at| at <= until) {
+            self.now = self.now.max(deadline);
+            self.core.handle_timeout(self.now);
+            self.pump();
+        }
+        self.now = until;
+    }
+
+    pub fn set_map(&mut self, map: &Arc<ClusterMap>) {
+        self.core.set_map(self.now, map);
+        self.pump();
+    }
+
+    fn feed(&mut self, id: ClientId) {
+        let Some(application) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let input = std::mem::take(&mut application.input);
+        let consumed = self.core.client_input(self.now, id, &input);
+        application.input = input[consumed..].to_vec();
+    }
+
+    fn write_client(&mut self, id: ClientId) {
+        let Some(application) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if application.stopped {
+            return;
+        }
+        let bytes = self.core.client_output(id).to_vec();
+        application.received.extend_from_slice(&bytes);
+        self.core.client_wrote(id, bytes.len());
+    }
+
+    fn pump(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            match output {
+                Output::WriteClient(id) => self.write_client(id),
+                Output::FeedClient(id) => self.feed(id),
+                Output::CloseClient(id) => {
+                    if let Some(application) = self.clients.get_mut(&id) {
+                        application.closed = true;
+                    }
+                }
+                Output::Connect { id, port, .. } => self.connect(id, port),
+                Output::WriteBackend(id) => self.write_backend(id),
+                Output::CloseBackend(id) => {
+                    let server = self.backends.get_mut(&self.ports[&id]).unwrap();
+                    server.connected = false;
+                    server.sent.clear();
+                }
+                Output::WantMap { epoch } => self.wanted.push(epoch),
+                Output::Stats(ticket) => self.stats_asked.push(ticket),
+                Output::ResetStats => self.core.reset_stats(),
+            }
+        }
+    }
+
+    fn connect(&mut self, id: BackendId, port: u16) {
+        self.ports.insert(id, port);
+        let server = self.backends.entry(port).or_default();
+        server.id = Some(id);
+        server.attempts += 1;
+        server.stopped = false;
+        server.sent.clear();
+        match server.policy {
+            Connecting::Greets | Connecting::Silent => {
+                server.connected = true;
+                self.core.backend_connected(id);
+            }
+            Connecting::Refuses => self.core.backend_lost(self.now, id),
+            Connecting::Hangs => {}
+        }
+    }
+
+    fn write_backend(&mut self, id: BackendId) {
+        let port = self.ports[&id];
+        if self.backends[&port].stopped {
+            return;
+        }
+        let bytes = self.core.backend_output(id).to_vec();
+        self.core.backend_wrote(id, bytes.len());
+        let server = self.backends.get_mut(&port).unwrap();
+        let hello: &[u8] = b"evenkeel 1 epoch=";
+        if bytes.starts_with(hello) {
+            if server.policy == Connecting::Greets {
+                let WorkerRef { server: id, worker } = server.worker;
+                let (lease, epoch) = (server.lease_ms, server.epoch);
+                let line = format!(
+                    "EVENKEEL 1 server={id} worker={worker} boot=1 epoch={epoch} lease_ms={lease}\r\n"
+                );
+                self.reply_inside(port, line.as_bytes());
+            }
+        } else if bytes == b"version\r\n" {
+            if server.policy == Connecting::Greets {
+                self.reply_inside(port, b"VERSION 1.6.18\r\n");
+            }
+        } else {
+            server.received.extend_from_slice(&bytes);
+        }
+    }
+
+    fn reply_inside(&mut self, port: u16, bytes: &[u8]) {
+        let id = self.backends[&port].id.unwrap();
+        assert_eq!(self.core.backend_input(self.now, id, bytes), bytes.len());
+    }
+}
+
+/// A map of as many cachelets as virtual nodes (16); `owner` gives each cachelet's server.
+pub fn map(epoch: u64, servers: u16, owner: impl Fn(u16) -> u16) -> Arc<ClusterMap> {
+    let servers = (1..=servers).map(|id| ServerEntry {
+        id: ServerId(id),
+        name: format!("s{id}"),
+        host: "h".into(),
+        port: 1,
+        worker_ports: vec![100 + id],
+        rack: None,
+        boot: BootId(1),
+        up: true,
+    });
+    let document = MapDocument {
+        epoch: Epoch(epoch),
+        servers: servers.collect(),
+        virtual_nodes: (0..16).map(CacheletId).collect(),
+        cachelets: (0..16)
+            .map(|cachelet| {
+                Some(WorkerRef {
+                    server: ServerId(owner(cachelet)),
+                    worker: 0,
+                })
+            })
+            .collect(),
+    };
+    Arc::new(ClusterMap::new(document).unwrap())
+}
+
+/// A key that a map gives to a server, and the number of its cachelet.
+pub fn key_of(server: u16, servers: u16) -> (String, u16) {
+    keys_of(server, servers).next().unwrap()
+}
+
+pub fn keys_of(server: u16, servers: u16) -> impl Iterator<Item = (String, u16)> {
+    (0..).map(|i| format!("key{i}")).filter_map(move |key| {
+        let cachelet = (KeyHash::of(key.as_bytes()).0 >> 60) as u16;
+        (cachelet % servers + 1 == server).then_some((key, cachelet))
+    })
+}
