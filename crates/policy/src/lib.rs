@@ -8,6 +8,7 @@
 //! - [`placement`]: key → virtual node → cachelet → worker, the shadow servers of a hot key, and the
 //!   ketama ring of pools that consist of stock memcached servers.
 //! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
+//! - [`load`]: when a worker is loaded enough for that.
 
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,16 @@
 //! covers all rounds up to then, and while one message is on its way to a shadow no other is: writes
 //! meanwhile are covered by one more. This keeps the order, and a burst of writes costs each shadow
 //! two messages.
+//!
+//! # What a shadow worker does with a message
+//!
+//! It orders what it is told of a key by the epoch of the message first and the version second: the
+//! counters of two home servers cannot be compared, but the map says which of them came later. A store
+//! or a removal that is not older than what is held takes effect and is confirmed; equal is a renewal.
+//! An older one is refused, and so is a store for which there is no room, which must then drop the
+//! replica that it would have replaced. A new connection from a home worker replaces the former one,
+//! whose unread messages are dropped: otherwise one of them could bring back a value after a newer
+//! replica was evicted.
 
 use core::time::Duration;
 

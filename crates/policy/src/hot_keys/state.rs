@@ -14,7 +14,7 @@
 //! - COLD PENDING: no leases are granted, writes still go to the replicas, and when the last lease
 //!   is over they are removed.
 //!
-//! [`Transitions::record`] is the only judge of moves: whatever is not in [`MOVES`] is a bug.
+//! [`Transitions`] is the only judge of moves: whatever is not in [`MOVES`] is a bug.
 
 use core::fmt;
 

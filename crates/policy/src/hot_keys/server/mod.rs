@@ -95,7 +95,7 @@ pub struct Message<'a> {
     pub hash: KeyHash,
     /// Where to.
     pub target: WorkerRef,
-    /// Orders the messages of different home servers; see the crate's documentation of replicas.
+    /// Orders the messages of different home servers; see [`replication`](crate::hot_keys::replication).
     pub epoch: Epoch,
     /// Comes back with the confirmation.
     pub tag: PropagationTag,

@@ -30,13 +30,13 @@ impl HotKeys {
         if sampled {
             self.stats.reads_sampled += 1;
             if present {
-                self.read_sampled(now, slot, hash, key);
+                self.read_sampled(now, slot, hash, key, reader);
             }
         }
         ReadAdvice::default()
     }
 
-    pub(super) fn read_replicated(
+    fn read_replicated(
         &mut self,
         now: Instant,
         slot: Slot,
@@ -80,12 +80,13 @@ impl HotKeys {
     }
 
     /// A read of a key without replicas was chosen by chance.
-    pub(super) fn read_sampled(
+    fn read_sampled(
         &mut self,
         now: Instant,
         slot: Option<Slot>,
         hash: KeyHash,
         key: &[u8],
+        reader: Reader,
     ) {
         let slot = match slot {
             Some(slot) => {
@@ -100,13 +101,15 @@ impl HotKeys {
         let (weight, hot) = (self.sampler.weight(), self.hot_per_slot());
         let entry = &mut self.table[slot];
         entry.popularity.add(weight);
-        if entry.popularity.per_slot() >= hot && now >= entry.promote_after {
+        let hot = entry.popularity.per_slot() >= hot && now >= entry.promote_after;
+        // Replicas that only unaware clients would have a use for are of none.
+        if hot && reader != Reader::Unaware {
             self.promote(now, slot);
         }
     }
 
     /// Starts to track a key, in the place of the one not used for longest if need be.
-    pub(super) fn track(&mut self, now: Instant, hash: KeyHash, key: &[u8]) -> Option<Slot> {
+    fn track(&mut self, now: Instant, hash: KeyHash, key: &[u8]) -> Option<Slot> {
         if self.table.is_full() {
             let Some(victim) = self.table.victim() else {
                 self.stats.untracked_full += 1;
@@ -120,7 +123,7 @@ impl HotKeys {
     }
 
     /// Creates replicas of a popular key that is present here, if this worker may.
-    pub(super) fn promote(&mut self, now: Instant, slot: Slot) {
+    fn promote(&mut self, now: Instant, slot: Slot) {
         if !self.is_triggered() {
             return;
         }
@@ -180,7 +183,7 @@ impl HotKeys {
         shadows
     }
 
-    pub(super) fn hot_per_slot(&self) -> f64 {
+    fn hot_per_slot(&self) -> f64 {
         (self.config.hot_share * self.load()).max(self.config.hot_rps_min) * SLOT.as_secs_f64()
     }
 

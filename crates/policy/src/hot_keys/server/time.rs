@@ -35,7 +35,7 @@ impl HotKeys {
     }
 
     /// Whether a key still deserves its replicas, or more of them.
-    pub(super) fn review(&mut self, now: Instant, slot: Slot) {
+    fn review(&mut self, now: Instant, slot: Slot) {
         let per_slot = self.table[slot].popularity.per_slot();
         if per_slot < 0.0 {
             self.cool(now, slot, Event::WriteHeavy);
@@ -48,7 +48,7 @@ impl HotKeys {
 
     /// Adds replicas to a key that needs at least twice its copies. The present ones stay what they
     /// are, since those of γ are the first of those of a greater γ.
-    pub(super) fn widen(&mut self, now: Instant, slot: Slot) {
+    fn widen(&mut self, now: Instant, slot: Slot) {
         let wanted = self.wanted_gamma(slot);
         let targets = self.reachable_shadows(now, slot, wanted);
         let Some(replication) = &mut self.table[slot].replication else {
@@ -108,7 +108,7 @@ impl HotKeys {
     }
 
     /// When the last lease for a key in COLD PENDING is over; `None` in other states.
-    pub(super) fn retire_at(&self, slot: Slot) -> Option<Instant> {
+    fn retire_at(&self, slot: Slot) -> Option<Instant> {
         let entry = &self.table[slot];
         let replication = entry.replication.as_ref()?;
         let cold = entry.state == State::ColdPending && replication.retiring.is_none();
@@ -120,7 +120,7 @@ impl HotKeys {
     }
 
     /// A lease, and the margin for clocks that run at different speeds.
-    pub(super) fn lease_waited(&self) -> Duration {
+    fn lease_waited(&self) -> Duration {
         self.config.lease + self.config.lease / LEASE_MARGIN_DIVISOR
     }
 

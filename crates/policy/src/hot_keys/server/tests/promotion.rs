@@ -1,0 +1,247 @@
+//! Which keys get replicas, and how many.
+
+use super::*;
+
+#[test]
+fn a_popular_key_of_a_loaded_worker_is_replicated_and_then_leased() {
+    let mut home = Home::new(config());
+    home.read_for(990);
+    assert_eq!(home.state(), State::Cold);
+    assert_eq!(home.read(), ReadAdvice::default());
+    home.read_for(20);
+    assert_eq!(home.state(), State::HotPending);
+    assert_eq!(
+        home.read(),
+        ReadAdvice {
+            gamma: 0,
+            replicated: true
+        }
+    );
+    let sent = home.sent();
+    let targets: Vec<WorkerRef> = sent.iter().map(|s| s.2).collect();
+    assert_eq!(targets, renaming::shadows(&map(|_| {}), KEY, ME.server, 3));
+    assert!(sent.iter().all(|s| s.0));
+    home.confirm(&sent[..2]);
+    assert_eq!(home.read().gamma, 0, "one replica is still missing");
+    home.confirm(&sent[2..]);
+    assert_eq!(
+        home.read(),
+        ReadAdvice {
+            gamma: 3,
+            replicated: true
+        }
+    );
+    assert!(home.sent().is_empty());
+}
+
+#[test]
+fn a_key_that_is_written_too_much_loses_its_replicas() {
+    let mut home = Home::hot();
+    for _ in 0..300 {
+        home.read();
+        home.write(WriteKind::Update);
+        let sent = home.sent();
+        home.confirm(&sent);
+        home.pass(10);
+    }
+    assert_eq!(home.count(Event::WriteHeavy), 1);
+    assert_eq!(
+        home.count(Event::Promoted),
+        1,
+        "reads alone would have kept it hot"
+    );
+    assert_eq!(home.state(), State::Cold);
+}
+
+#[test]
+fn nine_reads_to_a_write_balance_to_nothing() {
+    let mut home = Home::new(config());
+    for i in 0..3000 {
+        if i % 10 == 0 {
+            home.write(WriteKind::Update);
+        } else {
+            home.read();
+        }
+        home.pass(1);
+    }
+    assert_eq!(home.count(Event::Promoted), 0);
+}
+
+#[test]
+fn a_key_is_promoted_only_up_to_the_first_shadow_that_was_lost_a_moment_ago() {
+    let mut home = Home::new(config());
+    let shadows = renaming::shadows(&map(|_| {}), KEY, ME.server, 3);
+    home.read_for(980);
+    home.hot.handle_link_lost(home.now(), shadows[2]);
+    home.read_for(40);
+    assert_eq!(home.hot.list()[0].shadows, shadows[..2]);
+}
+
+#[test]
+fn a_key_whose_first_shadow_was_lost_waits() {
+    let mut home = Home::new(config());
+    let shadows = renaming::shadows(&map(|_| {}), KEY, ME.server, 3);
+    home.read_for(980);
+    home.hot.handle_link_lost(home.now(), shadows[0]);
+    home.read_for(1000);
+    assert_eq!(home.state(), State::Cold);
+    assert!(home.hot.stats().unpromoted_alone > 0);
+    home.hot.handle_link_up(shadows[0]);
+    home.read_for(20);
+    assert_eq!(home.state(), State::HotPending);
+}
+
+#[test]
+fn a_key_that_gets_much_hotter_gets_more_replicas_in_place() {
+    let mut home = Home::new(HotKeysConfig {
+        gamma_max: 3,
+        ..config()
+    });
+    home.hot.handle_cluster_load(2000.0);
+    home.read_for(1010);
+    let first = home.sent();
+    assert_eq!(first.len(), 1, "100 reads a second are 5 % of a fair load");
+    home.confirm(&first);
+    for _ in 0..600 {
+        home.read();
+        home.pass(1);
+    }
+    assert_eq!(
+        (home.state(), home.count(Event::Widened)),
+        (State::HotPending, 1)
+    );
+    let more = home.sent();
+    assert_eq!(more.len(), 2);
+    assert!(more.iter().all(|s| s.2 != first[0].2));
+    home.confirm(&more);
+    assert_eq!(home.read().gamma, 3);
+}
+
+#[test]
+fn an_idle_worker_samples_and_replicates_nothing() {
+    let trigger = TriggerConfig {
+        absolute_rps: Some(1000.0),
+        ..TriggerConfig::default()
+    };
+    let mut home = Home::new(HotKeysConfig {
+        trigger,
+        ..config()
+    });
+    home.read_for(3000);
+    assert!(!home.hot.is_triggered());
+    assert_eq!(home.hot.stats().reads_sampled, 0);
+    assert!(home.hot.list().is_empty());
+    assert!((home.hot.load() - 100.0).abs() < 5.0);
+}
+
+#[test]
+fn diverted_reads_keep_the_trigger_on() {
+    let trigger = TriggerConfig {
+        absolute_rps: Some(80.0),
+        ..TriggerConfig::default()
+    };
+    let mut home = Home::hot_with(HotKeysConfig {
+        trigger,
+        ..config()
+    });
+    // A quarter of the reads still comes here.
+    for _ in 0..200 {
+        home.read();
+        home.pass(40);
+    }
+    assert!(home.hot.is_triggered() && home.state() == State::Hot);
+    let rate = home.hot.list()[0].requests_per_second;
+    assert!((rate - 100.0).abs() < 15.0, "{rate}");
+    // Unaware readers are not diverted: nothing is made up for them.
+    for _ in 0..200 {
+        home.read_as(KEY, Reader::Unaware, true);
+        home.pass(40);
+    }
+    assert!(!home.hot.is_triggered());
+    assert!((home.hot.load() - 25.0).abs() < 5.0);
+}
+
+#[test]
+fn a_full_cache_evicts_the_least_recently_used_cold_key_and_no_other() {
+    let mut home = Home::hot();
+    let aware = Reader::Aware { epoch: EPOCH };
+    for key in [b"a", b"b", b"c", b"d"] {
+        home.read_as(key, aware, true);
+    }
+    assert_eq!(home.state_of(b"a"), State::Invalid);
+    assert_eq!(home.state(), State::Hot);
+    home.read_as(b"b", aware, true);
+    home.read_as(b"e", aware, true);
+    assert_eq!(home.state_of(b"c"), State::Invalid);
+    assert_eq!(home.state_of(b"b"), State::Cold);
+    assert_eq!(home.hot.list().len(), 4);
+}
+
+#[test]
+fn a_cache_full_of_hot_keys_takes_no_more() {
+    let mut home = Home::hot_with(HotKeysConfig {
+        entries_max: 1,
+        replicated_max: 1,
+        ..config()
+    });
+    home.read_as(b"a", Reader::Unaware, true);
+    assert_eq!(home.state_of(b"a"), State::Invalid);
+    assert_eq!(home.hot.stats().untracked_full, 1);
+}
+
+#[test]
+fn no_more_than_the_allowed_number_of_keys_is_replicated() {
+    let mut home = Home::hot_with(HotKeysConfig {
+        replicated_max: 1,
+        ..config()
+    });
+    // A second key of this worker.
+    let map = map(|_| {});
+    let at_home = |i: &u32| map.locate(KeyHash::of(format!("k{i}").as_bytes())).worker == Some(ME);
+    let other = format!("k{}", (0..).find(at_home).unwrap()).into_bytes();
+    for _ in 0..100 {
+        home.read();
+        home.read_as(&other, Reader::Aware { epoch: EPOCH }, true);
+        home.pass(10);
+    }
+    assert_eq!(home.state_of(&other), State::Cold);
+    assert!(home.hot.stats().unpromoted_full > 0);
+    assert_eq!(home.hot.replicated_count(), 1);
+}
+
+#[test]
+fn keys_that_are_absent_are_neither_tracked_nor_promoted() {
+    let mut home = Home::new(config());
+    for _ in 0..200 {
+        home.read_as(KEY, Reader::Aware { epoch: EPOCH }, false);
+        home.pass(10);
+    }
+    assert!(home.hot.is_triggered());
+    assert_eq!(home.state(), State::Invalid);
+}
+
+#[test]
+fn a_key_that_only_unaware_clients_read_gets_no_replicas() {
+    let mut home = Home::new(config());
+    for _ in 0..200 {
+        home.read_as(KEY, Reader::Unaware, true);
+        home.pass(10);
+    }
+    assert_eq!(home.state(), State::Cold);
+    home.read();
+    assert_eq!(home.state(), State::HotPending);
+}
+
+#[test]
+fn a_lone_server_has_nobody_to_replicate_to() {
+    let mut home = Home::new(config());
+    let alone = map(|d| {
+        d.servers[1..]
+            .iter_mut()
+            .for_each(|server| server.up = false)
+    });
+    home.hot.handle_map(home.now(), alone, ME);
+    home.read_for(1100);
+    assert_eq!(home.state(), State::Cold);
+    assert!(home.hot.stats().unpromoted_alone > 0);
+}
