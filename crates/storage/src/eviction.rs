@@ -21,8 +21,8 @@
 //! eighth: the segment with the most of it, among some that a cursor passes, is pushed together and
 //! evicts nobody.
 //!
-//! Measured alternatives (see the tests in `tests/hit_ratio.rs` for the figures): one queue with a
-//! second chance is close to LRU; the small queue gains several points on skewed popularity.
+//! Measured (`tests/hit_ratio.rs`, 100,000 keys, 2 and 8 MiB): 1 to 9 points above an exact LRU of the
+//! same size for Zipf exponents from 0.7 to 0.99, and level with it where nearly every key fits.
 
 use crate::cachelet::{Cachelet, Context, Inner, Need, Place};
 use crate::item::{self, Layout};

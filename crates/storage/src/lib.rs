@@ -21,6 +21,8 @@
 //! never exceeds the pool's limit or the store's own cap; each index entry leads to a live item with
 //! that hash, and each live item has one; the counters are what a recount gives.
 
+#![deny(unsafe_code)]
+
 mod cachelet;
 mod eviction;
 mod hash;
@@ -30,6 +32,10 @@ mod item;
 mod item_mut;
 mod maintenance;
 mod pool;
+#[expect(
+    unsafe_code,
+    reason = "the processor's prefetch instruction has no safe name"
+)]
 mod prefetch;
 mod segment;
 mod stats;

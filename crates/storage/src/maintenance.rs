@@ -2,8 +2,8 @@
 //!
 //! A cursor goes round all segments of the store, a few at each call. A segment whose last item has
 //! expired is dropped whole; an index shard that has become too empty is rebuilt smaller. Looking at
-//! a segment's description reads one cache line, so a round over a store of 16 GiB (16,384 segments)
-//! takes less than a millisecond, spread over many calls.
+//! a segment's description reads one cache line, so a round over 16 GiB (16,384 segments) reads 1 MiB,
+//! spread over many calls.
 
 use crate::cachelet::{Cachelet, Context, Inner, Place};
 use crate::item::{self, Layout};
