@@ -19,7 +19,8 @@
 //! > set k 0 0 2        A line to send; CR LF is added.
 //! > hi
 //! >> get k\n           Bytes to send as they are, with escapes.
-//! take c               The last CAS unique answered on this connection is {c} from now on.
+//! take c               The last CAS unique answered on this connection is {c} from now on
+//!                      (implies `same cas`).
 //! --                   The next connection begins.
 //! > mg k c E{c}
 //! same cas ttl         Normalisations, see below.
@@ -154,7 +155,11 @@ pub fn parse(text: &str) -> Result<Transcript, String> {
                 }
             }
             "--" => case.connections.push(Connection::default()),
-            "take" => connection.take = Some(rest.to_owned()),
+            "take" => {
+                connection.take = Some(rest.to_owned());
+                // What is taken is answered too, and differs from server to server.
+                case.same.push(Sameness::Cas);
+            }
             "same" => {
                 for name in rest.split_whitespace() {
                     case.same.push(match name {
@@ -464,7 +469,7 @@ mod tests {
         };
         assert_eq!(one.connections[0].bytes, b"get a\r\nx\n");
         assert_eq!(one.connections[0].take.as_deref(), Some("c"));
-        assert_eq!(one.same, [Sameness::Cas, Sameness::Ttl]);
+        assert_eq!(one.same, [Sameness::Cas, Sameness::Cas, Sameness::Ttl]);
         assert!(one.through_proxy && !two.through_proxy);
         assert_eq!(two.connections[0].ours.as_deref(), Some(&b"END\r\nx"[..]));
         let taken = Taken::from([("c".to_owned(), "17".to_owned())]);

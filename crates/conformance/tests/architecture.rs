@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roles", &["types", "protocol", "policy", "storage"]),
     ("runtime", &["types"]),
     ("workload", &["types"]),
-    ("coordinator", &["types", "policy", "roles"]),
+    ("coordinator", &["types", "policy", "roles", "runtime"]),
     (
         "server",
         &[
@@ -53,6 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "types",
+            "runtime",
             "workload",
             "coordinator",
             "server",
