@@ -43,7 +43,7 @@ impl Default for ProxyConfig {
             request_timeout: REQUEST_TIMEOUT,
             on_down: OnDown::Miss,
             allow_flush: false,
-            version: String::from(env!("CARGO_PKG_VERSION")),
+            version: String::from(crate::server::VERSION),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Intent {
     ReadAndWrite,
     /// A write.
     Write,
-    /// Neither reads a value nor changes one.
+    /// Neither reads a value nor changes one, and has no room for our own flags: `me`.
     Look,
 }
 
@@ -117,6 +117,10 @@ impl ProxyCore {
             flags: (0, 0),
         };
         let (target, flags) = self.target(draft.key, hash, suffix);
+        let flags = match draft.intent {
+            Intent::Look => RouteFlags::default(),
+            _ => flags,
+        };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
         match target.and_then(|to| self.admit(to, len_max)) {
             Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {

@@ -482,7 +482,9 @@ impl ProxyCore {
             b"proxy" => StatsKind::Proxy,
             b"servers" => StatsKind::Servers,
             // Nothing is stored here, so there is nothing to list.
-            b"items" | b"slabs" | b"sizes" | b"conns" => return self.say(id, text::END),
+            [b'i', b't', b'e', b'm', b's', ..] | b"slabs" | b"sizes" | b"conns" => {
+                return self.say(id, text::END);
+            }
             b"reset" => {
                 self.outputs.push_back(Output::ResetStats);
                 return self.say(id, text::RESET);

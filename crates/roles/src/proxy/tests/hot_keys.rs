@@ -28,7 +28,7 @@ impl Leased {
             world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
             world.send(client, format!("get {key}\r\n"));
             world.asked(101);
-            let asked = (102..=104).find(|&port| world.asked(port) != "");
+            let asked = (102..=104).find(|&port| !world.asked(port).is_empty());
             if let Some(shadow) = asked {
                 world.reply(shadow, "VA 1 f0 c10\r\na\r\n");
                 let expected = format!("VALUE {key} 0 1\r\na\r\nEND\r\n").repeat(2);

@@ -302,6 +302,7 @@ fn what_needs_no_server_is_answered_here() {
         ("md foo U3", "CLIENT_ERROR invalid or duplicate flag\r\n"),
         ("shutdown", "ERROR: shutdown not enabled\r\n"),
         ("stats items", "END\r\n"),
+        ("stats items 4", "END\r\n"),
         ("stats nothing", "ERROR\r\n"),
         ("stats reset", "RESET\r\n"),
     ] {
@@ -309,6 +310,14 @@ fn what_needs_no_server_is_answered_here() {
         assert_eq!(world.received(client), answer, "{command}");
     }
     assert_eq!(world.attempts(101), 0, "no server was needed");
+}
+
+#[test]
+fn a_debug_request_has_no_room_for_our_flags() {
+    let mut world = World::evenkeel(1);
+    let client = world.client();
+    world.send(client, "me a\r\nme YQ== b\r\n");
+    assert_eq!(world.asked(101), "me a\r\nme YQ== b\r\n");
 }
 
 #[test]
@@ -321,7 +330,7 @@ fn answers_that_need_no_server_wait_for_those_before_them() {
     );
     assert_eq!(world.received(client), "");
     world.reply(101, "END\r\n");
-    let version = env!("CARGO_PKG_VERSION");
+    let version = crate::server::VERSION;
     assert_eq!(
         world.received(client),
         format!("END\r\nMN\r\nVERSION {version}\r\nERROR\r\n")

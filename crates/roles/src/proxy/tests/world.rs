@@ -178,6 +178,12 @@ impl World {
         String::from_utf8_lossy(&std::mem::take(&mut server.received)).into_owned()
     }
 
+    pub fn has_asked(&self, port: u16) -> bool {
+        self.backends
+            .get(&port)
+            .is_some_and(|server| !server.received.is_empty())
+    }
+
     pub fn attempts(&self, port: u16) -> u32 {
         self.backends.get(&port).map_or(0, |server| server.attempts)
     }
