@@ -1,1 +1,27 @@
-//! The smart proxy: configuration and wiring of the proxy core to sockets
+//! The proxy as a process: `evenkeel proxy`.
+//!
+//! [`evenkeel_roles::proxy::ProxyCore`] is one proxy worker without its thread and sockets; this
+//! crate gives each of them a thread and an event loop, deals the applications' connections out to
+//! them, and keeps them informed of the cluster's map:
+//!
+//! ```text
+//!  acceptor ── connections ──> worker 0 ─┬─ sockets ─> servers
+//!                         └──> worker 1 ─┘ each worker has its own connection to each server
+//!  coordinator thread ── map ──> workers          (worker)
+//!  resolver thread <── name, address ──> workers
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod application;
+mod args;
+mod control;
+mod event_loop;
+mod member;
+mod resolver;
+mod server_link;
+mod start;
+
+pub use args::Args;
+pub use event_loop::STALL_LIMIT;
+pub use start::{Proxy, run};

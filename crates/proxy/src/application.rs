@@ -1,0 +1,147 @@
+//! An application's connection: its socket, what it has left over, and since when it has not moved.
+
+use evenkeel_roles::proxy::{ClientId, ProxyCore};
+use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_types::Instant;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Most reads of one connection in a turn, so that a fast sender does not starve the others.
+const READS_PER_TURN: usize = 4;
+
+/// A connection of an application.
+#[derive(Debug)]
+pub struct Application {
+    /// Its name in the core.
+    pub id: ClientId,
+    stream: Stream,
+    input: InputBuffer,
+    /// The socket may have bytes to read: it said so and no read has come up short since.
+    readable: bool,
+    /// The socket takes bytes, as far as we know.
+    writable: bool,
+    /// The application has shut its sending side.
+    ended: bool,
+    /// It is in the list of connections to serve.
+    pub queued: bool,
+    /// Since when it owes progress: half a request has come, or answers are not read.
+    stalled_since: Option<Instant>,
+}
+
+/// What a turn with a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Nothing more to do until something happens.
+    Idle,
+    /// It has more to do; others first.
+    More,
+    /// It is over.
+    Closed,
+}
+
+impl Application {
+    /// A connection that was just accepted. The socket is registered already.
+    pub fn new(id: ClientId, stream: Stream) -> Self {
+        Application {
+            id,
+            stream,
+            input: InputBuffer::default(),
+            readable: true,
+            writable: true,
+            ended: false,
+            queued: false,
+            stalled_since: None,
+        }
+    }
+
+    /// The socket said that there is something to read.
+    pub fn mark_readable(&mut self) {
+        self.readable = true;
+    }
+
+    /// The socket said that it takes bytes.
+    pub fn mark_writable(&mut self) {
+        self.writable = true;
+    }
+
+    /// Gives the core what is left over and what can be read, within the bounds of a turn.
+    pub fn serve(&mut self, core: &mut ProxyCore, now: Instant, scratch: &mut [u8]) -> Served {
+        self.give(core, now, &[]);
+        for _ in 0..READS_PER_TURN {
+            if !self.readable || self.ended || !core.client_wants_input(self.id) {
+                return Served::Idle;
+            }
+            match self.stream.read(scratch) {
+                Ok(0) => {
+                    self.ended = true;
+                    core.client_ended(self.id);
+                    self.give(core, now, &[]);
+                }
+                Ok(count) => {
+                    // A short read has emptied the socket; more bytes will be announced anew.
+                    self.readable = count == scratch.len();
+                    self.give(core, now, &scratch[..count]);
+                    self.stalled_since = None;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Whatever went wrong with the socket, there is nobody left to tell.
+                Err(_) => return Served::Closed,
+            }
+        }
+        if self.readable {
+            Served::More
+        } else {
+            Served::Idle
+        }
+    }
+
+    /// Gives the core what is left over and `bytes` behind it, and keeps what it does not consume.
+    fn give(&mut self, core: &mut ProxyCore, now: Instant, bytes: &[u8]) {
+        if self.input.is_empty() {
+            let consumed = core.client_input(now, self.id, bytes);
+            if consumed < bytes.len() {
+                self.input.push(&bytes[consumed..]);
+            }
+        } else {
+            self.input.push(bytes);
+            let consumed = core.client_input(now, self.id, self.input.as_slice());
+            self.input.consume(consumed);
+        }
+    }
+
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+        while self.writable {
+            let bytes = core.client_output(self.id);
+            if bytes.is_empty() {
+                break;
+            }
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.stalled_since = None;
+                    core.client_wrote(self.id, count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the application has owed progress: the rest of a request, or to read its answers.
+    /// Zero when it owes none. To be asked from time to time; counts from the first time that it is
+    /// found owing.
+    pub fn stalled_for(&mut self, core: &ProxyCore, now: Instant) -> std::time::Duration {
+        let half_request = !self.input.is_empty() && core.client_wants_input(self.id);
+        if !half_request && core.client_output(self.id).is_empty() {
+            self.stalled_since = None;
+            return std::time::Duration::ZERO;
+        }
+        now.since(*self.stalled_since.get_or_insert(now))
+    }
+}

@@ -1,0 +1,331 @@
+//! The command line of `evenkeel proxy`.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use evenkeel_coordinator::DEFAULT_CLUSTER;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::proxy::{BackendAddress, OnDown, ProxyConfig};
+use evenkeel_runtime::{UsageError, parse_duration, parse_size};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most proxy workers of one process.
+pub const THREADS_MAX: u16 = 256;
+
+/// Port of a server or a listener that names none: memcached's.
+pub const DEFAULT_PORT: u16 = 11211;
+
+/// Smallest and largest `-I`, in bytes (memcached's limits).
+const ITEM_SIZE_RANGE: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
+
+/// Shortest and longest timeout: below, a pause of the scheduler is a failure; above, an application
+/// waits longer than any has patience.
+const TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+
+/// A proxy that makes a pool of servers look like one memcached.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Addresses to listen on, separated by commas: HOST, HOST:PORT; port 0 takes a free one and
+    /// prints it
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "ADDR[,ADDR]",
+        env = "EVENKEEL_PROXY_LISTEN",
+        default_value = "127.0.0.1:11211"
+    )]
+    pub listen: String,
+
+    /// Unix socket to listen on besides
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_UNIX_SOCKET")]
+    pub unix_socket: Option<PathBuf>,
+
+    /// Permissions of the unix socket, in octal
+    #[arg(long, default_value = "700", value_parser = parse_octal)]
+    pub unix_mask: u32,
+
+    /// Servers of a pool of any memcached servers: HOST or HOST:PORT, separated by commas. Keys live
+    /// where libmemcached's ketama puts them
+    #[arg(
+        short = 's',
+        long,
+        value_name = "SERVER[,SERVER]",
+        env = "EVENKEEL_PROXY_SERVERS",
+        value_delimiter = ',',
+        conflicts_with = "coordinator"
+    )]
+    pub servers: Vec<String>,
+
+    /// Coordinators of a pool of Evenkeel servers
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        env = "EVENKEEL_COORDINATOR",
+        value_delimiter = ','
+    )]
+    pub coordinator: Vec<String>,
+
+    /// Name of the cluster
+    #[arg(long, default_value = DEFAULT_CLUSTER, env = "EVENKEEL_CLUSTER")]
+    pub cluster: String,
+
+    /// Name in the cluster [default: HOST:PORT]
+    #[arg(long, env = "EVENKEEL_NAME")]
+    pub name: Option<String>,
+
+    /// Host name or address to report to the coordinator [default: the first -l address]
+    #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
+    pub advertise: Option<String>,
+
+    /// Proxy workers (threads)
+    #[arg(short = 't', long, default_value_t = 2, env = "EVENKEEL_PROXY_THREADS")]
+    pub threads: u16,
+
+    /// Most connections of applications at a time
+    #[arg(
+        short = 'c',
+        long,
+        default_value_t = 1024,
+        env = "EVENKEEL_PROXY_CONN_LIMIT"
+    )]
+    pub conn_limit: usize,
+
+    /// Requests of one connection carried out in a row before others have a turn
+    #[arg(short = 'R', long, default_value_t = evenkeel_roles::proxy::limits::REQUESTS_PER_TURN)]
+    pub max_reqs_per_event: u32,
+
+    /// Length of the queue of connections not yet accepted
+    #[arg(short = 'b', long, default_value_t = 1024)]
+    pub listen_backlog: u32,
+
+    /// Largest item: bytes, or with suffix k, m or g; as the servers' -I
+    #[arg(short = 'I', long, default_value = "1m", value_parser = parse_size)]
+    pub max_item_size: usize,
+
+    /// How long connecting to a server may take
+    #[arg(long, default_value = "250ms", value_parser = parse_duration, env = "EVENKEEL_PROXY_CONNECT_TIMEOUT")]
+    pub connect_timeout: Duration,
+
+    /// How long a server's answer may take
+    #[arg(long, default_value = "1s", value_parser = parse_duration, env = "EVENKEEL_PROXY_REQUEST_TIMEOUT")]
+    pub request_timeout: Duration,
+
+    /// What a get is answered when its server cannot be asked; writes are always answered an error
+    #[arg(long, value_enum, default_value_t = Down::Miss, env = "EVENKEEL_PROXY_ON_DOWN")]
+    pub on_down: Down,
+
+    /// Pass flush_all on, to all servers
+    #[arg(long)]
+    pub allow_flush: bool,
+}
+
+/// What a get is answered when its server cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Down {
+    /// A miss.
+    Miss,
+    /// SERVER_ERROR.
+    Error,
+}
+
+impl Args {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// One line that says which flag is wrong and what it allows.
+    pub fn check(&self) -> Result<(), UsageError> {
+        let fail = |message: String| Err(UsageError(message));
+        if self.servers.is_empty() == self.coordinator.is_empty() {
+            return fail(
+                "give either -s SERVER[,SERVER] (a pool of any memcached servers) or --coordinator \
+                 URL (a pool of Evenkeel servers)"
+                    .into(),
+            );
+        }
+        if self.threads == 0 || self.threads > THREADS_MAX {
+            return fail(format!(
+                "-t {}: use 1 to {THREADS_MAX} threads",
+                self.threads
+            ));
+        }
+        if !ITEM_SIZE_RANGE.contains(&self.max_item_size) {
+            return fail(format!("-I {}: use 1k to 1g", self.max_item_size));
+        }
+        if self.max_reqs_per_event == 0 {
+            return fail("-R 0: at least one request must be carried out in a turn".into());
+        }
+        for (flag, timeout) in [
+            ("--connect-timeout", self.connect_timeout),
+            ("--request-timeout", self.request_timeout),
+        ] {
+            if !TIMEOUT_RANGE.contains(&timeout) {
+                return fail(format!("{flag} {timeout:?}: use 1ms to 60s"));
+            }
+        }
+        self.pool_servers()?;
+        Ok(())
+    }
+
+    /// What the workers' cores are told.
+    pub fn config(&self) -> ProxyConfig {
+        ProxyConfig {
+            limits: Limits {
+                item_size_max: self.max_item_size,
+                ..Limits::default()
+            },
+            requests_per_turn: self.max_reqs_per_event,
+            connect_timeout: self.connect_timeout,
+            request_timeout: self.request_timeout,
+            on_down: match self.on_down {
+                Down::Miss => OnDown::Miss,
+                Down::Error => OnDown::Error,
+            },
+            allow_flush: self.allow_flush,
+            ..ProxyConfig::default()
+        }
+    }
+
+    /// The servers of `-s`.
+    ///
+    /// # Errors
+    /// Names the server that is none.
+    pub fn pool_servers(&self) -> Result<Vec<BackendAddress>, UsageError> {
+        self.servers
+            .iter()
+            .map(|server| parse_server(server.trim()))
+            .collect()
+    }
+
+    /// The TCP addresses to listen on.
+    ///
+    /// # Errors
+    /// Names the address that is none.
+    pub fn tcp_addresses(&self) -> Result<Vec<SocketAddr>, UsageError> {
+        self.listen
+            .split(',')
+            .map(|address| parse_address(address.trim()))
+            .collect()
+    }
+}
+
+/// Reads HOST, HOST:PORT, [V6] or [V6]:PORT.
+fn parse_server(text: &str) -> Result<BackendAddress, UsageError> {
+    let fail = || UsageError(format!("-s {text}: give HOST or HOST:PORT"));
+    let (host, port) = split_port(text).ok_or_else(fail)?;
+    let port = port.unwrap_or(DEFAULT_PORT);
+    let named = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
+    if !named || port == 0 {
+        return Err(fail());
+    }
+    Ok(BackendAddress {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+/// Reads HOST, HOST:PORT, [V6] or [V6]:PORT, where HOST is an IP address, `localhost` or `*`.
+fn parse_address(text: &str) -> Result<SocketAddr, UsageError> {
+    let ip = |host: &str| match host {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        "*" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        _ => host.parse().ok(),
+    };
+    split_port(text)
+        .and_then(|(host, port)| Some(SocketAddr::new(ip(host)?, port.unwrap_or(DEFAULT_PORT))))
+        .ok_or_else(|| UsageError(format!("-l {text}: give an IP address, or ADDRESS:PORT")))
+}
+
+/// Host and port of `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare V6.
+fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        return match port.strip_prefix(':') {
+            Some(port) => Some((host, Some(port.parse().ok()?))),
+            None => port.is_empty().then_some((host, None)),
+        };
+    }
+    match text.split_once(':') {
+        None => Some((text, None)),
+        Some((_, rest)) if rest.contains(':') => Some((text, None)),
+        Some((host, port)) => Some((host, Some(port.parse().ok()?))),
+    }
+}
+
+fn parse_octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("give permissions in octal, 0 to 777".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Program::try_parse_from(["proxy"].into_iter().chain(line.split_whitespace()))
+            .map(|program| program.args)
+    }
+
+    #[test]
+    fn a_pool_of_memcached_servers_needs_nothing_but_its_servers() {
+        let args = parse("-s a:11212,b,[::1]:3,10.0.0.1").unwrap();
+        args.check().unwrap();
+        let servers = args.pool_servers().unwrap();
+        let named: Vec<_> = servers.iter().map(|s| (s.host.as_str(), s.port)).collect();
+        assert_eq!(
+            named,
+            [("a", 11212), ("b", 11211), ("::1", 3), ("10.0.0.1", 11211)]
+        );
+        assert_eq!(
+            args.tcp_addresses().unwrap(),
+            ["127.0.0.1:11211".parse().unwrap()]
+        );
+        let config = args.config();
+        assert_eq!(config.connect_timeout, Duration::from_millis(250));
+        assert_eq!(config.request_timeout, Duration::from_secs(1));
+        assert_eq!(
+            (config.requests_per_turn, config.on_down),
+            (20, OnDown::Miss)
+        );
+    }
+
+    #[test]
+    fn exactly_one_kind_of_pool_is_given() {
+        assert!(parse("").unwrap().check().is_err());
+        assert!(parse("-s a --coordinator http://c:1").is_err());
+        parse("--coordinator http://c:1,http://d:1")
+            .unwrap()
+            .check()
+            .unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (line, named) in [
+            ("-s a:x", "-s a:x"),
+            ("-s a:0", "-s a:0"),
+            ("-s a,,b", "-s "),
+            ("-s a -t 0", "-t 0"),
+            ("-s a -t 257", "-t 257"),
+            ("-s a -I 1", "-I 1"),
+            ("-s a -R 0", "-R 0"),
+            ("-s a --request-timeout 0ms", "--request-timeout"),
+            ("-s a --connect-timeout 61s", "--connect-timeout"),
+        ] {
+            let error = parse(line).unwrap().check().unwrap_err().to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+        assert!(parse("-s a --request-timeout 5").is_err());
+        let address = parse("-s a -l nowhere.example").unwrap().tcp_addresses();
+        assert!(address.unwrap_err().to_string().contains("nowhere.example"));
+    }
+}

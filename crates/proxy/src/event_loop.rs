@@ -1,0 +1,591 @@
+//! A proxy worker's thread: reads events, feeds the core, carries out what it decides.
+//!
+//! ```text
+//!  poll ─> events mark sockets ─> words, new connections ─> read marked sockets ─> timers ─> carry
+//!   ^      out what the core says: write each socket once, connect, close ──────────────────┐
+//!   └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Whatever came in during a turn leaves in one write for each socket.
+
+use crate::application::{Application, Served};
+use crate::control::{Control, Gauges, WorkerHandle};
+use crate::member::Membership;
+use crate::resolver::{Lookup, literal};
+use crate::server_link::ServerLink;
+use evenkeel_roles::proxy::{
+    BackendId, ClientId, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
+};
+use evenkeel_runtime::{Clock, ConnectionCount, Notifier, Stream};
+use evenkeel_types::Instant;
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// What sockets are read into; shared by all sockets of a worker.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Events taken from one poll.
+const EVENTS_PER_TURN: usize = 512;
+
+/// Outputs of the core carried out before sockets are read again.
+const OUTPUTS_PER_TURN: usize = 16 * 1024;
+
+/// How often applications are checked for a lack of progress; a worker with nothing to do wakes for
+/// it.
+const STALL_LOOK: Duration = Duration::from_secs(1);
+
+/// An application in the middle of a request, or with unread answers, that does not move for this
+/// long is closed: a slow or dead client must not hold memory for ever.
+pub const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a stopping worker goes on answering what was asked.
+const STOP_DRAIN: Duration = Duration::from_millis(200);
+
+/// How often a stopping worker looks whether it is done.
+const STOP_LOOK: Duration = Duration::from_millis(5);
+
+/// The token under which the waker of a worker's poll must be registered.
+pub const WAKE_TOKEN: Token = Token(0);
+const FIRST_SOCKET: usize = 16;
+
+/// What a worker is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Its place among the workers.
+    pub index: usize,
+    /// The worker's core.
+    pub core: ProxyCore,
+    /// Its poll; the waker is registered already.
+    pub poll: Poll,
+    /// What wakes it.
+    pub notifier: Notifier,
+    /// Connections from the acceptor.
+    pub incoming: Receiver<Stream>,
+    /// Words from the process and from other workers.
+    pub control: Receiver<Control>,
+    /// All workers, this one included.
+    pub workers: Arc<[WorkerHandle]>,
+    /// Looks names up.
+    pub resolver: Sender<Lookup>,
+    /// The coordinator, if there is one.
+    pub membership: Membership,
+    /// Says that the worker has a map.
+    pub has_map: Sender<()>,
+    /// All connections of the process.
+    pub connections: Arc<ConnectionCount>,
+    /// What it shows.
+    pub gauges: Arc<Gauges>,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+enum Link {
+    /// Its address is being looked up.
+    Resolving(BackendId),
+    Socket(ServerLink),
+}
+
+/// A `stats` that waits for the counts of the other workers.
+#[derive(Debug)]
+struct StatsQuestion {
+    ticket: StatsTicket,
+    missing: usize,
+    process: ProcessStats,
+}
+
+struct Worker {
+    parts: Parts,
+    applications: Vec<Option<Application>>,
+    links: Vec<Option<Link>>,
+    /// Sockets to read in the next turn.
+    ready: VecDeque<Ready>,
+    questions: BTreeMap<u64, StatsQuestion>,
+    next_question: u64,
+    scratch: Box<[u8]>,
+    next_stall_look: Instant,
+    stopping: Option<Instant>,
+    /// There was more to carry out than fits a turn.
+    unfinished: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ready {
+    Application(ClientId),
+    Link(BackendId),
+}
+
+/// Runs a worker until it is told to stop.
+///
+/// # Errors
+/// Only when the poll itself fails.
+pub fn run(parts: Parts) -> io::Result<()> {
+    let mut worker = Worker {
+        parts,
+        applications: Vec::new(),
+        links: Vec::new(),
+        ready: VecDeque::new(),
+        questions: BTreeMap::new(),
+        next_question: 0,
+        scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+        next_stall_look: Instant::default() + STALL_LOOK,
+        stopping: None,
+        unfinished: false,
+    };
+    let mut events = Events::with_capacity(EVENTS_PER_TURN);
+    loop {
+        let wait = worker.wait(worker.parts.clock.now().monotonic);
+        match worker.parts.poll.poll(&mut events, Some(wait)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let now = worker.parts.clock.now().monotonic;
+        for event in &events {
+            worker.take_event(now, event);
+        }
+        worker.parts.notifier.clear();
+        worker.take_words(now);
+        worker.take_incoming();
+        worker.serve_ready(now);
+        worker.keep_time(now);
+        worker.carry_out(now);
+        if worker
+            .stopping
+            .is_some_and(|until| now >= until || worker.is_drained())
+        {
+            return Ok(());
+        }
+    }
+}
+
+impl Worker {
+    /// How long the poll may sleep.
+    fn wait(&self, now: Instant) -> Duration {
+        if !self.ready.is_empty() || self.unfinished {
+            return Duration::ZERO;
+        }
+        let look = self.next_stall_look.since(now);
+        let due = self
+            .parts
+            .core
+            .poll_deadline()
+            .map_or(look, |at| at.since(now).min(look));
+        if self.stopping.is_some() {
+            due.min(STOP_LOOK)
+        } else {
+            due
+        }
+    }
+
+    fn take_event(&mut self, now: Instant, event: &Event) {
+        if event.token() == WAKE_TOKEN {
+            return;
+        }
+        let index = event.token().0 - FIRST_SOCKET;
+        let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
+        let slot = index / 2;
+        if index.is_multiple_of(2) {
+            let Some(Some(application)) = self.applications.get_mut(slot) else {
+                return;
+            };
+            let id = application.id;
+            if event.is_writable() {
+                application.mark_writable();
+                self.flush_application(id);
+            }
+            if is_readable {
+                self.mark_application(id);
+            }
+        } else {
+            let Some(Some(Link::Socket(link))) = self.links.get_mut(slot) else {
+                return;
+            };
+            let id = link.id;
+            let result = match event.is_writable() || event.is_error() {
+                true => link.mark_writable(&mut self.parts.core),
+                false => Ok(()),
+            };
+            if is_readable {
+                link.mark_readable();
+            }
+            if result.is_err() {
+                return self.link_over(now, id);
+            }
+            self.flush_link(now, id);
+            if is_readable {
+                self.enqueue_link(id);
+            }
+        }
+    }
+
+    fn mark_application(&mut self, id: ClientId) {
+        if let Some(Some(application)) = self.applications.get_mut(id.0.slot as usize) {
+            application.mark_readable();
+        }
+        self.enqueue_application(id);
+    }
+
+    fn enqueue_application(&mut self, id: ClientId) {
+        let place = self.applications.get_mut(id.0.slot as usize);
+        if let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id)
+            && !std::mem::replace(&mut application.queued, true)
+        {
+            self.ready.push_back(Ready::Application(id));
+        }
+    }
+
+    fn enqueue_link(&mut self, id: BackendId) {
+        if let Some(link) = self.link(id)
+            && !std::mem::replace(&mut link.queued, true)
+        {
+            self.ready.push_back(Ready::Link(id));
+        }
+    }
+
+    fn link(&mut self, id: BackendId) -> Option<&mut ServerLink> {
+        match self.links.get_mut(id.0.slot as usize)? {
+            Some(Link::Socket(link)) if link.id == id => Some(link),
+            _ => None,
+        }
+    }
+
+    fn take_words(&mut self, now: Instant) {
+        while let Ok(word) = self.parts.control.try_recv() {
+            match word {
+                Control::Map(map) => {
+                    self.parts.core.set_map(now, &map);
+                    self.parts.gauges.set_epoch(self.parts.core.epoch());
+                    // Nobody may be waiting for it any more.
+                    let _ = self.parts.has_map.send(());
+                }
+                Control::Resolved(id, address) => self.resolved(now, id, address),
+                Control::CountsWanted { by, question } => {
+                    let core = &self.parts.core;
+                    let (stats, backends) = (Box::new(*core.stats()), core.backends());
+                    self.parts.workers[by].say(Control::Counts {
+                        question,
+                        stats,
+                        backends,
+                    });
+                }
+                Control::Counts {
+                    question,
+                    stats,
+                    backends,
+                } => {
+                    if let Some(asked) = self.questions.get_mut(&question) {
+                        asked.process.totals.add(&stats);
+                        asked.process.backends.extend(backends);
+                        asked.missing -= 1;
+                    }
+                    self.answer_stats(now, question);
+                }
+                Control::ResetStats => self.parts.core.reset_stats(),
+                Control::Stop => self.stopping = Some(now + STOP_DRAIN),
+            }
+        }
+    }
+
+    fn take_incoming(&mut self) {
+        while let Ok(mut stream) = self.parts.incoming.try_recv() {
+            let id = self.parts.core.client_opened();
+            let slot = id.0.slot as usize;
+            let token = Token(FIRST_SOCKET + 2 * slot);
+            let both = Interest::READABLE | Interest::WRITABLE;
+            if self
+                .parts
+                .poll
+                .registry()
+                .register(&mut stream, token, both)
+                .is_err()
+            {
+                self.parts.core.client_closed(id);
+                self.parts.connections.closed();
+                continue;
+            }
+            if self.applications.len() <= slot {
+                self.applications.resize_with(slot + 1, || None);
+            }
+            self.applications[slot] = Some(Application::new(id, stream));
+            self.enqueue_application(id);
+        }
+    }
+
+    /// Reads each socket in the list once.
+    fn serve_ready(&mut self, now: Instant) {
+        for _ in 0..self.ready.len() {
+            match self.ready.pop_front() {
+                Some(Ready::Application(id)) => self.serve_application(now, id),
+                Some(Ready::Link(id)) => self.serve_link(now, id),
+                None => return,
+            }
+        }
+    }
+
+    fn serve_application(&mut self, now: Instant, id: ClientId) {
+        let place = self.applications.get_mut(id.0.slot as usize);
+        let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id) else {
+            return;
+        };
+        application.queued = false;
+        match application.serve(&mut self.parts.core, now, &mut self.scratch) {
+            Served::Idle => {}
+            Served::More => self.enqueue_application(id),
+            Served::Closed => self.application_over(id),
+        }
+    }
+
+    fn serve_link(&mut self, now: Instant, id: BackendId) {
+        let Some(Some(Link::Socket(link))) = self.links.get_mut(id.0.slot as usize) else {
+            return;
+        };
+        if link.id != id {
+            return;
+        }
+        link.queued = false;
+        match link.serve(&mut self.parts.core, now, &mut self.scratch) {
+            Ok(true) => self.enqueue_link(id),
+            Ok(false) => {}
+            Err(_) => self.link_over(now, id),
+        }
+    }
+
+    /// The application's connection has ended by itself.
+    fn application_over(&mut self, id: ClientId) {
+        if self.forget_application(id) {
+            self.parts.core.client_closed(id);
+        }
+    }
+
+    fn forget_application(&mut self, id: ClientId) -> bool {
+        let place = self.applications.get_mut(id.0.slot as usize);
+        let Some(place) = place.filter(|place| place.as_ref().is_some_and(|a| a.id == id)) else {
+            return false;
+        };
+        *place = None;
+        self.parts.connections.closed();
+        true
+    }
+
+    /// The connection to a server has ended by itself.
+    fn link_over(&mut self, now: Instant, id: BackendId) {
+        self.forget_link(id);
+        self.parts.core.backend_lost(now, id);
+    }
+
+    fn forget_link(&mut self, id: BackendId) {
+        if let Some(place) = self.links.get_mut(id.0.slot as usize) {
+            let is_it = match place {
+                Some(Link::Resolving(other)) => *other == id,
+                Some(Link::Socket(link)) => link.id == id,
+                None => false,
+            };
+            if is_it {
+                *place = None;
+            }
+        }
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        if self
+            .parts
+            .core
+            .poll_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            self.parts.core.handle_timeout(now);
+        }
+        if now < self.next_stall_look {
+            return;
+        }
+        self.next_stall_look = now + STALL_LOOK;
+        let stats = self.parts.core.stats();
+        self.parts.gauges.set_requests(requests(stats));
+        let core = &self.parts.core;
+        let stalled: Vec<ClientId> = self
+            .applications
+            .iter_mut()
+            .flatten()
+            .filter_map(|a| (a.stalled_for(core, now) >= STALL_LIMIT).then_some(a.id))
+            .collect();
+        for id in stalled {
+            self.application_over(id);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant) {
+        for _ in 0..OUTPUTS_PER_TURN {
+            let Some(output) = self.parts.core.poll_output() else {
+                self.unfinished = false;
+                return;
+            };
+            match output {
+                Output::WriteClient(id) => self.flush_application(id),
+                Output::FeedClient(id) => self.enqueue_application(id),
+                Output::CloseClient(id) => {
+                    self.forget_application(id);
+                }
+                Output::Connect { id, host, port } => self.connect(now, id, host, port),
+                Output::WriteBackend(id) => self.flush_link(now, id),
+                Output::CloseBackend(id) => self.forget_link(id),
+                Output::WantMap { .. } => self.parts.membership.hurry(),
+                Output::Stats(ticket) => self.ask_stats(now, ticket),
+                Output::ResetStats => {
+                    for worker in self.parts.workers.iter() {
+                        worker.say(Control::ResetStats);
+                    }
+                }
+            }
+        }
+        self.unfinished = true;
+    }
+
+    fn flush_application(&mut self, id: ClientId) {
+        let place = self.applications.get_mut(id.0.slot as usize);
+        let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id) else {
+            return;
+        };
+        if application.flush(&mut self.parts.core).is_err() {
+            self.application_over(id);
+        }
+    }
+
+    fn flush_link(&mut self, now: Instant, id: BackendId) {
+        let Some(Some(Link::Socket(link))) = self.links.get_mut(id.0.slot as usize) else {
+            return;
+        };
+        if link.id == id && link.flush(&mut self.parts.core).is_err() {
+            self.link_over(now, id);
+        }
+    }
+
+    fn connect(&mut self, now: Instant, id: BackendId, host: String, port: u16) {
+        let slot = id.0.slot as usize;
+        if self.links.len() <= slot {
+            self.links.resize_with(slot + 1, || None);
+        }
+        self.links[slot] = Some(Link::Resolving(id));
+        match literal(&host, port) {
+            Some(address) => self.resolved(now, id, Some(address)),
+            None => {
+                let lookup = Lookup {
+                    worker: self.parts.index,
+                    backend: id,
+                    host,
+                    port,
+                };
+                if self.parts.resolver.send(lookup).is_err() {
+                    self.resolved(now, id, None);
+                }
+            }
+        }
+    }
+
+    /// Where a server is. Late answers are ignored.
+    fn resolved(&mut self, now: Instant, id: BackendId, address: Option<SocketAddr>) {
+        let slot = id.0.slot as usize;
+        if !matches!(self.links.get(slot), Some(Some(Link::Resolving(other))) if *other == id) {
+            return;
+        }
+        let begun = address
+            .ok_or(ErrorKind::NotFound.into())
+            .and_then(|address| {
+                let mut stream = Stream::connect(address)?;
+                let token = Token(FIRST_SOCKET + 2 * slot + 1);
+                let both = Interest::READABLE | Interest::WRITABLE;
+                self.parts
+                    .poll
+                    .registry()
+                    .register(&mut stream, token, both)?;
+                Ok::<_, io::Error>(stream)
+            });
+        match begun {
+            Ok(stream) => self.links[slot] = Some(Link::Socket(ServerLink::new(id, stream))),
+            Err(_) => self.link_over(now, id),
+        }
+    }
+
+    fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {
+        let clock = self.parts.clock.now();
+        let connections = &self.parts.connections;
+        let process = ProcessStats {
+            pid: std::process::id(),
+            uptime_s: now.as_secs(),
+            time: clock.unix.into(),
+            threads: self.parts.workers.len() as u64,
+            max_connections: connections.limit() as u64,
+            curr_connections: connections.open() as u64,
+            total_connections: connections.total(),
+            rejected_connections: connections.refused(),
+            totals: *self.parts.core.stats(),
+            backends: self.parts.core.backends(),
+        };
+        let question = self.next_question;
+        self.next_question += 1;
+        let missing = self.parts.workers.len() - 1;
+        self.questions.insert(
+            question,
+            StatsQuestion {
+                ticket,
+                missing,
+                process,
+            },
+        );
+        for (index, worker) in self.parts.workers.iter().enumerate() {
+            if index != self.parts.index {
+                worker.say(Control::CountsWanted {
+                    by: self.parts.index,
+                    question,
+                });
+            }
+        }
+        self.answer_stats(now, question);
+    }
+
+    /// Answers a `stats` once all workers have said their counts.
+    fn answer_stats(&mut self, now: Instant, question: u64) {
+        if self
+            .questions
+            .get(&question)
+            .is_some_and(|asked| asked.missing == 0)
+            && let Some(asked) = self.questions.remove(&question)
+        {
+            self.parts
+                .core
+                .answer_stats(now, asked.ticket, &asked.process);
+        }
+    }
+
+    /// Whether a stopping worker has answered everything.
+    fn is_drained(&self) -> bool {
+        let core = &self.parts.core;
+        self.ready.is_empty()
+            && !self.unfinished
+            && self
+                .applications
+                .iter()
+                .flatten()
+                .all(|a| core.client_is_answered(a.id))
+    }
+}
+
+/// What an application would call requests.
+fn requests(stats: &ProxyStats) -> u64 {
+    stats.cmd_get
+        + stats.cmd_set
+        + stats.cmd_touch
+        + stats.cmd_flush
+        + stats.delete_hits
+        + stats.delete_misses
+        + stats.incr_hits
+        + stats.incr_misses
+        + stats.decr_hits
+        + stats.decr_misses
+}

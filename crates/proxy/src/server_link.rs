@@ -1,0 +1,125 @@
+//! A connection to a server.
+
+use evenkeel_roles::proxy::{BackendId, ProxyCore};
+use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_types::Instant;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Most reads of one connection in a turn.
+const READS_PER_TURN: usize = 8;
+
+/// A connection to a server, made or in the making.
+#[derive(Debug)]
+pub struct ServerLink {
+    /// Its name in the core.
+    pub id: BackendId,
+    stream: Stream,
+    input: InputBuffer,
+    /// The connection stands.
+    connected: bool,
+    readable: bool,
+    writable: bool,
+    /// It is in the list of connections to serve.
+    pub queued: bool,
+}
+
+impl ServerLink {
+    /// A connection that was just begun. The socket is registered already.
+    pub fn new(id: BackendId, stream: Stream) -> Self {
+        ServerLink {
+            id,
+            stream,
+            input: InputBuffer::default(),
+            connected: false,
+            readable: false,
+            writable: false,
+            queued: false,
+        }
+    }
+
+    /// The socket said that there is something to read.
+    pub fn mark_readable(&mut self) {
+        self.readable = true;
+    }
+
+    /// The socket said that it takes bytes, or that connecting has come to an end.
+    ///
+    /// # Errors
+    /// It could not connect.
+    pub fn mark_writable(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+        if !self.connected {
+            match self.stream.take_error() {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            self.connected = true;
+            core.backend_connected(self.id);
+        }
+        self.writable = true;
+        Ok(())
+    }
+
+    /// Gives the core what can be read, within the bounds of a turn. True when there may be more.
+    ///
+    /// # Errors
+    /// The connection is over; what came before has been given.
+    pub fn serve(
+        &mut self,
+        core: &mut ProxyCore,
+        now: Instant,
+        scratch: &mut [u8],
+    ) -> io::Result<bool> {
+        for _ in 0..READS_PER_TURN {
+            if !self.readable {
+                return Ok(false);
+            }
+            match self.stream.read(scratch) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    // A short read has emptied the socket; more bytes will be announced anew.
+                    self.readable = count == scratch.len();
+                    self.give(core, now, &scratch[..count]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.readable)
+    }
+
+    fn give(&mut self, core: &mut ProxyCore, now: Instant, bytes: &[u8]) {
+        if self.input.is_empty() {
+            let consumed = core.backend_input(now, self.id, bytes);
+            if consumed < bytes.len() {
+                self.input.push(&bytes[consumed..]);
+            }
+        } else {
+            self.input.push(bytes);
+            let consumed = core.backend_input(now, self.id, self.input.as_slice());
+            self.input.consume(consumed);
+        }
+    }
+
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+        while self.writable {
+            let bytes = core.backend_output(self.id);
+            if bytes.is_empty() {
+                break;
+            }
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => core.backend_wrote(self.id, count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! Starting and stopping a proxy.
+
+use crate::args::Args;
+use crate::control::{Control, Gauges, WorkerHandle};
+use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::member::Membership;
+use crate::resolver;
+use anyhow::Context;
+use evenkeel_roles::proxy::ProxyCore;
+use evenkeel_runtime::{
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, UsageError, accept_forever,
+    bind_tcp, bind_unix, raise_descriptor_limit, spawn_named, wait_for_stop_signal,
+};
+use mio::{Poll, Waker};
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    address: String,
+    workers: Arc<[WorkerHandle]>,
+    worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
+    acceptor: JoinHandle<()>,
+    membership: Membership,
+    stop: Arc<AtomicBool>,
+}
+
+/// Runs a proxy until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let proxy = Proxy::start(&args)?;
+    println!("evenkeel proxy listening on {}", proxy.address);
+    std::io::stdout()
+        .flush()
+        .context("failed to write the ready line")?;
+    wait_for_stop_signal().context("failed to wait for a signal")?;
+    proxy.stop()
+}
+
+impl Proxy {
+    /// Starts all threads. When this returns, the proxy accepts connections, and in a pool of
+    /// Evenkeel servers it has a map; until there is one, this waits.
+    ///
+    /// # Errors
+    /// See [`run`].
+    pub fn start(args: &Args) -> anyhow::Result<Proxy> {
+        args.check()?;
+        raise_descriptor_limit(args.conn_limit)?;
+        let listeners = listen(args)?;
+        let tcp = listeners.iter().find_map(Listener::address);
+        let address = listeners
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let clock = Clock::start();
+        let connections = ConnectionCount::new(args.conn_limit);
+        let membership = Membership::default();
+
+        let (lookups, lookups_asked) = channel();
+        let (has_map, maps) = channel();
+        let mut handles = Vec::new();
+        let mut rests = Vec::new();
+        let mut acceptor_ends = Vec::new();
+        for _ in 0..args.threads {
+            let poll = Poll::new().context("failed to make an event queue")?;
+            let waker =
+                Waker::new(poll.registry(), WAKE_TOKEN).context("failed to make a waker")?;
+            let notifier = Notifier::new(waker);
+            let (stream_sender, incoming) = channel();
+            let (control_sender, control) = channel();
+            acceptor_ends.push((stream_sender, notifier.clone()));
+            let gauges = Arc::new(Gauges::default());
+            handles.push(WorkerHandle {
+                control: control_sender,
+                notifier,
+                gauges,
+            });
+            rests.push((core(args)?, poll, incoming, control));
+        }
+        let workers: Arc<[WorkerHandle]> = handles.into();
+        spawn_named("resolver".into(), {
+            let workers = Arc::clone(&workers);
+            move || resolver::run(&lookups_asked, &workers)
+        })?;
+        let mut worker_threads = Vec::new();
+        for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
+            let parts = Parts {
+                index,
+                core,
+                poll,
+                notifier: workers[index].notifier.clone(),
+                incoming,
+                control,
+                workers: Arc::clone(&workers),
+                resolver: lookups.clone(),
+                membership: membership.clone(),
+                has_map: has_map.clone(),
+                connections: Arc::clone(&connections),
+                gauges: Arc::clone(&workers[index].gauges),
+                clock,
+            };
+            worker_threads.push(spawn_named(format!("proxy-{index}"), move || {
+                event_loop::run(parts)
+            })?);
+        }
+        if !args.coordinator.is_empty() {
+            drop(has_map);
+            let address = tcp.context("a proxy has a TCP address")?;
+            membership.join(args, address, clock, &workers)?;
+            for _ in 0..args.threads {
+                maps.recv().context("a worker ended before it had a map")?;
+            }
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let acceptor = spawn_named("acceptor".into(), {
+            let config = AcceptorConfig {
+                listeners,
+                workers: acceptor_ends,
+                connections,
+            };
+            let stop = Arc::clone(&stop);
+            move || {
+                if let Err(error) = accept_forever(config, &stop) {
+                    eprintln!("evenkeel proxy: failed to accept connections: {error}");
+                }
+            }
+        })?;
+        Ok(Proxy {
+            address,
+            workers,
+            worker_threads,
+            acceptor,
+            membership,
+            stop,
+        })
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Stops accepting, answers what was asked, and ends all threads.
+    ///
+    /// # Errors
+    /// When a worker ended with an error or a panic.
+    pub fn stop(self) -> anyhow::Result<()> {
+        self.membership.stop();
+        self.stop.store(true, Ordering::Release);
+        self.acceptor
+            .join()
+            .map_err(|_| anyhow::anyhow!("the acceptor panicked"))?;
+        for worker in self.workers.iter() {
+            worker.say(Control::Stop);
+        }
+        for thread in self.worker_threads {
+            thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a worker panicked"))?
+                .context("a worker failed")?;
+        }
+        Ok(())
+    }
+}
+
+fn core(args: &Args) -> Result<ProxyCore, UsageError> {
+    // The standard library seeds this from the machine's randomness, anew for each worker.
+    let seed = RandomState::new().hash_one(std::process::id());
+    if args.servers.is_empty() {
+        return Ok(ProxyCore::evenkeel(args.config(), seed));
+    }
+    ProxyCore::memcached(args.config(), &args.pool_servers()?, seed)
+        .map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))
+}
+
+fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {
+    let mut listeners = Vec::new();
+    for address in args.tcp_addresses()? {
+        listeners.push(bind_tcp(address, args.listen_backlog)?);
+    }
+    if let Some(path) = &args.unix_socket {
+        listeners.push(bind_unix(path, args.unix_mask)?);
+    }
+    Ok(listeners)
+}
