@@ -172,15 +172,17 @@ impl WorkerCore {
         flags: Option<&MetaFlags<'_>>,
     ) -> Route {
         let hash = KeyHash::of(key);
-        let aware = flags.filter(|flags| session.agreed && flags.has(b'Y'));
-        let reader = match aware {
-            Some(flags) if is_plain_read(flags) => Reader::Aware {
-                epoch: Epoch(flags.unsigned(b'Y').unwrap_or(0)),
-            },
+        let epoch = flags
+            .filter(|_| session.agreed)
+            .and_then(|flags| flags.unsigned(b'Y'))
+            .map(Epoch);
+        let reader = match (epoch, flags) {
+            (Some(epoch), Some(flags)) if is_plain_read(flags) => Reader::Aware { epoch },
             _ => Reader::Unaware,
         };
         let (at, worker) = self.at(now, hash, reader);
-        if aware.is_some() && (!at.owned || worker != self.config.index) {
+        let is_home = at.owned && worker == self.config.index;
+        if epoch.is_some_and(|epoch| !is_home || epoch < at.since) {
             Route::Elsewhere(hash)
         } else if worker == self.config.index {
             Route::Here(at)

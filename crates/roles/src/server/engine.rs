@@ -6,7 +6,7 @@ use super::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader, WriteKind};
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{Item, NewItem, Store, StoreError};
-use evenkeel_types::{CacheletId, KeyHash, Now, Version};
+use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Versions count up from the wall clock at boot: milliseconds since 2020 in the upper bits and this
 /// many bits for what one millisecond can use up. So a home that restarts never repeats a version
@@ -38,6 +38,8 @@ pub struct At {
     pub reader: Reader,
     /// False for guests: a key whose home is elsewhere is never found to be hot here.
     pub owned: bool,
+    /// Epoch from which on this server holds the key's cachelet without a break.
+    pub since: Epoch,
 }
 
 /// The state of one worker that commands work on.

@@ -26,6 +26,8 @@ struct Node {
     worker: u16,
     /// Whether the cachelet is this server's by the map.
     owned: bool,
+    /// Epoch from which on the worker holds it without a break.
+    since: Epoch,
 }
 
 /// Where to carry out a command on a key.
@@ -37,6 +39,9 @@ pub struct LocalPlace {
     pub worker: u16,
     /// False for a guest: the key's home is another server, or unknown.
     pub owned: bool,
+    /// Epoch from which on the worker holds it without a break. Who routes by an older map may know
+    /// of writes that another home acknowledged in between, and must learn of the newer map first.
+    pub since: Epoch,
 }
 
 /// The virtual nodes of the hash space as one server keeps them. Cheap to look up, O(nodes) to make.
@@ -69,6 +74,7 @@ impl LocalPlacement {
                     cachelet: CacheletId(cachelet),
                     worker: cachelet % workers,
                     owned: true,
+                    since: Epoch(0),
                 }
             })
             .collect();
@@ -88,6 +94,7 @@ impl LocalPlacement {
                     cachelet: guest(worker),
                     worker,
                     owned: false,
+                    since: Epoch(0),
                 }
             })
             .collect();
@@ -98,13 +105,19 @@ impl LocalPlacement {
         }
     }
 
-    /// The cluster map as server `me` with `workers` workers keeps it.
+    /// The cluster map as server `me` with `workers` workers keeps it, after this one.
     ///
     /// # Errors
     /// Says why, when the map numbers so many cachelets that they would meet the guests, or gives
     /// this server a worker that it does not have.
-    pub fn of_map(map: &ClusterMap, me: ServerId, workers: u16) -> Result<Self, &'static str> {
+    pub fn updated(
+        &self,
+        map: &ClusterMap,
+        me: ServerId,
+        workers: u16,
+    ) -> Result<Self, &'static str> {
         let document = map.document();
+        let count = document.virtual_nodes.len();
         if document.cachelets.len() > usize::from(GUEST_CACHELET_LAST - workers) {
             return Err("the map has more cachelets than a server can tell from its guests");
         }
@@ -116,17 +129,27 @@ impl LocalPlacement {
                 return Err("the map gives this server a worker that it does not have");
             }
             nodes.push(match local {
-                Some(owner) => Node {
-                    cachelet,
-                    worker: owner.worker,
-                    owned: true,
-                },
+                Some(owner) => {
+                    let held = self.nodes.get(index).filter(|node| {
+                        self.nodes.len() == count
+                            && node.owned
+                            && (node.cachelet, node.worker) == (cachelet, owner.worker)
+                    });
+                    let since = held.map_or(document.epoch, |node| node.since);
+                    Node {
+                        cachelet,
+                        worker: owner.worker,
+                        owned: true,
+                        since,
+                    }
+                }
                 None => {
                     let worker = (index % usize::from(workers)) as u16;
                     Node {
                         cachelet: guest(worker),
                         worker,
                         owned: false,
+                        since: Epoch(0),
                     }
                 }
             });
@@ -149,6 +172,7 @@ impl LocalPlacement {
             cachelet: node.cachelet,
             worker: node.worker,
             owned: node.owned,
+            since: node.since,
         }
     }
 

@@ -335,7 +335,7 @@ impl WorkerCore {
     /// The coordinator's map. Contents of cachelets that it gives to others are forgotten before
     /// this returns, so that the caller may report the epoch. False when the map cannot be used.
     pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
-        let made = LocalPlacement::of_map(map, server, self.config.workers);
+        let made = self.placement.updated(map, server, self.config.workers);
         let Ok(placement) = made else {
             self.maps_refused += 1;
             return false;
@@ -461,7 +461,7 @@ impl WorkerCore {
         self.engine.hot.handle_flush(now.monotonic);
     }
 
-    /// Where a key is, for a command that is carried out here.
+    /// Where a key is kept, for a command that is carried out here.
     pub(super) fn at(&self, now: Now, hash: KeyHash, reader: Reader) -> (At, u16) {
         let place = self.placement.locate(hash);
         let at = At {
@@ -471,6 +471,7 @@ impl WorkerCore {
             hash,
             reader,
             owned: place.owned,
+            since: place.since,
         };
         (at, place.worker)
     }

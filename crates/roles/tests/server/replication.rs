@@ -98,6 +98,12 @@ fn what_a_server_no_longer_owns_is_forgotten() {
         client.ask(&mut server, at(0), format!("get {key}\r\n")),
         "END\r\n"
     );
+    // Who routes by a map from before it came back may know of writes that it does not.
+    client.ask(&mut server, at(0), HELLO);
+    let mut read = |epoch: u64| client.ask(&mut server, at(0), format!("mg {key} v Y{epoch}\r\n"));
+    assert_eq!(read(2), "MOVED 3 1 0\r\n");
+    assert_eq!(read(1), "MOVED 3 1 0\r\n");
+    assert_eq!(read(3), "EN\r\n");
 }
 
 #[test]
