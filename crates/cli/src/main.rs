@@ -1,2 +1,98 @@
 //! The `evenkeel` command: one binary, a subcommand for each part.
-fn main() {}
+//!
+//! `server`, `proxy`, `coordinator` and `bench` are crates of their own; here they only get their
+//! place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
+//! same binary.
+
+#![forbid(unsafe_code)]
+
+mod up;
+mod usage;
+
+use clap::{Parser, Subcommand};
+use evenkeel_runtime::{ExitCode, die_with_parent, report};
+use mimalloc::MiMalloc;
+
+/// Servers and proxies allocate small buffers at a high rate on many threads.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// A memcached-compatible cache cluster that keeps its own load even.
+#[derive(Debug, Parser)]
+#[command(name = "evenkeel", version, propagate_version = true)]
+struct Cli {
+    /// End with the process of this id, which started this one
+    #[arg(long, hide = true, value_name = "PID")]
+    die_with: Option<u32>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A cache server: memcached's protocol, flags and statistics
+    Server(Box<evenkeel_server::Args>),
+    /// Makes unmodified applications clients that know the cluster
+    Proxy(Box<evenkeel_proxy::Args>),
+    /// Membership and the map of who holds what; never on the path of a request
+    Coordinator(Box<evenkeel_coordinator::Args>),
+    /// A whole cluster on this machine, on free ports
+    Up(Box<up::Args>),
+    /// Measures memcached-speaking servers
+    Bench {
+        #[command(subcommand)]
+        command: Bench,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Puts load on servers and reports throughput and latency
+    Run(Box<evenkeel_bench::RunArgs>),
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::explain(&error).into(),
+    };
+    if let Some(Err(error)) = cli.die_with.map(die_with_parent) {
+        eprintln!("evenkeel: failed to start: {error}");
+        return ExitCode::Failed.into();
+    }
+    match cli.command {
+        Command::Server(args) => outcome(evenkeel_server::run(&args)).into(),
+        Command::Proxy(args) => outcome(evenkeel_proxy::run(*args)).into(),
+        Command::Coordinator(args) => match evenkeel_coordinator::run(&args) {
+            Ok(()) => ExitCode::Fine.into(),
+            Err(error) => {
+                eprintln!("evenkeel: {error}");
+                error.exit_code().into()
+            }
+        },
+        Command::Up(args) => outcome(up::run(&args)).into(),
+        Command::Bench {
+            command: Bench::Run(args),
+        } => evenkeel_bench::execute(&args).into(),
+    }
+}
+
+/// Reports an error in one line, and says how the process ends.
+fn outcome(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::Fine,
+        Err(error) => report(error.chain()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -34,5 +34,6 @@ mod state_file;
 pub use evenkeel_roles::coordinator as api;
 
 pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
-pub use exit::{ExitCode, RunError};
+pub use evenkeel_runtime::ExitCode;
+pub use exit::RunError;
 pub use serve::{Coordinator, run};

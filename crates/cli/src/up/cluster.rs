@@ -1,0 +1,413 @@
+//! A coordinator, servers and a proxy as processes of this same binary, and their supervision.
+//!
+//! Everything happens on the thread that calls [`Cluster::start`] and [`Cluster::tend`], which must
+//! be the one that stays to the end: the kernel ends the processes with it.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use evenkeel_coordinator::api::{ServerView, Settings, Switch};
+use evenkeel_coordinator::client::ApiClient;
+use evenkeel_runtime::{UsageError, spawn_named, wait_for_stop_signal};
+use evenkeel_types::Epoch;
+use tempfile::TempDir;
+
+use super::member::{Member, Plan, Word, how_it_ended};
+
+/// Longest time from the first process to the first answer of the proxy. Generous: a slow machine
+/// that is busy otherwise.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Distance of looks at the processes, and of questions while the cluster starts.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is still running this long after it was asked to stop is killed.
+const STOP_DEADLINE: Duration = Duration::from_secs(3);
+
+/// How long the proxy may take over one answer while it is asked whether it serves.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Keys of each worker, on average, that the proxy is asked for before it counts as serving: enough
+/// that no worker is left out by chance.
+const PROBE_KEYS_PER_WORKER: usize = 32;
+
+/// Most keys that the proxy is asked for at once; requests and answers fit into socket buffers.
+const PROBE_KEYS_MAX: usize = 1024;
+
+/// Exit code of a process that was configured wrongly.
+const EXIT_USAGE: i32 = 2;
+
+/// What the cluster consists of.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    /// Number of servers.
+    pub servers: usize,
+    /// Workers of each server.
+    pub workers: u16,
+    /// Memory of each server, in megabytes.
+    pub memory_mb: usize,
+    /// Lease on replicas, in milliseconds.
+    pub lease_ms: u32,
+    /// Where the proxy listens.
+    pub listen: SocketAddr,
+    /// Where the coordinator listens.
+    pub coordinator_listen: SocketAddr,
+    /// Further flags of each server.
+    pub server_arguments: Vec<String>,
+    /// Whether hot keys are replicated from the start.
+    pub hot_keys: Switch,
+}
+
+/// A running cluster. Dropping it ends all processes and removes their files.
+#[derive(Debug)]
+pub struct Cluster {
+    program: PathBuf,
+    /// The coordinator, the proxy, the servers.
+    members: Vec<Member>,
+    sender: Sender<Word>,
+    words: Receiver<Word>,
+    stop: Receiver<()>,
+    notices: Vec<String>,
+    restarts: u64,
+    /// Holds the coordinator's state. After the members, so that they are gone when it goes.
+    _files: TempDir,
+}
+
+const COORDINATOR: usize = 0;
+const PROXY: usize = 1;
+const FIRST_SERVER: usize = 2;
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What was waited for is there.
+    Done,
+    /// A signal asks to stop.
+    Stopped,
+}
+
+impl Cluster {
+    /// Prepares everything that needs no process. From here on signals stop the cluster.
+    ///
+    /// # Errors
+    /// When the machine refuses a thread, a temporary folder or the path of this program.
+    pub fn prepare(plan: &ClusterPlan) -> anyhow::Result<Cluster> {
+        let program = std::env::current_exe().context("failed to find this program's own file")?;
+        let files = tempfile::Builder::new()
+            .prefix("evenkeel-up-")
+            .tempdir()
+            .context("failed to make a temporary folder")?;
+        let (stop_sender, stop) = channel();
+        spawn_named("signals".into(), move || {
+            if wait_for_stop_signal().is_ok() {
+                // Nobody listens when the cluster is gone already.
+                let _ = stop_sender.send(());
+            }
+        })?;
+        let (sender, words) = channel();
+        let coordinator = Plan {
+            name: "coordinator".into(),
+            role: "coordinator",
+            arguments: vec![
+                "--initial-servers".into(),
+                plan.servers.to_string().into(),
+                "--state".into(),
+                files.path().join("coordinator.json").into(),
+            ],
+            listen: plan.coordinator_listen,
+        };
+        Ok(Cluster {
+            program,
+            members: vec![Member::new(coordinator, COORDINATOR)],
+            sender,
+            words,
+            stop,
+            notices: Vec::new(),
+            restarts: 0,
+            _files: files,
+        })
+    }
+
+    /// Starts all processes, and returns when the proxy serves the keys of all servers.
+    ///
+    /// # Errors
+    /// [`UsageError`] when a process says that it was configured wrongly (a port in use); others
+    /// when one does not start.
+    pub fn start(&mut self, plan: &ClusterPlan) -> anyhow::Result<Outcome> {
+        let end = Instant::now() + START_DEADLINE;
+        self.start_member(COORDINATOR)?;
+        if self.wait_ready(COORDINATOR..COORDINATOR + 1, end)? == Outcome::Stopped {
+            return Ok(Outcome::Stopped);
+        }
+        let api = self.api()?;
+        api.put_settings(Settings {
+            hot_keys: plan.hot_keys,
+        })?;
+        let url: OsString = format!("http://{}", self.coordinator_address()?).into();
+        self.add(Plan {
+            name: "proxy".into(),
+            role: "proxy",
+            arguments: vec!["--coordinator".into(), url.clone()],
+            listen: plan.listen,
+        });
+        for number in 1..=plan.servers {
+            let name = format!("server-{number}");
+            let mut arguments: Vec<OsString> = vec![
+                "--name".into(),
+                name.clone().into(),
+                "--coordinator".into(),
+                url.clone(),
+            ];
+            for (flag, value) in [
+                ("-t", plan.workers.to_string()),
+                ("-m", plan.memory_mb.to_string()),
+                ("--lease-ms", plan.lease_ms.to_string()),
+            ] {
+                arguments.extend([flag.into(), value.into()]);
+            }
+            arguments.extend(plan.server_arguments.iter().map(OsString::from));
+            self.add(Plan {
+                name,
+                role: "server",
+                arguments,
+                listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+            });
+            self.start_member(self.members.len() - 1)?;
+        }
+        if self.wait_ready(FIRST_SERVER..self.members.len(), end)? == Outcome::Stopped {
+            return Ok(Outcome::Stopped);
+        }
+        let placed = |_: &Cluster| all_work_by_the_map(&api, plan.servers);
+        if self.wait_until(end, "a map that all servers work by", placed)? == Outcome::Stopped {
+            return Ok(Outcome::Stopped);
+        }
+        self.start_member(PROXY)?;
+        if self.wait_ready(PROXY..PROXY + 1, end)? == Outcome::Stopped {
+            return Ok(Outcome::Stopped);
+        }
+        let proxy = self.proxy_address()?;
+        let keys = PROBE_KEYS_PER_WORKER * plan.servers * usize::from(plan.workers);
+        let keys = keys.min(PROBE_KEYS_MAX);
+        let outcome = self.wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))?;
+        // That members find each other is no news after a start that went well.
+        self.notices.clear();
+        Ok(outcome)
+    }
+
+    fn add(&mut self, plan: Plan) {
+        let index = self.members.len();
+        self.members.push(Member::new(plan, index));
+    }
+
+    fn start_member(&mut self, index: usize) -> anyhow::Result<()> {
+        let member = &mut self.members[index];
+        member
+            .start(&self.program, &self.sender)
+            .with_context(|| format!("failed to start {}", member.name()))
+    }
+
+    /// Waits for the ready lines of some members. None of them may end before.
+    fn wait_ready(
+        &mut self,
+        members: std::ops::Range<usize>,
+        end: Instant,
+    ) -> anyhow::Result<Outcome> {
+        self.wait_until(end, "the ready line of every process", |cluster| {
+            cluster.members[members.clone()]
+                .iter()
+                .all(Member::is_ready)
+        })
+    }
+
+    fn wait_until(
+        &mut self,
+        end: Instant,
+        awaited: &str,
+        mut done: impl FnMut(&Cluster) -> bool,
+    ) -> anyhow::Result<Outcome> {
+        loop {
+            if self.stop.try_recv().is_ok() {
+                return Ok(Outcome::Stopped);
+            }
+            self.listen(LOOK_INTERVAL);
+            for member in &mut self.members {
+                let Some(status) = member.ended() else {
+                    continue;
+                };
+                let reason = member
+                    .last_error()
+                    .map_or_else(|| how_it_ended(status), str::to_owned);
+                let message = format!("{} did not start: {reason}", member.name());
+                if status.code() == Some(EXIT_USAGE) {
+                    bail!(UsageError(message));
+                }
+                bail!(message);
+            }
+            if done(self) {
+                return Ok(Outcome::Done);
+            }
+            if Instant::now() >= end {
+                bail!(
+                    "waited {} s in vain for {awaited}",
+                    START_DEADLINE.as_secs()
+                );
+            }
+        }
+    }
+
+    /// Hears what the processes say, for `duration` at most; returns after the first words.
+    fn listen(&mut self, duration: Duration) {
+        let mut wait = duration;
+        loop {
+            match self.words.recv_timeout(wait) {
+                Ok(word) => {
+                    let member = &mut self.members[word.member];
+                    if let Some(line) = member.hear(word) {
+                        let name = member.name();
+                        self.notices.push(format!("{name}: {line}"));
+                    }
+                    wait = Duration::ZERO;
+                }
+                // The cluster holds a sender itself: the channel never disconnects.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Looks after the processes until `end`, or until a signal asks to stop: hears what they say
+    /// and starts again those that ended. What people should know is in [`Cluster::take_notices`].
+    pub fn tend(&mut self, end: Instant) -> Outcome {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            self.listen(left.min(LOOK_INTERVAL));
+            for index in 0..self.members.len() {
+                self.revive(index);
+            }
+            if self.stop.try_recv().is_ok() {
+                return Outcome::Stopped;
+            }
+            if left.is_zero() {
+                return Outcome::Done;
+            }
+        }
+    }
+
+    fn revive(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        let before = member.pid();
+        if let Some(status) = member.ended() {
+            let wait = member.plan_restart();
+            self.restarts += 1;
+            self.notices.push(format!(
+                "{} (pid {}) {}; starting it again in {} ms",
+                member.name(),
+                before.unwrap_or_default(),
+                how_it_ended(status),
+                wait.as_millis()
+            ));
+        }
+        if member.restart_due()
+            && let Err(error) = member.start(&self.program, &self.sender)
+        {
+            member.plan_restart();
+            let name = member.name();
+            self.notices
+                .push(format!("{name} could not be started: {error}"));
+        }
+    }
+
+    /// What has happened since the last call, for people.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// How often a process had to be started again.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// The coordinator's API.
+    ///
+    /// # Errors
+    /// When the coordinator has never started.
+    pub fn api(&self) -> anyhow::Result<ApiClient> {
+        Ok(ApiClient::new(&self.coordinator_address()?.to_string())?)
+    }
+
+    /// Where the coordinator listens.
+    ///
+    /// # Errors
+    /// When it has never started.
+    pub fn coordinator_address(&self) -> anyhow::Result<SocketAddr> {
+        self.members[COORDINATOR]
+            .address()
+            .context("the coordinator has not started")
+    }
+
+    /// Where the proxy listens.
+    ///
+    /// # Errors
+    /// When it has never started.
+    pub fn proxy_address(&self) -> anyhow::Result<SocketAddr> {
+        self.members
+            .get(PROXY)
+            .and_then(Member::address)
+            .context("the proxy has not started")
+    }
+
+    /// The servers that have listened at least once.
+    pub fn servers(&self) -> impl Iterator<Item = &Member> {
+        let servers = self.members.iter().skip(FIRST_SERVER);
+        servers.filter(|server| server.address().is_some())
+    }
+
+    /// Stops all processes, waits for their ends and removes their files.
+    pub fn stop(mut self) {
+        for member in &self.members {
+            member.terminate();
+        }
+        let end = Instant::now() + STOP_DEADLINE;
+        while self.members.iter_mut().any(Member::is_running) && Instant::now() < end {
+            // An ending process closes its streams, which is a word.
+            self.listen(LOOK_INTERVAL);
+        }
+        // Dropping the members kills and reaps what is left.
+    }
+}
+
+/// Whether there is a map, and all servers know their places in it: a proxy that asks earlier finds
+/// servers that turn it away, and leaves them alone for a while.
+fn all_work_by_the_map(api: &ApiClient, servers: usize) -> bool {
+    api.servers().is_ok_and(|view| {
+        let placed = |server: &ServerView| server.up && server.epoch == view.epoch;
+        view.epoch > Epoch(0) && view.servers.len() == servers && view.servers.iter().all(placed)
+    })
+}
+
+/// Whether the homes of `keys` keys answer through the proxy. They are asked to delete what is not
+/// there, which leaves no trace; a read might be answered in place of a server that is not ready.
+fn serves(proxy: SocketAddr, keys: usize) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let stream = TcpStream::connect_timeout(&proxy, PROBE_TIMEOUT)?;
+        stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+        stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
+        let mut requests = Vec::new();
+        for number in 0..keys {
+            write!(requests, "delete evenkeel:ready:{number}\r\n")?;
+        }
+        (&stream).write_all(&requests)?;
+        let mut answers = BufReader::new(stream).lines();
+        for _ in 0..keys {
+            if answers.next().transpose()?.as_deref() != Some("NOT_FOUND") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    ask().unwrap_or(false)
+}

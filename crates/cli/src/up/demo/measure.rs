@@ -1,0 +1,215 @@
+//! What is measured: a sample of a moment, and samples added up over a phase.
+
+use crate::up::cluster::Cluster;
+use crate::up::stats::{HotKey, ServerStats, Watch};
+use evenkeel_bench::{Counters, LiveSample, LoadHandle};
+use hdrhistogram::Histogram;
+
+/// What happened in a span of time.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Length of the span.
+    pub seconds: f64,
+    /// Requests that each server answered, its replica reads included; in the order of the servers.
+    pub server_requests: Vec<u64>,
+    /// Servers that answered when they were asked last.
+    pub server_up: Vec<bool>,
+    /// What the load's clients saw.
+    pub counters: Counters,
+    /// Latency that the clients saw, in nanoseconds.
+    latency: Histogram<u64>,
+    /// Keys with replicas at the end of the span, hottest first.
+    pub hot_keys: Vec<HotKey>,
+}
+
+impl Sample {
+    /// Adds the span that follows.
+    pub fn add(&mut self, next: &Sample) {
+        self.seconds += next.seconds;
+        for (sum, more) in self.server_requests.iter_mut().zip(&next.server_requests) {
+            *sum += more;
+        }
+        self.server_up.clone_from(&next.server_up);
+        self.counters += next.counters;
+        add_latency(&mut self.latency, &next.latency);
+        self.hot_keys.clone_from(&next.hot_keys);
+    }
+
+    /// Requests a second that the clients had answered.
+    pub fn requests_per_second(&self) -> f64 {
+        rate(self.counters.requests, self.seconds)
+    }
+
+    /// Requests a second of one server.
+    pub fn server_rate(&self, server: usize) -> f64 {
+        rate(self.server_requests[server], self.seconds)
+    }
+
+    /// Mean of the servers' requests a second.
+    pub fn server_rate_mean(&self) -> f64 {
+        let sum: u64 = self.server_requests.iter().sum();
+        rate(sum, self.seconds) / self.server_requests.len().max(1) as f64
+    }
+
+    /// The most loaded server's load by the mean of all; 1 is perfect balance, and is said of
+    /// servers without any load.
+    pub fn max_over_mean(&self) -> f64 {
+        max_over_mean(&self.server_requests)
+    }
+
+    /// The latency in microseconds that this share of the requests did not exceed.
+    pub fn latency_us(&self, share: f64) -> f64 {
+        self.latency.value_at_quantile(share) as f64 / 1000.0
+    }
+
+    /// Copies of hot keys besides the homes'.
+    pub fn replicas(&self) -> usize {
+        self.hot_keys.iter().map(|key| key.replicas).sum()
+    }
+}
+
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn max_over_mean(loads: &[u64]) -> f64 {
+    let sum: u64 = loads.iter().sum();
+    let max = loads.iter().copied().max().unwrap_or(0);
+    if sum == 0 {
+        return 1.0;
+    }
+    max as f64 * loads.len() as f64 / sum as f64
+}
+
+/// Takes samples of a running cluster under load.
+#[derive(Debug)]
+pub struct Probe {
+    watches: Vec<Watch>,
+    /// What the load has said since the last sample.
+    heard: Option<LiveSample>,
+}
+
+impl Probe {
+    /// Watches all servers of a cluster.
+    pub fn new(cluster: &Cluster) -> Self {
+        let addresses = cluster.servers().filter_map(|server| server.address());
+        Probe {
+            watches: addresses.map(Watch::new).collect(),
+            heard: None,
+        }
+    }
+
+    /// Takes in what the load has to say. A load that is not listened to about ten times a second
+    /// tells the rest of its figures only the next time, as of a later span.
+    pub fn listen(&mut self, load: &mut LoadHandle) {
+        let live = load.poll();
+        match &mut self.heard {
+            None => self.heard = Some(live),
+            Some(sum) => {
+                sum.seconds += live.seconds;
+                sum.counters += live.counters;
+                add_latency(&mut sum.latency, &live.latency);
+            }
+        }
+    }
+
+    /// What happened since the last sample.
+    pub fn sample(&mut self, load: &mut LoadHandle) -> Sample {
+        let looks: Vec<Option<ServerStats>> = self.watches.iter_mut().map(Watch::look).collect();
+        self.listen(load);
+        let live = self.heard.take();
+        join(&looks, live.expect("it was just listened to"))
+    }
+}
+
+fn add_latency(sum: &mut Histogram<u64>, more: &Histogram<u64>) {
+    sum.add(more)
+        .expect("all figures of a load have histograms with the same bounds");
+}
+
+fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
+    let mut hot_keys: Vec<HotKey> = looks
+        .iter()
+        .flatten()
+        .flat_map(|look| look.hot_keys.iter().cloned())
+        .collect();
+    hot_keys.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second));
+    Sample {
+        seconds: live.seconds,
+        server_requests: looks
+            .iter()
+            .map(|look| look.as_ref().map_or(0, |stats| stats.requests))
+            .collect(),
+        server_up: looks.iter().map(Option::is_some).collect(),
+        counters: live.counters,
+        latency: live.latency,
+        hot_keys,
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A sample of one second with two hot keys of three replicas together.
+    pub fn sample(server_requests: &[u64], latencies_us: &[u64]) -> Sample {
+        let mut latency = Histogram::new(3).unwrap();
+        for us in latencies_us {
+            latency.record(us * 1000).unwrap();
+        }
+        let requests = server_requests.iter().sum();
+        let hot = |key: &str, requests_per_second, replicas| HotKey {
+            key: key.into(),
+            state: "HOT".into(),
+            requests_per_second,
+            replicas,
+        };
+        let look = |requests, hot_keys| Some(ServerStats { requests, hot_keys });
+        let mut looks: Vec<Option<ServerStats>> = server_requests
+            .iter()
+            .map(|&requests| look(requests, Vec::new()))
+            .collect();
+        looks[0] = look(server_requests[0], vec![hot("warm", 10.0, 1)]);
+        looks[1] = look(server_requests[1], vec![hot("hot", 90.0, 2)]);
+        join(
+            &looks,
+            LiveSample {
+                seconds: 1.0,
+                counters: Counters {
+                    requests,
+                    gets: requests,
+                    hits: requests / 2,
+                    ..Counters::default()
+                },
+                latency,
+            },
+        )
+    }
+
+    #[test]
+    fn balance_is_the_most_loaded_server_by_the_mean() {
+        assert_eq!(max_over_mean(&[10, 10, 10, 10]), 1.0);
+        assert_eq!(max_over_mean(&[40, 0, 0, 0]), 4.0);
+        assert_eq!(max_over_mean(&[0, 0]), 1.0);
+        assert_eq!(max_over_mean(&[30, 10]), 1.5);
+    }
+
+    #[test]
+    fn samples_add_up() {
+        let mut sum = sample(&[30, 10], &[100; 9]);
+        sum.add(&sample(&[10, 30], &[5000]));
+        assert_eq!(sum.seconds, 2.0);
+        assert_eq!(sum.server_requests, [40, 40]);
+        assert_eq!(sum.max_over_mean(), 1.0);
+        assert_eq!(sum.requests_per_second(), 40.0);
+        assert_eq!(sum.server_rate_mean(), 20.0);
+        assert_eq!(sum.latency_us(0.5).round(), 100.0);
+        assert!((4990.0..5010.0).contains(&sum.latency_us(0.99)));
+        assert_eq!(sum.replicas(), 3, "as of the last span");
+        assert_eq!(sum.hot_keys[0].key, "hot", "hottest first");
+    }
+}

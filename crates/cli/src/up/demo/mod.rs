@@ -1,0 +1,417 @@
+//! `evenkeel up --demo`: what replication of hot keys does, before your eyes.
+//!
+//! One load goes on through three phases: replication off; on; on with other keys hot, because a
+//! balance that lasts only until the next surprise would be worth little. Each phase's figures leave
+//! out its start, in which the servers find the hot keys and the clients their leases.
+
+mod measure;
+mod report;
+mod screen;
+mod workload;
+
+use super::Args;
+use super::cluster::{Cluster, ClusterPlan, Outcome};
+use anyhow::{Context, ensure};
+use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
+use evenkeel_coordinator::api::{Settings, Switch};
+use evenkeel_runtime::UsageError;
+use evenkeel_workload::ValueSizes;
+use evenkeel_workload::trace::TraceFormat;
+use measure::{Probe, Sample};
+use report::{DemoReport, Phase, PhaseReport};
+use screen::{Screen, View};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Start of each phase that its figures leave out: members hear of a change with their next
+/// heartbeat (half a second), popularity is an average over two seconds, and a lease outlives what
+/// it was granted for by a second at most. Phases shorter than twice this leave out their first half.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Distance of samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Distance of looks at the load, which publishes its figures about as often.
+const LOAD_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Samples that are shown together, so that figures on the screen are about a second.
+const SAMPLES_SHOWN: usize = 2;
+
+/// Distance of looks while the cluster is being filled.
+const FILL_LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Shortest and longest phases, in seconds.
+const PHASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
+
+/// Flags of the demo.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Seconds with replication of hot keys off
+    #[arg(
+        long,
+        default_value_t = 15.0,
+        value_name = "SECONDS",
+        requires = "demo"
+    )]
+    pub off_seconds: f64,
+
+    /// Seconds with replication on; half way other keys become hot
+    #[arg(
+        long,
+        default_value_t = 30.0,
+        value_name = "SECONDS",
+        requires = "demo"
+    )]
+    pub on_seconds: f64,
+
+    /// Connections of the load; each is a client with leases of its own
+    #[arg(long, default_value_t = 128, value_name = "N", requires = "demo")]
+    pub connections: usize,
+
+    /// Requests a second [default: each connection sends its next request when it has an answer]
+    #[arg(long, value_name = "PER_SECOND", requires = "demo")]
+    pub rate: Option<f64>,
+
+    /// Number of generated keys
+    #[arg(long, default_value_t = 200_000, value_name = "N", requires = "demo")]
+    pub keys: u64,
+
+    /// Exponent of the generated keys' popularity
+    #[arg(
+        long,
+        default_value_t = 0.99,
+        value_name = "EXPONENT",
+        requires = "demo"
+    )]
+    pub zipf: f64,
+
+    /// Share of the requests that are gets, 0 to 1; the rest are sets
+    #[arg(long, default_value_t = 0.95, value_name = "SHARE", requires = "demo")]
+    pub get_share: f64,
+
+    /// Size of values: BYTES, or MIN..MAX
+    #[arg(long, default_value = "100", value_name = "BYTES", requires = "demo")]
+    pub value_size: ValueSizes,
+
+    /// Replay a trace of keys, gzip or plain, instead: gets, each miss followed by a set
+    #[arg(long, value_name = "FILE", requires = "demo")]
+    pub trace: Option<PathBuf>,
+
+    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits or nasa-http
+    /// [default: by the file's name]
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    pub trace_format: Option<TraceFormat>,
+
+    /// Fixes keys, mix and arrivals
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "demo")]
+    pub seed: u64,
+
+    /// How the result is printed; with json, progress goes to standard error
+    #[arg(long, value_enum, default_value_t, requires = "demo")]
+    pub format: OutputFormat,
+}
+
+impl DemoArgs {
+    fn check(&self) -> Result<(), UsageError> {
+        for (flag, seconds) in [
+            ("--off-seconds", self.off_seconds),
+            ("--on-seconds", self.on_seconds / 2.0),
+        ] {
+            if !PHASE_SECONDS.contains(&seconds) {
+                let (min, max) = (PHASE_SECONDS.start(), PHASE_SECONDS.end());
+                return Err(UsageError(format!(
+                    "{flag}: a phase of {seconds} s is not within {min} and {max}"
+                )));
+            }
+        }
+        workload::check(self)
+    }
+
+    fn phases(&self) -> [PhasePlan; 3] {
+        let plan = |phase, seconds| {
+            let length = Duration::from_secs_f64(seconds);
+            PhasePlan {
+                phase,
+                length,
+                settle: SETTLE.min(length / 2),
+            }
+        };
+        let on = self.on_seconds / 2.0;
+        [
+            plan(Phase::Off, self.off_seconds),
+            plan(Phase::OnBeforeSwitch, on),
+            plan(Phase::OnAfterSwitch, on),
+        ]
+    }
+}
+
+/// A phase and how long it takes.
+#[derive(Clone, Copy, Debug)]
+struct PhasePlan {
+    phase: Phase,
+    length: Duration,
+    /// Left out of the figures.
+    settle: Duration,
+}
+
+/// Runs the demo to its end, or until a signal.
+///
+/// # Errors
+/// [`UsageError`] when a flag, a trace or an address cannot be used; others when the cluster does
+/// not start or the load fails.
+pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
+    let demo = &args.of_demo;
+    demo.check()?;
+    let phases = demo.phases();
+    let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
+    let mut report = DemoReport::new(args, settle.collect());
+    let mut cluster = Cluster::prepare(plan)?;
+    let mut screen = Screen::open(demo.format)?;
+    screen.status("starting the cluster")?;
+    if cluster.start(plan)? == Outcome::Done
+        && fill(demo, &mut cluster, &mut screen)? == Outcome::Done
+    {
+        Stage::set(args, &mut cluster, &mut screen)?.play(&phases, &mut report)?;
+    }
+    report.restarts = cluster.restarts();
+    cluster.stop();
+    screen.close()?;
+    let text = match demo.format {
+        OutputFormat::Table => report.to_table(),
+        OutputFormat::Json => report.to_json()?,
+    };
+    writeln!(std::io::stdout(), "{text}").context("failed to print the report")
+}
+
+/// Sets every generated key, so that the phases differ in nothing but what they are about.
+fn fill(demo: &DemoArgs, cluster: &mut Cluster, screen: &mut Screen) -> anyhow::Result<Outcome> {
+    let Some(plan) = workload::fill(demo, cluster.proxy_address()?)? else {
+        return Ok(Outcome::Done);
+    };
+    let mut load = start_load(plan)?;
+    while !load.is_finished() {
+        if cluster.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
+            return Ok(Outcome::Stopped);
+        }
+        load.poll();
+        let stored = load.totals().counters.sets;
+        screen.status(&format!("storing {stored} of {} keys", demo.keys))?;
+    }
+    let counters = load.wait().map_err(workload::load_error)?.counters;
+    ensure!(
+        counters.sets == demo.keys,
+        "failed to fill the cluster: {} of {} keys were stored, with {} errors",
+        counters.sets,
+        demo.keys,
+        counters.errors
+    );
+    Ok(Outcome::Done)
+}
+
+fn start_load(plan: LoadPlan) -> anyhow::Result<LoadHandle> {
+    Driver::start(plan).map_err(workload::load_error)
+}
+
+/// Everything that plays a part while the load runs.
+struct Stage<'a> {
+    cluster: &'a mut Cluster,
+    screen: &'a mut Screen,
+    load: LoadHandle,
+    probe: Probe,
+    names: Vec<String>,
+    title: String,
+    workload: String,
+    lease_ms: u32,
+    started: Instant,
+    total: Duration,
+    /// The newest samples, as many as are shown together.
+    recent: Vec<Sample>,
+    /// Wanted of the coordinator and not confirmed yet: it may be down just now.
+    wanted: Option<Settings>,
+}
+
+impl<'a> Stage<'a> {
+    fn set(args: &Args, cluster: &'a mut Cluster, screen: &'a mut Screen) -> anyhow::Result<Self> {
+        let demo = &args.of_demo;
+        let proxy = cluster.proxy_address()?;
+        let title = format!(
+            "{} servers, {} workers each; proxy {proxy}, coordinator http://{}",
+            args.servers,
+            args.threads,
+            cluster.coordinator_address()?
+        );
+        let load = start_load(workload::plan(demo, proxy)?)?;
+        let names = cluster.servers().map(|server| server.name().to_owned());
+        let lengths = demo.phases().map(|plan| plan.length);
+        Ok(Stage {
+            load,
+            probe: Probe::new(cluster),
+            names: names.collect(),
+            title,
+            workload: workload::describe(demo),
+            lease_ms: args.lease_ms,
+            started: Instant::now(),
+            total: lengths.iter().sum(),
+            recent: Vec::new(),
+            wanted: None,
+            cluster,
+            screen,
+        })
+    }
+
+    /// Plays all phases, adds each to the report, and ends the load.
+    fn play(mut self, phases: &[PhasePlan], report: &mut DemoReport) -> anyhow::Result<()> {
+        self.screen.introduce(&self.title, &self.workload)?;
+        // Counts from before the first phase are of no phase.
+        self.probe.sample(&mut self.load);
+        let mut outcome = Outcome::Done;
+        for plan in phases {
+            match plan.phase {
+                Phase::Off => {}
+                Phase::OnBeforeSwitch => {
+                    let hot_keys = Switch::On;
+                    self.wanted = Some(Settings { hot_keys });
+                }
+                Phase::OnAfterSwitch => self.load.switch_hot_keys(),
+            }
+            let measured;
+            (outcome, measured) = self.play_phase(plan)?;
+            if let Some(sample) = measured {
+                let figures = PhaseReport::new(plan.phase, &sample, &self.names, self.lease_ms);
+                report.phases.push(figures);
+            }
+            if outcome == Outcome::Stopped || self.load.is_finished() {
+                break;
+            }
+        }
+        // A load that has ended by itself has ended before its time; it says why.
+        let cut_short = self.load.is_finished();
+        let counters = self.load.stop().map_err(workload::load_error)?.counters;
+        ensure!(!cut_short, "the load ended before its time");
+        report.completed = outcome == Outcome::Done;
+        report.errors = counters.errors;
+        report.wrong_values = counters.wrong_values;
+        Ok(())
+    }
+
+    /// Plays one phase. Its measure is made of the samples that begin after it has settled.
+    fn play_phase(&mut self, plan: &PhasePlan) -> anyhow::Result<(Outcome, Option<Sample>)> {
+        let begun = Instant::now();
+        let mut measured: Option<Sample> = None;
+        let mut next = begun;
+        while next < begun + plan.length && !self.load.is_finished() {
+            let from = next;
+            next += SAMPLE_INTERVAL;
+            self.put_wanted_settings();
+            let outcome = self.wait_until(next);
+            for notice in self.cluster.take_notices() {
+                self.screen.notice(&notice)?;
+            }
+            if outcome == Outcome::Stopped {
+                return Ok((Outcome::Stopped, measured));
+            }
+            let sample = self.probe.sample(&mut self.load);
+            if from >= begun + plan.settle {
+                match &mut measured {
+                    Some(sum) => sum.add(&sample),
+                    none => *none = Some(sample.clone()),
+                }
+            }
+            self.show(plan.phase, sample)?;
+        }
+        Ok((Outcome::Done, measured))
+    }
+
+    /// Looks after the cluster and listens to the load until `end` or a signal.
+    fn wait_until(&mut self, end: Instant) -> Outcome {
+        loop {
+            let until = end.min(Instant::now() + LOAD_LOOK_INTERVAL);
+            if self.cluster.tend(until) == Outcome::Stopped {
+                return Outcome::Stopped;
+            }
+            if until == end {
+                return Outcome::Done;
+            }
+            self.probe.listen(&mut self.load);
+        }
+    }
+
+    fn put_wanted_settings(&mut self) {
+        if let Some(settings) = self.wanted
+            && let Ok(api) = self.cluster.api()
+            && api.put_settings(settings).is_ok()
+        {
+            self.wanted = None;
+        }
+    }
+
+    fn show(&mut self, phase: Phase, sample: Sample) -> std::io::Result<()> {
+        if self.recent.len() == SAMPLES_SHOWN {
+            self.recent.remove(0);
+        }
+        self.recent.push(sample);
+        let mut sum = self.recent[0].clone();
+        for sample in &self.recent[1..] {
+            sum.add(sample);
+        }
+        self.screen.show(&View {
+            title: &self.title,
+            workload: &self.workload,
+            phase,
+            elapsed: self.started.elapsed().min(self.total),
+            total: self.total,
+            names: &self.names,
+            sample: &sum,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn demo(line: &str) -> DemoArgs {
+        let words = ["up", "--demo"].into_iter().chain(line.split_whitespace());
+        Program::parse_from(words).args.of_demo
+    }
+
+    #[test]
+    fn phases_settle_and_leave_something_to_measure() {
+        let seconds = |line| {
+            demo(line)
+                .phases()
+                .map(|plan| (plan.length.as_secs_f64(), plan.settle.as_secs_f64()))
+        };
+        assert_eq!(seconds(""), [(15.0, 5.0); 3]);
+        let short = "--off-seconds 3 --on-seconds 40";
+        assert_eq!(seconds(short), [(3.0, 1.5), (20.0, 5.0), (20.0, 5.0)]);
+    }
+
+    #[test]
+    fn impossible_demos_are_refused_with_the_reason() {
+        for (line, reason) in [
+            ("--off-seconds 0", "--off-seconds"),
+            ("--on-seconds 1", "--on-seconds"),
+            ("--on-seconds NaN", "--on-seconds"),
+            ("--connections 0", "connections"),
+            ("--rate 0", "rate"),
+            ("--zipf 9", "9"),
+            ("--get-share 1.5", "1.5"),
+            ("--keys 0", "0"),
+            ("--trace /nonexistent/trace.gz", "/nonexistent/trace.gz"),
+        ] {
+            let error = demo(line).check().expect_err(line).to_string();
+            assert!(error.contains(reason), "{line}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        demo("").check().expect("the defaults are sound");
+    }
+}

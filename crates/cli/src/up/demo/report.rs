@@ -1,0 +1,318 @@
+//! What the demo found out, as a table and as JSON.
+
+use super::DemoArgs;
+use super::measure::Sample;
+use crate::up::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// Result of a demo. The names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct DemoReport {
+    /// Version of this program.
+    pub version: &'static str,
+    /// False when a signal ended the demo before its time; then phases are missing.
+    pub completed: bool,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The phases in their order, each without its first `settle_seconds`.
+    pub phases: Vec<PhaseReport>,
+    /// Requests that were answered with an error, or not at all, over all phases.
+    pub errors: u64,
+    /// Values that nobody wrote for the key they came with.
+    pub wrong_values: u64,
+    /// Processes that had to be started again.
+    pub restarts: u64,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Servers.
+    pub servers: usize,
+    /// Workers of each server.
+    pub workers_per_server: u16,
+    /// Memory of each server.
+    pub memory_mb_per_server: usize,
+    /// Lease on replicas.
+    pub lease_ms: u32,
+    /// Connections of the load, each a client of its own.
+    pub connections: usize,
+    /// Requests a second of an open loop, or nothing in a closed loop.
+    pub rate_per_second: Option<f64>,
+    /// The trace, or nothing.
+    pub trace: Option<String>,
+    /// Number of generated keys, or nothing with a trace.
+    pub keys: Option<u64>,
+    /// Exponent of the keys' popularity, or nothing with a trace.
+    pub zipf_exponent: Option<f64>,
+    /// Share of gets, or nothing with a trace.
+    pub get_share: Option<f64>,
+    /// Size of values: a number or a range.
+    pub value_size_bytes: String,
+    /// Length of the phase without replication.
+    pub off_seconds: f64,
+    /// Length of the two phases with replication together.
+    pub on_seconds: f64,
+    /// Left out at the start of each phase.
+    pub settle_seconds: Vec<f64>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Which phase of the demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Replication off.
+    Off,
+    /// Replication on.
+    OnBeforeSwitch,
+    /// Replication on, other keys hot.
+    OnAfterSwitch,
+}
+
+/// One phase.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseReport {
+    /// Which.
+    pub phase: Phase,
+    /// Seconds that the figures are about.
+    pub measured_seconds: f64,
+    /// The most loaded server's requests by the mean of all servers.
+    pub server_load_max_over_mean: f64,
+    /// Requests answered a second.
+    pub requests_per_second: f64,
+    /// Median latency.
+    pub latency_us_p50: f64,
+    /// 99th percentile of latency.
+    pub latency_us_p99: f64,
+    /// Keys found of keys asked for.
+    pub hit_ratio: f64,
+    /// Keys with replicas at the end.
+    pub hot_keys: usize,
+    /// Replicas at the end, over all hot keys.
+    pub replicas: usize,
+    /// A read may be older than the newest write by this much at most: the lease. 0 without
+    /// replication.
+    pub staleness_bound_ms: u32,
+    /// Requests answered with an error, or not at all.
+    pub errors: u64,
+    /// Each server.
+    pub servers: Vec<ServerReport>,
+}
+
+/// One server in one phase.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// Requests for keys that it answered a second, replica reads included.
+    pub requests_per_second: f64,
+}
+
+impl Phase {
+    /// As the table calls it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Phase::Off => "off",
+            Phase::OnBeforeSwitch => "on (before switch, settled)",
+            Phase::OnAfterSwitch => "on (after switch, settled)",
+        }
+    }
+
+    /// Whether hot keys are replicated.
+    pub fn is_on(self) -> bool {
+        self != Phase::Off
+    }
+}
+
+impl PhaseReport {
+    /// The figures of a phase.
+    pub fn new(phase: Phase, sample: &Sample, names: &[String], lease_ms: u32) -> Self {
+        PhaseReport {
+            phase,
+            measured_seconds: sample.seconds,
+            server_load_max_over_mean: sample.max_over_mean(),
+            requests_per_second: sample.requests_per_second(),
+            latency_us_p50: sample.latency_us(0.5),
+            latency_us_p99: sample.latency_us(0.99),
+            hit_ratio: sample.counters.hit_ratio(),
+            hot_keys: sample.hot_keys.len(),
+            replicas: sample.replicas(),
+            staleness_bound_ms: if phase.is_on() { lease_ms } else { 0 },
+            errors: sample.counters.errors,
+            servers: names
+                .iter()
+                .enumerate()
+                .map(|(server, name)| ServerReport {
+                    name: name.clone(),
+                    requests_per_second: sample.server_rate(server),
+                })
+                .collect(),
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.phase.title().to_owned(),
+            format!("{:.2}", self.server_load_max_over_mean),
+            format!("{:.0}", self.requests_per_second),
+            format!("{:.0} us", self.latency_us_p50),
+            format!("{:.0} us", self.latency_us_p99),
+            format!("{:.1} %", self.hit_ratio * 100.0),
+            self.hot_keys.to_string(),
+            self.replicas.to_string(),
+            match self.staleness_bound_ms {
+                0 => "none stale".to_owned(),
+                ms => format!("{ms} ms"),
+            },
+        ]
+    }
+}
+
+impl DemoReport {
+    /// A report without phases yet.
+    pub fn new(args: &Args, settle_seconds: Vec<f64>) -> Self {
+        let demo: &DemoArgs = &args.of_demo;
+        let generated = demo.trace.is_none();
+        DemoReport {
+            version: env!("CARGO_PKG_VERSION"),
+            completed: false,
+            settings: Settings {
+                servers: args.servers,
+                workers_per_server: args.threads,
+                memory_mb_per_server: args.memory_limit,
+                lease_ms: args.lease_ms,
+                connections: demo.connections,
+                rate_per_second: demo.rate,
+                trace: demo.trace.as_ref().map(|path| path.display().to_string()),
+                keys: generated.then_some(demo.keys),
+                zipf_exponent: generated.then_some(demo.zipf),
+                get_share: generated.then_some(demo.get_share),
+                value_size_bytes: demo.value_size.to_string(),
+                off_seconds: demo.off_seconds,
+                on_seconds: demo.on_seconds,
+                settle_seconds,
+                seed: demo.seed,
+            },
+            phases: Vec::new(),
+            errors: 0,
+            wrong_values: 0,
+            restarts: 0,
+        }
+    }
+
+    /// For scripts.
+    ///
+    /// # Errors
+    /// When a figure is no number of JSON; none of ours is not.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// For people.
+    pub fn to_table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header([
+            "hot-key replication",
+            "max/mean server load",
+            "requests/s",
+            "p50",
+            "p99",
+            "hit ratio",
+            "hot keys",
+            "replicas",
+            "staleness bound",
+        ]);
+        for phase in &self.phases {
+            table.add_row(phase.row());
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = table.to_string();
+        text.push_str(&format!(
+            "\n{} errors, {} wrong values, {} restarts",
+            self.errors, self.wrong_values, self.restarts
+        ));
+        if !self.completed {
+            text.push_str("; stopped before its end");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::tests::sample;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn report() -> DemoReport {
+        let args = Program::parse_from(["up", "--demo"]).args;
+        let names = ["server-1".to_owned(), "server-2".to_owned()];
+        let mut report = DemoReport::new(&args, vec![5.0; 3]);
+        for (phase, loads) in [
+            (Phase::Off, [300, 100]),
+            (Phase::OnBeforeSwitch, [205, 195]),
+            (Phase::OnAfterSwitch, [210, 190]),
+        ] {
+            let sample = sample(&loads, &[100, 200, 9000]);
+            let phase = PhaseReport::new(phase, &sample, &names, 750);
+            report.phases.push(phase);
+        }
+        report.completed = true;
+        report
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_phase() {
+        let table = report().to_table();
+        let rows: Vec<&str> = table.lines().filter(|line| line.contains(" us ")).collect();
+        assert_eq!(rows.len(), 3, "{table}");
+        for (row, words) in rows.iter().zip([
+            ["off", "1.50", "none stale"],
+            ["on (before switch, settled)", "1.02", "750 ms"],
+            ["on (after switch, settled)", "1.05", "750 ms"],
+        ]) {
+            for word in words {
+                assert!(row.contains(word), "{word}: {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_the_json_are_stable() {
+        let json: serde_json::Value =
+            serde_json::from_str(&report().to_json().unwrap()).expect("sound JSON");
+        let off = &json["phases"][0];
+        assert_eq!(off["phase"], "off");
+        assert_eq!(json["phases"][2]["phase"], "on_after_switch");
+        assert_eq!(off["server_load_max_over_mean"], 1.5);
+        assert_eq!(off["staleness_bound_ms"], 0);
+        assert_eq!(json["phases"][1]["staleness_bound_ms"], 750);
+        assert_eq!(off["servers"][0]["requests_per_second"], 300.0);
+        for name in [
+            "measured_seconds",
+            "requests_per_second",
+            "latency_us_p50",
+            "latency_us_p99",
+            "hit_ratio",
+            "hot_keys",
+            "replicas",
+            "errors",
+        ] {
+            assert!(off[name].is_number(), "{name}");
+        }
+        assert_eq!(json["settings"]["lease_ms"], 1000);
+        assert_eq!(json["completed"], true);
+    }
+}

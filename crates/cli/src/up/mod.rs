@@ -1,0 +1,132 @@
+//! `evenkeel up`: a whole cluster on one machine, as processes of this same binary on loopback.
+//!
+//! ```text
+//!   up ──starts, watches, restarts──> coordinator, proxy, server-1 … server-n
+//!   up --demo ──load (a thread)──> proxy        ──stats──> servers        ──settings──> coordinator
+//! ```
+
+mod cluster;
+mod demo;
+mod member;
+mod stats;
+
+use cluster::{Cluster, ClusterPlan, Outcome};
+use demo::DemoArgs;
+use evenkeel_coordinator::api::Switch;
+use evenkeel_runtime::UsageError;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Most servers of one machine's cluster.
+const SERVERS_MAX: usize = 64;
+
+/// How long a quiet cluster is left alone before its notices are printed.
+const NOTICE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Starts a coordinator, servers and a proxy on this machine; Ctrl-C stops everything.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Servers
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub servers: usize,
+
+    /// Workers (threads) of each server
+    #[arg(short = 't', long, default_value_t = 2, value_name = "N")]
+    pub threads: u16,
+
+    /// Memory of each server, in megabytes
+    #[arg(short = 'm', long, default_value_t = 64, value_name = "MEGABYTES")]
+    pub memory_limit: usize,
+
+    /// How long a client may read a replica before it asks the home again: the bound of staleness,
+    /// in milliseconds
+    #[arg(long, default_value_t = 1000, value_name = "MS")]
+    pub lease_ms: u32,
+
+    /// Address of the proxy; port 0 takes a free one
+    #[arg(short = 'l', long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    pub listen: SocketAddr,
+
+    /// Address of the coordinator; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    pub coordinator_listen: SocketAddr,
+
+    /// One more flag for every server, such as --server-arg=--gamma-max=2; may be repeated
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    pub server_arg: Vec<String>,
+
+    /// Drive a skewed workload, without and with replication of hot keys, and compare
+    #[arg(long)]
+    pub demo: bool,
+
+    #[command(flatten)]
+    pub of_demo: DemoArgs,
+}
+
+impl Args {
+    fn plan(&self) -> Result<ClusterPlan, UsageError> {
+        if !(1..=SERVERS_MAX).contains(&self.servers) {
+            return Err(UsageError(format!(
+                "--servers {}: use 1 to {SERVERS_MAX}",
+                self.servers
+            )));
+        }
+        Ok(ClusterPlan {
+            servers: self.servers,
+            workers: self.threads,
+            memory_mb: self.memory_limit,
+            lease_ms: self.lease_ms,
+            listen: self.listen,
+            coordinator_listen: self.coordinator_listen,
+            server_arguments: self.server_arg.clone(),
+            hot_keys: if self.demo { Switch::Off } else { Switch::On },
+        })
+    }
+}
+
+/// Runs the cluster until SIGTERM or SIGINT, or the demo to its end.
+///
+/// # Errors
+/// [`UsageError`] when a flag, a trace or an address cannot be used; others when the cluster does
+/// not start or the demo fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let plan = args.plan()?;
+    if args.demo {
+        return demo::run(args, &plan);
+    }
+    let mut cluster = Cluster::prepare(&plan)?;
+    if cluster.start(&plan)? == Outcome::Done {
+        announce(&cluster)?;
+        loop {
+            let outcome = cluster.tend(Instant::now() + NOTICE_INTERVAL);
+            for notice in cluster.take_notices() {
+                eprintln!("evenkeel up: {notice}");
+            }
+            if outcome == Outcome::Stopped {
+                break;
+            }
+        }
+    }
+    cluster.stop();
+    Ok(())
+}
+
+/// The ready line, then who is where.
+fn announce(cluster: &Cluster) -> anyhow::Result<()> {
+    let proxy = cluster.proxy_address()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "evenkeel up listening on {proxy}")?;
+    writeln!(out, "coordinator http://{}", cluster.coordinator_address()?)?;
+    for server in cluster.servers() {
+        if let (Some(address), Some(pid)) = (server.address(), server.pid()) {
+            writeln!(out, "{} {address} (pid {pid})", server.name())?;
+        }
+    }
+    writeln!(
+        out,
+        "Point any memcached client at {proxy}. Ctrl-C stops everything."
+    )?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `evenkeel up --demo` with real processes.
+
+use std::io::Write;
+use std::time::Duration;
+
+use evenkeel_testkit::{Process, Signal, poll_until};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
+
+/// How long a short demo may take: its phases, and much more than a start and a stop.
+const DEMO_DEADLINE: Duration = Duration::from_secs(90);
+
+/// The most loaded server's share counts as balanced up to here.
+const BALANCED: f64 = 1.2;
+
+/// A short demo of a few hot keys on small servers. Each client reads the hot keys several times in
+/// a lease: leases divert nothing from the home where clients read only once.
+fn demo(arguments: &[&str]) -> Process {
+    Process::command("evenkeel up --demo", PROGRAM)
+        .args(["up", "--demo", "--threads", "1", "-m", "16"])
+        .args(["--rate", "8000", "--connections", "32", "--keys", "2000"])
+        .args(arguments)
+        .spawn()
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{name} is no number in {value}"))
+}
+
+#[test]
+fn replication_balances_a_skewed_load_and_the_report_says_so() {
+    // One key in 2,000 gets a quarter of all requests at this exponent and more.
+    let mut demo = demo(&[
+        "--zipf",
+        "1.3",
+        "--off-seconds",
+        "4",
+        "--on-seconds",
+        "16",
+        "--lease-ms",
+        "900",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+    let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
+    assert_eq!(report["completed"], true);
+    assert_eq!(report["errors"], 0);
+    assert_eq!(report["wrong_values"], 0);
+    assert_eq!(report["restarts"], 0);
+    assert_eq!(report["settings"]["keys"], 2000);
+    let phases = report["phases"].as_array().expect("a list");
+    let names: Vec<&Value> = phases.iter().map(|phase| &phase["phase"]).collect();
+    assert_eq!(names, ["off", "on_before_switch", "on_after_switch"]);
+    for phase in phases {
+        let rate = number(phase, "requests_per_second");
+        assert!((6000.0..10_000.0).contains(&rate), "{phase}");
+        assert!(number(phase, "latency_us_p99") >= number(phase, "latency_us_p50"));
+        assert!(number(phase, "hit_ratio") > 0.99, "{phase}");
+        let servers = phase["servers"].as_array().expect("a list");
+        assert_eq!(servers.len(), 4);
+        let sum: f64 = servers
+            .iter()
+            .map(|server| number(server, "requests_per_second"))
+            .sum();
+        // What the clients were answered is what the servers have answered, but for what was on its
+        // way when the counters were read.
+        assert!((sum / rate - 1.0).abs() < 0.2, "{sum} of {rate}");
+    }
+    let [off, before, after] = [&phases[0], &phases[1], &phases[2]];
+    let skew = number(off, "server_load_max_over_mean");
+    assert!(skew > 1.5, "the load is skewed: {off}");
+    assert_eq!(number(off, "replicas"), 0.0);
+    assert_eq!(number(off, "staleness_bound_ms"), 0.0);
+    for on in [before, after] {
+        let balance = number(on, "server_load_max_over_mean");
+        assert!(balance <= BALANCED, "{skew} became {balance}: {on}");
+        assert!(number(on, "replicas") >= 3.0, "{on}");
+        assert_eq!(number(on, "staleness_bound_ms"), 900.0);
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_with_a_line_a_second_and_a_table() {
+    let mut trace = tempfile::Builder::new()
+        .suffix(".txt")
+        .tempfile()
+        .expect("a temporary file");
+    for number in 0..5000 {
+        // Every other request is for one key.
+        writeln!(trace, "popular\nkey{}", number % 700).expect("written");
+    }
+    let path = trace.path().to_str().expect("a path of ours is text");
+    let mut demo = demo(&["--trace", path, "--off-seconds", "2", "--on-seconds", "4"]);
+    assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+    let text = demo.stdout_text();
+    let seconds = text
+        .lines()
+        .filter(|line| line.contains("req/s of each server:"));
+    let seconds = seconds.count();
+    assert!((5..=7).contains(&seconds), "a line a second: {text}");
+    for row in [
+        "│ off ",
+        "│ on (before switch, settled)",
+        "│ on (after switch, settled)",
+    ] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(text.contains("0 errors, 0 wrong values"), "{text}");
+    assert_eq!(demo.stderr_text(), "");
+}
+
+#[test]
+fn ctrl_c_ends_it_with_what_there_is() {
+    let mut demo = demo(&["--off-seconds", "600", "--format", "json"]);
+    poll_until(DEMO_DEADLINE, "the first line of progress", || {
+        demo.stderr_text().contains("req/s").then_some(())
+    });
+    demo.signal(Signal::Interrupt);
+    assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+    let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
+    assert_eq!(report["completed"], false);
+}

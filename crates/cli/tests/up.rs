@@ -1,0 +1,225 @@
+//! `evenkeel up` with real processes: it serves, survives the death of its parts, and leaves nothing
+//! behind.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_testkit::{Client, EXIT_DEADLINE, Process, Signal, poll_until};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
+
+/// How long a cluster may take to serve again after one of its processes was killed: the back-off,
+/// a start, a few heartbeats, and the same again for a busy machine.
+const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a line may take that is printed right after the ready line.
+const LINE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A running `evenkeel up` with a folder for temporary files of its own.
+struct Up {
+    process: Process,
+    files: tempfile::TempDir,
+    coordinator: Part,
+    servers: Vec<Part>,
+}
+
+/// One of its processes.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    address: SocketAddr,
+}
+
+impl Up {
+    fn start(arguments: &[&str]) -> Up {
+        let files = tempfile::tempdir().expect("a temporary folder");
+        let process = Process::command("evenkeel up", PROGRAM)
+            .arg("up")
+            .args(arguments)
+            .env("TMPDIR", files.path())
+            .ready_prefix("evenkeel up listening on ")
+            .spawn();
+        let mut parts = Vec::new();
+        loop {
+            let line = process.next_line(LINE_DEADLINE).expect("the last line");
+            if line.starts_with("Point any memcached client at ") {
+                break;
+            }
+            let mut words = line.split(' ');
+            let name = words.next().expect("a name").to_owned();
+            let address = words.next().expect("an address");
+            let address = address.trim_start_matches("http://").parse();
+            parts.push(Part {
+                name,
+                address: address.expect("an address"),
+            });
+        }
+        let coordinator = parts.remove(0);
+        assert_eq!(coordinator.name, "coordinator");
+        Up {
+            process,
+            files,
+            coordinator,
+            servers: parts,
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.process.address())
+    }
+
+    /// Process ids of all parts.
+    fn children(&self) -> Vec<u32> {
+        let pid = self.process.pid();
+        // Every thread of a process has a list of the children that it started.
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let list = std::fs::read_to_string(path).expect("the parent runs");
+        list.split_whitespace()
+            .map(|pid| pid.parse().expect("a process id"))
+            .collect()
+    }
+
+    fn pid_of(&self, server: usize) -> u32 {
+        let stats = Client::connect(self.servers[server].address).stats("");
+        stats["pid"].parse().expect("a process id")
+    }
+
+    /// Waits until a value can be stored and read for each of many keys, so of all servers.
+    fn wait_until_serving(&self) {
+        poll_until(
+            RECOVERY_DEADLINE,
+            "keys of all servers to be served",
+            || {
+                let mut client = Client::try_connect(self.process.address()).ok()?;
+                (0..32)
+                .all(|number| {
+                    let key = format!("recovery:{number}");
+                    client.try_set(&key, 0, 0, b"back").is_ok_and(|told| told == "STORED")
+                        && matches!(client.try_get(&key), Ok(Some(value)) if value.data == b"back")
+                })
+                .then_some(())
+            },
+        );
+    }
+}
+
+fn is_gone(pid: u32) -> bool {
+    // A zombie has no command line any more; it waits for its parent alone.
+    std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.expect("a process id"), rustix::process::Signal::KILL)
+        .expect("the process runs");
+}
+
+#[test]
+fn a_cluster_serves_and_stops_without_a_trace() {
+    for signal in [Signal::Terminate, Signal::Interrupt] {
+        let mut up = Up::start(&["--servers", "2", "--threads", "1", "-m", "8"]);
+        assert_eq!(up.servers.len(), 2);
+        let mut client = up.client();
+        assert_eq!(client.set("greeting", b"hello"), "STORED");
+        assert_eq!(client.get("greeting").expect("stored").data, b"hello");
+        let children = up.children();
+        assert_eq!(children.len(), 4, "coordinator, proxy, two servers");
+        assert!(!files_in(up.files.path()).is_empty());
+
+        up.process.signal(signal);
+        assert_eq!(up.process.wait(EXIT_DEADLINE).code(), Some(0), "{signal:?}");
+        assert!(children.into_iter().all(is_gone));
+        assert_eq!(files_in(up.files.path()), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_killed_server_comes_back_empty_under_its_address() {
+    let up = Up::start(&["--servers", "2", "--threads", "1", "-m", "8"]);
+    let mut client = up.client();
+    let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
+    for key in &keys {
+        assert_eq!(client.set(key, b"old"), "STORED");
+    }
+    let before = up.pid_of(0);
+    kill(before);
+    up.wait_until_serving();
+    assert_ne!(up.pid_of(0), before, "another process at the same address");
+    let mut client = up.client();
+    let kept = keys.iter().filter(|key| client.get(key).is_some()).count();
+    assert!(
+        (1..100).contains(&kept),
+        "{kept} keys of the other server are left"
+    );
+}
+
+#[test]
+fn a_killed_coordinator_and_proxy_come_back() {
+    let up = Up::start(&["--servers", "1", "--threads", "1", "-m", "8"]);
+    let mut children = up.children();
+    let server = up.pid_of(0);
+    children.retain(|&pid| pid != server);
+    assert_eq!(children.len(), 2, "coordinator and proxy");
+    for pid in children {
+        kill(pid);
+    }
+    up.wait_until_serving();
+    poll_until(RECOVERY_DEADLINE, "the coordinator with its map", || {
+        let answer = evenkeel_testkit::http::get(up.coordinator.address, "/readyz");
+        matches!(answer, Ok((200, _))).then_some(())
+    });
+}
+
+#[test]
+fn no_process_outlives_a_killed_parent() {
+    let mut up = Up::start(&["--servers", "1", "--threads", "1", "-m", "8"]);
+    let children = up.children();
+    assert_eq!(children.len(), 3);
+    up.process.kill();
+    poll_until(RECOVERY_DEADLINE, "the end of the children", || {
+        children.iter().all(|&pid| is_gone(pid)).then_some(())
+    });
+}
+
+#[test]
+fn a_port_in_use_ends_it_with_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    for flag in ["--listen", "--coordinator-listen"] {
+        let mut up = Process::command("evenkeel up", PROGRAM)
+            .args(["up", "--servers", "1", "-m", "8", flag, &address])
+            .spawn();
+        assert_eq!(up.wait(EXIT_DEADLINE).code(), Some(2));
+        let told = up.stderr_text();
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(
+            told.contains("did not start") && told.contains(&address),
+            "{told}"
+        );
+        assert_eq!(up.stdout_text(), "");
+    }
+}
+
+#[test]
+fn a_bad_flag_of_a_server_ends_it_with_one_line() {
+    let mut up = Process::command("evenkeel up", PROGRAM)
+        .args(["up", "--servers", "1", "--server-arg=--hot-share=200"])
+        .spawn();
+    assert_eq!(up.wait(EXIT_DEADLINE).code(), Some(2));
+    let told = up.stderr_text();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.contains("server-1") && told.contains("--hot-share"),
+        "{told}"
+    );
+}

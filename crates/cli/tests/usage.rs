@@ -1,0 +1,77 @@
+//! The command line: bad usage is one line and exit code 2, before anything is started.
+
+use std::process::{Command, Output};
+
+/// Runs the program to its end, which must come at once: nothing here is allowed to start.
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(arguments)
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn refused(arguments: &[&str], words: &[&str]) {
+    let output = run(arguments);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+    assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
+    for word in words {
+        assert!(told.contains(word), "{arguments:?}, {word}: {told}");
+    }
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+#[test]
+fn bad_flags_are_named() {
+    refused(&["up", "--sevrers", "3"], &["--sevrers", "--servers"]);
+    refused(&["up", "--servers", "0"], &["--servers 0"]);
+    refused(&["up", "--servers", "many"], &["many"]);
+    refused(&["up", "--listen", "here"], &["here"]);
+    refused(&["up", "--on-seconds", "9"], &["--demo"]);
+    refused(&["up", "--demo", "--on-seconds", "0"], &["--on-seconds"]);
+    refused(&["up", "--demo", "--zipf", "9"], &["9"]);
+    refused(&["up", "--demo", "--format", "xml"], &["xml"]);
+    refused(&["serve"], &["serve", "server"]);
+    refused(&["bench", "run"], &["--target"]);
+}
+
+#[test]
+fn traces_that_cannot_be_read_are_named() {
+    let missing = "/nonexistent/trace.gz";
+    refused(&["up", "--demo", "--trace", missing], &[missing]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let broken = folder.path().join("web.be32");
+    std::fs::write(&broken, [0, 0, 0, 1, 2]).expect("written");
+    let broken = broken.to_str().expect("a path of ours is text");
+    refused(
+        &["up", "--demo", "--trace", broken],
+        &["web.be32", "byte 4"],
+    );
+}
+
+#[test]
+fn the_version_is_told_everywhere() {
+    let version = format!(" {}\n", env!("CARGO_PKG_VERSION"));
+    for arguments in [
+        &["--version"][..],
+        &["-V"],
+        &["server", "-V"],
+        &["up", "-V"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.ends_with(&version), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn nothing_at_all_gets_the_list_of_commands() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    for command in ["server", "proxy", "coordinator", "up", "bench"] {
+        assert!(told.contains(command), "{command}: {told}");
+    }
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+}
