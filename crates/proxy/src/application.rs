@@ -19,6 +19,8 @@ pub struct Application {
     readable: bool,
     /// The socket takes bytes, as far as we know.
     writable: bool,
+    /// The socket said that the end of the stream can be read.
+    ends: bool,
     /// The application has shut its sending side.
     ended: bool,
     /// It is in the list of connections to serve.
@@ -47,15 +49,17 @@ impl Application {
             input: InputBuffer::default(),
             readable: true,
             writable: true,
+            ends: false,
             ended: false,
             queued: false,
             stalled_since: None,
         }
     }
 
-    /// The socket said that there is something to read.
-    pub fn mark_readable(&mut self) {
+    /// The socket said that there is something to read, or that the peer's end of stream is.
+    pub fn mark_readable(&mut self, ends: bool) {
         self.readable = true;
+        self.ends |= ends;
     }
 
     /// The socket said that it takes bytes.
@@ -77,8 +81,9 @@ impl Application {
                     self.give(core, now, &[]);
                 }
                 Ok(count) => {
-                    // A short read has emptied the socket; more bytes will be announced anew.
-                    self.readable = count == scratch.len();
+                    // A short read has emptied the socket, and more bytes will be announced anew; an
+                    // end of stream that has been announced already will not.
+                    self.readable = count == scratch.len() || self.ends;
                     self.give(core, now, &scratch[..count]);
                     self.stalled_since = None;
                 }

@@ -189,7 +189,8 @@ impl Worker {
             return;
         }
         let index = event.token().0 - FIRST_SOCKET;
-        let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
+        let ends = event.is_read_closed() || event.is_error();
+        let is_readable = event.is_readable() || ends;
         let slot = index / 2;
         if index.is_multiple_of(2) {
             let Some(Some(application)) = self.applications.get_mut(slot) else {
@@ -201,7 +202,7 @@ impl Worker {
                 self.flush_application(id);
             }
             if is_readable {
-                self.mark_application(id);
+                self.mark_application(id, ends);
             }
         } else {
             let Some(Some(Link::Socket(link))) = self.links.get_mut(slot) else {
@@ -213,7 +214,7 @@ impl Worker {
                 false => Ok(()),
             };
             if is_readable {
-                link.mark_readable();
+                link.mark_readable(ends);
             }
             if result.is_err() {
                 return self.link_over(now, id);
@@ -225,9 +226,9 @@ impl Worker {
         }
     }
 
-    fn mark_application(&mut self, id: ClientId) {
+    fn mark_application(&mut self, id: ClientId, ends: bool) {
         if let Some(Some(application)) = self.applications.get_mut(id.0.slot as usize) {
-            application.mark_readable();
+            application.mark_readable(ends);
         }
         self.enqueue_application(id);
     }

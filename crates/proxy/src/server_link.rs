@@ -18,6 +18,8 @@ pub struct ServerLink {
     /// The connection stands.
     connected: bool,
     readable: bool,
+    /// The socket said that the end of the stream can be read.
+    ends: bool,
     writable: bool,
     /// It is in the list of connections to serve.
     pub queued: bool,
@@ -32,14 +34,16 @@ impl ServerLink {
             input: InputBuffer::default(),
             connected: false,
             readable: false,
+            ends: false,
             writable: false,
             queued: false,
         }
     }
 
-    /// The socket said that there is something to read.
-    pub fn mark_readable(&mut self) {
+    /// The socket said that there is something to read, or that the peer's end of stream is.
+    pub fn mark_readable(&mut self, ends: bool) {
         self.readable = true;
+        self.ends |= ends;
     }
 
     /// The socket said that it takes bytes, or that connecting has come to an end.
@@ -77,8 +81,9 @@ impl ServerLink {
             match self.stream.read(scratch) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
-                    // A short read has emptied the socket; more bytes will be announced anew.
-                    self.readable = count == scratch.len();
+                    // A short read has emptied the socket, and more bytes will be announced anew; an
+                    // end of stream that has been announced already will not.
+                    self.readable = count == scratch.len() || self.ends;
                     self.give(core, now, &scratch[..count]);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,

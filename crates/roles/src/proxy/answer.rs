@@ -9,7 +9,7 @@
 
 use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, State, Verb};
-use super::limits::{LEASE_MAX, OUT_CLOSE};
+use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
 use super::multi_get::{next_key, without_newline};
 use super::recovery::Loss;
 use super::show::{self, Tally, Unfit};
@@ -19,7 +19,7 @@ use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Verdict};
 use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
-use evenkeel_types::Instant;
+use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
     /// A server sent something: `input` is everything of it that was not consumed before. Returns
@@ -97,14 +97,15 @@ impl ProxyCore {
     ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         if matches!(backend.link, Link::Greeting { .. }) {
-            return self.greeted(id, reply);
+            return self.greeted(now, id, reply);
         }
         backend.answered();
+        let is_aware = backend.peer != Peer::Memcached;
         let (_, request) = backend.awaited().ok_or(Unfit)?;
         let client = request.tag.client;
         match request.tag.ask {
             Ask::Single => {
-                if let Reply::Moved(moved) = reply {
+                if let (Reply::Moved(moved), true) = (reply, is_aware) {
                     self.moved(now, id, *moved);
                     return Ok(());
                 }
@@ -118,9 +119,16 @@ impl ProxyCore {
     }
 
     /// The peer said who it is.
-    fn greeted(&mut self, id: BackendId, reply: &Reply<'_>) -> Result<(), Unfit> {
+    fn greeted(&mut self, now: Instant, id: BackendId, reply: &Reply<'_>) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         match (backend.peer, reply) {
+            // A server that has just been started: it knows neither its id nor what it owns.
+            (Peer::Worker(_), Reply::Hello(hello)) if hello.epoch == Epoch(0) => {
+                let until = now + MOVE_PAUSE;
+                backend.link = Link::Unready { until };
+                self.due_at(until);
+                return Ok(());
+            }
             (Peer::Worker(worker), Reply::Hello(hello))
                 if hello.version == Hello::VERSION && hello.worker == worker =>
             {
@@ -337,6 +345,7 @@ impl ProxyCore {
         raw: &[u8],
     ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let is_aware = backend.peer != Peer::Memcached;
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
         let client = self.clients.get_mut(tag.client.0);
@@ -353,7 +362,9 @@ impl ProxyCore {
                 }
                 self.done(id);
             }
-            (Progress::Nothing, Reply::Moved(moved)) => request.progress = Progress::Moved(*moved),
+            (Progress::Nothing, Reply::Moved(moved)) if is_aware => {
+                request.progress = Progress::Moved(*moved);
+            }
             (Progress::Nothing, reply) => {
                 if let Some(client) = client
                     && let Some(slot) = client.slot(tag.slot)

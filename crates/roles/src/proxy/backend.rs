@@ -22,11 +22,11 @@
 //! kernel of a stopped process still accepts connections.
 //!
 //! ```text
-//!            connect           connected            greeted
-//!   Idle ─────────────> Connecting ──────> Greeting ──────> Ready
-//!                          │  ▲               │               │
-//!                          │  └──── pause ────┼── Down <──────┘  lost, late, malformed
-//!                          └──────────────────┴───> ▲
+//!            connect           connected             greeted
+//!   Idle ─────────────> Connecting ──────> Greeting ───────> Ready
+//!                          │  ▲              │  ▲ └> Unready   │
+//!                          │  └── pause ──┐  │  └─ pause ┘     │  lost, late, malformed
+//!                          └────────────> Down <───────────────┘
 //! ```
 
 use super::ClientId;
@@ -129,6 +129,8 @@ pub(super) enum Link {
     Connecting { until: Instant },
     /// Connected; the greeting is not answered yet.
     Greeting { until: Instant },
+    /// Connected to a worker that has no map yet: it is greeted again.
+    Unready { until: Instant },
     /// Agreed.
     Ready,
     /// Failed. Tried again by itself.
@@ -324,7 +326,7 @@ impl Backend {
         match self.link {
             Link::Greeting { .. } => self.greeting.as_slice(),
             Link::Ready => &self.queue.as_slice()[(self.sent - self.first) as usize..],
-            Link::Idle | Link::Connecting { .. } | Link::Down { .. } => &[],
+            Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => &[],
         }
     }
 
@@ -339,7 +341,7 @@ impl Backend {
                     "wrote more bytes than there are"
                 );
             }
-            Link::Idle | Link::Connecting { .. } | Link::Down { .. } => {}
+            Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => {}
         }
     }
 
@@ -399,16 +401,21 @@ impl Backend {
         self.sent = self.first;
     }
 
+    /// When the next answer is late.
+    pub fn answer_due(&self) -> Option<Instant> {
+        self.in_flight.front().map(|request| request.deadline)
+    }
+
     /// When something must be done unless something happens before.
     pub fn deadline(&self) -> Option<Instant> {
         let of_link = match self.link {
             Link::Idle | Link::Ready => None,
-            Link::Connecting { until } | Link::Greeting { until } | Link::Down { until } => {
-                Some(until)
-            }
+            Link::Connecting { until }
+            | Link::Greeting { until }
+            | Link::Unready { until }
+            | Link::Down { until } => Some(until),
         };
-        let of_request = self.in_flight.front().map(|request| request.deadline);
-        match (of_link, of_request) {
+        match (of_link, self.answer_due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -418,8 +425,13 @@ impl Backend {
     pub fn state(&self) -> &'static str {
         match self.link {
             Link::Idle => "idle",
-            Link::Connecting { .. } | Link::Greeting { .. } if self.failures > 0 => "down",
-            Link::Connecting { .. } | Link::Greeting { .. } => "connecting",
+            Link::Connecting { .. } | Link::Greeting { .. } | Link::Unready { .. } => {
+                if self.failures > 0 {
+                    "down"
+                } else {
+                    "connecting"
+                }
+            }
             Link::Ready => "up",
             Link::Down { .. } => "down",
         }

@@ -46,8 +46,8 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest lease that a server's word is taken for: the paper's 10 s (SPORE, section 5).
 pub const LEASE_MAX: Duration = Duration::from_secs(10);
 
-/// Pause before a request whose key is between two owners is tried again; a newer map ends it
-/// earlier.
+/// Pause before a request whose key is between two owners is tried again, and before a server that
+/// has no map yet is greeted again; a newer map ends it earlier for requests.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Requests that may wait for a move to end.

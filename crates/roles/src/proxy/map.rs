@@ -7,6 +7,7 @@ use super::backend::{Backend, Peer};
 use super::{BackendId, Pool, ProxyCore};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{Instant, WorkerRef};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl ProxyCore {
@@ -41,10 +42,9 @@ impl ProxyCore {
                 workers.push((worker, backend));
             }
         }
-        for (_, id) in former {
-            if !workers.iter().any(|(_, kept)| *kept == id) {
-                self.retire(id);
-            }
+        let kept: BTreeSet<BackendId> = workers.iter().map(|(_, id)| *id).collect();
+        for (_, id) in former.into_iter().filter(|(_, id)| !kept.contains(id)) {
+            self.retire(id);
         }
         if let Pool::Evenkeel(pool) = &mut self.pool {
             pool.install(Arc::clone(map), workers);

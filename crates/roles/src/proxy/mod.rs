@@ -345,11 +345,16 @@ impl ProxyCore {
 
     /// The connection stands.
     pub fn backend_connected(&mut self, id: BackendId) {
+        let backend = self.backends.get(id.0);
+        if let Some(Link::Connecting { until }) = backend.map(|backend| backend.link) {
+            self.greet(id, until);
+        }
+    }
+
+    /// Finds out who answers.
+    fn greet(&mut self, id: BackendId, until: Instant) {
         let epoch = self.pool.epoch();
         let Some(backend) = self.backends.get_mut(id.0) else {
-            return;
-        };
-        let Link::Connecting { until } = backend.link else {
             return;
         };
         match backend.peer {
@@ -357,6 +362,7 @@ impl ProxyCore {
             Peer::Memcached => backend.greet(until, compose::request::version),
         }
         self.write_backend(id);
+        self.due_at(until);
     }
 
     /// Counts of this worker.

@@ -165,11 +165,9 @@ impl ProxyCore {
         match intent {
             Intent::Read => Some(leases.route_read(now, epoch, hash)),
             Intent::ReadAtHome => Some(leases.home_read(now, epoch, hash)),
-            Intent::ReadAndWrite => {
-                leases.write_sent(hash);
-                Some(leases.home_read(now, epoch, hash))
-            }
-            Intent::Write => {
+            // What also writes ends the lease, and its answer is shown whatever it is: to ask again
+            // would be to write again.
+            Intent::Write | Intent::ReadAndWrite => {
                 leases.write_sent(hash);
                 None
             }
@@ -287,7 +285,10 @@ impl ProxyCore {
         match backend.link {
             Link::Ready => self.write_backend(to),
             Link::Idle => self.connect(now, to),
-            Link::Connecting { .. } | Link::Greeting { .. } | Link::Down { .. } => {}
+            Link::Connecting { .. }
+            | Link::Greeting { .. }
+            | Link::Unready { .. }
+            | Link::Down { .. } => {}
         }
         self.due_at(deadline);
     }

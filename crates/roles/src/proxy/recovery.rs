@@ -129,7 +129,14 @@ impl ProxyCore {
         };
         match backend.link {
             Link::Down { .. } => self.connect(now, id),
-            Link::Idle | Link::Connecting { .. } | Link::Greeting { .. } | Link::Ready => {
+            Link::Unready { .. } if backend.answer_due().is_none_or(|due| due > now) => {
+                self.greet(id, now + self.config.connect_timeout);
+            }
+            Link::Unready { .. }
+            | Link::Idle
+            | Link::Connecting { .. }
+            | Link::Greeting { .. }
+            | Link::Ready => {
                 backend.counters.timeouts += 1;
                 self.give_up(now, id, Loss::Late);
             }

@@ -4,7 +4,7 @@
 //! asked in vain is one get. One worker answers `stats` for the whole process, so the driver adds up
 //! the workers' counters first.
 
-use super::backend::{Backend, BackendCounters};
+use super::backend::{Backend, BackendCounters, Peer};
 use evenkeel_protocol::text;
 use std::io::Write;
 
@@ -124,7 +124,10 @@ pub struct BackendStats {
 impl BackendStats {
     pub(super) fn of(backend: &Backend) -> Self {
         BackendStats {
-            name: backend.name.clone(),
+            name: match backend.peer {
+                Peer::Worker(worker) => format!("{}/{}", backend.name, worker.worker),
+                Peer::Memcached => backend.name.clone(),
+            },
             host: backend.host.clone(),
             port: backend.port,
             state: backend.state(),

@@ -212,6 +212,7 @@ fn nonsense_closes_the_connection_because_the_next_answer_cannot_be_found() {
         "VA\r\n",
         "\r\n",
         "VALUE a 0 99999999999\r\n",
+        "MOVED 5 1 0\r\n",
     ] {
         let mut world = World::memcached(1);
         let client = world.client();

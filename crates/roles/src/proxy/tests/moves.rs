@@ -188,3 +188,35 @@ fn a_greeting_with_a_newer_epoch_asks_for_the_map() {
     world.send(client, "get a\r\n");
     assert_eq!(world.wanted, [Epoch(7)]);
 }
+
+#[test]
+fn a_server_that_has_no_map_yet_is_waited_for() {
+    let mut world = World::evenkeel(1);
+    world.epoch(101, 0);
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\n");
+    world.wait_ms(300);
+    assert_eq!(
+        (world.asked(101), world.received(client)),
+        (String::new(), String::new())
+    );
+    world.epoch(101, 1);
+    world.wait_ms(20);
+    world.reply(101, "HD\r\n");
+    assert_eq!(world.received(client), "STORED\r\n");
+    assert_eq!(world.attempts(101), 1);
+}
+
+#[test]
+fn a_server_that_gets_no_map_is_not_waited_for_for_ever() {
+    let mut world = World::evenkeel(1);
+    world.epoch(101, 0);
+    let client = world.client();
+    world.send(client, "set a 0 0 1\r\nx\r\n");
+    world.wait_ms(1000);
+    let unavailable = "SERVER_ERROR backend s1 unavailable\r\n";
+    assert_eq!(world.received(client), unavailable);
+    world.wait_ms(500);
+    world.send(client, "set a 0 0 1\r\nx\r\n");
+    assert_eq!(world.received(client), unavailable, "at once");
+}

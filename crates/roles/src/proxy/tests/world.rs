@@ -84,6 +84,7 @@ impl World {
                 worker: 0,
             };
             server_at.lease_ms = 1000;
+            server_at.epoch = 1;
         }
         world
             .core

@@ -1,0 +1,157 @@
+//! The proxy in front of a cluster of real Evenkeel processes.
+
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, poll_until};
+use std::time::Duration;
+
+/// How long anything may take that the cluster does by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn cluster(server_args: &[&str], proxy_args: &[&str]) -> Cluster {
+    Cluster::start(ClusterOptions {
+        servers: 3,
+        threads: 2,
+        server_args: server_args.iter().map(ToString::to_string).collect(),
+        proxy_args: proxy_args.iter().map(ToString::to_string).collect(),
+        ..ClusterOptions::default()
+    })
+}
+
+fn count(client: &mut Client, name: &str) -> u64 {
+    client.stats("proxy")[name].parse().expect("a number")
+}
+
+#[test]
+fn keys_live_on_all_workers_and_an_application_notices_nothing() {
+    let cluster = cluster(&[], &["--allow-flush"]);
+    let mut client = cluster.proxy_client();
+    let keys: Vec<String> = (0..500).map(|i| format!("key:{i}")).collect();
+    for key in &keys {
+        assert_eq!(client.set_with(key, 7, 0, key.as_bytes()), "STORED");
+    }
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let values = client.get_many(&names);
+    assert_eq!(values.len(), names.len());
+    for (value, name) in values.iter().zip(&names) {
+        assert_eq!((value.key.as_str(), value.flags), (*name, 7));
+        assert_eq!(value.data, name.as_bytes());
+    }
+    let servers = client.stats("servers");
+    let asked = (1..=3).flat_map(|server| (0..2).map(move |worker| (server, worker)));
+    for (server, worker) in asked {
+        let answers: u64 = servers[&format!("s{server}/{worker}:answers")]
+            .parse()
+            .expect("a number");
+        assert!(answers > 50, "s{server}/{worker} answered {answers}");
+    }
+    assert_eq!(client.command("flush_all"), "OK");
+    assert!(client.get_many(&names).is_empty());
+    assert_eq!(count(&mut client, "request_errors"), 0);
+}
+
+#[test]
+fn a_hot_key_is_read_from_its_replicas_and_its_writer_sees_every_write() {
+    let cluster = cluster(&["--hot-trigger-rps", "50"], &["-t", "1"]);
+    let mut readers: Vec<Client> = (0..8).map(|_| cluster.proxy_client()).collect();
+    let mut writer = cluster.proxy_client();
+    let mut written = 0u64;
+    let mut seen = vec![0u64; readers.len()];
+    assert_eq!(writer.set("hot", b"0"), "STORED");
+    poll_until(PATIENCE, "replicas to be read, and written to", || {
+        for _ in 0..200 {
+            for (reader, seen) in readers.iter_mut().zip(&mut seen) {
+                let value = reader.get("hot").expect("it was stored");
+                let value: u64 = String::from_utf8_lossy(&value.data)
+                    .parse()
+                    .expect("a number");
+                assert!(value >= *seen, "{value} after {seen}");
+                *seen = value;
+            }
+        }
+        written += 1;
+        assert_eq!(writer.set("hot", written.to_string().as_bytes()), "STORED");
+        let own = writer.get("hot").expect("it was stored").data;
+        assert_eq!(own, written.to_string().into_bytes());
+        (written >= 20 && count(&mut writer, "replica_hits") >= 1000).then_some(())
+    });
+    assert_eq!(count(&mut writer, "request_errors"), 0);
+    assert_eq!(count(&mut writer, "reads_unavailable"), 0);
+}
+
+#[test]
+fn a_server_that_dies_costs_its_own_keys_for_a_while_and_comes_back() {
+    let mut cluster = cluster(&[], &[]);
+    let mut client = cluster.proxy_client();
+    let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
+    for key in &keys {
+        assert_eq!(client.set(key, b"x"), "STORED");
+    }
+    cluster.servers[1].signal(Signal::Kill);
+    let stored = keys.iter().filter(|key| client.get(key).is_some()).count();
+    assert!((20..60).contains(&stored), "{stored} keys are left");
+    for key in &keys {
+        let answer = client.set(key, b"y");
+        let ok = answer == "STORED" || answer.starts_with("SERVER_ERROR backend s2 ");
+        assert!(ok, "{answer}");
+    }
+    cluster.restart_server(1);
+    poll_until(PATIENCE, "all keys to be writable again", || {
+        keys.iter()
+            .all(|key| client.set(key, b"z") == "STORED")
+            .then_some(())
+    });
+    assert!(
+        keys.iter()
+            .all(|key| client.get(key).is_some_and(|value| value.data == b"z"))
+    );
+}
+
+#[test]
+fn serving_goes_on_without_the_coordinator() {
+    let mut cluster = cluster(&[], &[]);
+    let mut client = cluster.proxy_client();
+    cluster.coordinator.signal(Signal::Kill);
+    for i in 0..200 {
+        let key = format!("key:{i}");
+        assert_eq!(client.set(&key, b"x"), "STORED");
+        assert_eq!(client.get(&key).expect("it was stored").data, b"x");
+    }
+}
+
+#[test]
+fn a_proxy_says_that_it_listens_only_once_it_has_a_map() {
+    let coordinator = evenkeel::coordinator(&["--initial-servers", "1"]);
+    let url = format!("http://{}", coordinator.address());
+    let mut proxy = evenkeel::command("proxy")
+        .args(["-l", "127.0.0.1:0", "--coordinator", &url])
+        .spawn();
+    assert_eq!(proxy.next_line(Duration::from_millis(300)), None);
+    let _server = evenkeel::server(&["--coordinator", &url, "--name", "s1"]);
+    let line = proxy.next_line(PATIENCE).expect("a ready line");
+    let address = line
+        .strip_prefix("evenkeel proxy listening on ")
+        .expect("its own words");
+    let mut client = Client::connect(address.parse().expect("an address"));
+    assert_eq!(client.set("a", b"x"), "STORED");
+    proxy.signal(Signal::Terminate);
+    assert!(proxy.wait(PATIENCE).success());
+}
+
+#[test]
+fn bad_usage_is_one_line_and_exit_code_2() {
+    for (arguments, named) in [
+        (&["proxy"][..], "either -s"),
+        (&["proxy", "-s", "a:b"], "-s a:b"),
+        (&["proxy", "-s", "a", "-t", "0"], "-t 0"),
+        (&["proxy", "-s", "a", "--coordinator", "b"], "--coordinator"),
+        (
+            &["proxy", "--coordinator", "not a url", "-l", "127.0.0.1:0"],
+            "not a url",
+        ),
+    ] {
+        let output = evenkeel::run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(named), "{arguments:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    }
+}

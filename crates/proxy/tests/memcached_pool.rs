@@ -1,0 +1,265 @@
+//! The proxy's threads and sockets in front of real memcached processes.
+
+use clap::Parser;
+use evenkeel_proxy::{Args, Proxy};
+use evenkeel_runtime::UsageError;
+use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Arguments of a proxy on a free port in front of these servers.
+fn args(servers: &[SocketAddr], more: &[&str]) -> Args {
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    let servers = servers.join(",");
+    let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
+    Program::parse_from(line.iter().chain(more)).args
+}
+
+fn start(servers: &[SocketAddr], more: &[&str]) -> Proxy {
+    Proxy::start(&args(servers, more)).expect("the proxy starts")
+}
+
+fn connect(proxy: &Proxy) -> Client {
+    Client::connect(proxy.address().parse().expect("an address"))
+}
+
+#[test]
+fn keys_are_spread_over_the_servers_and_come_back_in_order() {
+    let memcached: Vec<Memcached> = (0..3).map(|_| Memcached::spawn(&[])).collect();
+    let servers: Vec<SocketAddr> = memcached.iter().map(Memcached::address).collect();
+    let proxy = start(&servers, &[]);
+    let mut client = connect(&proxy);
+    let keys: Vec<String> = (0..300).map(|i| format!("key:{i}")).collect();
+    for key in &keys {
+        assert_eq!(client.set(key, key.as_bytes()), "STORED");
+    }
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let values = client.get_many(&names);
+    let found: Vec<&str> = values.iter().map(|value| value.key.as_str()).collect();
+    assert_eq!(found, names);
+    assert!(
+        values
+            .iter()
+            .all(|value| value.data == value.key.as_bytes())
+    );
+    let mut total = 0;
+    for server in &memcached {
+        let here = server.client().get_many(&names).len();
+        assert!(here > 30, "each server has its share, this one {here}");
+        total += here;
+    }
+    assert_eq!(total, names.len(), "each key is on one server");
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn large_values_and_deep_pipelines_pass_through() {
+    let memcached = Memcached::spawn(&["-I", "2m"]);
+    let proxy = start(&[memcached.address()], &["-I", "2m"]);
+    let mut client = connect(&proxy);
+    let value: Vec<u8> = (0..1_500_000u32).map(|i| (i % 251) as u8).collect();
+    assert_eq!(client.set("large", &value), "STORED");
+    assert_eq!(client.get("large").expect("it was stored").data, value);
+    assert_eq!(client.set("n", b"0"), "STORED");
+    let mut pipeline = Vec::new();
+    for _ in 0..20_000 {
+        pipeline.extend_from_slice(b"incr n 1\r\nget none\r\nincr n 1 noreply\r\n");
+    }
+    let answers = client.finish(&pipeline);
+    let expected: String = (0..20_000)
+        .map(|i| format!("{}\r\nEND\r\n", 2 * i + 1))
+        .collect();
+    assert_eq!(answers, expected.as_bytes());
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn statistics_are_those_of_all_workers() {
+    let memcached = Memcached::spawn(&[]);
+    let proxy = start(&[memcached.address()], &["-t", "3"]);
+    let mut clients: Vec<Client> = (0..6).map(|_| connect(&proxy)).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("none"), None);
+    }
+    let stats = clients[0].stats("");
+    assert_eq!(
+        (stats["cmd_get"].as_str(), stats["get_misses"].as_str()),
+        ("6", "6")
+    );
+    assert_eq!(
+        (
+            stats["curr_connections"].as_str(),
+            stats["threads"].as_str()
+        ),
+        ("6", "3")
+    );
+    let servers = clients[1].stats("servers");
+    let name = memcached.address();
+    assert_eq!(servers[&format!("{name}:answers")], "6");
+    assert_eq!(
+        servers[&format!("{name}:connects")],
+        "3",
+        "one connection for each worker"
+    );
+    assert_eq!(clients[2].command("stats reset"), "RESET");
+    poll_until(
+        Duration::from_secs(10),
+        "the counts of all workers to be reset",
+        || (clients[3].stats("")["cmd_get"] == "0").then_some(()),
+    );
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_server_that_is_killed_is_a_miss_and_a_clear_error() {
+    let mut memcached: Vec<Memcached> = (0..2).map(|_| Memcached::spawn(&[])).collect();
+    let servers: Vec<SocketAddr> = memcached.iter().map(Memcached::address).collect();
+    let proxy = start(&servers, &[]);
+    let mut client = connect(&proxy);
+    let keys: Vec<String> = (0..50).map(|i| format!("key:{i}")).collect();
+    for key in &keys {
+        assert_eq!(client.set(key, b"x"), "STORED");
+    }
+    let alive: Vec<bool> = keys
+        .iter()
+        .map(|key| memcached[0].client().get(key).is_some())
+        .collect();
+    memcached[1].process().signal(Signal::Kill);
+    let expected = format!("SERVER_ERROR backend {} unavailable", servers[1]);
+    poll_until(Duration::from_secs(10), "the proxy to notice", || {
+        let key = &keys[alive.iter().position(|alive| !alive)?];
+        (client.set(key, b"y") == expected).then_some(())
+    });
+    for (key, &alive) in keys.iter().zip(&alive) {
+        assert_eq!(client.get(key).is_some(), alive, "{key}");
+        assert_eq!(
+            client.set(key, b"y"),
+            if alive { "STORED" } else { &expected }
+        );
+    }
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_server_that_is_stopped_holds_nobody_for_longer_than_the_timeout() {
+    let mut memcached = Memcached::spawn(&[]);
+    let server = memcached.address();
+    let proxy = start(
+        &[server],
+        &["--request-timeout", "200ms", "--connect-timeout", "100ms"],
+    );
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("k", b"x"), "STORED");
+    memcached.process().signal(Signal::Stop);
+    let asked = Instant::now();
+    assert_eq!(client.get("k"), None);
+    let late = asked.elapsed();
+    assert!((200..5000).contains(&late.as_millis()), "{late:?}");
+    let unavailable = format!("SERVER_ERROR backend {server} unavailable");
+    assert_eq!(client.set("k", b"y"), unavailable);
+    memcached.process().signal(Signal::Continue);
+    poll_until(
+        Duration::from_secs(10),
+        "the proxy to find the server again",
+        || (client.set("k", b"z") == "STORED").then_some(()),
+    );
+    assert_eq!(client.get("k").expect("it was stored").data, b"z");
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn names_are_looked_up() {
+    let memcached = Memcached::spawn(&[]);
+    let server = format!("localhost:{}", memcached.address().port());
+    let args = Program::parse_from(["proxy", "-l", "127.0.0.1:0", "-s", &server]).args;
+    let proxy = Proxy::start(&args).expect("the proxy starts");
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("k", b"x"), "STORED");
+    proxy.stop().expect("it stops");
+
+    let args =
+        Program::parse_from(["proxy", "-l", "127.0.0.1:0", "-s", "no.such.host.invalid:1"]).args;
+    let proxy = Proxy::start(&args).expect("the proxy starts");
+    let mut client = connect(&proxy);
+    let error = client.set("k", b"x");
+    assert_eq!(
+        error,
+        "SERVER_ERROR backend no.such.host.invalid:1 unavailable"
+    );
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_unix_socket_serves_too() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("proxy.sock");
+    let memcached = Memcached::spawn(&[]);
+    let proxy = start(
+        &[memcached.address()],
+        &["--unix-socket", path.to_str().expect("UTF-8")],
+    );
+    let mut stream = UnixStream::connect(&path).expect("it listens");
+    stream
+        .write_all(b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n")
+        .expect("it reads");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("it answers and closes");
+    assert_eq!(answer, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    proxy.stop().expect("it stops");
+    assert!(!path.exists(), "the socket file goes with the proxy");
+}
+
+#[test]
+fn connections_over_the_limit_are_told_so() {
+    let memcached = Memcached::spawn(&[]);
+    let proxy = start(&[memcached.address()], &["-c", "2"]);
+    let mut first = connect(&proxy);
+    let mut second = connect(&proxy);
+    assert_eq!(first.command("mn"), "MN");
+    assert_eq!(second.command("mn"), "MN");
+    let mut third = connect(&proxy);
+    assert_eq!(third.line(), "ERROR Too many open connections");
+    assert!(third.closed());
+    drop(first);
+    poll_until(Duration::from_secs(10), "a place to be free", || {
+        let mut next = connect(&proxy);
+        next.try_command("mn")
+            .is_ok_and(|line| line == "MN")
+            .then_some(())
+    });
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_stopping_proxy_answers_what_was_asked() {
+    let mut memcached = Memcached::spawn(&[]);
+    let proxy = start(&[memcached.address()], &[]);
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("k", b"x"), "STORED");
+    memcached.process().signal(Signal::Stop);
+    client.send(b"get k\r\n");
+    let stopping = std::thread::spawn(move || proxy.stop());
+    memcached.process().signal(Signal::Continue);
+    assert_eq!(client.line(), "VALUE k 0 1");
+    stopping.join().expect("no panic").expect("it stops");
+}
+
+#[test]
+fn a_port_in_use_is_an_error_of_usage() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut args = args(&["127.0.0.1:1".parse().expect("an address")], &[]);
+    args.listen = taken.local_addr().expect("it is bound").to_string();
+    let error = Proxy::start(&args).expect_err("somebody else has the port");
+    assert!(error.is::<UsageError>(), "{error:?}");
+    assert!(error.to_string().contains(&args.listen), "{error}");
+}
