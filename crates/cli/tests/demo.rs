@@ -30,12 +30,25 @@ fn number(value: &Value, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("{name} is no number in {value}"))
 }
 
+/// A trace in which every other request is for one key, and the others for many.
+fn trace_of_one_hot_key() -> tempfile::NamedTempFile {
+    let mut trace = tempfile::Builder::new()
+        .suffix(".txt")
+        .tempfile()
+        .expect("a temporary file");
+    for number in 0..5000 {
+        writeln!(trace, "popular\nkey{}", number % 700).expect("written");
+    }
+    trace
+}
+
 #[test]
 fn replication_balances_a_skewed_load_and_the_report_says_so() {
-    // One key in 2,000 gets a quarter of all requests at this exponent and more.
+    let trace = trace_of_one_hot_key();
+    let path = trace.path().to_str().expect("a path of ours is text");
     let mut demo = demo(&[
-        "--zipf",
-        "1.3",
+        "--trace",
+        path,
         "--off-seconds",
         "4",
         "--on-seconds",
@@ -51,7 +64,8 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
     assert_eq!(report["errors"], 0);
     assert_eq!(report["wrong_values"], 0);
     assert_eq!(report["restarts"], 0);
-    assert_eq!(report["settings"]["keys"], 2000);
+    assert_eq!(report["settings"]["trace"], path);
+    assert_eq!(report["settings"]["keys"], Value::Null);
     let phases = report["phases"].as_array().expect("a list");
     let names: Vec<&Value> = phases.iter().map(|phase| &phase["phase"]).collect();
     assert_eq!(names, ["off", "on_before_switch", "on_after_switch"]);
@@ -59,7 +73,7 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
         let rate = number(phase, "requests_per_second");
         assert!((6000.0..10_000.0).contains(&rate), "{phase}");
         assert!(number(phase, "latency_us_p99") >= number(phase, "latency_us_p50"));
-        assert!(number(phase, "hit_ratio") > 0.99, "{phase}");
+        assert!(number(phase, "hit_ratio") > 0.9, "{phase}");
         let servers = phase["servers"].as_array().expect("a list");
         assert_eq!(servers.len(), 4);
         let sum: f64 = servers
@@ -84,17 +98,8 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
 }
 
 #[test]
-fn a_trace_is_replayed_with_a_line_a_second_and_a_table() {
-    let mut trace = tempfile::Builder::new()
-        .suffix(".txt")
-        .tempfile()
-        .expect("a temporary file");
-    for number in 0..5000 {
-        // Every other request is for one key.
-        writeln!(trace, "popular\nkey{}", number % 700).expect("written");
-    }
-    let path = trace.path().to_str().expect("a path of ours is text");
-    let mut demo = demo(&["--trace", path, "--off-seconds", "2", "--on-seconds", "4"]);
+fn progress_is_a_line_a_second_and_the_result_a_table() {
+    let mut demo = demo(&["--off-seconds", "2", "--on-seconds", "4"]);
     assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
     let text = demo.stdout_text();
     let seconds = text
@@ -123,4 +128,5 @@ fn ctrl_c_ends_it_with_what_there_is() {
     assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
     let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
     assert_eq!(report["completed"], false);
+    assert_eq!(report["settings"]["keys"], 2000);
 }
