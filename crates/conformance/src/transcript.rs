@@ -25,7 +25,8 @@
 //! > mg k c E{c}
 //! same cas ttl         Normalisations, see below.
 //! targets server       Leave out the proxies ("server proxy" is the default).
-//! differs our reason   Then each connection must be followed by what we answer:
+//! differs server why   We differ on purpose, in the server or in the parser (which the proxy has
+//!                      too). Then each connection must be followed by what we answer:
 //! = HD                 a line; CR LF is added.
 //! == HD\r\n            Bytes as they are.
 //! ```
@@ -71,8 +72,8 @@ pub struct Case {
     pub same: Vec<Sameness>,
     /// Whether the case makes sense through a proxy.
     pub through_proxy: bool,
-    /// Why we answer differently from the reference, if we do.
-    pub differs: Option<String>,
+    /// Which part of ours answers differently from the reference on purpose, if one does.
+    pub differs: Option<Part>,
 }
 
 /// What is sent on one connection.
@@ -84,6 +85,15 @@ pub struct Connection {
     pub take: Option<String>,
     /// Our own answer, where it differs on purpose.
     pub ours: Option<Vec<u8>>,
+}
+
+/// A part of ours that differs from memcached on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The parser: the difference shows in the server and in every proxy.
+    Parser,
+    /// The server: the difference does not show in a proxy in front of memcached.
+    Server,
 }
 
 /// A normalisation; see the module's text.
@@ -175,7 +185,13 @@ pub fn parse(text: &str) -> Result<Transcript, String> {
                 "server proxy" => case.through_proxy = true,
                 _ => return Err(at("`targets` takes `server` or `server proxy`")),
             },
-            "differs" if !rest.is_empty() => case.differs = Some(rest.to_owned()),
+            "differs" => {
+                case.differs = match rest.split_once(' ') {
+                    Some(("parser", _)) => Some(Part::Parser),
+                    Some(("server", _)) => Some(Part::Server),
+                    _ => return Err(at("`differs` takes `parser` or `server` and the reason")),
+                }
+            }
             _ => return Err(at(&format!("`{word}` is not understood"))),
         }
     }
@@ -460,7 +476,7 @@ mod tests {
     fn a_transcript_is_read() {
         let transcript = parse(
             "# comment\nflags -I 2m -C\n\ncase one\n> get a\n>> x\\n\ntake c\n--\n> mg a E{c}\n\
-             same cas ttl\n\ncase two\n> get b\ntargets server\ndiffers because\n= END\n== x",
+             same cas ttl\n\ncase two\n> get b\ntargets server\ndiffers server because\n= END\n== x",
         )
         .unwrap();
         assert_eq!(transcript.flags, ["-I", "2m", "-C"]);
@@ -484,7 +500,8 @@ mod tests {
             ("case a\n> x\ncase a", "line 3: a case needs a name"),
             ("case a", "sends nothing"),
             ("case a\n> x\n= END", "without the reason"),
-            ("case a\n> x\ndiffers why", "needs our answer"),
+            ("case a\n> x\ndiffers server why", "needs our answer"),
+            ("case a\n> x\ndiffers why", "line 3: `differs` takes"),
             ("case a\n> \\q", "line 2: unknown escape"),
             ("case a\n> \\x4", "line 2: \\x needs"),
             ("case a\nget b", "line 2: `get` is not understood"),
