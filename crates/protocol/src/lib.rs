@@ -78,6 +78,7 @@ pub use limits::{
     LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX, VALUE_LEN_MAX,
 };
 pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
+pub use number::unsigned as stored_number;
 pub use parse::{Refusal, RequestOutcome, parse_request};
 pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 pub use request::{Admin, Direction, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};

@@ -40,8 +40,10 @@ pub(crate) fn signed(word: &[u8]) -> Option<i64> {
 
 /// An unsigned 64-bit number (memcached `safe_strtoull`). A minus sign negates modulo 2^64, as in C,
 /// but is refused when the result looks negative; so `-0` passes and `-1` does not.
+///
+/// Also how `incr` and `decr` read the value of an item.
 #[inline]
-pub(crate) fn unsigned(word: &[u8]) -> Option<u64> {
+pub fn unsigned(word: &[u8]) -> Option<u64> {
     match sign_and_magnitude(word)? {
         (false, magnitude) => Some(magnitude),
         (true, magnitude) => {

@@ -1,7 +1,7 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{UsageError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -61,6 +61,10 @@ pub struct Args {
     /// Refuse flush_all
     #[arg(short = 'F', long)]
     pub disable_flush_all: bool,
+
+    /// Show no CAS uniques to clients
+    #[arg(short = 'C', long)]
+    pub disable_cas: bool,
 
     /// Say more on standard error; repeat for more
     #[arg(short = 'v', long, action = ArgAction::Count)]
@@ -160,8 +164,6 @@ pub struct Ignored {
     lock_memory: bool,
     #[arg(short = 'P', long, hide = true)]
     pidfile: Option<String>,
-    #[arg(short = 'C', long, hide = true)]
-    disable_cas: bool,
     #[arg(short = 'X', long, hide = true)]
     disable_dumping: bool,
     #[arg(short = 'W', long, hide = true)]
@@ -361,7 +363,6 @@ impl Ignored {
             ("-u (stays the user that started it)", self.user.is_some()),
             ("-k", self.lock_memory),
             ("-P (writes no pid file)", self.pidfile.is_some()),
-            ("-C (CAS stays on)", self.disable_cas),
             ("-X (there are no dump commands)", self.disable_dumping),
             ("-W (there is no watch command)", self.disable_watch),
             ("-D", self.prefix_delimiter.is_some()),
@@ -409,21 +410,6 @@ fn parse_octal(text: &str) -> Result<u32, String> {
         .ok()
         .filter(|mode| *mode <= 0o777)
         .ok_or_else(|| "give an octal number up to 777".into())
-}
-
-/// Reads a size in bytes with an optional suffix k, m or g.
-fn parse_size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => Some(1),
-        "k" | "kib" => Some(1 << 10),
-        "m" | "mib" => Some(1 << 20),
-        "g" | "gib" => Some(1 << 30),
-        _ => None,
-    };
-    unit.zip(digits.parse::<usize>().ok())
-        .and_then(|(unit, number)| number.checked_mul(unit))
-        .ok_or_else(|| "give a number, with suffix k, m or g if you like".into())
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ pub struct Connection {
     input: InputBuffer,
     /// The socket may have bytes to read: it said so and no read has come up short since.
     readable: bool,
-    /// The client has shut its sending side.
+    /// The client has shut its sending side; the end of its bytes may not have been read yet.
+    hung_up: bool,
+    /// The end of the client's bytes has been read.
     ended: bool,
     /// It is in the list of connections to serve.
     pub queued: bool,
@@ -49,6 +51,7 @@ impl Connection {
             stream,
             input: InputBuffer::default(),
             readable: true,
+            hung_up: false,
             ended: false,
             queued: false,
             stalled_since: None,
@@ -56,9 +59,10 @@ impl Connection {
         }
     }
 
-    /// The socket said that there is something to read.
-    pub fn mark_readable(&mut self) {
+    /// The socket said that there is something to read, or that the client sends no more.
+    pub fn mark_readable(&mut self, hung_up: bool) {
         self.readable = true;
+        self.hung_up |= hung_up;
     }
 
     /// Reads, carries out and writes, within the bounds of a turn.
@@ -99,8 +103,9 @@ impl Connection {
                 self.ended = true;
                 break;
             }
-            // A short read has emptied the socket; more bytes will be announced anew.
-            self.readable = count == scratch.len();
+            // A short read has emptied the socket, and more bytes will be announced anew; but an end
+            // that was announced together with these bytes will not.
+            self.readable = self.hung_up || count == scratch.len();
             core.counters().bytes_read += count as u64;
             moved = true;
             more = self.take(core, now, &scratch[..count]);

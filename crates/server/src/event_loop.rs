@@ -93,6 +93,8 @@ struct Worker {
     stopping: Option<Instant>,
     /// The core has housekeeping left.
     unmaintained: bool,
+    /// Messages were left in a queue for the next turn.
+    messages_left: bool,
 }
 
 /// Runs a worker until it is told to stop.
@@ -114,6 +116,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         next_stall_look: Instant::default() + STALL_LOOK,
         stopping: None,
         unmaintained: true,
+        messages_left: false,
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     loop {
@@ -150,6 +153,7 @@ impl Worker {
         let busy = !self.ready.is_empty()
             || self.parts.core.has_outbox()
             || self.unmaintained
+            || self.messages_left
             || self.stopping.is_some();
         if busy {
             return Duration::ZERO;
@@ -166,7 +170,7 @@ impl Worker {
                 let slot = connection - FIRST_CONNECTION;
                 if let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) {
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        connection.mark_readable();
+                        connection.mark_readable(event.is_read_closed() || event.is_error());
                     }
                     let id = connection.id;
                     self.enqueue(id);
@@ -262,11 +266,12 @@ impl Worker {
     }
 
     fn take_messages(&mut self, now: Now) {
+        self.messages_left = false;
         for from in 0..self.parts.mesh.workers() {
             for taken in 0.. {
                 if taken == MESSAGES_PER_TURN {
-                    // The rest is taken in the next turn, which must not sleep.
-                    self.unmaintained = true;
+                    // Nobody will wake this worker again for the rest.
+                    self.messages_left = true;
                     break;
                 }
                 let Some(message) = self.parts.mesh.receive(from) else {

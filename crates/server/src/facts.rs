@@ -26,65 +26,145 @@ pub fn read(
 
 /// What stays the same for the life of the process.
 pub fn fixed(args: &Args, address: Option<SocketAddr>) -> ProcessFacts {
-    let limit_bytes = (args.memory_limit as u64) << 20;
-    let number = |value: u64| value.to_string();
+    ProcessFacts {
+        pid: std::process::id(),
+        connections_max: args.conn_limit as u64,
+        limit_bytes: (args.memory_limit as u64) << 20,
+        threads: args.threads.into(),
+        settings: settings(args, address),
+        ..ProcessFacts::default()
+    }
+}
+
+/// `stats settings`: memcached's names in memcached's order. What is a matter of slabs, LRU lists,
+/// external storage or TLS, which do not exist here, is shown as switched off.
+fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, String)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let socket = args
         .unix_socket
         .as_ref()
         .map_or("NULL".to_owned(), |p| p.display().to_string());
-    ProcessFacts {
-        pid: std::process::id(),
-        connections_max: args.conn_limit as u64,
-        limit_bytes,
-        threads: args.threads.into(),
-        settings: vec![
-            ("maxbytes", number(limit_bytes)),
-            ("maxconns", number(args.conn_limit as u64)),
-            (
-                "tcpport",
-                number(address.map_or(0, |address| address.port().into())),
-            ),
-            ("udpport", number(0)),
-            (
-                "inter",
-                args.listen
-                    .clone()
-                    .unwrap_or_else(|| "127.0.0.1".to_owned()),
-            ),
-            ("verbosity", number(args.verbose.into())),
-            ("oldest", number(0)),
-            (
-                "evictions",
-                if args.disable_evictions { "off" } else { "on" }.to_owned(),
-            ),
-            ("domain_socket", socket),
-            ("umask", format!("{:o}", args.unix_mask)),
-            ("num_threads", number(args.threads.into())),
-            ("num_threads_per_udp", number(0)),
-            ("stat_key_prefix", ":".to_owned()),
-            ("detail_enabled", yes(false)),
-            ("reqs_per_event", number(args.max_reqs_per_event.into())),
-            ("cas_enabled", yes(true)),
-            ("tcp_backlog", number(args.listen_backlog.into())),
-            ("binding_protocol", "ascii".to_owned()),
-            ("auth_enabled_sasl", yes(false)),
-            ("auth_enabled_ascii", yes(false)),
-            ("item_size_max", number(args.max_item_size as u64)),
-            ("maxconns_fast", yes(true)),
-            ("lru_crawler", yes(false)),
-            ("flush_enabled", yes(!args.disable_flush_all)),
-            ("dump_enabled", yes(false)),
-            ("hash_algorithm", "foldhash".to_owned()),
-            ("lru_segmented", yes(false)),
-            (
-                "idle_timeout",
-                number(args.idle_timeout_s().unwrap_or(0).into()),
-            ),
-            ("ssl_enabled", yes(false)),
+    let mut list = vec![
+        ("maxbytes", (args.memory_limit << 20).to_string()),
+        ("maxconns", args.conn_limit.to_string()),
+        (
+            "tcpport",
+            address.map_or(0, |address| address.port()).to_string(),
+        ),
+        ("udpport", "0".to_owned()),
+        (
+            "inter",
+            args.listen
+                .clone()
+                .unwrap_or_else(|| "127.0.0.1".to_owned()),
+        ),
+        ("verbosity", args.verbose.to_string()),
+        ("oldest", "0".to_owned()),
+        (
+            "evictions",
+            if args.disable_evictions { "off" } else { "on" }.to_owned(),
+        ),
+        ("domain_socket", socket),
+        ("umask", format!("{:o}", args.unix_mask)),
+        ("shutdown_command", yes(false)),
+        ("growth_factor", "1.00".to_owned()),
+        ("chunk_size", "0".to_owned()),
+        ("num_threads", args.threads.to_string()),
+        ("num_threads_per_udp", "0".to_owned()),
+        ("stat_key_prefix", ":".to_owned()),
+        ("detail_enabled", yes(false)),
+        ("reqs_per_event", args.max_reqs_per_event.to_string()),
+        ("cas_enabled", yes(!args.disable_cas)),
+        ("tcp_backlog", args.listen_backlog.to_string()),
+        ("binding_protocol", "ascii".to_owned()),
+        ("auth_enabled_sasl", yes(false)),
+        ("auth_enabled_ascii", yes(false)),
+        ("item_size_max", args.max_item_size.to_string()),
+        ("maxconns_fast", yes(true)),
+    ];
+    let off = |names: &[&'static str], value: &'static str, list: &mut Vec<_>| {
+        list.extend(names.iter().map(|name| (*name, value.to_owned())));
+    };
+    off(&["hashpower_init"], "0", &mut list);
+    off(&["slab_reassign"], "no", &mut list);
+    off(
+        &[
+            "slab_automove",
+            "slab_automove_ratio",
+            "slab_automove_window",
+            "slab_chunk_max",
         ],
-        ..ProcessFacts::default()
-    }
+        "0",
+        &mut list,
+    );
+    off(&["lru_crawler"], "no", &mut list);
+    off(
+        &[
+            "lru_crawler_sleep",
+            "lru_crawler_tocrawl",
+            "tail_repair_time",
+        ],
+        "0",
+        &mut list,
+    );
+    list.push(("flush_enabled", yes(!args.disable_flush_all)));
+    off(&["dump_enabled"], "no", &mut list);
+    list.push(("hash_algorithm", "foldhash".to_owned()));
+    off(&["lru_maintainer_thread", "lru_segmented"], "no", &mut list);
+    off(
+        &[
+            "hot_lru_pct",
+            "warm_lru_pct",
+            "hot_max_factor",
+            "warm_max_factor",
+        ],
+        "0",
+        &mut list,
+    );
+    off(&["temp_lru"], "no", &mut list);
+    off(&["temporary_ttl"], "0", &mut list);
+    list.push((
+        "idle_timeout",
+        args.idle_timeout_s().unwrap_or(0).to_string(),
+    ));
+    off(
+        &[
+            "watcher_logbuf_size",
+            "worker_logbuf_size",
+            "read_buf_mem_limit",
+        ],
+        "0",
+        &mut list,
+    );
+    off(&["track_sizes", "inline_ascii_response"], "no", &mut list);
+    off(
+        &[
+            "ext_item_size",
+            "ext_item_age",
+            "ext_low_ttl",
+            "ext_recache_rate",
+            "ext_wbuf_size",
+            "ext_compact_under",
+            "ext_drop_under",
+            "ext_max_sleep",
+            "ext_max_frag",
+            "slab_automove_freeratio",
+        ],
+        "0",
+        &mut list,
+    );
+    off(&["ext_drop_unread", "ssl_enabled"], "no", &mut list);
+    off(&["ssl_chain_cert", "ssl_key"], "(null)", &mut list);
+    off(&["ssl_verify_mode", "ssl_keyformat"], "0", &mut list);
+    off(&["ssl_ciphers", "ssl_ca_cert"], "NULL", &mut list);
+    off(&["ssl_wbuf_size"], "0", &mut list);
+    off(&["ssl_session_cache", "ssl_kernel_tls"], "no", &mut list);
+    off(
+        &["ssl_min_version", "num_napi_ids", "memory_file"],
+        "(null)",
+        &mut list,
+    );
+    list
 }
 
 /// CPU time of the process in user mode and in the kernel, in microseconds; zeros when the kernel

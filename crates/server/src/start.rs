@@ -14,7 +14,8 @@ use evenkeel_roles::server::{
 };
 use evenkeel_runtime::{
     AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, UsageError, accept_forever,
-    bind_tcp, bind_unix, mesh, pin_to_core, spawn_named, wait_for_stop_signal,
+    bind_tcp, bind_unix, mesh, pin_to_core, raise_descriptor_limit, spawn_named,
+    wait_for_stop_signal,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
@@ -33,9 +34,6 @@ const MESH_CAPACITY: usize = 4096;
 
 /// How often `stats` learns anew about the process.
 const FACTS_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Descriptors that the process needs besides those of its clients.
-const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// A running server.
 #[derive(Debug)]
@@ -268,6 +266,7 @@ fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig
         },
         requests_per_turn: args.max_reqs_per_event,
         allow_flush: !args.disable_flush_all,
+        cas_shown: !args.disable_cas,
         evict: !args.disable_evictions,
         clustered: !args.coordinator.is_empty(),
         hot_keys,
@@ -291,23 +290,4 @@ fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {
         eprintln!("evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others");
     }
     Ok(listeners)
-}
-
-/// Raises the limit of open descriptors to what `-c` needs, as memcached does.
-fn raise_descriptor_limit(connections: usize) -> Result<(), UsageError> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = connections as u64 + RESERVED_DESCRIPTORS;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    let raised = Rlimit {
-        current: Some(wanted),
-        maximum: maximum.map(|maximum| maximum.max(wanted)),
-    };
-    setrlimit(Resource::Nofile, raised).map_err(|_| {
-        UsageError(format!(
-            "-c {connections}: the limit of open files is too low; raise it with `ulimit -n {wanted}`"
-        ))
-    })
 }

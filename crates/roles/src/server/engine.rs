@@ -3,7 +3,7 @@
 use super::counters::Counters;
 use super::replicas::Replicas;
 use super::time::{NEVER, Seconds, TimeBase};
-use evenkeel_policy::hot_keys::server::{HotKeys, Reader, WriteKind};
+use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{Item, NewItem, Store, StoreError};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
@@ -59,12 +59,15 @@ pub struct Engine {
     pub limits: Limits,
     /// The newest version handed out.
     version: Version,
+    /// Whether clients are shown CAS uniques (`-C` hides them). Agreed peers always are.
+    pub cas_shown: bool,
     /// Old values on their way into new items (append, prepend, incr).
     pub scratch: Vec<u8>,
 }
 
 impl Engine {
-    /// Puts the parts together; `first` is the version before the first one handed out.
+    /// Puts the parts together; `first` is the version before the first one handed out, and
+    /// `cas_shown` says whether clients see versions.
     pub fn new(
         store: Store,
         replicas: Replicas,
@@ -72,6 +75,7 @@ impl Engine {
         time: TimeBase,
         limits: Limits,
         first: Version,
+        cas_shown: bool,
     ) -> Self {
         Engine {
             store,
@@ -81,6 +85,7 @@ impl Engine {
             time,
             limits,
             version: first,
+            cas_shown,
             scratch: Vec::new(),
         }
     }
@@ -108,27 +113,14 @@ impl Engine {
         }
     }
 
-    /// Tells the hot keys of a read at the home. `present`: the key was found.
-    #[inline]
-    pub fn saw_read(&mut self, at: &At, key: &[u8], present: bool) -> ReadAdvice {
-        if !at.owned {
-            return ReadAdvice::default();
-        }
-        let advice = self
-            .hot
-            .handle_read(at.now.monotonic, at.hash, key, at.reader, present);
-        if advice.gamma > 0 {
-            self.counters.leases_granted += 1;
-        }
-        ReadAdvice {
-            gamma: advice.gamma,
-            replicated: advice.replicated,
-        }
-    }
-
     /// Tells the hot keys of a write that was carried out; before the answer leaves (S4, S8).
     #[inline]
     pub fn saw_write(&mut self, at: &At, key: &[u8], kind: WriteKind) {
+        if kind == WriteKind::Delete {
+            // What a miss tells (`V`) and what replicas are removed by must be newer than the value
+            // that is gone.
+            self.next_version();
+        }
         if at.owned {
             self.hot.handle_write(at.now.monotonic, at.hash, key, kind);
         }
@@ -141,7 +133,6 @@ impl Engine {
         // An item that has expired already need not be stored to be found missing.
         if item.expires_at != NEVER && item.expires_at <= at.seconds {
             self.store.delete(at.cachelet, key, at.seconds);
-            self.counters.total_items += 1;
             self.saw_write(at, key, WriteKind::Delete);
             return Ok(version);
         }
@@ -182,7 +173,6 @@ impl Engine {
             replica_bytes,
             curr_items: store.items,
             bytes: store.bytes,
-            total_items: self.counters.total_items + store.total_items,
             evictions: store.evictions,
             evicted_unfetched: store.evicted_unfetched,
             evicted_active: store.evicted_active,
@@ -204,15 +194,6 @@ const VERSION_ADOPT_MAX: u64 = 1 << 63;
 /// A scratch area larger than this, in bytes, is given back to the allocator after use.
 const SCRATCH_KEEP_MAX: usize = 64 * 1024;
 
-/// What to add to the answer to a read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadAdvice {
-    /// γ of the granted lease; 0 for none.
-    pub gamma: u8,
-    /// The key has replicas: a miss carries the newest version.
-    pub replicated: bool,
-}
-
 /// Why an item was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutError {
@@ -220,6 +201,34 @@ pub enum PutError {
     TooLarge,
     /// No memory could be had.
     NoMemory,
+}
+
+/// Tells the hot keys of a read at the home. `present`: the key was found. Takes the parts of an
+/// [`Engine`] that it needs, so that the item that was found may still be borrowed.
+#[inline]
+pub fn saw_read(
+    hot: &mut HotKeys,
+    counters: &mut Counters,
+    at: &At,
+    key: &[u8],
+    present: bool,
+) -> ReadAdvice {
+    if !at.owned {
+        return ReadAdvice::default();
+    }
+    let advice = hot.handle_read(at.now.monotonic, at.hash, key, at.reader, present);
+    counters.leases_granted += u64::from(advice.gamma > 0);
+    advice
+}
+
+/// An item's version as a reader is shown it: always to agreed peers, otherwise unless `-C` hides it.
+#[inline]
+pub fn shown_version(cas_shown: bool, at: &At, version: Version) -> Version {
+    if cas_shown || matches!(at.reader, Reader::Aware { .. }) {
+        version
+    } else {
+        Version(0)
+    }
 }
 
 /// Seconds an item has left; `None` when it never expires.

@@ -141,6 +141,7 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("hash_is_expanding", 0),
             ("slab_reassign_rescues", 0),
             ("slab_reassign_chunk_rescues", 0),
+            ("slab_reassign_evictions_nomem", 0),
             ("slab_reassign_inline_reclaim", 0),
             ("slab_reassign_busy_items", 0),
             ("slab_reassign_busy_deletes", 0),

@@ -42,6 +42,8 @@ pub struct WorkerConfig {
     pub requests_per_turn: u32,
     /// Whether `flush_all` is carried out (`-F` forbids it).
     pub allow_flush: bool,
+    /// Whether clients are shown CAS uniques (`-C` hides them).
+    pub cas_shown: bool,
     /// Whether to evict when memory is full (`-M` forbids it).
     pub evict: bool,
     /// Whether a coordinator will send a map. Without one the server owns every key.
@@ -136,6 +138,7 @@ impl WorkerCore {
             TimeBase::new(config.start),
             config.limits,
             config.first_version,
+            config.cas_shown,
         );
         Ok(WorkerCore {
             engine,
@@ -458,6 +461,8 @@ impl WorkerCore {
     pub(super) fn flush(&mut self, now: Now) {
         self.engine.store.flush();
         self.engine.replicas.flush();
+        // Newer than everything that is gone, as after a delete.
+        self.engine.next_version();
         self.engine.hot.handle_flush(now.monotonic);
     }
 

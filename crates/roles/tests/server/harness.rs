@@ -27,6 +27,7 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
         limits: Limits::default(),
         requests_per_turn: 20,
         allow_flush: true,
+        cas_shown: true,
         evict: true,
         clustered,
         hot_keys: HotKeysConfig {

@@ -1,15 +1,15 @@
 //! `incr`, `decr` and `ma`.
 
 use super::touch::set_expiry;
-use crate::server::engine::{At, Engine, PutError, ttl};
+use crate::server::engine::{At, Engine, PutError, shown_version, ttl};
 use crate::server::time::Seconds;
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::{answer, number};
-use evenkeel_protocol::{Direction, Meta, MetaStatus, text};
+use evenkeel_protocol::{Direction, Meta, MetaStatus, stored_number, text};
 use evenkeel_storage::NewItem;
 use evenkeel_types::Version;
 
-/// Digits of the largest 64-bit number: a longer value is no number (memcached's rule).
+/// Digits of the largest 64-bit number.
 const DIGITS_MAX: usize = 20;
 
 /// What became of the arithmetic.
@@ -98,7 +98,7 @@ pub fn meta_arithmetic(
         Outcome::Exists => MetaStatus::Exists,
         Outcome::NonNumeric | Outcome::NoMemory => return out.extend_from_slice(refusal(outcome)),
     };
-    if flags.has(b'q') && matches!(status, MetaStatus::Done | MetaStatus::NotFound) {
+    if flags.has(b'q') && status == MetaStatus::Done {
         return;
     }
     match outcome {
@@ -127,8 +127,7 @@ fn show(engine: &Engine, at: &At, key: &[u8], meta: &Meta<'_>, value: u64, out: 
         line = match letter {
             b'O' => line.token(b'O', token),
             b'k' => line.key(key, meta.key.base64),
-            b'b' if !meta.flags.has(b'k') => line.flag(b'b'),
-            b'c' => line.number(b'c', version.0),
+            b'c' => line.number(b'c', shown_version(engine.cas_shown, at, version).0),
             b't' => match left {
                 Some(left) => line.number(b't', left),
                 None => line.token(b't', b"-1"),
@@ -174,7 +173,7 @@ fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
         engine.counters.cas_badval += 1;
         return Outcome::Exists;
     }
-    let Some(old) = parse_number(item.value()) else {
+    let Some(old) = stored_number(item.value()) else {
         return Outcome::NonNumeric;
     };
     *hits += 1;
@@ -183,29 +182,38 @@ fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
         Direction::Decr => old.saturating_sub(order.delta),
     };
     let (flags, expires_at, len) = (item.flags(), item.expires_at(), item.value().len());
+    let marks = (item.stale(), item.win_sent());
     let version = engine.version_for(order.chosen);
-    let mut digits = [b' '; DIGITS_MAX];
-    let used = write_number(value, &mut digits);
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(value).as_bytes();
     // A number that fits where the old one stood is padded with spaces, as memcached pads it.
-    let padded = if used <= len && len <= DIGITS_MAX {
-        len
-    } else {
-        used
-    };
+    let mut padding = core::mem::take(&mut engine.scratch);
+    padding.clear();
+    padding.resize(len.saturating_sub(digits.len()), b' ');
     let item = NewItem {
         key: order.key,
-        value: [&digits[..padded], b""],
+        value: [digits, &padding],
         flags,
         expires_at,
         version,
     };
-    match engine.put(at, item) {
+    let grown = digits.len() > len;
+    let outcome = match engine.put(at, item) {
         Ok(_) => Outcome::Number {
             value,
             created: false,
         },
         Err(PutError::TooLarge | PutError::NoMemory) => Outcome::NoMemory,
+    };
+    engine.keep_scratch(padding);
+    if grown {
+        engine.counters.total_items += 1;
+    } else if let Some(mut item) = engine.store.get(at.cachelet, order.key, at.seconds) {
+        // The number changed where it stood: the item is the same, and keeps its marks.
+        item.set_stale(marks.0);
+        item.set_win_sent(marks.1);
     }
+    outcome
 }
 
 /// `ma` with `N` on a key that is not there.
@@ -217,58 +225,21 @@ fn create(
     expires_at: Seconds,
 ) -> Outcome {
     let version = engine.version_for(order.chosen);
-    let mut digits = [b' '; DIGITS_MAX];
-    let used = write_number(initial, &mut digits);
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(initial).as_bytes();
     let item = NewItem {
         key: order.key,
-        value: [&digits[..used], b""],
+        value: [digits, b""],
         flags: 0,
         expires_at,
         version,
     };
+    engine.counters.total_items += 1;
     match engine.put(at, item) {
         Ok(_) => Outcome::Number {
             value: initial,
             created: true,
         },
         Err(_) => Outcome::NoMemory,
-    }
-}
-
-/// Reads a stored number: up to 20 digits that fit 64 bits, spaces behind them allowed.
-fn parse_number(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii_end();
-    if digits.is_empty() || value.len() > DIGITS_MAX {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |number, &byte| {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
-}
-
-/// Writes a number from the left; gives the digits used.
-fn write_number(value: u64, digits: &mut [u8; DIGITS_MAX]) -> usize {
-    let mut text = itoa::Buffer::new();
-    let text = text.format(value).as_bytes();
-    digits[..text.len()].copy_from_slice(text);
-    text.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stored_numbers_are_read_as_memcached_reads_them() {
-        assert_eq!(parse_number(b"0"), Some(0));
-        assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
-        assert_eq!(parse_number(b"18446744073709551616"), None);
-        assert_eq!(parse_number(b"9  "), Some(9));
-        assert_eq!(parse_number(b""), None);
-        assert_eq!(parse_number(b"  "), None);
-        assert_eq!(parse_number(b"1x"), None);
-        assert_eq!(parse_number(b"-1"), None);
-        assert_eq!(parse_number(b"000000000000000000001"), None);
     }
 }

@@ -23,7 +23,7 @@ pub fn delete(engine: &mut Engine, at: &At, key: &[u8]) -> &'static [u8] {
 pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
     engine.counters.cmd_meta += 1;
     let status = carry_out(engine, at, key, meta);
-    let quiet = meta.flags.has(b'q') && matches!(status, MetaStatus::Done | MetaStatus::NotFound);
+    let quiet = meta.flags.has(b'q') && status == MetaStatus::Done;
     if !quiet {
         answer::echo_flags(answer::meta(out, status), meta, key).end();
     }

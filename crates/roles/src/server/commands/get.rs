@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat` and `gats`.
 
-use crate::server::engine::{At, Engine};
+use crate::server::engine::{At, Engine, saw_read, shown_version};
 use crate::server::time::Seconds;
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
@@ -9,24 +9,18 @@ use evenkeel_protocol::compose::answer;
 #[inline]
 pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
     engine.counters.cmd_get += 1;
-    let present = match engine.store.get(at.cachelet, key, at.seconds) {
-        Some(mut item) => {
-            item.touch_access(at.seconds);
-            let item = item.into_item();
-            let cas = with_cas.then(|| item.version());
-            answer::value(out, key, item.flags(), item.value(), cas);
-            engine.counters.get_hits += 1;
-            true
-        }
-        None => {
-            engine.counters.get_misses += 1;
-            false
-        }
-    };
-    engine.saw_read(at, key, present);
+    let present = show(engine, at, key, with_cas, out);
+    if present {
+        engine.counters.get_hits += 1;
+    } else {
+        engine.counters.get_misses += 1;
+    }
+    // A classic client knows nothing of leases: whatever the advice, it is not told.
+    let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, present);
 }
 
-/// Answers one key of a get-and-touch, which also gives what it finds a new expiry.
+/// Answers one key of a get-and-touch, which also gives what it finds a new expiry. memcached
+/// counts it as a touch alone.
 pub fn get_and_touch_key(
     engine: &mut Engine,
     at: &At,
@@ -35,21 +29,26 @@ pub fn get_and_touch_key(
     with_cas: bool,
     out: &mut Vec<u8>,
 ) {
-    engine.counters.cmd_get += 1;
     engine.counters.cmd_touch += 1;
-    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
-        engine.counters.get_misses += 1;
+    if !show(engine, at, key, with_cas, out) {
         engine.counters.touch_misses += 1;
-        engine.saw_read(at, key, false);
         return;
-    };
-    item.touch_access(at.seconds);
-    let shown = item.into_item();
-    let cas = with_cas.then(|| shown.version());
-    answer::value(out, key, shown.flags(), shown.value(), cas);
-    engine.counters.get_hits += 1;
+    }
     engine.counters.touch_hits += 1;
     if super::touch::set_expiry(engine, at, key, expiry) {
         engine.saw_write(at, key, WriteKind::Update);
     }
+}
+
+/// Writes the `VALUE` block of a key, if it is there.
+#[inline]
+fn show(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> bool {
+    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        return false;
+    };
+    item.touch_access(at.seconds);
+    let item = item.into_item();
+    let cas = with_cas.then(|| shown_version(engine.cas_shown, at, item.version()));
+    answer::value(out, key, item.flags(), item.value(), cas);
+    true
 }

@@ -1,6 +1,6 @@
 //! `me`: what is known of an item, for a person.
 
-use crate::server::engine::{At, Engine, ttl};
+use crate::server::engine::{At, Engine, shown_version, ttl};
 use evenkeel_protocol::SentKey;
 use evenkeel_protocol::text;
 use std::io::Write;
@@ -18,7 +18,10 @@ pub fn meta_debug(engine: &Engine, at: &At, sent: SentKey<'_>, key: &[u8], out: 
     let expiry = ttl(&item, at.seconds).map_or(-1, i64::from);
     let idle = at.seconds.saturating_sub(item.last_access());
     let fetched = if item.fetched() { "yes" } else { "no" };
-    let (version, size) = (item.version(), item.size());
+    let (version, size) = (
+        shown_version(engine.cas_shown, at, item.version()),
+        item.size(),
+    );
     // Writing into memory cannot fail.
     let _ = write!(
         out,

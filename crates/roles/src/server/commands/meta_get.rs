@@ -1,43 +1,47 @@
 //! `mg`.
 
-use crate::server::engine::{At, Engine, ReadAdvice, ttl};
+use super::touch::set_expiry;
+use crate::server::engine::{At, Engine, saw_read, shown_version, ttl};
 use crate::server::time::{NEVER, Seconds};
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_policy::hot_keys::server::{ReadAdvice, WriteKind};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
-use evenkeel_protocol::{Meta, MetaStatus};
-use evenkeel_storage::NewItem;
+use evenkeel_protocol::{Meta, MetaStatus, text};
+use evenkeel_storage::{ItemMut, NewItem};
 
 /// Answers `mg` at the home of the key.
 pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
     engine.counters.cmd_meta += 1;
-    engine.counters.cmd_get += 1;
-    let flags = &meta.flags;
-    let found = engine.store.get(at.cachelet, key, at.seconds).is_some();
-    if !found {
-        engine.counters.get_misses += 1;
-        let advice = engine.saw_read(at, key, false);
-        match flags.exptime(b'N') {
-            Some(exptime) => vivify(engine, at, key, meta, exptime, out),
-            None => miss(engine, key, meta, advice, out),
-        }
-        return;
-    }
-    engine.counters.get_hits += 1;
-    if let Some(exptime) = flags.exptime(b'T') {
-        engine.counters.cmd_touch += 1;
-        engine.counters.touch_hits += 1;
+    if let Some(exptime) = meta.flags.exptime(b'T') {
         let expiry = engine.time.expiry(at.now, exptime);
         return touch_and_show(engine, at, key, meta, expiry, out);
     }
-    let advice = engine.saw_read(at, key, true);
-    if show(engine, at, key, meta, advice, out) {
+    engine.counters.cmd_get += 1;
+    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        engine.counters.get_misses += 1;
+        let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, false);
+        return miss(engine, at, key, meta, advice, out);
+    };
+    engine.counters.get_hits += 1;
+    let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, true);
+    if show(item, engine.cas_shown, at, key, meta, advice, out) {
         // Somebody was told to recache the item: copies must not tell a second one.
         engine.saw_write(at, key, WriteKind::Update);
     }
 }
 
-/// A miss: `EN`, unless the client wants to hear of hits only.
-fn miss(engine: &Engine, key: &[u8], meta: &Meta<'_>, advice: ReadAdvice, out: &mut Vec<u8>) {
+/// A miss: the item is created if the client asks for that (`N`); otherwise `EN`, unless the client
+/// wants to hear of hits only (`q`).
+fn miss(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    advice: ReadAdvice,
+    out: &mut Vec<u8>,
+) {
+    if let Some(exptime) = meta.flags.exptime(b'N') {
+        return vivify(engine, at, key, meta, exptime, out);
+    }
     if meta.flags.has(b'q') {
         return;
     }
@@ -46,7 +50,8 @@ fn miss(engine: &Engine, key: &[u8], meta: &Meta<'_>, advice: ReadAdvice, out: &
     answer::extension_flags(line, None, newest).end();
 }
 
-/// A hit with a new expiry (`T`). An expiry in the past removes the item after it was shown.
+/// A read that also gives the item a new expiry (`T`); memcached counts it as a touch alone. An
+/// expiry in the past removes the item after it was shown.
 fn touch_and_show(
     engine: &mut Engine,
     at: &At,
@@ -55,31 +60,44 @@ fn touch_and_show(
     expiry: Seconds,
     out: &mut Vec<u8>,
 ) {
+    engine.counters.cmd_touch += 1;
     let expired = expiry != NEVER && expiry <= at.seconds;
-    if !expired && super::touch::set_expiry(engine, at, key, expiry) {
+    if !expired && set_expiry(engine, at, key, expiry) {
         engine.saw_write(at, key, WriteKind::Update);
     }
-    show(engine, at, key, meta, ReadAdvice::default(), out);
+    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+        engine.counters.touch_misses += 1;
+        return miss(engine, at, key, meta, ReadAdvice::default(), out);
+    };
+    engine.counters.touch_hits += 1;
+    show(
+        item,
+        engine.cas_shown,
+        at,
+        key,
+        meta,
+        ReadAdvice::default(),
+        out,
+    );
     if expired {
-        super::touch::set_expiry(engine, at, key, expiry);
+        set_expiry(engine, at, key, expiry);
     }
 }
 
 /// Writes a hit. True when this client won the right to recache the item.
 fn show(
-    engine: &mut Engine,
+    mut item: ItemMut<'_>,
+    cas_shown: bool,
     at: &At,
     key: &[u8],
     meta: &Meta<'_>,
     advice: ReadAdvice,
     out: &mut Vec<u8>,
 ) -> bool {
-    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
-        miss(engine, key, meta, advice, out);
-        return false;
-    };
     let (fetched, last_access) = (item.fetched(), item.last_access());
-    item.touch_access(at.seconds);
+    if !meta.flags.has(b'u') {
+        item.touch_access(at.seconds);
+    }
     let (win_sent, stale, expires_at) = (item.win_sent(), item.stale(), item.expires_at());
     let due = meta.flags.exptime(b'R').is_some_and(|limit| {
         expires_at != NEVER && i64::from(expires_at.saturating_sub(at.seconds)) < limit
@@ -91,7 +109,7 @@ fn show(
     let item = item.into_item();
     let facts = ItemFacts {
         value_len: item.value().len(),
-        version: item.version(),
+        version: shown_version(cas_shown, at, item.version()),
         flags: item.flags(),
         ttl: ttl(&item, at.seconds),
         last_access: at.seconds.saturating_sub(last_access),
@@ -131,14 +149,15 @@ fn vivify(
         expires_at,
         version,
     };
+    engine.counters.total_items += 1;
     if engine.put(at, item).is_err() {
-        return out.extend_from_slice(evenkeel_protocol::text::OUT_OF_MEMORY);
+        return out.extend_from_slice(text::OUT_OF_MEMORY);
     }
     if let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) {
         item.set_win_sent(true);
     }
     let facts = ItemFacts {
-        version,
+        version: shown_version(engine.cas_shown, at, version),
         ttl: (expires_at != NEVER).then(|| expires_at.saturating_sub(at.seconds)),
         won: true,
         ..ItemFacts::default()

@@ -1,6 +1,6 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`.
 
-use crate::server::engine::{At, Engine, PutError};
+use crate::server::engine::{At, Engine, PutError, shown_version};
 use crate::server::time::{NEVER, Seconds};
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
@@ -103,8 +103,7 @@ pub fn meta_set(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         line = match letter {
             b'O' => line.token(b'O', token),
             b'k' => line.key(key, meta.key.base64),
-            b'b' if !flags.has(b'k') => line.flag(b'b'),
-            b'c' => line.number(b'c', version.0),
+            b'c' => line.number(b'c', shown_version(engine.cas_shown, at, version).0),
             b's' => line.number(b's', meta.value.len()),
             _ => line,
         };
@@ -227,7 +226,7 @@ fn join(engine: &mut Engine, at: &At, order: &Order<'_>, present: &Present) -> O
         expires_at: present.expires_at,
         version,
     };
-    let outcome = outcome_of(engine.put(at, item));
+    let outcome = stored(engine, at, item);
     engine.keep_scratch(old);
     outcome
 }
@@ -248,12 +247,15 @@ fn put(
         expires_at,
         version,
     };
-    outcome_of(engine.put(at, item))
+    stored(engine, at, item)
 }
 
-fn outcome_of(result: Result<Version, PutError>) -> Outcome {
-    match result {
-        Ok(version) => Outcome::Stored(version),
+fn stored(engine: &mut Engine, at: &At, item: NewItem<'_>) -> Outcome {
+    match engine.put(at, item) {
+        Ok(version) => {
+            engine.counters.total_items += 1;
+            Outcome::Stored(version)
+        }
         Err(PutError::TooLarge) => Outcome::TooLarge,
         Err(PutError::NoMemory) => Outcome::NoMemory,
     }
