@@ -94,7 +94,7 @@ fn meta_leases_tell_one_client_to_recache() {
         ("mg k v t\r\n", "VA 3 t30 Z X\r\nold\r\n"),
         ("md k q\r\n", ""),
         ("md k\r\n", "NF\r\n"),
-        ("md k q\r\nmn\r\n", "MN\r\n"),
+        ("md k q\r\nmn\r\n", "NF\r\nMN\r\n"),
     ]);
 }
 
