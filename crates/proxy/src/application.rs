@@ -4,6 +4,7 @@ use evenkeel_roles::proxy::{ClientId, ProxyCore};
 use evenkeel_runtime::{InputBuffer, Stream};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
+use std::time::Duration;
 
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
 const READS_PER_TURN: usize = 4;
@@ -141,12 +142,74 @@ impl Application {
     /// How long the application has owed progress: the rest of a request, or to read its answers.
     /// Zero when it owes none. To be asked from time to time; counts from the first time that it is
     /// found owing.
-    pub fn stalled_for(&mut self, core: &ProxyCore, now: Instant) -> std::time::Duration {
+    pub fn stalled_for(&mut self, core: &ProxyCore, now: Instant) -> Duration {
         let half_request = !self.input.is_empty() && core.client_wants_input(self.id);
         if !half_request && core.client_output(self.id).is_empty() {
             self.stalled_since = None;
-            return std::time::Duration::ZERO;
+            return Duration::ZERO;
         }
         now.since(*self.stalled_since.get_or_insert(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_roles::proxy::{BackendAddress, ProxyConfig};
+    use mio::net::UnixStream;
+
+    /// A core, an application's connection to it, and the application's end.
+    fn connected() -> (ProxyCore, Application, UnixStream) {
+        let server = BackendAddress {
+            host: "127.0.0.1".into(),
+            port: 1,
+        };
+        let mut core = ProxyCore::memcached(ProxyConfig::default(), &[server], 1).expect("a ring");
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let application = Application::new(core.client_opened(), Stream::from(ours));
+        (core, application, theirs)
+    }
+
+    fn at(s: u64) -> Instant {
+        Instant::from_millis(1000 * s)
+    }
+
+    #[test]
+    fn half_a_request_owes_the_other_half() {
+        let (mut core, mut application, mut theirs) = connected();
+        let mut scratch = [0; 64];
+        application.serve(&mut core, at(1), &mut scratch);
+        assert_eq!(application.stalled_for(&core, at(1)), Duration::ZERO);
+        theirs.write_all(b"version").expect("room");
+        application.mark_readable(false);
+        application.serve(&mut core, at(2), &mut scratch);
+        assert_eq!(application.stalled_for(&core, at(2)), Duration::ZERO);
+        assert_eq!(
+            application.stalled_for(&core, at(32)),
+            Duration::from_secs(30)
+        );
+        theirs.write_all(b" \r").expect("room");
+        application.mark_readable(false);
+        application.serve(&mut core, at(32), &mut scratch);
+        assert_eq!(
+            application.stalled_for(&core, at(33)),
+            Duration::ZERO,
+            "it moves"
+        );
+        theirs.write_all(b"\n").expect("room");
+        application.mark_readable(false);
+        application.serve(&mut core, at(40), &mut scratch);
+        application.flush(&mut core).expect("it is read");
+        assert_eq!(application.stalled_for(&core, at(99)), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_end_of_stream_that_was_announced_with_the_last_bytes_is_read() {
+        let (mut core, mut application, mut theirs) = connected();
+        theirs.write_all(b"version\r\n").expect("room");
+        drop(theirs);
+        application.mark_readable(true);
+        application.serve(&mut core, at(1), &mut [0; 64]);
+        assert!(application.ended, "no further event tells of it");
     }
 }

@@ -417,7 +417,9 @@ impl Worker {
             .filter_map(|a| (a.stalled_for(core, now) >= STALL_LIMIT).then_some(a.id))
             .collect();
         for id in stalled {
-            self.application_over(id);
+            if self.forget_application(id) {
+                self.parts.core.client_stalled(id);
+            }
         }
     }
 

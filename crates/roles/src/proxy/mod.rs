@@ -199,7 +199,7 @@ impl ProxyCore {
                 weight: 1,
             })
             .collect();
-        let ring = Ketama::new(&points, Weighting::Equal)?;
+        let ring = Ketama::new(&points, Weighting::Weighted)?;
         let mut backends = Slab::default();
         let ids = servers
             .iter()
@@ -293,6 +293,13 @@ impl ProxyCore {
     /// carried out all the same.
     pub fn client_closed(&mut self, id: ClientId) {
         self.clients.remove(id.0);
+    }
+
+    /// The driver closes a connection of an application because nothing has moved for too long.
+    pub fn client_stalled(&mut self, id: ClientId) {
+        if self.clients.remove(id.0).is_some() {
+            self.stats.proxy_clients_closed_stalled += 1;
+        }
     }
 
     /// The application will send no more. Give the input that is left once more after this.

@@ -1,7 +1,7 @@
 //! A table whose positions are reused, and names that tell a reused position from its former
 //! holder: a late event for a closed connection finds nothing instead of a stranger.
 
-/// Position in a [`Slab`] and how many holders it had before.
+/// Position in a table whose positions are reused, and how many holders it had before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Position in the table; small, so a driver can index its own table with it.

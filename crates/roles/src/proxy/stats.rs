@@ -89,6 +89,9 @@ proxy_stats! {
     proxy_client_pauses,
     /// Applications' connections closed for unread answers.
     proxy_clients_closed_unread,
+    /// Applications' connections closed in the middle of a request, or with unread answers, because
+    /// nothing moved for too long.
+    proxy_clients_closed_stalled,
     /// Reads sent to a replica.
     proxy_replica_reads,
     /// Replica reads that found it there.

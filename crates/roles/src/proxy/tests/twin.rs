@@ -39,6 +39,7 @@ impl Server {
             limits: Limits::default(),
             requests_per_turn: 20,
             allow_flush: true,
+            cas_shown: true,
             evict: true,
             clustered,
             hot_keys: HotKeysConfig::default(),
