@@ -67,8 +67,8 @@ fn values_that_make_no_sense_are_refused() {
         &["no such host"],
     );
     refused(
-        &["proxy", "-l", "127.0.0.1:0", "-s", "no-port"],
-        &["no-port"],
+        &["proxy", "-l", "127.0.0.1:0", "-s", "cache:no-port"],
+        &["cache:no-port"],
     );
     refused(&["proxy", "-l", "127.0.0.1:0"], &["-s", "--coordinator"]);
 }
@@ -109,8 +109,10 @@ fn a_malformed_trace_is_named() {
     let file = dir.path().join("broken.txt.gz");
     std::fs::write(&file, b"\x1f\x8b\x08\x00 this is no gzip stream").expect("written");
     let path = file.to_str().expect("a path of ours is text");
+    let server = evenkeel::server(&[]);
+    let target = server.address().to_string();
     refused(
-        &["bench", "run", "--target", "127.0.0.1:1", "--trace", path],
+        &["bench", "run", "--target", &target, "--trace", path],
         &["broken.txt.gz"],
     );
     refused(&["up", "--demo", "--trace", path], &["broken.txt.gz"]);
