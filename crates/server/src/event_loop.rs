@@ -133,6 +133,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.parts.notifier.clear();
         worker.take_words(now);
         worker.take_incoming(now);
+        worker.count_connections();
         worker.take_messages(now);
         worker.serve_ready(now);
         worker.serve_links(now);
@@ -202,6 +203,15 @@ impl Worker {
         while let Ok(stream) = self.parts.incoming.try_recv() {
             self.adopt(now, stream);
         }
+    }
+
+    /// Three plain loads a turn, so that `stats` is exact.
+    fn count_connections(&mut self) {
+        let connections = &self.parts.connections;
+        let (total, refused) = (connections.total(), connections.refused());
+        self.parts
+            .core
+            .set_connections(connections.open() as u64, total, refused);
     }
 
     /// Makes an accepted, counted stream a connection of this worker.

@@ -274,7 +274,7 @@ fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig
         seed: RandomState::new().hash_one(boot.0),
         boot,
         start: clock.now(),
-        first_version: first_version(clock.unix_millis()),
+        first_version: first_version(RandomState::new().hash_one(boot.0)),
     })
 }
 

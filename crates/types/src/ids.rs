@@ -43,8 +43,9 @@ id! {
     BootId(u64)
 }
 id! {
-    /// Version of an item: its CAS unique. Versions of one key only grow, across deletes and across
-    /// restarts of its home server, so that two copies can be told apart by age.
+    /// Version of an item: its CAS unique. Versions of one key only grow while one worker is its home,
+    /// also across deletes, so that two copies can be told apart by age. Those of different homes, or
+    /// of different lives of one, are told apart by the epoch of the map.
     Version(u64)
 }
 

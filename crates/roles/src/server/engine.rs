@@ -8,19 +8,20 @@ use evenkeel_protocol::Limits;
 use evenkeel_storage::{Item, NewItem, Store, StoreError};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
-/// Versions count up from the wall clock at boot: milliseconds since 2020 in the upper bits and this
-/// many bits for what one millisecond can use up. So a home that restarts never repeats a version
-/// (its clock would have to be set back by more than it was down), and the numbers stay below 2^63
-/// until 2089, for clients that read them as signed.
-const VERSION_BITS_PER_MS: u32 = 22;
+/// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
+/// start from 1, so versions start low; but not from 1 each time, because a client may come back
+/// after a restart with a CAS unique of the life before.
+const FIRST_VERSION_BITS: u32 = 31;
 
-/// 2020-01-01, in milliseconds since 1970.
-const VERSION_ZERO_UNIX_MS: u64 = 1_577_836_800_000;
-
-/// The first version of a process that starts at this wall-clock time.
-pub fn first_version(unix_ms: u64) -> Version {
-    let ms = unix_ms.saturating_sub(VERSION_ZERO_UNIX_MS);
-    Version((ms << VERSION_BITS_PER_MS) | 1)
+/// The version before the first one of a process, spread over 31 bits by `entropy`, so that a CAS
+/// unique of another life of the server is taken for one of this life once in two billion times.
+///
+/// Versions of different lives cannot be ordered, and nobody tries to: replicas are ordered by the
+/// epoch of the map first, and a server that comes back is given a new one.
+pub fn first_version(entropy: u64) -> Version {
+    // Multiplying by an odd constant (2^64 / golden ratio) carries every bit into the upper ones.
+    let mixed = entropy.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Version(mixed >> (u64::BITS - FIRST_VERSION_BITS))
 }
 
 /// Who asks, where the key is, and when.
@@ -241,10 +242,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_start_counts_from_higher_versions_and_all_are_positive() {
-        let start = 1_800_000_000_000;
-        let first = first_version(start);
-        assert!(first_version(start + 1).0 > first.0 + 4_000_000);
-        assert!(first_version(3_700_000_000_000).0 < 1 << 63);
+    fn lives_start_from_different_low_versions() {
+        let starts: std::collections::BTreeSet<u64> = (0..1000)
+            .map(|ms| first_version(1_800_000_000_000 + ms).0)
+            .collect();
+        assert_eq!(starts.len(), 1000);
+        assert!(starts.iter().all(|start| *start < 1 << FIRST_VERSION_BITS));
     }
 }

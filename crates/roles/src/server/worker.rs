@@ -379,6 +379,13 @@ impl WorkerCore {
         self.facts = facts;
     }
 
+    /// How many connections the process has, for `stats`: open now, admitted and refused so far.
+    pub fn set_connections(&mut self, open: u64, total: u64, refused: u64) {
+        self.facts.connections_open = open;
+        self.facts.connections_total = total;
+        self.facts.connections_refused = refused;
+    }
+
     /// What a link's driver should do next.
     pub fn poll_link_request(&mut self) -> Option<LinkRequest> {
         self.links.poll_request()
