@@ -168,7 +168,7 @@ pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     let mut report = DemoReport::new(args, settle.collect());
     let mut cluster = Cluster::prepare(plan)?;
     let mut screen = Screen::open(demo.format)?;
-    screen.status("starting the cluster")?;
+    screen.status("starting the cluster", "")?;
     if cluster.start(plan)? == Outcome::Done
         && fill(demo, &mut cluster, &mut screen)? == Outcome::Done
     {
@@ -178,7 +178,7 @@ pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     cluster.stop();
     screen.close()?;
     let text = match demo.format {
-        OutputFormat::Table => report.to_table(),
+        OutputFormat::Table => report.to_table(Screen::report_width()),
         OutputFormat::Json => report.to_json()?,
     };
     writeln!(std::io::stdout(), "{text}").context("failed to print the report")
@@ -196,7 +196,8 @@ fn fill(demo: &DemoArgs, cluster: &mut Cluster, screen: &mut Screen) -> anyhow::
         }
         load.poll();
         let stored = load.totals().counters.sets;
-        screen.status(&format!("storing {stored} of {} keys", demo.keys))?;
+        let work = format!("storing {} keys", demo.keys);
+        screen.status(&work, &format!("({stored} stored)"))?;
     }
     let counters = load.wait().map_err(workload::load_error)?.counters;
     ensure!(

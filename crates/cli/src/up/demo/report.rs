@@ -3,7 +3,7 @@
 use super::DemoArgs;
 use super::measure::Sample;
 use crate::up::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 /// Result of a demo. The names are a contract with scripts.
@@ -211,20 +211,24 @@ impl DemoReport {
         serde_json::to_string_pretty(self)
     }
 
-    /// For people.
-    pub fn to_table(&self) -> String {
+    /// For people, within `width` columns where there is a limit.
+    pub fn to_table(&self, width: Option<u16>) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(width);
+        }
         table.set_header([
-            "hot-key replication",
-            "max/mean server load",
+            "replication of hot keys",
+            "max/mean\nserver load",
             "requests/s",
             "p50",
             "p99",
-            "hit ratio",
-            "hot keys",
+            "hit\nratio",
+            "hot\nkeys",
             "replicas",
-            "staleness bound",
+            "staleness\nbound",
         ]);
         for phase in &self.phases {
             table.add_row(phase.row());
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_phase() {
-        let table = report().to_table();
+        let table = report().to_table(None);
         let rows: Vec<&str> = table.lines().filter(|line| line.contains(" us ")).collect();
         assert_eq!(rows.len(), 3, "{table}");
         for (row, words) in rows.iter().zip([
@@ -287,6 +291,16 @@ mod tests {
                 assert!(row.contains(word), "{word}: {row}");
             }
         }
+    }
+
+    #[test]
+    fn the_table_fits_a_narrow_terminal() {
+        let table = report().to_table(Some(80));
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 80),
+            "{table}"
+        );
+        assert!(table.contains("1.50"), "{table}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct Screen {
     notices: Vec<String>,
     /// When the last line was written, by the clock of the view.
     last_line: Option<Duration>,
-    /// The last status, which is not repeated.
+    /// The last work that was told of, which is not repeated.
     status: String,
 }
 
@@ -107,21 +107,21 @@ impl Screen {
         Ok(())
     }
 
-    /// Says what goes on before there is anything to see.
+    /// Says what goes on before there is anything to see. How far it has got (`progress`) is only
+    /// for the screen.
     ///
     /// # Errors
     /// When the output cannot be written to.
-    pub fn status(&mut self, status: &str) -> io::Result<()> {
+    pub fn status(&mut self, work: &str, progress: &str) -> io::Result<()> {
         if self.live {
+            let status = format!("{work} {progress}");
             return self.draw(&[Line::plain("evenkeel demo"), Line::plain(status)]);
         }
-        // A line for each kind of work, not for each of its steps.
-        let kind = |text: &str| text.split(' ').next().map(str::to_owned);
-        if kind(status) == kind(&self.status) {
+        if self.status == work {
             return Ok(());
         }
-        status.clone_into(&mut self.status);
-        writeln!(self.out, "{status}")
+        work.clone_into(&mut self.status);
+        writeln!(self.out, "{work}")
     }
 
     /// Says once what is going to be seen; the screen shows it all the time.
@@ -167,6 +167,12 @@ impl Screen {
             writeln!(self.out, "{}", view.one_line())?;
         }
         Ok(())
+    }
+
+    /// Columns of a report on standard output; nothing where no terminal cuts it.
+    pub fn report_width() -> Option<u16> {
+        let (width, _) = terminal::size().unwrap_or(SIZE_DEFAULT);
+        io::stdout().is_terminal().then_some(width)
     }
 
     /// Replaces the screen by one write, line by line over what is there, so that nothing is ever
