@@ -1,1 +1,28 @@
-//! Virtual time and network that drive the role cores, with faults and checkers
+//! Virtual time and network that drive the cores that ship, with faults and checkers.
+//!
+//! A whole cluster in one thread: the server's and the proxy's cores, the coordinator's core, and
+//! applications that ask at random. Nothing in it looks at a clock or opens a socket; what happens,
+//! and when, follows from a seed alone, so that a run that went wrong can be run again, one event at
+//! a time, until it is understood.
+//!
+//! ```text
+//!  applications ── bytes ──> proxies ── bytes ──> workers ── links ──> workers of other servers
+//!       │                       │                    │
+//!       │                       └──── heartbeats ────┴───> coordinator
+//!       ▼                                            ▼
+//!    operations ─────────────> history <───── what each home carried out
+//! ```
+//!
+//! - [`history`] judges what applications were told. It knows nothing of the simulator, and judges
+//!   recordings of real processes as well.
+//! - [`world`] runs a [`Plan`](world::Plan): its network delays, splits, loses and repeats nothing
+//!   that TCP would not; its processes crash, pause and restart; its coordinator goes away.
+//!
+//! The simulator breaks things where the outside world would: bytes, connections, processes and
+//! clocks. The cores are driven through the same calls as in the real processes, and have no hooks
+//! for it.
+#![forbid(unsafe_code)]
+
+pub mod history;
+mod random;
+pub mod world;

@@ -1,0 +1,218 @@
+//! The coordinator's core and the heartbeats of its members.
+
+use super::plan::MS;
+use super::process::Process;
+use super::servers::worker_ports;
+use super::{Event, World};
+use crate::history::Nanos;
+use core::time::Duration;
+use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_roles::coordinator::{
+    CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
+    Settings, Switch,
+};
+use evenkeel_roles::server::WorkerCore;
+use evenkeel_types::Epoch;
+
+/// A member silent for this long is down.
+const SILENT: Duration = Duration::from_nanos(400 * MS);
+
+/// Cachelets of each worker.
+const CACHELETS_PER_WORKER: usize = 8;
+
+/// Pause of a member that has heard nothing of the coordinator yet.
+const FIRST_INTERVAL: Nanos = 30 * MS;
+
+const CLUSTER: &str = "simulated";
+
+/// The coordinator's process. It answers at once or, while it is stopped, not at all.
+#[derive(Debug)]
+pub(super) struct Coordinator {
+    pub process: Process,
+    pub core: CoordinatorCore,
+    lineage: u64,
+    pub hot_keys: Switch,
+}
+
+impl Coordinator {
+    pub fn new(process: Process, servers: usize, lineage: u64) -> Self {
+        let config = CoordinatorConfig {
+            initial_servers: servers,
+            cachelets_per_worker: CACHELETS_PER_WORKER,
+            silent: SILENT,
+            ..CoordinatorConfig::new(CLUSTER)
+        };
+        let core = CoordinatorCore::new(config, lineage, process.clock.read(0));
+        let core = core.expect("sound settings");
+        Coordinator {
+            process,
+            core,
+            lineage,
+            hot_keys: Switch::On,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn coordinator_host(&self) -> usize {
+        self.servers.len() + self.proxies.len()
+    }
+
+    /// A member sends its next heartbeat after a moment.
+    pub(super) fn send_heartbeat_soon(&mut self, host: usize) {
+        let at = self.time + self.random.below(5 * MS);
+        let (life, extra) = (self.life_of(host), true);
+        self.at(at, Event::Heartbeat { host, life, extra });
+    }
+
+    /// It is time for a member's heartbeat.
+    pub(super) fn heartbeat(&mut self, host: usize, extra: bool) {
+        let heartbeat = self.report_of(host);
+        let life = self.life_of(host);
+        // Lost when the other side cannot be reached; the next one will do.
+        if self.cut_until(host, self.coordinator_host()) <= self.time {
+            let delay = self.random.between(MS / 10, 5 * MS);
+            self.after(
+                delay,
+                Event::Report {
+                    host,
+                    life,
+                    heartbeat: Box::new(heartbeat),
+                },
+            );
+        }
+        if !extra || !self.beating.contains(&(host, life)) {
+            self.beating.insert((host, life));
+            let interval = *self.intervals.get(&host).unwrap_or(&FIRST_INTERVAL);
+            let jitter = self.random.below(interval / 5 + 1);
+            let extra = false;
+            self.after(
+                interval - interval / 10 + jitter,
+                Event::Heartbeat { host, life, extra },
+            );
+        }
+    }
+
+    fn report_of(&self, host: usize) -> Heartbeat {
+        let lineage = |epoch: Epoch| (epoch > Epoch(0)).then_some(self.coordinator.lineage);
+        let about = |kind, name: String, boot, port, epoch| Heartbeat {
+            cluster: CLUSTER.into(),
+            kind,
+            name,
+            boot,
+            host: "host".into(),
+            port,
+            worker_ports: Vec::new(),
+            rack: None,
+            epoch,
+            lineage: lineage(epoch),
+            load: LoadReport::default(),
+        };
+        if let Some(server) = self.servers.get(host) {
+            let (epoch, port) = (server.applied(), 1000 + host as u16);
+            let loads = server.workers.iter().map(WorkerCore::load).collect();
+            return Heartbeat {
+                worker_ports: worker_ports(host, self.workers_per_server),
+                load: LoadReport {
+                    requests_per_second: loads,
+                },
+                ..about(
+                    MemberKind::Server,
+                    format!("s{host}"),
+                    server.boot,
+                    port,
+                    epoch,
+                )
+            };
+        }
+        let proxy = &self.proxies[host - self.servers.len()];
+        about(
+            MemberKind::Proxy,
+            format!("p{host}"),
+            proxy.boot,
+            0,
+            proxy.core.epoch(),
+        )
+    }
+
+    /// A heartbeat reaches the coordinator.
+    pub(super) fn answer_heartbeat(&mut self, host: usize, life: u32, heartbeat: &Heartbeat) {
+        if self.coordinator.process.stopped_until > self.time {
+            return;
+        }
+        let now = self.coordinator.process.now(self.time);
+        let settings = Settings {
+            hot_keys: self.coordinator.hot_keys,
+        };
+        self.coordinator.core.set_settings(settings);
+        match self.coordinator.core.handle_heartbeat(now, heartbeat) {
+            Ok(answer) => {
+                if self.cut_until(host, self.coordinator_host()) <= self.time {
+                    let delay = self.random.between(MS / 10, 5 * MS);
+                    self.after(
+                        delay,
+                        Event::Answer {
+                            host,
+                            life,
+                            answer: Box::new(answer),
+                        },
+                    );
+                }
+            }
+            // For instance one that was sent in a former life and arrives late.
+            Err(_) => self.report.tell("heartbeats refused", 1),
+        }
+        self.arm(self.coordinator_host());
+    }
+
+    /// A member learns what the coordinator says.
+    pub(super) fn heard_answer(&mut self, host: usize, answer: &HeartbeatAnswer) {
+        self.intervals.insert(host, answer.interval_ms * MS);
+        if host >= self.servers.len() {
+            if let Some(map) = &answer.map {
+                self.tell_proxy(host - self.servers.len(), map);
+            }
+            return;
+        }
+        let server = &mut self.servers[host];
+        server.id = server.id.or(answer.server_id);
+        let now = server.process.now(self.time);
+        let mode = match answer.settings.hot_keys {
+            Switch::On => Mode::On,
+            Switch::Off => Mode::Off,
+        };
+        for worker in &mut server.workers {
+            worker.handle_cluster_load(answer.mean_worker_load);
+            worker.set_hot_keys(now, mode);
+        }
+        if let Some(map) = &answer.map
+            && map.epoch() > server.told
+        {
+            self.tell_workers(host, map);
+        }
+        for worker in 0..self.workers_per_server {
+            self.settle_worker(host, worker);
+        }
+    }
+
+    pub(super) fn tick_coordinator(&mut self) {
+        let now = self.coordinator.process.now(self.time);
+        self.coordinator.core.handle_timeout(now);
+    }
+
+    pub(super) fn coordinator_deadline(&self) -> Nanos {
+        let process = &self.coordinator.process;
+        process.clock.time_of(self.coordinator.core.poll_deadline())
+    }
+
+    /// The coordinator dies and another takes over what it had saved.
+    pub(super) fn restart_coordinator(&mut self) {
+        let saved = self.coordinator.core.saved_state();
+        let config = self.coordinator.core.config().clone();
+        self.coordinator.process.restart(&mut self.random);
+        let now = self.coordinator.process.clock.read(self.time);
+        let core = CoordinatorCore::restore(config, saved, now);
+        self.coordinator.core = core.expect("it was saved by a sound one");
+        self.report.tell("coordinator restarted", 1);
+    }
+}

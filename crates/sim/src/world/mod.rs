@@ -1,0 +1,515 @@
+//! The simulated cluster: one queue of events, and the rules of what each event does.
+//!
+//! Hosts are numbered: servers first, then proxies, the coordinator, and one host for all
+//! applications. Every event has a time and a number, so that equal plans give equal runs.
+
+mod applications;
+mod control;
+mod faults;
+mod home_log;
+mod network;
+mod plan;
+mod process;
+mod proxies;
+mod report;
+mod servers;
+
+pub use plan::{Fault, Plan, Turmoil};
+pub use report::Report;
+
+use crate::history::{Applied, History, Nanos, Operation, Promises, WriteId, check};
+use crate::random::Random;
+use applications::Application;
+use control::Coordinator;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer, Switch};
+use evenkeel_roles::proxy::OnDown;
+use evenkeel_roles::server::Message;
+use home_log::Held;
+use network::{Arrival, Connection, ConnectionNumber, Who};
+use plan::MS;
+use process::Process;
+use proxies::Proxy;
+use servers::Server;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+enum Event {
+    /// A request to connect reaches its host.
+    Reach {
+        connection: ConnectionNumber,
+    },
+    /// Something that an end has sent arrives.
+    Arrive {
+        connection: ConnectionNumber,
+        from: usize,
+    },
+    Message {
+        server: usize,
+        life: u32,
+        from: u16,
+        to: u16,
+        message: Message,
+    },
+    Map {
+        server: usize,
+        life: u32,
+        worker: u16,
+        map: Arc<ClusterMap>,
+    },
+    Timer {
+        host: usize,
+        life: u32,
+    },
+    Heartbeat {
+        host: usize,
+        life: u32,
+        extra: bool,
+    },
+    Report {
+        host: usize,
+        life: u32,
+        heartbeat: Box<Heartbeat>,
+    },
+    Answer {
+        host: usize,
+        life: u32,
+        answer: Box<HeartbeatAnswer>,
+    },
+    Open {
+        application: usize,
+    },
+    Act {
+        application: usize,
+    },
+    Mishap,
+    Restart {
+        server: usize,
+    },
+    HotKeysOn,
+}
+
+/// What a run has come to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What happened.
+    pub report: Report,
+    /// What must not have happened, told in words.
+    pub violations: Vec<String>,
+    /// What applications were told and what homes did.
+    pub history: History,
+}
+
+/// A cluster in the middle of a run.
+pub struct World {
+    plan: Plan,
+    random: Random,
+    time: Nanos,
+    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
+    events: BTreeMap<u64, Event>,
+    event_count: u64,
+    report: Report,
+    violations: Vec<String>,
+    // The hosts.
+    servers: Vec<Server>,
+    workers_per_server: u16,
+    proxies: Vec<Proxy>,
+    coordinator: Coordinator,
+    applications: Vec<Application>,
+    // The network.
+    connections: Vec<Connection>,
+    /// Until when two hosts cannot reach each other; the lower number first.
+    cuts: BTreeMap<(usize, usize), Nanos>,
+    /// Links that stand.
+    linked: BTreeSet<ConnectionNumber>,
+    // The members.
+    intervals: BTreeMap<usize, Nanos>,
+    /// Lives that send heartbeats regularly already.
+    beating: BTreeSet<(usize, u32)>,
+    // What applications do.
+    keys: Vec<Vec<u8>>,
+    /// Of a thousand commands.
+    write_share: u64,
+    misses_are_true: bool,
+    clients: u32,
+    writes: u64,
+    // What is known.
+    operations: Vec<Operation>,
+    log: Vec<Applied>,
+    held: Vec<Option<Held>>,
+    contents: BTreeMap<WriteId, Vec<u8>>,
+}
+
+impl World {
+    /// A cluster that is about to start.
+    pub fn new(plan: Plan) -> Self {
+        let mut random = Random::new(plan.seed);
+        let initial = 3 + random.index(2);
+        let joiners = 2;
+        let proxies = 1 + random.index(3);
+        let on_down = if random.chance(1, 2) {
+            OnDown::Error
+        } else {
+            OnDown::Miss
+        };
+        let keys: Vec<Vec<u8>> = ["alpha", "beta", "gamma", "delta"]
+            .iter()
+            .map(|name| format!("{name}{}", random.below(1000)).into_bytes())
+            .collect();
+        let server = |random: &mut Random| Server::new(Process::new(random, false));
+        let servers: Vec<_> = (0..initial + joiners)
+            .map(|_| server(&mut random))
+            .collect();
+        let proxies: Vec<_> = (0..proxies)
+            .map(|_| Proxy::new(Process::new(&mut random, true), random.seed(), on_down))
+            .collect();
+        let process = Process::new(&mut random, true);
+        let coordinator = Coordinator::new(process, initial, random.seed());
+        let applications: Vec<_> = (0..proxies.len() * 3)
+            .map(|i| {
+                let pipeline_max = 1 + random.index(8);
+                let pause = random.between(4 * MS, 25 * MS);
+                Application::new(i % proxies.len(), keys.len(), pipeline_max, pause)
+            })
+            .collect();
+        let workers_per_server = 1 + random.below(2) as u16;
+        let write_share = [20, 50, 100, 200][random.index(4)];
+        let mut world = World {
+            plan,
+            random,
+            time: 0,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            event_count: 0,
+            report: Report::default(),
+            violations: Vec::new(),
+            servers,
+            workers_per_server,
+            proxies,
+            coordinator,
+            applications,
+            connections: Vec::new(),
+            cuts: BTreeMap::new(),
+            linked: BTreeSet::new(),
+            intervals: BTreeMap::new(),
+            beating: BTreeSet::new(),
+            held: vec![None; keys.len()],
+            keys,
+            write_share,
+            misses_are_true: on_down == OnDown::Error,
+            clients: 0,
+            writes: 0,
+            operations: Vec::new(),
+            log: Vec::new(),
+            contents: BTreeMap::new(),
+        };
+        world.start(initial);
+        world
+    }
+
+    fn start(&mut self, initial: usize) {
+        for server in 0..initial {
+            self.start_server(server);
+        }
+        for proxy in 0..self.proxies.len() {
+            self.send_heartbeat_soon(self.servers.len() + proxy);
+        }
+        self.arm(self.coordinator_host());
+        for application in 0..self.applications.len() {
+            let at = self.random.below(200 * MS);
+            self.at(at, Event::Open { application });
+            self.at(200 * MS + at, Event::Act { application });
+        }
+        self.at(1000 * MS, Event::Mishap);
+    }
+
+    /// Runs to the end and judges what happened.
+    pub fn run(mut self) -> Outcome {
+        while let Some(Reverse((at, number))) = self.queue.pop() {
+            if at > self.plan.length || !self.violations.is_empty() {
+                break;
+            }
+            self.time = self.time.max(at);
+            if let Some(event) = self.events.remove(&number) {
+                self.happen(event);
+            }
+        }
+        for server in 0..self.servers.len() {
+            if self.servers[server].process.alive {
+                self.count_server(server);
+            }
+        }
+        for proxy in &self.proxies {
+            self.report.take_proxy(proxy.core.stats());
+        }
+        let changes = self.coordinator.core.epoch().0;
+        self.report.tell("maps", changes);
+        let history = History {
+            operations: self.operations,
+            log: Some(self.log),
+        };
+        let promises = Promises {
+            staleness: self.plan.lease(),
+            misses_are_true: self.misses_are_true,
+        };
+        match check(&history, &promises) {
+            Ok(checked) => {
+                self.report.tell("values shown", checked.values);
+                self.report.tell("misses shown", checked.misses);
+                self.report.tell("writes confirmed", checked.writes);
+                self.report.tell("outcomes unknown", checked.unknown);
+                self.report
+                    .tell("values stale within the bound", checked.stale_within_bound);
+            }
+            Err(violations) => {
+                self.violations
+                    .extend(violations.iter().map(ToString::to_string));
+            }
+        }
+        Outcome {
+            report: self.report,
+            violations: self.violations,
+            history,
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Reach { connection } => self.reached(connection),
+            Event::Arrive { connection, from } => self.arrived(connection, from),
+            Event::Message {
+                server,
+                life,
+                from,
+                to,
+                message,
+            } => {
+                let again = |message| Event::Message {
+                    server,
+                    life,
+                    from,
+                    to,
+                    message,
+                };
+                if let Some(message) = self.admit(server, life, message, again) {
+                    self.hear_message(server, from, to, message);
+                }
+            }
+            Event::Map {
+                server,
+                life,
+                worker,
+                map,
+            } => {
+                let again = |map| Event::Map {
+                    server,
+                    life,
+                    worker,
+                    map,
+                };
+                if let Some(map) = self.admit(server, life, map, again) {
+                    self.hear_map(server, worker, &map);
+                }
+            }
+            Event::Timer { host, life } => {
+                if self.process(host).timer_at <= self.time
+                    && self
+                        .admit(host, life, (), |()| Event::Timer { host, life })
+                        .is_some()
+                {
+                    self.tick(host);
+                }
+            }
+            Event::Heartbeat { host, life, extra } => {
+                let again = |()| Event::Heartbeat { host, life, extra };
+                if self.admit(host, life, (), again).is_some() {
+                    self.heartbeat(host, extra);
+                }
+            }
+            Event::Report {
+                host,
+                life,
+                heartbeat,
+            } => {
+                self.answer_heartbeat(host, life, &heartbeat);
+            }
+            Event::Answer { host, life, answer } => {
+                let again = |answer| Event::Answer { host, life, answer };
+                if let Some(answer) = self.admit(host, life, answer, again) {
+                    self.heard_answer(host, &answer);
+                }
+            }
+            Event::Open { application } => self.open_application(application),
+            Event::Act { application } => self.act(application),
+            Event::Mishap => self.mishap(),
+            Event::Restart { server } => self.start_server(server),
+            Event::HotKeysOn => self.coordinator.hot_keys = Switch::On,
+        }
+    }
+
+    /// What is meant for a process reaches it if it is alive and running. While it is stopped, it
+    /// is kept for later.
+    fn admit<T>(
+        &mut self,
+        host: usize,
+        life: u32,
+        content: T,
+        again: impl FnOnce(T) -> Event,
+    ) -> Option<T> {
+        let process = self.process(host);
+        if !process.alive || process.life != life {
+            return None;
+        }
+        let until = process.stopped_until;
+        if until > self.time {
+            self.at(until, again(content));
+            return None;
+        }
+        Some(content)
+    }
+
+    /// Something arrived at an end of a connection.
+    fn hear(&mut self, connection: ConnectionNumber, end: usize, arrival: Arrival) {
+        let end = &self.connections[connection].ends[end];
+        let (host, servers) = (end.host, self.servers.len());
+        match end.who {
+            Who::Application(application) => self.hear_proxy(connection, application, arrival),
+            Who::ProxyClient(id) => {
+                self.hear_application(connection, (host - servers, id), arrival);
+            }
+            Who::ProxyBackend(id) => self.hear_backend(connection, (host - servers, id), arrival),
+            Who::Link { worker, shadow } => {
+                self.hear_link(connection, (host, worker, shadow), arrival);
+            }
+            Who::Session { worker, id } => {
+                self.hear_session(connection, (host, worker, id), arrival);
+            }
+        }
+    }
+
+    fn tick(&mut self, host: usize) {
+        self.process_mut(host).timer_at = Nanos::MAX;
+        if host < self.servers.len() {
+            self.tick_server(host);
+        } else if host < self.coordinator_host() {
+            self.tick_proxy(host - self.servers.len());
+        } else {
+            self.tick_coordinator();
+        }
+        self.arm(host);
+    }
+
+    /// Sets the timer of a host's process to its next deadline.
+    fn arm(&mut self, host: usize) {
+        let deadline = if host < self.servers.len() {
+            self.server_deadline(host)
+        } else if host < self.coordinator_host() {
+            self.proxy_deadline(host - self.servers.len())
+        } else {
+            Some(self.coordinator_deadline())
+        };
+        let Some(at) = deadline.map(|at| at.max(self.time + 1)) else {
+            return;
+        };
+        let process = self.process_mut(host);
+        if at < process.timer_at {
+            process.timer_at = at;
+            let life = process.life;
+            self.at(at, Event::Timer { host, life });
+        }
+    }
+
+    fn process(&self, host: usize) -> &Process {
+        let servers = self.servers.len();
+        match host.checked_sub(servers) {
+            None => &self.servers[host].process,
+            Some(proxy) if proxy < self.proxies.len() => &self.proxies[proxy].process,
+            Some(_) => &self.coordinator.process,
+        }
+    }
+
+    fn process_mut(&mut self, host: usize) -> &mut Process {
+        let servers = self.servers.len();
+        match host.checked_sub(servers) {
+            None => &mut self.servers[host].process,
+            Some(proxy) if proxy < self.proxies.len() => &mut self.proxies[proxy].process,
+            Some(_) => &mut self.coordinator.process,
+        }
+    }
+
+    // Applications are on a host that never fails.
+
+    fn is_alive(&self, host: usize) -> bool {
+        host > self.coordinator_host() || self.process(host).alive
+    }
+
+    fn life_of(&self, host: usize) -> u32 {
+        if host > self.coordinator_host() {
+            0
+        } else {
+            self.process(host).life
+        }
+    }
+
+    fn stopped_until(&self, host: usize) -> Nanos {
+        if host > self.coordinator_host() {
+            0
+        } else {
+            self.process(host).stopped_until
+        }
+    }
+
+    fn cut_until(&self, one: usize, other: usize) -> Nanos {
+        self.cuts
+            .get(&(one.min(other), one.max(other)))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn cut(&mut self, one: usize, other: usize, length: Nanos) {
+        let until = self.time + length;
+        let cut = self
+            .cuts
+            .entry((one.min(other), one.max(other)))
+            .or_default();
+        *cut = until.max(*cut);
+    }
+
+    /// The server that holds the hottest key, if one does.
+    fn home_of_first_key(&self) -> Option<usize> {
+        let map = self.coordinator.core.map()?;
+        let home = map
+            .locate(evenkeel_types::KeyHash::of(&self.keys[0]))
+            .worker?;
+        self.servers
+            .iter()
+            .position(|s| s.id == Some(home.server) && s.process.alive)
+    }
+
+    fn is_calm(&self) -> bool {
+        self.plan.turmoil == Turmoil::Calm
+    }
+
+    fn at(&mut self, at: Nanos, event: Event) {
+        self.event_count += 1;
+        self.queue.push(Reverse((at, self.event_count)));
+        self.events.insert(self.event_count, event);
+    }
+
+    fn after(&mut self, delay: Nanos, event: Event) {
+        self.at(self.time + delay, event);
+    }
+
+    fn say(&self, words: &str) {
+        println!("{:>12.6} ms  {words}", self.time as f64 / MS as f64);
+    }
+
+    /// Something happened that must not happen.
+    fn fail(&mut self, words: String) {
+        let at = self.time as f64 / MS as f64;
+        self.violations.push(format!("at {at:.6} ms: {words}"));
+    }
+}

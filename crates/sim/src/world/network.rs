@@ -1,0 +1,310 @@
+//! Connections: bytes that arrive in order, in other pieces than they were sent in, late, or not at
+//! all when the connection ends.
+//!
+//! Each direction of a connection is a *lane* of chunks with times of arrival. What happens to a
+//! lane is what TCP allows: order is kept, nothing is repeated; a host that cannot be reached gets
+//! everything later; a host whose process is stopped accepts connections and keeps what arrives. An
+//! end that closes leaves behind what it has sent, which arrives before the close or is lost with
+//! it. When the network breaks a connection, its initiator may hear of it long before the rest of
+//! what it had sent arrives at the other end: so a new connection can overtake an old one.
+
+use super::plan::MS;
+use super::{Event, World};
+use crate::history::Nanos;
+use evenkeel_roles::proxy::{BackendId, ClientId};
+use evenkeel_roles::server::ConnectionId;
+use evenkeel_types::WorkerRef;
+use std::collections::VecDeque;
+
+/// Names a connection; never used again.
+pub(super) type ConnectionNumber = usize;
+
+/// What a broken connection still carries arrives up to this much later: longer than a home waits
+/// before it makes a link anew.
+const LAG_MAX: Nanos = 2000 * MS;
+
+/// A connection's two ends are its initiator and its acceptor.
+pub(super) const INITIATOR: usize = 0;
+pub(super) const ACCEPTOR: usize = 1;
+
+/// Who holds an end.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    Application(usize),
+    ProxyClient(Option<ClientId>),
+    ProxyBackend(BackendId),
+    /// A home's link to a shadow worker.
+    Link {
+        worker: u16,
+        shadow: WorkerRef,
+    },
+    /// A worker's side of any connection.
+    Session {
+        worker: u16,
+        id: Option<ConnectionId>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct End {
+    pub who: Who,
+    pub host: usize,
+    /// Which life of the host's process it belongs to.
+    pub life: u32,
+    pub open: bool,
+    /// Received and not consumed.
+    pub input: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    /// The connection stands.
+    Open,
+    Bytes(Vec<u8>),
+    /// There will be nothing more.
+    Closed,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Lane {
+    chunks: VecDeque<(Nanos, Chunk)>,
+    /// When the last one arrives.
+    busy_until: Nanos,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub ends: [End; 2],
+    /// What each end has sent.
+    lanes: [Lane; 2],
+}
+
+/// What arrived at an end.
+pub(super) enum Arrival {
+    Open,
+    Bytes,
+    Closed,
+}
+
+impl World {
+    /// Begins to connect; the initiator will hear of it.
+    pub(super) fn connect(&mut self, from: (usize, Who), to: (usize, Who)) -> ConnectionNumber {
+        let end = |(host, who): (usize, Who), life| End {
+            who,
+            host,
+            life,
+            open: true,
+            input: Vec::new(),
+        };
+        let lives = [self.life_of(from.0), self.life_of(to.0)];
+        let number = self.connections.len();
+        self.connections.push(Connection {
+            ends: [end(from, lives[INITIATOR]), end(to, lives[ACCEPTOR])],
+            lanes: [Lane::default(), Lane::default()],
+        });
+        let delay = self.delay();
+        self.after(delay, Event::Reach { connection: number });
+        number
+    }
+
+    /// The request to connect reaches the other host.
+    pub(super) fn reached(&mut self, connection: ConnectionNumber) {
+        let [from, to] = [0, 1].map(|i| self.connections[connection].ends[i].host);
+        let cut = self.cut_until(from, to);
+        if cut > self.time {
+            return self.at(cut, Event::Reach { connection });
+        }
+        if self.is_alive(to) {
+            let life = self.life_of(to);
+            self.connections[connection].ends[ACCEPTOR].life = life;
+            self.put(connection, INITIATOR, Chunk::Open);
+            self.put(connection, ACCEPTOR, Chunk::Open);
+        } else {
+            // Nobody listens.
+            self.connections[connection].ends[ACCEPTOR].open = false;
+            self.put(connection, ACCEPTOR, Chunk::Closed);
+        }
+    }
+
+    /// An end sends bytes, which arrive in pieces.
+    pub(super) fn send(&mut self, connection: ConnectionNumber, end: usize, bytes: &[u8]) {
+        if !self.connections[connection].ends[end].open {
+            return;
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let len = match self.random.below(8) {
+                0 => 1 + self.random.index(rest.len()),
+                1 => 1 + self.random.index(rest.len().min(8)),
+                _ => rest.len(),
+            };
+            self.put(connection, end, Chunk::Bytes(rest[..len].to_vec()));
+            rest = &rest[len..];
+        }
+    }
+
+    /// An end closes. What it sent before arrives before that, or is lost.
+    pub(super) fn close(&mut self, connection: ConnectionNumber, end: usize) {
+        let connected = &mut self.connections[connection];
+        if !core::mem::replace(&mut connected.ends[end].open, false) {
+            return;
+        }
+        if self.random.chance(1, 3) {
+            self.lose_bytes(connection, end);
+        }
+        self.put(connection, end, Chunk::Closed);
+    }
+
+    /// The network breaks a connection.
+    pub(super) fn reset(&mut self, connection: ConnectionNumber) {
+        for end in [INITIATOR, ACCEPTOR] {
+            if self.random.chance(1, 2) {
+                self.lose_bytes(connection, end);
+            } else if self.random.chance(1, 2) {
+                let lag = self.random.below(LAG_MAX);
+                self.delay_bytes(connection, end, lag);
+            }
+            self.put(connection, end, Chunk::Closed);
+        }
+        if self.random.chance(1, 2) {
+            // The initiator hears of it at once, whatever is still on its way to it.
+            self.lose_bytes(connection, ACCEPTOR);
+            self.connections[connection].lanes[ACCEPTOR].busy_until = self.time;
+            self.put(connection, ACCEPTOR, Chunk::Closed);
+        }
+    }
+
+    fn lose_bytes(&mut self, connection: ConnectionNumber, end: usize) {
+        let chunks = &mut self.connections[connection].lanes[end].chunks;
+        chunks.retain(|(_, chunk)| matches!(chunk, Chunk::Open));
+    }
+
+    fn delay_bytes(&mut self, connection: ConnectionNumber, end: usize, lag: Nanos) {
+        let now = self.time;
+        let lane = &mut self.connections[connection].lanes[end];
+        lane.busy_until = lane.busy_until.max(now) + lag;
+        let mut times = Vec::new();
+        for (arrives, _) in &mut lane.chunks {
+            *arrives += lag;
+            times.push(*arrives);
+        }
+        for at in times {
+            self.at(
+                at,
+                Event::Arrive {
+                    connection,
+                    from: end,
+                },
+            );
+        }
+    }
+
+    fn put(&mut self, connection: ConnectionNumber, end: usize, chunk: Chunk) {
+        let at = self.time + self.delay();
+        let lane = &mut self.connections[connection].lanes[end];
+        let at = at.max(lane.busy_until + 1);
+        lane.busy_until = at;
+        lane.chunks.push_back((at, chunk));
+        self.at(
+            at,
+            Event::Arrive {
+                connection,
+                from: end,
+            },
+        );
+    }
+
+    /// Something that end `from` sent may have arrived at the other one.
+    pub(super) fn arrived(&mut self, connection: ConnectionNumber, from: usize) {
+        let connected = &self.connections[connection];
+        let Some((at, _)) = connected.lanes[from].chunks.front() else {
+            return;
+        };
+        if *at > self.time {
+            return;
+        }
+        let [from_host, to_host] = [from, 1 - from].map(|end| connected.ends[end].host);
+        let blocked = self
+            .cut_until(from_host, to_host)
+            .max(self.stopped_until(to_host));
+        if blocked > self.time {
+            // What waited on several connections comes in any order among them.
+            let at = blocked + self.random.below(2 * MS);
+            return self.at(at, Event::Arrive { connection, from });
+        }
+        let (alive, life) = (self.is_alive(to_host), self.life_of(to_host));
+        let connected = &mut self.connections[connection];
+        let Some((_, chunk)) = connected.lanes[from].chunks.pop_front() else {
+            return;
+        };
+        let end = &mut connected.ends[1 - from];
+        if !end.open || !alive || end.life != life {
+            return;
+        }
+        let arrival = match chunk {
+            Chunk::Open => Arrival::Open,
+            Chunk::Bytes(bytes) => {
+                end.input.extend_from_slice(&bytes);
+                self.report.hash(&self.time.to_le_bytes());
+                self.report.hash(&bytes);
+                if self.plan.aloud {
+                    self.say(&format!(
+                        "#{connection} {from_host} -> {to_host}: {}",
+                        shown(&bytes)
+                    ));
+                }
+                Arrival::Bytes
+            }
+            Chunk::Closed => {
+                end.open = false;
+                if self.plan.aloud {
+                    self.say(&format!("#{connection} {from_host} -> {to_host} closed"));
+                }
+                Arrival::Closed
+            }
+        };
+        self.hear(connection, 1 - from, arrival);
+    }
+
+    /// The process of a host is gone, and its connections with it.
+    pub(super) fn abandon_connections(&mut self, host: usize) {
+        for number in 0..self.connections.len() {
+            for end in [INITIATOR, ACCEPTOR] {
+                if self.connections[number].ends[end].host == host {
+                    self.close(number, end);
+                }
+            }
+        }
+    }
+
+    /// Open connections for which a choice holds.
+    pub(super) fn open_connections(
+        &self,
+        chosen: impl Fn(&[End; 2]) -> bool,
+    ) -> Vec<ConnectionNumber> {
+        let is_open = |ends: &[End; 2]| ends.iter().all(|end| end.open);
+        let numbered = self.connections.iter().enumerate();
+        numbered
+            .filter(|(_, connection)| is_open(&connection.ends) && chosen(&connection.ends))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// How long something is under way: mostly a fraction of a millisecond, at times much longer.
+    fn delay(&mut self) -> Nanos {
+        let slow = if self.is_calm() { 400 } else { 60 };
+        match self.random.below(slow) {
+            0 => self.random.below(120 * MS),
+            1 | 2 => self.random.below(15 * MS),
+            _ => MS / 20 + self.random.below(MS / 2),
+        }
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 300;
+    bytes[..bytes.len().min(SHOWN_MAX)]
+        .escape_ascii()
+        .to_string()
+}

@@ -1,0 +1,205 @@
+//! The proxies, driven as the proxy's event loop drives them.
+
+use super::World;
+use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::plan::MS;
+use super::process::Process;
+use super::servers::{ITEM_SIZE_MAX, owner_of_port};
+use crate::history::Nanos;
+use core::time::Duration;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::proxy::{
+    BackendId, ClientId, OnDown, Output, ProcessStats, ProxyConfig, ProxyCore,
+};
+use evenkeel_types::BootId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long a proxy waits for an answer.
+const REQUEST_TIMEOUT: Nanos = 400 * MS;
+
+/// A proxy process of one worker.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    pub process: Process,
+    pub core: ProxyCore,
+    pub boot: BootId,
+    clients: BTreeMap<ClientId, ConnectionNumber>,
+    backends: BTreeMap<BackendId, ConnectionNumber>,
+    connected: BTreeSet<BackendId>,
+}
+
+impl Proxy {
+    pub fn new(process: Process, seed: u64, on_down: OnDown) -> Self {
+        let config = ProxyConfig {
+            limits: Limits {
+                item_size_max: ITEM_SIZE_MAX,
+                ..Limits::default()
+            },
+            connect_timeout: Duration::from_nanos(60 * MS),
+            request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
+            on_down,
+            allow_flush: true,
+            ..ProxyConfig::default()
+        };
+        Proxy {
+            process,
+            core: ProxyCore::evenkeel(config, seed),
+            boot: BootId(seed | 1),
+            clients: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            connected: BTreeSet::new(),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn hear_application(
+        &mut self,
+        connection: ConnectionNumber,
+        (proxy, id): (usize, Option<ClientId>),
+        arrival: Arrival,
+    ) {
+        let p = &mut self.proxies[proxy];
+        match (arrival, id) {
+            (Arrival::Open, _) => {
+                let id = p.core.client_opened();
+                p.clients.insert(id, connection);
+                let who = Who::ProxyClient(Some(id));
+                self.connections[connection].ends[ACCEPTOR].who = who;
+            }
+            (Arrival::Bytes, Some(id)) => {
+                if p.core.client_wants_input(id) {
+                    self.feed_proxy(proxy, id);
+                }
+            }
+            (Arrival::Closed, Some(id)) => {
+                p.core.client_closed(id);
+                p.clients.remove(&id);
+            }
+            (_, None) => {}
+        }
+        self.settle_proxy(proxy);
+    }
+
+    pub(super) fn hear_backend(
+        &mut self,
+        connection: ConnectionNumber,
+        (proxy, id): (usize, BackendId),
+        arrival: Arrival,
+    ) {
+        let p = &mut self.proxies[proxy];
+        if p.backends.get(&id) != Some(&connection) {
+            return;
+        }
+        let now = p.process.now(self.time).monotonic;
+        match arrival {
+            Arrival::Open => {
+                p.connected.insert(id);
+                p.core.backend_connected(id);
+            }
+            Arrival::Bytes => {
+                let input = &mut self.connections[connection].ends[INITIATOR].input;
+                let consumed = p.core.backend_input(now, id, input);
+                input.drain(..consumed);
+            }
+            Arrival::Closed => {
+                p.backends.remove(&id);
+                p.connected.remove(&id);
+                p.core.backend_lost(now, id);
+            }
+        }
+        self.settle_proxy(proxy);
+    }
+
+    pub(super) fn tell_proxy(&mut self, proxy: usize, map: &Arc<ClusterMap>) {
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        p.core.set_map(now, map);
+        self.settle_proxy(proxy);
+    }
+
+    pub(super) fn tick_proxy(&mut self, proxy: usize) {
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        p.core.handle_timeout(now);
+        self.settle_proxy(proxy);
+    }
+
+    pub(super) fn proxy_deadline(&self, proxy: usize) -> Option<Nanos> {
+        let p = &self.proxies[proxy];
+        Some(p.process.clock.time_of(p.core.poll_deadline()?))
+    }
+
+    fn feed_proxy(&mut self, proxy: usize, id: ClientId) {
+        let p = &mut self.proxies[proxy];
+        let Some(&connection) = p.clients.get(&id) else {
+            return;
+        };
+        let now = p.process.now(self.time).monotonic;
+        let input = &mut self.connections[connection].ends[ACCEPTOR].input;
+        let consumed = p.core.client_input(now, id, input);
+        input.drain(..consumed);
+    }
+
+    /// Does what a proxy says until it says nothing.
+    fn settle_proxy(&mut self, proxy: usize) {
+        while let Some(output) = self.proxies[proxy].core.poll_output() {
+            self.carry_out(proxy, output);
+        }
+        self.arm(self.servers.len() + proxy);
+    }
+
+    fn carry_out(&mut self, proxy: usize, output: Output) {
+        let host = self.servers.len() + proxy;
+        let p = &mut self.proxies[proxy];
+        match output {
+            Output::WriteClient(id) => {
+                let Some(&connection) = p.clients.get(&id) else {
+                    return;
+                };
+                let bytes = p.core.client_output(id).to_vec();
+                p.core.client_wrote(id, bytes.len());
+                self.send(connection, ACCEPTOR, &bytes);
+            }
+            Output::FeedClient(id) => self.feed_proxy(proxy, id),
+            Output::CloseClient(id) => {
+                if let Some(connection) = p.clients.remove(&id) {
+                    self.close(connection, ACCEPTOR);
+                }
+            }
+            Output::Connect { id, port, .. } => {
+                let (server, worker) = owner_of_port(port);
+                let to = (server, Who::Session { worker, id: None });
+                let connection = self.connect((host, Who::ProxyBackend(id)), to);
+                self.proxies[proxy].backends.insert(id, connection);
+            }
+            Output::WriteBackend(id) => {
+                let Some(&connection) = p.backends.get(&id) else {
+                    return;
+                };
+                if p.connected.contains(&id) {
+                    let bytes = p.core.backend_output(id).to_vec();
+                    p.core.backend_wrote(id, bytes.len());
+                    self.send(connection, INITIATOR, &bytes);
+                }
+            }
+            Output::CloseBackend(id) => {
+                p.connected.remove(&id);
+                if let Some(connection) = p.backends.remove(&id) {
+                    self.close(connection, INITIATOR);
+                }
+            }
+            Output::WantMap { .. } => {
+                self.report.tell("maps wanted", 1);
+                self.send_heartbeat_soon(host);
+            }
+            Output::Stats(ticket) => {
+                let now = p.process.now(self.time).monotonic;
+                p.core.answer_stats(now, ticket, &ProcessStats::default());
+            }
+            Output::ResetStats => p.core.reset_stats(),
+        }
+    }
+}

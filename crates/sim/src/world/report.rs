@@ -1,0 +1,78 @@
+//! What happened in a run.
+
+use core::fmt;
+use evenkeel_roles::proxy::ProxyStats;
+use evenkeel_roles::server::Counters;
+use std::collections::BTreeMap;
+
+/// How often each thing happened, by name. Names are for people; tests ask that each of some list
+/// happened at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The counts.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Stands for every byte that arrived anywhere, and when. Equal plans give equal hashes.
+    pub event_hash: u64,
+}
+
+impl Report {
+    /// How often something happened.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Report) {
+        for (name, count) in &other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+        self.event_hash ^= other.event_hash.rotate_left(1);
+    }
+
+    pub(super) fn tell(&mut self, name: &'static str, times: u64) {
+        *self.counts.entry(name).or_default() += times;
+    }
+
+    pub(super) fn take_worker(&mut self, counters: &Counters) {
+        self.tell("server: leases granted", counters.leases_granted);
+        self.tell("server: propagations", counters.propagations);
+        self.tell("server: links lost", counters.links_lost);
+        self.tell("server: replica hits", counters.replica_hits);
+        self.tell("server: replica misses", counters.replica_misses);
+        self.tell("server: replicas stored", counters.replica_stores);
+        self.tell(
+            "server: replicas refused as old",
+            counters.replica_refused_old,
+        );
+        self.tell("server: replicas removed", counters.replica_deletes);
+        self.tell("server: requests pointed elsewhere", counters.moved);
+    }
+
+    pub(super) fn take_proxy(&mut self, stats: &ProxyStats) {
+        self.tell("proxy: leases taken", stats.proxy_leases);
+        self.tell("proxy: replica reads", stats.proxy_replica_reads);
+        self.tell("proxy: replica hits", stats.proxy_replica_hits);
+        self.tell("proxy: reads asked again", stats.proxy_reads_asked_again);
+        self.tell("proxy: requests moved", stats.proxy_requests_moved);
+        self.tell("proxy: requests parked", stats.proxy_requests_parked);
+        self.tell("proxy: requests sent again", stats.proxy_requests_resent);
+        self.tell("proxy: reads unavailable", stats.proxy_reads_unavailable);
+        self.tell("proxy: errors", stats.proxy_request_errors);
+    }
+
+    pub(super) fn hash(&mut self, bytes: &[u8]) {
+        // FNV-1a: small, and the same everywhere.
+        for byte in bytes {
+            self.event_hash = (self.event_hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, count) in &self.counts {
+            writeln!(f, "{count:>10}  {name}")?;
+        }
+        write!(f, "events {:016x}", self.event_hash)
+    }
+}

@@ -1,0 +1,536 @@
+//! The servers: each a process with its workers, driven as the server's event loop drives them.
+
+use super::home_log::Command;
+use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::plan::{Fault, MS};
+use super::process::{Process, unix_ms};
+use super::{Event, World};
+use crate::history::Nanos;
+use core::time::Duration;
+use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_policy::load::TriggerConfig;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::server::{
+    ConnectionId, LinkRequest, Message, Task, WorkerConfig, WorkerCore, first_version,
+};
+use evenkeel_storage::{PoolConfig, SegmentPool};
+use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Memory of a server, in bytes: more than a run can fill, so that nothing is evicted.
+const MEMORY: usize = 8 << 20;
+
+/// Largest item, in bytes.
+pub(super) const ITEM_SIZE_MAX: usize = 64 << 10;
+
+/// Port of a server's first worker; the others follow.
+const PORT_FIRST: u16 = 2000;
+const PORTS_PER_SERVER: u16 = 10;
+
+/// A server process.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub process: Process,
+    pub workers: Vec<WorkerCore>,
+    /// The connection of each worker's link to each shadow.
+    links: Vec<BTreeMap<WorkerRef, ConnectionNumber>>,
+    sessions: Vec<BTreeMap<(u32, u32), ConnectionNumber>>,
+    pub boot: BootId,
+    /// What the coordinator calls it, once it has.
+    pub id: Option<ServerId>,
+    /// Newest map handed to the workers.
+    pub told: Epoch,
+    /// Messages between workers, and words of the coordinator to them, arrive in order.
+    busy_until: Nanos,
+}
+
+impl Server {
+    pub fn new(process: Process) -> Self {
+        Server {
+            process,
+            workers: Vec::new(),
+            links: Vec::new(),
+            sessions: Vec::new(),
+            boot: BootId(0),
+            id: None,
+            told: Epoch(0),
+            busy_until: 0,
+        }
+    }
+
+    /// The map by which all workers work; what heartbeats report.
+    pub fn applied(&self) -> Epoch {
+        self.workers
+            .iter()
+            .map(WorkerCore::epoch)
+            .min()
+            .unwrap_or(Epoch(0))
+    }
+}
+
+pub(super) fn worker_ports(server: usize, workers: u16) -> Vec<u16> {
+    let first = PORT_FIRST + server as u16 * PORTS_PER_SERVER;
+    (first..first + workers).collect()
+}
+
+/// Whose port that is: server and worker.
+pub(super) fn owner_of_port(port: u16) -> (usize, u16) {
+    let offset = port - PORT_FIRST;
+    (
+        usize::from(offset / PORTS_PER_SERVER),
+        offset % PORTS_PER_SERVER,
+    )
+}
+
+impl World {
+    /// A server's process starts, empty.
+    pub(super) fn start_server(&mut self, server: usize) {
+        let boot = BootId(self.random.seed());
+        let seed = self.random.seed();
+        let s = &mut self.servers[server];
+        if s.boot != BootId(0) {
+            s.process.restart(&mut self.random);
+        }
+        s.process.alive = true;
+        let hot_keys = HotKeysConfig {
+            lease: Duration::from_nanos(self.plan.lease()),
+            sampling: 1.0,
+            write_weight: 1.5,
+            hot_rps_min: 12.0,
+            copy_share: 0.05,
+            entries_max: 4,
+            replicated_max: 3,
+            trigger: TriggerConfig {
+                absolute_rps: Some(10.0),
+                ..TriggerConfig::default()
+            },
+            ..HotKeysConfig::default()
+        };
+        let config = WorkerConfig {
+            index: 0,
+            workers: self.workers_per_server,
+            limits: Limits {
+                item_size_max: ITEM_SIZE_MAX,
+                ..Limits::default()
+            },
+            // One command at a time, so that each can be watched.
+            requests_per_turn: 1,
+            allow_flush: true,
+            evict: true,
+            clustered: true,
+            cas_shown: true,
+            hot_keys,
+            seed,
+            boot,
+            start: s.process.now(self.time),
+            first_version: first_version(unix_ms(self.time)),
+        };
+        let pool = SegmentPool::new(PoolConfig {
+            limit_bytes: MEMORY,
+            item_size_max: ITEM_SIZE_MAX,
+            cachelets_expected: 8 * usize::from(self.workers_per_server),
+        });
+        let made = |index| {
+            WorkerCore::new(
+                WorkerConfig {
+                    index,
+                    ..config.clone()
+                },
+                &pool,
+            )
+        };
+        s.workers = (0..config.workers)
+            .map(|i| made(i).expect("sound settings"))
+            .collect();
+        s.links = vec![BTreeMap::new(); s.workers.len()];
+        s.sessions = vec![BTreeMap::new(); s.workers.len()];
+        (s.boot, s.id, s.told, s.busy_until) = (boot, None, Epoch(0), self.time);
+        self.arm(server);
+        self.send_heartbeat_soon(server);
+    }
+
+    /// A server's process dies without a word.
+    pub(super) fn kill_server(&mut self, server: usize) {
+        self.lose_everything(server);
+        self.count_server(server);
+        let s = &mut self.servers[server];
+        s.process.alive = false;
+        s.process.stopped_until = 0;
+        self.abandon_connections(server);
+    }
+
+    pub(super) fn count_server(&mut self, server: usize) {
+        for worker in &mut self.servers[server].workers {
+            self.report.take_worker(worker.counters());
+        }
+    }
+
+    pub(super) fn hear_session(
+        &mut self,
+        connection: ConnectionNumber,
+        (server, worker, id): (usize, u16, Option<ConnectionId>),
+        arrival: Arrival,
+    ) {
+        let w = usize::from(worker);
+        let s = &mut self.servers[server];
+        match (arrival, id) {
+            (Arrival::Open, _) => {
+                let id = s.workers[w].open();
+                s.sessions[w].insert((id.slot, id.generation), connection);
+                let id = Some(id);
+                self.connections[connection].ends[ACCEPTOR].who = Who::Session { worker, id };
+            }
+            (Arrival::Bytes, Some(id)) => self.feed(connection, server, worker, id),
+            (Arrival::Closed, Some(id)) => {
+                s.workers[w].close(id);
+                s.sessions[w].remove(&(id.slot, id.generation));
+            }
+            // The other end has gone before this one was there.
+            (_, None) => {}
+        }
+        self.settle_worker(server, worker);
+    }
+
+    /// Shows a worker what a connection has sent, command by command.
+    fn feed(&mut self, connection: ConnectionNumber, server: usize, worker: u16, id: ConnectionId) {
+        loop {
+            let core = &mut self.servers[server].workers[usize::from(worker)];
+            let Some(session) = core.session(id) else {
+                return;
+            };
+            // With answers awaited from other workers, one cannot see what a command was answered.
+            if session.awaits() {
+                return;
+            }
+            let is_fresh = session.swallow == 0 && !session.closing;
+            let input = core::mem::take(&mut self.connections[connection].ends[ACCEPTOR].input);
+            let command = if is_fresh {
+                Command::parse(&input, &self.keys)
+            } else {
+                None
+            };
+            let (consumed, out) = self.execute((server, worker, id), command.as_ref(), &input);
+            let rest = &mut self.connections[connection].ends[ACCEPTOR].input;
+            *rest = input;
+            rest.drain(..consumed);
+            let is_done = rest.is_empty() || consumed == 0;
+            self.send(connection, ACCEPTOR, &out);
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    /// Lets a worker carry out the command at the front of an input, and gives what it consumed and
+    /// answered.
+    fn execute(
+        &mut self,
+        (server, worker, id): (usize, u16, ConnectionId),
+        command: Option<&Command>,
+        input: &[u8],
+    ) -> (usize, Vec<u8>) {
+        let Some(command) = command else {
+            let (consumed, mut out) = self.show_input((server, worker, id), input);
+            spoil_hello(self.plan.fault, &mut out);
+            return (consumed, out);
+        };
+        if self.is_swallowed(command) {
+            return (command.len(), b"HD\r\n".to_vec());
+        }
+        let (consumed, mut out) = self.show_input((server, worker, id), input);
+        self.observe(server, worker, command, &out);
+        if self.plan.fault == Some(Fault::WritesRepeated)
+            && command.is_write()
+            && self.random.chance(1, 20)
+        {
+            let (_, second) = self.show_input((server, worker, id), input);
+            self.observe(server, worker, command, &second);
+        }
+        spoil_answer(self.plan.fault, command, &mut out);
+        (consumed, out)
+    }
+
+    fn show_input(
+        &mut self,
+        (server, worker, id): (usize, u16, ConnectionId),
+        input: &[u8],
+    ) -> (usize, Vec<u8>) {
+        self.time += 1;
+        let s = &mut self.servers[server];
+        let now = s.process.now(self.time);
+        let core = &mut s.workers[usize::from(worker)];
+        let consumed = core.handle_input(now, id, input).consumed;
+        let out = core
+            .session(id)
+            .map(|session| core::mem::take(&mut session.out));
+        (consumed, out.unwrap_or_default())
+    }
+
+    /// Whether a fault confirms a command without carrying it out.
+    fn is_swallowed(&mut self, command: &Command) -> bool {
+        match self.plan.fault {
+            Some(Fault::ReplicaStoresDropped) => {
+                command.is_replica_store() && self.random.chance(1, 2)
+            }
+            Some(Fault::WritesDropped) => command.is_set() && self.random.chance(1, 20),
+            _ => false,
+        }
+    }
+
+    pub(super) fn hear_link(
+        &mut self,
+        connection: ConnectionNumber,
+        (server, worker, shadow): (usize, u16, WorkerRef),
+        arrival: Arrival,
+    ) {
+        let w = usize::from(worker);
+        let s = &mut self.servers[server];
+        let now = s.process.now(self.time);
+        if s.links[w].get(&shadow) != Some(&connection) {
+            return;
+        }
+        match arrival {
+            Arrival::Open => s.workers[w].link_up(now, shadow),
+            Arrival::Bytes => {
+                let input = &mut self.connections[connection].ends[INITIATOR].input;
+                let consumed = s.workers[w].link_input(now, shadow, input);
+                input.drain(..consumed);
+            }
+            Arrival::Closed => {
+                s.links[w].remove(&shadow);
+                s.workers[w].link_lost(now, shadow);
+            }
+        }
+        if matches!(arrival, Arrival::Open) {
+            self.linked.insert(connection);
+        }
+        self.settle_worker(server, worker);
+    }
+
+    /// A message from one worker of a server to another.
+    pub(super) fn hear_message(&mut self, server: usize, from: u16, to: u16, message: Message) {
+        if let Message::Whole {
+            task: Task::Flush { at_s: None },
+            ..
+        } = message
+        {
+            self.lose_worker(server, to);
+        }
+        self.time += 1;
+        let s = &mut self.servers[server];
+        let now = s.process.now(self.time);
+        let core = &mut s.workers[usize::from(to)];
+        core.handle_message(now, from, message);
+        let touched: Vec<_> = core::iter::from_fn(|| core.poll_touched()).collect();
+        for id in touched {
+            let sessions = &self.servers[server].sessions[usize::from(to)];
+            if let Some(&connection) = sessions.get(&(id.slot, id.generation)) {
+                self.show_output(server, to, connection, id);
+                // What waited for this answer goes on.
+                self.feed(connection, server, to, id);
+            }
+        }
+        self.settle_worker(server, to);
+    }
+
+    /// A worker is handed a map.
+    pub(super) fn hear_map(&mut self, server: usize, worker: u16, map: &Arc<ClusterMap>) {
+        let s = &mut self.servers[server];
+        let Some(id) = s.id else { return };
+        let now = s.process.now(self.time);
+        if s.workers[usize::from(worker)].handle_map(now, map, id) {
+            self.let_go(server, worker, map, id);
+        }
+        self.settle_worker(server, worker);
+    }
+
+    /// Hands a map to each worker, not quite at the same time.
+    pub(super) fn tell_workers(&mut self, server: usize, map: &Arc<ClusterMap>) {
+        self.servers[server].told = map.epoch();
+        for worker in 0..self.workers_per_server {
+            let at = self.in_turn(server, 4 * MS);
+            let life = self.servers[server].process.life;
+            let map = map.clone();
+            self.at(
+                at,
+                Event::Map {
+                    server,
+                    life,
+                    worker,
+                    map,
+                },
+            );
+        }
+    }
+
+    /// A time soon, not before anything else that was said inside of that server.
+    fn in_turn(&mut self, server: usize, within: Nanos) -> Nanos {
+        let at = self.time + 1 + self.random.below(within);
+        let s = &mut self.servers[server];
+        s.busy_until = at.max(s.busy_until + 1);
+        s.busy_until
+    }
+
+    /// Carries out what a worker wants after anything that it was told.
+    pub(super) fn settle_worker(&mut self, server: usize, worker: u16) {
+        let w = usize::from(worker);
+        let mut messages = Vec::new();
+        self.servers[server].workers[w].flush_outbox(|to, message| {
+            messages.push((to, message));
+            Ok(())
+        });
+        for (to, message) in messages {
+            let at = self.in_turn(server, MS / 5);
+            let life = self.servers[server].process.life;
+            self.at(
+                at,
+                Event::Message {
+                    server,
+                    life,
+                    from: worker,
+                    to,
+                    message,
+                },
+            );
+        }
+        while let Some(request) = self.servers[server].workers[w].poll_link_request() {
+            match request {
+                LinkRequest::Connect {
+                    worker: shadow,
+                    port,
+                    ..
+                } => {
+                    let (target, index) = owner_of_port(port);
+                    let from = (server, Who::Link { worker, shadow });
+                    let to = (
+                        target,
+                        Who::Session {
+                            worker: index,
+                            id: None,
+                        },
+                    );
+                    let connection = self.connect(from, to);
+                    self.servers[server].links[w].insert(shadow, connection);
+                    self.report.tell("links made", 1);
+                }
+                LinkRequest::Close(shadow) => {
+                    if let Some(connection) = self.servers[server].links[w].remove(&shadow) {
+                        self.close(connection, INITIATOR);
+                    }
+                }
+            }
+        }
+        let links: Vec<_> = self.servers[server].links[w]
+            .iter()
+            .map(|(to, connection)| (*to, *connection))
+            .collect();
+        for (shadow, connection) in links {
+            if !self.linked.contains(&connection) {
+                continue;
+            }
+            let out = self.servers[server].workers[w].link_out(shadow);
+            let bytes = out.map(core::mem::take).unwrap_or_default();
+            self.send(connection, INITIATOR, &bytes);
+        }
+        while let Some(id) = self.servers[server].workers[w].poll_touched() {
+            let sessions = &self.servers[server].sessions[w];
+            if let Some(&connection) = sessions.get(&(id.slot, id.generation)) {
+                self.show_output(server, worker, connection, id);
+            }
+        }
+        self.arm(server);
+    }
+
+    fn show_output(
+        &mut self,
+        server: usize,
+        worker: u16,
+        connection: ConnectionNumber,
+        id: ConnectionId,
+    ) {
+        let w = usize::from(worker);
+        let s = &mut self.servers[server];
+        let Some(session) = s.workers[w].session(id) else {
+            return;
+        };
+        let out = core::mem::take(&mut session.out);
+        let is_over = session.closing && !session.awaits();
+        self.send(connection, ACCEPTOR, &out);
+        if is_over {
+            let s = &mut self.servers[server];
+            s.workers[w].close(id);
+            s.sessions[w].remove(&(id.slot, id.generation));
+            self.close(connection, ACCEPTOR);
+            self.report.tell("older links ended", 1);
+        }
+    }
+
+    /// A server's timer went off.
+    pub(super) fn tick_server(&mut self, server: usize) {
+        for worker in 0..self.workers_per_server {
+            let s = &mut self.servers[server];
+            let now = s.process.now(self.time);
+            let core = &mut s.workers[usize::from(worker)];
+            core.handle_timeout(now);
+            core.maintain(now);
+            self.settle_worker(server, worker);
+        }
+    }
+
+    /// When a server's timer should go off.
+    pub(super) fn server_deadline(&self, server: usize) -> Option<Nanos> {
+        let s = &self.servers[server];
+        let next = s.workers.iter().map(WorkerCore::poll_deadline).min()?;
+        Some(s.process.clock.time_of(next))
+    }
+}
+
+/// Announces another lease than the server's.
+fn spoil_hello(fault: Option<Fault>, out: &mut Vec<u8>) {
+    if fault != Some(Fault::LeasesTooLong) || !out.starts_with(b"EVENKEEL ") {
+        return;
+    }
+    let line = String::from_utf8_lossy(out);
+    let (before, lease) = line.split_once("lease_ms=").expect("a hello names a lease");
+    let after = lease.trim_start_matches(|c: char| c.is_ascii_digit());
+    *out = format!("{before}lease_ms=5000{after}").into_bytes();
+}
+
+/// With a fault that does so: changes the flags of an answer.
+fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Vec<u8>) {
+    let line_end = out
+        .windows(2)
+        .position(|w| w == b"\r\n")
+        .unwrap_or(out.len());
+    let line = String::from_utf8_lossy(&out[..line_end]).into_owned();
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let is_value = words[0] == "VA";
+    match fault {
+        Some(Fault::ReplicaStoresDropped | Fault::GrantsAlways)
+            if is_value && command.is_replica_read() =>
+        {
+            for word in words
+                .iter_mut()
+                .skip(2)
+                .filter(|word| word.starts_with('c'))
+            {
+                *word = "c9000000000000000000".into();
+            }
+        }
+        Some(Fault::GrantsAlways)
+            if is_value && !words.iter().skip(2).any(|word| word.starts_with('G')) =>
+        {
+            words.push("G1".into());
+        }
+        Some(Fault::MissesLookOld) if words[0] == "EN" => {
+            for word in words.iter_mut().filter(|word| word.starts_with('V')) {
+                let version: u64 = word[1..].parse().expect("a version is a number");
+                *word = format!("V{}", version - 1);
+            }
+        }
+        _ => return,
+    }
+    out.splice(..line_end, words.join(" ").into_bytes());
+}
