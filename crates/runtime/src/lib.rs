@@ -33,5 +33,5 @@ pub use mesh::{MeshPort, mesh};
 pub use notify::Notifier;
 pub use parent::die_with_parent;
 pub use stream::Stream;
-pub use threads::{pin_to_core, spawn_named, wait_for_stop_signal};
+pub use threads::{StopSignals, pin_to_core, spawn_named};
 pub use units::{parse_duration, parse_size};

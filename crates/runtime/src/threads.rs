@@ -27,9 +27,22 @@ pub fn pin_to_core(core: usize) -> Result<(), UsageError> {
     }
 }
 
-/// Sleeps until SIGTERM or SIGINT arrives.
-pub fn wait_for_stop_signal() -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let _ = signals.forever().next();
-    Ok(())
+/// SIGTERM and SIGINT, taken in place of dying from them.
+#[derive(Debug)]
+pub struct StopSignals(Signals);
+
+impl StopSignals {
+    /// From here on the signals are kept for [`StopSignals::wait`]. Comes before the line that tells
+    /// others that the process is ready: they may want it to stop the moment they read it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn take() -> io::Result<Self> {
+        Signals::new([SIGTERM, SIGINT]).map(StopSignals)
+    }
+
+    /// Sleeps until one of the signals has arrived.
+    pub fn wait(mut self) {
+        let _ = self.0.forever().next();
+    }
 }

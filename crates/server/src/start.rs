@@ -13,9 +13,8 @@ use evenkeel_roles::server::{
     STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, UsageError, accept_forever,
-    bind_tcp, bind_unix, mesh, pin_to_core, raise_descriptor_limit, spawn_named,
-    wait_for_stop_signal,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, StopSignals, UsageError,
+    accept_forever, bind_tcp, bind_unix, mesh, pin_to_core, raise_descriptor_limit, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
@@ -52,11 +51,12 @@ pub struct Server {
 /// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let server = Server::start(args)?;
+    let signals = StopSignals::take().context("failed to take signals")?;
     println!("evenkeel server listening on {}", server.address);
     std::io::stdout()
         .flush()
         .context("failed to write the ready line")?;
-    wait_for_stop_signal().context("failed to wait for a signal")?;
+    signals.wait();
     server.stop()
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use evenkeel_coordinator::api::{ServerView, Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
-use evenkeel_runtime::{UsageError, spawn_named, wait_for_stop_signal};
+use evenkeel_runtime::{StopSignals, UsageError, spawn_named};
 use evenkeel_types::Epoch;
 use tempfile::TempDir;
 
@@ -103,11 +103,11 @@ impl Cluster {
             .tempdir()
             .context("failed to make a temporary folder")?;
         let (stop_sender, stop) = channel();
+        let signals = StopSignals::take().context("failed to take signals")?;
         spawn_named("signals".into(), move || {
-            if wait_for_stop_signal().is_ok() {
-                // Nobody listens when the cluster is gone already.
-                let _ = stop_sender.send(());
-            }
+            signals.wait();
+            // Nobody listens when the cluster is gone already.
+            let _ = stop_sender.send(());
         })?;
         let (sender, words) = channel();
         let coordinator = Plan {

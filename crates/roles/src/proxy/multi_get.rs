@@ -105,10 +105,12 @@ impl ProxyCore {
             behind_flags: text::CRLF.len(),
         };
         self.ask_new(now, &draft, |out, route| {
+            // `A`: a classic command takes no part in recaching.
             let line = ask::meta_get(out, SentKey::plain(key))
                 .flag(b'v')
                 .flag(b'f')
-                .flag(b'c');
+                .flag(b'c')
+                .flag(b'A');
             let line = match rest.exptime {
                 Some(exptime) => line.number(b'T', exptime),
                 None => line,

@@ -308,7 +308,7 @@ impl ProxyCore {
         };
         self.ask_new(now, &draft, |out, route| {
             if as_meta {
-                let line = ask::meta_get(out, SentKey::plain(key));
+                let line = ask::meta_get(out, SentKey::plain(key)).flag(b'A');
                 line.number(b'T', exptime).raw(route).end();
             } else {
                 ask::touch(out, key, exptime, false);

@@ -429,7 +429,7 @@ impl WorkerCore {
             Task::Flush { at_s } => self.flush_at = at_s,
             Task::Stats(_) => self.engine.counts().encode(out),
             Task::Lines(view) => lists::lines(&self.engine, view, now, out),
-            Task::ResetStats => self.engine.counters = Counters::default(),
+            Task::ResetStats => self.reset_stats(),
         }
     }
 
@@ -485,7 +485,14 @@ impl WorkerCore {
             .filter(|delay| *delay > 0)
             .map(|delay| self.engine.time.expiry(now, delay))
             .filter(|at| *at > TimeBase::seconds(now));
-        self.whole(now, id, session, Task::Flush { at_s }, noreply);
+        let task = Task::Flush { at_s };
+        if session.agreed {
+            // An agreed client says it to every worker itself. A worker that passed it on would flush
+            // the others a second time, and with that what the client stored there meanwhile.
+            self.do_share(now, task, &mut Vec::new());
+            return reply(session, text::OK, noreply);
+        }
+        self.whole(now, id, session, task, noreply);
     }
 
     fn stats(&mut self, now: Now, id: ConnectionId, session: &mut Session, arguments: &[u8]) {

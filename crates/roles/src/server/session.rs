@@ -11,8 +11,20 @@ pub const OUT_PAUSE: usize = 1 << 20;
 /// An emptied output buffer larger than this is given back to the allocator.
 const OUT_KEEP_MAX: usize = 64 * 1024;
 
-/// Most answers that a connection may await from other workers before its commands wait.
+/// Most answers that a connection may await from other workers before its commands wait, however
+/// small the items.
 pub const AWAITED_MAX: usize = 1024;
+
+/// Fewest answers that a connection may await, however large the items.
+const AWAITED_MIN: usize = 8;
+
+/// Most bytes that awaited answers may bring at once, in the worst case of the largest items.
+const AWAITED_BYTES: usize = 32 << 20;
+
+/// How many answers a connection may await when an item may have this many bytes (`-I`).
+pub fn awaited_limit(item_size_max: usize) -> usize {
+    (AWAITED_BYTES / item_size_max.max(1)).clamp(AWAITED_MIN, AWAITED_MAX)
+}
 
 /// Names a connection of a worker. The generation tells a reused slot from its former holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +58,10 @@ pub struct Session {
     /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
     slots: VecDeque<Slot>,
     awaited: usize,
+    /// See [`awaited_limit`].
+    awaited_limit: usize,
+    /// Bytes of answers that are there but wait for earlier ones.
+    parked: usize,
     next_ticket: Ticket,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
@@ -60,6 +76,14 @@ pub struct Session {
 }
 
 impl Session {
+    /// A connection that may await so many answers from other workers at a time.
+    pub fn new(awaited_limit: usize) -> Self {
+        Session {
+            awaited_limit,
+            ..Session::default()
+        }
+    }
+
     /// Where the next answer goes: straight to the output, or behind an awaited one.
     #[inline]
     pub fn sink(&mut self) -> &mut Vec<u8> {
@@ -103,16 +127,22 @@ impl Session {
             .find(|slot| matches!(slot, Slot::Awaited { ticket: t, .. } if *t == ticket));
         let Some(slot) = found else { return };
         if let Slot::Awaited { missing, parts, .. } = slot {
+            let before = parts.len();
             merge(parts);
+            self.parked = (self.parked + parts.len()).saturating_sub(before);
             *missing -= 1;
             if *missing > 0 {
                 return;
             }
-            let whole = finish(core::mem::take(parts));
+            let parts = core::mem::take(parts);
+            self.parked = self.parked.saturating_sub(parts.len());
+            let whole = finish(parts);
+            self.parked += whole.len();
             *slot = Slot::Ready(whole);
             self.awaited -= 1;
         }
         while let Some(Slot::Ready(bytes)) = self.slots.front() {
+            self.parked = self.parked.saturating_sub(bytes.len());
             self.out.extend_from_slice(bytes);
             self.slots.pop_front();
         }
@@ -121,7 +151,7 @@ impl Session {
     /// Whether this connection's commands must wait until answers were written or have arrived.
     #[inline]
     pub fn is_paused(&self) -> bool {
-        self.out.len() >= OUT_PAUSE || self.awaited >= AWAITED_MAX
+        self.out.len() + self.parked >= OUT_PAUSE || self.awaited >= self.awaited_limit
     }
 
     /// Whether any answer is still awaited from another worker.
@@ -182,14 +212,19 @@ mod tests {
 
     #[test]
     fn unread_answers_pause_the_connection() {
-        let mut session = Session::default();
+        let mut session = Session::new(awaited_limit(1 << 20));
         session.out.resize(OUT_PAUSE, 0);
         assert!(session.is_paused());
         session.written(1);
         assert!(!session.is_paused());
-        for _ in 0..AWAITED_MAX {
+        for _ in 0..32 {
+            assert!(!session.is_paused());
             session.await_answer(1);
         }
         assert!(session.is_paused());
+        assert_eq!(
+            (awaited_limit(1024), awaited_limit(1 << 30)),
+            (AWAITED_MAX, AWAITED_MIN)
+        );
     }
 }

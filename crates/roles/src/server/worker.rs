@@ -6,7 +6,7 @@ use super::links::{LinkRequest, Links, Surroundings};
 use super::message::{Message, ReturnAddress, Task};
 use super::placement::LocalPlacement;
 use super::replicas::Replicas;
-use super::session::{ConnectionId, Session};
+use super::session::{ConnectionId, Session, awaited_limit};
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
@@ -88,7 +88,8 @@ pub struct WorkerCore {
     pub(super) home_links: BTreeMap<WorkerRef, ConnectionId>,
     /// A delayed `flush_all`.
     pub(super) flush_at: Option<Seconds>,
-    maps_refused: u64,
+    /// Connections admitted and refused before the last `stats reset`.
+    connections_before_reset: (u64, u64),
 }
 
 #[derive(Debug, Default)]
@@ -153,7 +154,7 @@ impl WorkerCore {
             links: Links::default(),
             home_links: BTreeMap::new(),
             flush_at: None,
-            maps_refused: 0,
+            connections_before_reset: (0, 0),
             config,
         })
     }
@@ -165,7 +166,9 @@ impl WorkerCore {
             (self.sessions.len() - 1) as u32
         });
         let entry = &mut self.sessions[slot as usize];
-        entry.session = Some(Session::default());
+        entry.session = Some(Session::new(awaited_limit(
+            self.config.limits.item_size_max,
+        )));
         ConnectionId {
             slot,
             generation: entry.generation,
@@ -340,7 +343,7 @@ impl WorkerCore {
     pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
         let made = self.placement.updated(map, server, self.config.workers);
         let Ok(placement) = made else {
-            self.maps_refused += 1;
+            self.engine.counters.maps_refused += 1;
             return false;
         };
         let wanted: BTreeSet<_> = placement
@@ -382,8 +385,9 @@ impl WorkerCore {
     /// How many connections the process has, for `stats`: open now, admitted and refused so far.
     pub fn set_connections(&mut self, open: u64, total: u64, refused: u64) {
         self.facts.connections_open = open;
-        self.facts.connections_total = total;
-        self.facts.connections_refused = refused;
+        let (total_before, refused_before) = self.connections_before_reset;
+        self.facts.connections_total = total.saturating_sub(total_before);
+        self.facts.connections_refused = refused.saturating_sub(refused_before);
     }
 
     /// What a link's driver should do next.
@@ -463,6 +467,15 @@ impl WorkerCore {
             server: self.server,
             worker: self.config.index,
         }
+    }
+
+    /// Counts from here on.
+    pub(super) fn reset_stats(&mut self) {
+        self.engine.counters = Counters::default();
+        let facts = &mut self.facts;
+        let (total, refused) = &mut self.connections_before_reset;
+        *total += core::mem::take(&mut facts.connections_total);
+        *refused += core::mem::take(&mut facts.connections_refused);
     }
 
     pub(super) fn flush(&mut self, now: Now) {

@@ -2,6 +2,7 @@
 
 use super::touch::set_expiry;
 use crate::server::engine::{At, Engine};
+use crate::server::time::NEVER;
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, text};
@@ -52,7 +53,7 @@ fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaS
     MetaStatus::Done
 }
 
-/// Keeps the item, but stale (`I`, with `T` a new expiry) or without its value (`x`).
+/// Keeps the item, but stale (`I`, with `T` a new expiry) or without its value, flags and expiry (`x`).
 fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
     let flags = &meta.flags;
     let version = engine.version_for(flags.unsigned(b'E'));
@@ -65,7 +66,7 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
             key,
             value: [b"", b""],
             flags: 0,
-            expires_at: item.expires_at(),
+            expires_at: NEVER,
             version,
         };
         if engine.store.insert(at.cachelet, new, at.seconds).is_err() {

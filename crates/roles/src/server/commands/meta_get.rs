@@ -102,7 +102,8 @@ fn show(
     let due = meta.flags.exptime(b'R').is_some_and(|limit| {
         expires_at != NEVER && i64::from(expires_at.saturating_sub(at.seconds)) < limit
     });
-    let won = !win_sent && (stale || due);
+    // A classic command takes no part in recaching: it could not be told (flag `A` of the extension).
+    let won = !win_sent && (stale || due) && !meta.flags.has(b'A');
     if won {
         item.set_win_sent(true);
     }
