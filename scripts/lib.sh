@@ -7,6 +7,9 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 VENV=$ROOT/.venv
+# The Rust that a machine without any gets, and the newest whose warnings fail the lints: later
+# versions warn about things that were right when they were written.
+RUST_DEVELOPED_WITH=1.95.0
 export DEBIAN_FRONTEND=noninteractive
 
 # rustup installs here; a shell opened before the installation does not know it yet.
@@ -67,12 +70,15 @@ need_c_compiler() {
 }
 
 rust_version_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
+rust_version() { (cd "$ROOT" && cargo --version 2>/dev/null) | cut -d ' ' -f 2; }
+
+# not_older A B : version A is B or later.
+not_older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
 rust_is_new_enough() {
-  local wanted have_version
-  wanted=$(rust_version_wanted)
-  have_version=$(cd "$ROOT" && cargo --version 2>/dev/null | cut -d ' ' -f 2) || return 1
-  [ -n "$have_version" ] || return 1
-  [ "$(printf '%s\n%s\n' "$wanted" "$have_version" | sort -V | head -n 1)" = "$wanted" ]
+  local version
+  version=$(rust_version)
+  [ -n "$version" ] && not_older "$version" "$(rust_version_wanted)"
 }
 
 # The name under which Rust publishes its tools for this machine.
@@ -94,7 +100,7 @@ install_rustup() {
       && curl --proto '=https' --tlsv1.2 -sSf --retry 2 -O "$from" -O "$from.sha256" \
       && echo "$(cut -c -64 rustup-init.sha256)  rustup-init" | sha256sum --check --status \
       && chmod +x rustup-init \
-      && ./rustup-init -y -q --no-modify-path --profile minimal --default-toolchain stable
+      && ./rustup-init -y -q --no-modify-path --profile minimal --default-toolchain "$RUST_DEVELOPED_WITH"
   ) >&2
 }
 
@@ -106,12 +112,13 @@ need_rust() {
   wanted=$(rust_version_wanted)
   hint="Rust $wanted or newer is needed: install it from https://rustup.rs and run this again"
   if have rustup; then
-    say "installing the stable Rust toolchain"
-    rustup toolchain install stable --profile minimal >&2 || fail "$hint (rustup could not fetch it)"
-    export RUSTUP_TOOLCHAIN=stable
+    say "installing Rust $RUST_DEVELOPED_WITH"
+    rustup toolchain install "$RUST_DEVELOPED_WITH" --profile minimal >&2 \
+      || fail "$hint (rustup could not fetch it)"
+    export RUSTUP_TOOLCHAIN=$RUST_DEVELOPED_WITH
   else
     have curl || install_packages "curl is missing, which would fetch Rust" curl ca-certificates
-    say "installing Rust with rustup into ${CARGO_HOME:-$HOME/.cargo}"
+    say "installing Rust $RUST_DEVELOPED_WITH with rustup into ${CARGO_HOME:-$HOME/.cargo}"
     install_rustup || fail "$hint (it could not be fetched from here)"
     hash -r
   fi
