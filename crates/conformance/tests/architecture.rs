@@ -67,7 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What tests, benchmarks and examples may use besides.
-const TESTS_MAY_USE: &[&str] = &["testkit", "workload"];
+const TESTS_MAY_USE: &[&str] = &["testkit", "workload", "sim"];
 
 /// Crates that open no sockets, read no clock, start no threads and own no global state.
 const PURE: &[&str] = &["types", "protocol", "policy", "storage", "roles"];
