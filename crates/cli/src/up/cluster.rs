@@ -57,6 +57,8 @@ pub struct ClusterPlan {
     pub listen: SocketAddr,
     /// Where the coordinator listens.
     pub coordinator_listen: SocketAddr,
+    /// Connections that the proxy must have room for.
+    pub connections: usize,
     /// Further flags of each server.
     pub server_arguments: Vec<String>,
     /// Whether hot keys are replicated from the start.
@@ -152,7 +154,12 @@ impl Cluster {
         self.add(Plan {
             name: "proxy".into(),
             role: "proxy",
-            arguments: vec!["--coordinator".into(), url.clone()],
+            arguments: vec![
+                "--coordinator".into(),
+                url.clone(),
+                "-c".into(),
+                plan.connections.to_string().into(),
+            ],
             listen: plan.listen,
         });
         for number in 1..=plan.servers {

@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// Most servers of one machine's cluster.
 const SERVERS_MAX: usize = 64;
 
+/// Connections that the proxy has room for besides those of the demo's load: memcached's default.
+const CONNECTIONS: usize = 1024;
+
 /// How long a quiet cluster is left alone before its notices are printed.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -79,6 +82,12 @@ impl Args {
             lease_ms: self.lease_ms,
             listen: self.listen,
             coordinator_listen: self.coordinator_listen,
+            connections: CONNECTIONS
+                + if self.demo {
+                    self.of_demo.connections
+                } else {
+                    0
+                },
             server_arguments: self.server_arg.clone(),
             hot_keys: if self.demo { Switch::Off } else { Switch::On },
         })

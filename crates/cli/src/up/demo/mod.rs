@@ -14,7 +14,7 @@ use super::cluster::{Cluster, ClusterPlan, Outcome};
 use anyhow::{Context, ensure};
 use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator::api::{Settings, Switch};
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use evenkeel_workload::ValueSizes;
 use evenkeel_workload::trace::TraceFormat;
 use measure::{Probe, Sample};
@@ -46,6 +46,7 @@ const PHASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 
 /// Flags of the demo.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "With --demo")]
 pub struct DemoArgs {
     /// Seconds with replication of hot keys off
     #[arg(
@@ -163,6 +164,7 @@ struct PhasePlan {
 pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     let demo = &args.of_demo;
     demo.check()?;
+    raise_descriptor_limit(demo.connections)?;
     let phases = demo.phases();
     let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
     let mut report = DemoReport::new(args, settle.collect());

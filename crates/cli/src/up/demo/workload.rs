@@ -3,7 +3,7 @@
 use super::DemoArgs;
 use evenkeel_bench::{BadUsage, LoadPlan, Pace, Source};
 use evenkeel_runtime::UsageError;
-use evenkeel_workload::trace::{TraceReader, TraceRequest};
+use evenkeel_workload::trace::{TraceError, TraceReader, TraceRequest};
 use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec};
 use std::net::SocketAddr;
 
@@ -28,14 +28,15 @@ const TRACE_CHECK_REQUESTS: u64 = 1_000_000;
 /// # Errors
 /// Says which flag or which place of the trace is wrong.
 pub fn check(args: &DemoArgs) -> Result<(), UsageError> {
+    // The address plays no part in what is checked.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    plan(args, nowhere)?
+        .validate()
+        .map_err(|error| UsageError(error.to_string()))?;
     let Some(path) = &args.trace else {
-        // The address plays no part in what is checked.
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        return plan(args, nowhere)?
-            .validate()
-            .map_err(|error| UsageError(error.to_string()));
+        return Ok(());
     };
-    let usage = |error: evenkeel_workload::trace::TraceError| UsageError(error.to_string());
+    let usage = |error: TraceError| UsageError(error.to_string());
     let mut trace = TraceReader::open(path, args.trace_format).map_err(usage)?;
     let mut request = TraceRequest::default();
     while trace.requests() < TRACE_CHECK_REQUESTS {
