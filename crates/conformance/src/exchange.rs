@@ -10,7 +10,7 @@ use evenkeel_testkit::IO_TIMEOUT;
 pub enum Split {
     /// One write.
     Whole,
-    /// One byte at a time for the first [`SINGLE_BYTES_MAX`], then in one piece.
+    /// One byte at a time for some thousand bytes, then the rest in one piece.
     SingleBytes,
     /// Pieces of random lengths, the same for the same seed.
     Random(u64),
