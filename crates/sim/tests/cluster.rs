@@ -87,7 +87,12 @@ fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
     for seed in 0..seeds {
         let outcome = World::new(Plan::new(seed)).run();
         total.add(&outcome.report);
-        broken.extend(outcome.violations.first().map(|first| format!("seed {seed}: {first}")));
+        broken.extend(
+            outcome
+                .violations
+                .first()
+                .map(|first| format!("seed {seed}: {first}")),
+        );
     }
     let count = broken.len();
     assert!(

@@ -3,11 +3,16 @@
 use super::home_log::last_write;
 use super::network::{Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::MS;
+use super::proxies::REQUEST_TIMEOUT;
 use super::{Event, World};
 use crate::history::{Action, Effect, Found, NEVER, Nanos, Operation, WriteId};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
 use std::collections::VecDeque;
 use std::io::Write;
+
+/// How long the answer to a command may take when nothing goes wrong any more: the time-out of the
+/// proxy for a first and a second place, and what may have been queued before it.
+const PATIENCE: Nanos = 3 * REQUEST_TIMEOUT;
 
 /// What an application awaits an answer to.
 #[derive(Debug)]
@@ -77,6 +82,20 @@ impl World {
             self.close(connection, INITIATOR);
             self.disconnected(application);
             self.report.tell("applications gone", 1);
+        }
+    }
+
+    /// Every command is answered in time, with an error if need be.
+    pub(super) fn check_patience(&mut self) {
+        for application in 0..self.applications.len() {
+            let oldest = self.applications[application].pending.front();
+            let Some(&operation) = oldest.and_then(|pending| pending.operations.first()) else {
+                continue;
+            };
+            let operation = self.operations[operation].clone();
+            if self.time - operation.invoked > PATIENCE {
+                self.fail(format!("no answer yet to {operation:?}"));
+            }
         }
     }
 

@@ -195,6 +195,22 @@ impl World {
         }
     }
 
+    /// Every member that is alive works by a map at least as new as this.
+    pub(super) fn check_maps(&mut self, epoch: Epoch) {
+        for host in 0..self.coordinator_host() {
+            let theirs = match self.servers.get(host) {
+                Some(server) if !server.process.alive => continue,
+                Some(server) => server.applied(),
+                None => self.proxies[host - self.servers.len()].core.epoch(),
+            };
+            if theirs < epoch {
+                self.fail(format!(
+                    "host {host} still works by map {theirs}, not {epoch}"
+                ));
+            }
+        }
+    }
+
     pub(super) fn tick_coordinator(&mut self) {
         let now = self.coordinator.process.now(self.time);
         self.coordinator.core.handle_timeout(now);

@@ -22,10 +22,13 @@ enum Mishap {
 }
 
 impl World {
-    /// The next mishap comes after a while.
+    /// The next mishap comes after a while, if there is to be one.
     pub(super) fn plan_mishap(&mut self) {
-        let delay = self.random.between(20 * MS, 250 * MS);
-        self.after(delay, Event::Mishap);
+        let (least, most) = self.plan.pause();
+        let delay = self.random.between(least, most);
+        if self.time + delay < self.plan.quiet_from() {
+            self.after(delay, Event::Mishap);
+        }
     }
 
     pub(super) fn mishap(&mut self) {

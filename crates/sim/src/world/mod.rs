@@ -25,6 +25,7 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer, Switch};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::Message;
+use evenkeel_types::Epoch;
 use home_log::Held;
 use network::{Arrival, Connection, ConnectionNumber, Who};
 use plan::MS;
@@ -90,6 +91,8 @@ enum Event {
         server: usize,
     },
     HotKeysOn,
+    /// What the coordinator says now has to have reached everyone at the end.
+    Settle,
 }
 
 /// What a run has come to.
@@ -129,6 +132,8 @@ pub struct World {
     intervals: BTreeMap<usize, Nanos>,
     /// Lives that send heartbeats regularly already.
     beating: BTreeSet<(usize, u32)>,
+    /// What [`Event::Settle`] saw.
+    settled_epoch: Epoch,
     // What applications do.
     keys: Vec<Vec<u8>>,
     /// Of a thousand commands.
@@ -196,6 +201,7 @@ impl World {
             linked: BTreeSet::new(),
             intervals: BTreeMap::new(),
             beating: BTreeSet::new(),
+            settled_epoch: Epoch(0),
             held: vec![None; keys.len()],
             keys,
             write_share,
@@ -224,6 +230,7 @@ impl World {
             self.at(200 * MS + at, Event::Act { application });
         }
         self.at(1000 * MS, Event::Mishap);
+        self.at(self.plan.length - 500 * MS, Event::Settle);
     }
 
     /// Runs to the end and judges what happened.
@@ -236,6 +243,11 @@ impl World {
             if let Some(event) = self.events.remove(&number) {
                 self.happen(event);
             }
+        }
+        if self.violations.is_empty() {
+            self.time = self.plan.length;
+            self.check_patience();
+            self.check_maps(self.settled_epoch);
         }
         for server in 0..self.servers.len() {
             if self.servers[server].process.alive {
@@ -347,6 +359,7 @@ impl World {
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
             Event::HotKeysOn => self.coordinator.hot_keys = Switch::On,
+            Event::Settle => self.settled_epoch = self.coordinator.core.epoch(),
         }
     }
 

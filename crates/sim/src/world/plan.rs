@@ -9,6 +9,16 @@ pub(super) const MS: Nanos = 1_000_000;
 /// link anew, and short enough that many fit into a run.
 const LEASES: [Nanos; 3] = [100 * MS, 200 * MS, 450 * MS];
 
+/// How long most runs last.
+const LENGTH: Nanos = 5_000 * MS;
+
+/// How long every fifth run lasts: with pauses in which keys become hot again after a shadow server
+/// was lost, for which their homes take their time.
+const LENGTH_LONG: Nanos = 15_000 * MS;
+
+/// How long nothing goes wrong at the end of a run, so that everything can come to rest.
+const QUIET: Nanos = 2_000 * MS;
+
 /// What goes wrong most in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turmoil {
@@ -97,9 +107,23 @@ impl Plan {
             seed,
             turmoil: Turmoil::ALL[(seed % Turmoil::ALL.len() as u64) as usize],
             fault: None,
-            length: 3500 * MS,
+            length: if is_long(seed) { LENGTH_LONG } else { LENGTH },
             aloud: false,
         }
+    }
+
+    /// Pauses between two mishaps, from least to most.
+    pub(super) fn pause(&self) -> (Nanos, Nanos) {
+        if is_long(self.seed) {
+            (200 * MS, 3000 * MS)
+        } else {
+            (20 * MS, 250 * MS)
+        }
+    }
+
+    /// From when on nothing goes wrong any more.
+    pub(super) fn quiet_from(&self) -> Nanos {
+        self.length.saturating_sub(QUIET)
     }
 
     /// How long a lease lasts: the bound of staleness.
@@ -114,4 +138,8 @@ impl Plan {
             ..self
         }
     }
+}
+
+fn is_long(seed: u64) -> bool {
+    seed % 5 == 4
 }

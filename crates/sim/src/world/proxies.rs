@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How long a proxy waits for an answer.
-const REQUEST_TIMEOUT: Nanos = 400 * MS;
+pub(super) const REQUEST_TIMEOUT: Nanos = 400 * MS;
 
 /// A proxy process of one worker.
 #[derive(Debug)]
