@@ -199,6 +199,9 @@ impl ProxyCore {
             }
             show_front(client, &mut self.stats, shown_as, question, reply, raw)?;
             self.write_client(tag.client);
+            if self.has_parked(tag.client) {
+                self.hurry_parked(now, tag.client);
+            }
             self.done(id);
             return Ok(());
         }
@@ -402,6 +405,7 @@ impl ProxyCore {
     /// Shows the application what its turn has come for.
     pub(super) fn release(&mut self, now: Instant, id: ClientId) {
         let epoch = self.pool.epoch();
+        let mut has_shown = false;
         loop {
             let Some(client) = self.clients.get_mut(id.0) else {
                 return;
@@ -446,6 +450,10 @@ impl ProxyCore {
             answered.tally.count(&mut self.stats);
             let bytes = client.show(slot.show, answered);
             self.keep_buffer(bytes);
+            has_shown = true;
+        }
+        if has_shown && self.has_parked(id) {
+            self.hurry_parked(now, id);
         }
         let Some(client) = self.clients.get_mut(id.0) else {
             return;

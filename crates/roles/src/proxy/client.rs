@@ -257,6 +257,14 @@ impl Client {
         self.held = self.held + holds - held;
     }
 
+    /// Whether anything that was asked before this is still awaited.
+    pub fn awaits_before(&self, sequence: u64) -> bool {
+        let before = sequence.saturating_sub(self.first);
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        let mut earlier = self.ring.iter().take(before);
+        earlier.any(|slot| slot.state.is_waiting())
+    }
+
     /// Takes the front slot out.
     #[inline]
     pub fn pop(&mut self) -> Option<Slot> {

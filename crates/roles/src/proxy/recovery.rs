@@ -7,7 +7,8 @@
 //!
 //! A key can be between two owners for a moment: the old one has let go and the new one has not been
 //! told yet. Requests for it are parked and tried again after a pause or with the next map, until
-//! their time is up.
+//! their time is up. Those of one connection are tried one after the other, in the order they were
+//! asked: one that is tried under a newer map than the one before it would overtake it.
 
 use super::backend::{Ask, Link, Progress, Question, Tag};
 use super::client::{Answered, HeldRead, Show, State, Verb};
@@ -173,7 +174,10 @@ impl ProxyCore {
         self.close_if_retired(id);
         for (question, is_written) in questions {
             let tag = question.tag;
-            if may_repeat(&question, is_written, now) && self.backends.get(id.0).is_some() {
+            let may_repeat = may_repeat(&question, is_written, now);
+            if may_repeat && self.has_parked(tag.client) {
+                self.park(now, question);
+            } else if may_repeat && self.backends.get(id.0).is_some() {
                 self.stats.proxy_requests_resent += 1;
                 self.ask_again(now, question, Ok(id));
             } else {
@@ -220,13 +224,21 @@ impl ProxyCore {
         };
         if tag.is_replica {
             self.fail(question, &Failure::Moving);
-        } else if let Some(owner) = owner.filter(|&owner| tag.retries == 0 && owner != id) {
+        } else if let Some(owner) =
+            owner.filter(|&owner| tag.retries == 0 && owner != id && !self.has_parked(tag.client))
+        {
             self.stats.proxy_requests_moved += 1;
             self.ask_again(now, question, Ok(owner));
         } else {
             self.park(now, question);
         }
         self.release(now, tag.client);
+    }
+
+    /// Whether requests of the client wait for a move.
+    pub(super) fn has_parked(&self, client: ClientId) -> bool {
+        let client = self.clients.get(client.0);
+        client.is_some_and(|client| client.parked > 0)
     }
 
     fn park(&mut self, now: Instant, question: Question) {
@@ -262,15 +274,37 @@ impl ProxyCore {
         }
     }
 
+    /// Something that the client had asked for was answered: what it asked next, and is parked, need
+    /// not wait out its pause. O(parked requests); only for clients that have some.
+    pub(super) fn hurry_parked(&mut self, now: Instant, client: ClientId) {
+        let waiting = self.parking.waiting.iter().enumerate();
+        let next = waiting
+            .filter(|(_, (_, question))| question.tag.client == client)
+            .min_by_key(|(_, (_, question))| question.tag.slot);
+        if let Some((at, _)) = next
+            && let Some((_, question)) = self.parking.waiting.remove(at)
+        {
+            self.parking.waiting.push_front((now, question));
+            self.due_at(now);
+        }
+    }
+
     fn retry_first_parked(&mut self, now: Instant) {
         let Some((_, question)) = self.parking.waiting.pop_front() else {
             return;
         };
-        self.parking.bytes -= question.bytes.len();
         let tag = question.tag;
-        if let Some(client) = self.clients.get_mut(tag.client.0) {
+        let client = self.clients.get_mut(tag.client.0);
+        if let Some(client) = client {
+            if client.awaits_before(tag.slot) && now < tag.give_up {
+                let until = now + MOVE_PAUSE;
+                self.parking.waiting.push_back((until, question));
+                self.due_at(until);
+                return;
+            }
             client.parked -= 1;
         }
+        self.parking.bytes -= question.bytes.len();
         let home = self.home(tag.hash);
         self.ask_again(now, question, home);
         self.release(now, tag.client);

@@ -15,7 +15,7 @@ struct Leased {
 }
 
 fn get(key: &str, cachelet: u16) -> String {
-    format!("mg {key} v f c Y1 U{cachelet}\r\n")
+    format!("mg {key} v f c A Y1 U{cachelet}\r\n")
 }
 
 impl Leased {
@@ -53,7 +53,7 @@ impl Leased {
     }
 
     fn replica_question(&self) -> String {
-        format!("mg {} v f c Y1 U{} G\r\n", self.key, self.cachelet)
+        format!("mg {} v f c A Y1 U{} G\r\n", self.key, self.cachelet)
     }
 
     fn value(&self, value: &str) -> String {

@@ -21,7 +21,7 @@ fn a_request_that_is_turned_away_is_put_to_the_owner_that_the_answer_names() {
     world.reply(101, "MOVED 2 2 0\r\nMOVED 2 2 0\r\nMOVED 2 2 0\r\nMN\r\n");
     let route = format!("Y1 U{cachelet}");
     let expected = format!(
-        "ms {key} 5 F3 T0 {route}\r\nhello\r\nmg {key} v f c {route}\r\nmd {key} q {route}\r\nmn\r\n"
+        "ms {key} 5 F3 T0 {route}\r\nhello\r\nmg {key} v f c A {route}\r\nmd {key} q {route}\r\nmn\r\n"
     );
     assert_eq!(world.asked(102), expected);
     world.reply(102, "HD\r\nVA 5 f3 c1\r\nhello\r\nMN\r\n");
@@ -50,7 +50,7 @@ fn a_request_between_two_owners_waits_and_goes_where_the_next_map_says() {
     world.reply(102, "HD\r\n");
     assert_eq!(
         world.asked(102),
-        format!("mg {key} v f c Y2 U{cachelet}\r\n")
+        format!("mg {key} v f c A Y2 U{cachelet}\r\n")
     );
     world.reply(102, "EN\r\n");
     assert_eq!(world.received(client), "STORED\r\nEND\r\n");
@@ -100,7 +100,7 @@ fn nothing_is_asked_by_a_new_map_while_answers_by_the_old_one_are_awaited() {
     world.set_map(&all_to_2(2));
     world.send(client, format!("get {key}\r\n"));
     world.send(other, format!("get {key}\r\n"));
-    let get = format!("mg {key} v f c Y2 U{cachelet}\r\n");
+    let get = format!("mg {key} v f c A Y2 U{cachelet}\r\n");
     assert_eq!(world.asked(102), get, "only the other client's");
     world.reply(102, "EN\r\n");
     world.reply(101, "MOVED 2 2 0\r\n");

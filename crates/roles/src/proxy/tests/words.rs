@@ -8,24 +8,24 @@ use crate::proxy::{ProcessStats, ProxyConfig};
 const AS_META: &[(&str, &str, &str, &str)] = &[
     (
         "get K",
-        "mg K v f c YU",
+        "mg K v f c A YU",
         "VA 3 f5 c9\r\nabc",
         "VALUE K 5 3\r\nabc\r\nEND\r\n",
     ),
     (
         "gets K",
-        "mg K v f c YU",
+        "mg K v f c A YU",
         "VA 3 f5 c9\r\nabc",
         "VALUE K 5 3 9\r\nabc\r\nEND\r\n",
     ),
-    ("get K", "mg K v f c YU", "EN", "END\r\n"),
+    ("get K", "mg K v f c A YU", "EN", "END\r\n"),
     (
         "gat -1 K",
-        "mg K v f c T-1 YU",
+        "mg K v f c A T-1 YU",
         "VA 0 f0 c9\r\n",
         "VALUE K 0 0\r\n\r\nEND\r\n",
     ),
-    ("gats 60 K", "mg K v f c T60 YU", "EN V7", "END\r\n"),
+    ("gats 60 K", "mg K v f c A T60 YU", "EN V7", "END\r\n"),
     (
         "set K 1 2 3\r\nabc",
         "ms K 3 F1 T2 YU\r\nabc",
@@ -92,9 +92,9 @@ const AS_META: &[(&str, &str, &str, &str)] = &[
         "CLIENT_ERROR cannot increment or decrement non-numeric value",
         "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
     ),
-    ("touch K 9", "mg K T9 YU", "HD", "TOUCHED\r\n"),
-    ("touch K 9", "mg K T9 YU", "EN", "NOT_FOUND\r\n"),
-    ("touch K 9 noreply", "mg K T9 YU", "HD", ""),
+    ("touch K 9", "mg K A T9 YU", "HD", "TOUCHED\r\n"),
+    ("touch K 9", "mg K A T9 YU", "EN", "NOT_FOUND\r\n"),
+    ("touch K 9 noreply", "mg K A T9 YU", "HD", ""),
     (
         "mg K v k",
         "mg K v k c YU",
@@ -148,7 +148,7 @@ const AS_META: &[(&str, &str, &str, &str)] = &[
     ("me K", "me K", "EN", "EN\r\n"),
     (
         "get K",
-        "mg K v f c YU",
+        "mg K v f c A YU",
         "SERVER_ERROR broken",
         "SERVER_ERROR broken\r\n",
     ),
