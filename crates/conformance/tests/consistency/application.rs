@@ -11,7 +11,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// The keys; the first is the hottest.
-pub const KEYS: [&str; 4] = ["hot0", "hot1", "hot2", "hot3"];
+pub const KEYS: [&str; 8] = [
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta",
+];
 
 /// Most commands sent before their answers are read.
 const PIPELINE_MAX: u64 = 8;
@@ -149,8 +151,8 @@ impl<'a> Application<'a> {
 
     fn some_key(&mut self) -> usize {
         match self.below(10) {
-            0..6 => 0,
-            6..8 => 1,
+            0..5 => 0,
+            5..7 => 1,
             _ => self.below(KEYS.len() as u64) as usize,
         }
     }
