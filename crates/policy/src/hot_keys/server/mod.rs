@@ -157,6 +157,10 @@ pub struct HotKeys {
     map: Option<Arc<ClusterMap>>,
     me: WorkerRef,
     load: LoadAverage,
+    /// Requests that this worker really served, those for replicas of other homes' keys included.
+    served: LoadAverage,
+    /// Reads of other homes' replicas since the last slot.
+    replica_reads: u64,
     trigger: Trigger,
     mean_worker_load: Option<f64>,
     next_slot: Instant,
@@ -194,6 +198,8 @@ impl HotKeys {
             map: None,
             me: WorkerRef::default(),
             load: LoadAverage::new(now),
+            served: LoadAverage::new(now),
+            replica_reads: 0,
             trigger: Trigger::new(config.trigger.clone()),
             mean_worker_load: None,
             next_slot: now + SLOT,
@@ -223,6 +229,13 @@ impl HotKeys {
             return ReadAdvice::default();
         }
         self.look_at_read(now, hash, key, reader, present, sampled)
+    }
+
+    /// Tells of a read of a replica that this worker holds for another home. Such reads are load that
+    /// it cannot divert, but a reason to divert others.
+    #[inline]
+    pub fn handle_replica_read(&mut self) {
+        self.replica_reads += 1;
     }
 
     /// Tells of a write that was just applied. Must come before its answer leaves.

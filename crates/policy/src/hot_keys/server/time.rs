@@ -18,9 +18,13 @@ impl HotKeys {
         self.next_slot = Instant(self.next_slot.0.saturating_add(slots * slot_ns));
         self.load.add(self.requests + self.diverted);
         self.load.roll(now);
-        (self.requests, self.diverted) = (0, 0);
-        self.trigger
-            .update(self.load.requests_per_second(), self.mean_worker_load);
+        self.served.add(self.requests + self.replica_reads);
+        self.served.roll(now);
+        (self.requests, self.diverted, self.replica_reads) = (0, 0, 0);
+        // Loaded is a worker that would be without its replicas, or that is with those of others.
+        let undiverted = self.load.requests_per_second();
+        let load = undiverted.max(self.served.requests_per_second());
+        self.trigger.update(load, self.mean_worker_load);
         self.update_sampler();
         self.lost.retain(|_, at| now < *at + PROMOTION_HOLD_OFF);
         for slot in self.table.slots() {
@@ -46,16 +50,18 @@ impl HotKeys {
         }
     }
 
-    /// Adds replicas to a key that needs at least twice its copies. The present ones stay what they
-    /// are, since those of γ are the first of those of a greater γ.
+    /// Adds replicas to a key that needs at least twice its copies, or one on every server. The present
+    /// ones stay what they are, since those of γ are the first of those of a greater γ.
     fn widen(&mut self, now: Instant, slot: Slot) {
         let wanted = self.wanted_gamma(slot);
         let targets = self.reachable_shadows(now, slot, wanted);
         let Some(replication) = &mut self.table[slot].replication else {
             return;
         };
-        let present = replication.shadows.len();
-        if targets.len() + 1 < 2 * (present + 1) {
+        let (present, wanted) = (replication.shadows.len(), targets.len());
+        let servers_up = self.map.as_ref().map_or(0, |map| map.servers_up_count());
+        let everywhere = wanted + 1 == servers_up;
+        if wanted <= present || (!everywhere && wanted + 1 < 2 * (present + 1)) {
             return;
         }
         replication.widen(now, &targets[present..]);

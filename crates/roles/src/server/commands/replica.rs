@@ -10,6 +10,7 @@ use evenkeel_types::{Epoch, Version};
 /// Answers `mg` with `G` at a shadow: from the replica index, never from the keys it is home of.
 pub fn replica_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
     engine.counters.cmd_meta += 1;
+    engine.hot.handle_replica_read();
     match engine.replicas.get(key, at.seconds) {
         Some(replica) => {
             engine.counters.replica_hits += 1;

@@ -135,6 +135,31 @@ fn an_idle_worker_samples_and_replicates_nothing() {
 }
 
 #[test]
+fn a_worker_full_of_other_homes_replicas_diverts_its_own_reads() {
+    let trigger = TriggerConfig {
+        absolute_rps: Some(150.0),
+        ..TriggerConfig::default()
+    };
+    let mut home = Home::new(HotKeysConfig {
+        trigger,
+        ..config()
+    });
+    // 100 reads a second of its own do not load it …
+    home.read_for(3000);
+    assert!(!home.hot.is_triggered());
+    // … but with as many of replicas beside them it is loaded, and has something to give away.
+    for _ in 0..300 {
+        home.read();
+        home.hot.handle_replica_read();
+        home.pass(10);
+    }
+    assert!(home.hot.is_triggered());
+    assert_eq!(home.state(), State::HotPending);
+    // Replica reads are no load that replication of its own keys could divert.
+    assert!((home.hot.load() - 100.0).abs() < 5.0);
+}
+
+#[test]
 fn diverted_reads_keep_the_trigger_on() {
     let trigger = TriggerConfig {
         absolute_rps: Some(80.0),
