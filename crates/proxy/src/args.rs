@@ -4,7 +4,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::{BackendAddress, OnDown, ProxyConfig};
-use evenkeel_runtime::{UsageError, parse_duration, parse_size};
+use evenkeel_runtime::{UsageError, parse_duration, parse_permissions, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct Args {
     pub unix_socket: Option<PathBuf>,
 
     /// Permissions of the unix socket, in octal
-    #[arg(long, default_value = "700", value_parser = parse_octal)]
+    #[arg(long, default_value = "700", value_parser = parse_permissions)]
     pub unix_mask: u32,
 
     /// Servers of a pool of any memcached servers: HOST or HOST:PORT, separated by commas. Keys live
@@ -249,13 +249,6 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
         None => Some((text, None)),
         Some((_, rest)) if rest.contains(':') => Some((text, None)),
         Some((host, port)) => Some((host, Some(port.parse().ok()?))),
-    }
-}
-
-fn parse_octal(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("give permissions in octal, 0 to 777".into()),
     }
 }
 

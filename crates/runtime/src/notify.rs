@@ -4,6 +4,7 @@ use mio::Waker;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 
 /// Wakes one worker. Cheap to clone and to share.
 ///
@@ -44,5 +45,37 @@ impl Notifier {
     /// The worker is about to look at its queues.
     pub fn clear(&self) {
         self.shared.notified.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// How the rest of a process reaches one of its workers: words `W` that the worker takes in its next
+/// turn, and gauges `G` that it lets others read without asking it.
+#[derive(Debug)]
+pub struct WorkerHandle<W, G> {
+    /// Its mailbox.
+    pub control: Sender<W>,
+    /// Wakes it.
+    pub notifier: Notifier,
+    /// What it shows.
+    pub gauges: Arc<G>,
+}
+
+impl<W, G> Clone for WorkerHandle<W, G> {
+    fn clone(&self) -> Self {
+        WorkerHandle {
+            control: self.control.clone(),
+            notifier: self.notifier.clone(),
+            gauges: self.gauges.clone(),
+        }
+    }
+}
+
+impl<W, G> WorkerHandle<W, G> {
+    /// Says a word. A worker that is gone needs no more words.
+    pub fn say(&self, word: W) {
+        if self.control.send(word).is_ok() {
+            // A failed wake-up means the poll is gone, and with it the worker.
+            let _ = self.notifier.notify();
+        }
     }
 }

@@ -21,6 +21,17 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "give a number, with suffix k, m or g if you like".into())
 }
 
+/// Reads the permissions of a file in octal, as in `chmod`.
+///
+/// # Errors
+/// What to write instead.
+pub fn parse_permissions(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("give permissions in octal, 0 to 777".into()),
+    }
+}
+
 /// Reads a duration: a whole number with suffix `ms` or `s`.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_runtime::{UsageError, parse_size};
+use evenkeel_runtime::{UsageError, parse_permissions, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub struct Args {
     pub unix_socket: Option<PathBuf>,
 
     /// Permissions of the unix socket, in octal
-    #[arg(short = 'a', long, default_value = "700", value_parser = parse_octal)]
+    #[arg(short = 'a', long, default_value = "700", value_parser = parse_permissions)]
     pub unix_mask: u32,
 
     /// Memory for items and their index, in megabytes
@@ -403,13 +403,6 @@ fn parse_address(text: &str, default_port: u16) -> Result<SocketAddr, UsageError
                 "-l {text}: give an IP address, with or without a port"
             ))
         })
-}
-
-fn parse_octal(text: &str) -> Result<u32, String> {
-    u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| "give an octal number up to 777".into())
 }
 
 #[cfg(test)]

@@ -3,11 +3,9 @@
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::server::ProcessFacts;
-use evenkeel_runtime::Notifier;
 use evenkeel_types::{Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -58,22 +56,4 @@ impl Gauges {
 }
 
 /// How to reach a worker.
-#[derive(Clone, Debug)]
-pub struct WorkerHandle {
-    /// Its mailbox.
-    pub control: Sender<Control>,
-    /// Wakes it.
-    pub notifier: Notifier,
-    /// What it shows.
-    pub gauges: Arc<Gauges>,
-}
-
-impl WorkerHandle {
-    /// Says a word. A worker that is gone needs no more words.
-    pub fn say(&self, word: Control) {
-        if self.control.send(word).is_ok() {
-            // A failed wake-up means the poll is gone, and with it the worker.
-            let _ = self.notifier.notify();
-        }
-    }
-}
+pub type WorkerHandle = evenkeel_runtime::WorkerHandle<Control, Gauges>;

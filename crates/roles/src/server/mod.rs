@@ -13,9 +13,9 @@
 //!                        shadow workers of other servers
 //! ```
 //!
-//! A command is parsed in place, carried out at the worker that holds its key ([`commands`]), and its
-//! answer is composed straight into the connection's output. See [`placement`] for who holds what,
-//! [`links`] and [`replicas`] for the two sides of replication.
+//! A command is parsed in place, carried out at the worker that holds its key (`commands`), and its
+//! answer is composed straight into the connection's output. See `placement` for who holds what,
+//! `links` and `replicas` for the two sides of replication.
 
 mod commands;
 mod counters;
