@@ -175,7 +175,7 @@ impl ProxyCore {
         for (question, is_written) in questions {
             let tag = question.tag;
             let may_repeat = may_repeat(&question, is_written, now);
-            if may_repeat && self.has_parked(tag.client) {
+            if may_repeat && self.has_stragglers(&tag) {
                 self.park(now, question);
             } else if may_repeat && self.backends.get(id.0).is_some() {
                 self.stats.proxy_requests_resent += 1;
@@ -225,7 +225,7 @@ impl ProxyCore {
         if tag.is_replica {
             self.fail(question, &Failure::Moving);
         } else if let Some(owner) =
-            owner.filter(|&owner| tag.retries == 0 && owner != id && !self.has_parked(tag.client))
+            owner.filter(|&owner| tag.retries == 0 && owner != id && !self.awaits_before(&tag))
         {
             self.stats.proxy_requests_moved += 1;
             self.ask_again(now, question, Ok(owner));
@@ -233,6 +233,22 @@ impl ProxyCore {
             self.park(now, question);
         }
         self.release(now, tag.client);
+    }
+
+    /// Whether anything that the client asked before this is still awaited, wherever from.
+    fn awaits_before(&self, tag: &Tag) -> bool {
+        let client = self.clients.get(tag.client.0);
+        client.is_some_and(|client| client.awaits_before(tag.slot))
+    }
+
+    /// Whether something that the client asked before this may reach its server later than this would
+    /// if it were sent now: it is parked, or was sent by an older map.
+    fn has_stragglers(&self, tag: &Tag) -> bool {
+        let epoch = self.pool.epoch();
+        let client = self.clients.get(tag.client.0);
+        client.is_some_and(|client| {
+            (client.parked > 0 || client.epoch != epoch) && client.awaits_before(tag.slot)
+        })
     }
 
     /// Whether requests of the client wait for a move.
