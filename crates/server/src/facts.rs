@@ -167,6 +167,10 @@ fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, Stri
     list
 }
 
+/// Length of a tick in `/proc/self/stat`, in microseconds: `USER_HZ` is 100 in Linux's interface to
+/// programs, whatever the kernel itself ticks at.
+const US_PER_TICK: u64 = 10_000;
+
 /// CPU time of the process in user mode and in the kernel, in microseconds; zeros when the kernel
 /// does not say.
 fn cpu_time_us() -> (u64, u64) {
@@ -178,13 +182,12 @@ fn cpu_time_us() -> (u64, u64) {
         return (0, 0);
     };
     let mut fields = rest.split_ascii_whitespace().skip(11);
-    let us_per_tick = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let mut next = || {
         fields
             .next()
             .and_then(|ticks| ticks.parse::<u64>().ok())
             .unwrap_or(0)
-            * us_per_tick
+            * US_PER_TICK
     };
     (next(), next())
 }
