@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures one pinned worker of `evenkeel server` beside `memcached -t 1` in the same run, in turn on
-# the same core, with the generator on another. Arguments go to `evenkeel bench run`.
+# the same core, with the generator on another. Arguments say what load `evenkeel bench run` puts on
+# them, instead of the one below.
 . "$(dirname "$0")/lib.sh"
 
 need_rust
@@ -51,6 +52,8 @@ wait_for "$work/evenkeel.out" 'listening on' "${pids[1]}"
 evenkeel=$(sed -n 's/^evenkeel server listening on \([^ ]*\).*/\1/p' "$work/evenkeel.out" | head -n 1)
 
 say "memcached $(memcached -V | cut -d ' ' -f 2) -t 1 at $memcached, evenkeel -t 1 at $evenkeel"
-"$EVENKEEL" bench run --target "$memcached" --target "$evenkeel" --pin "$generator_core" \
-  --threads 1 --connections 16 --pipeline 16 --get-share 0.9 --value-size 100 \
-  --duration 5s --warm-up 1s --rounds 5 "$@"
+if [ $# = 0 ]; then
+  set -- --threads 1 --connections 16 --pipeline 16 --get-share 0.9 --value-size 100 \
+    --duration 5s --warm-up 1s --rounds 5
+fi
+"$EVENKEEL" bench run --target "$memcached" --target "$evenkeel" --pin "$generator_core" "$@"
