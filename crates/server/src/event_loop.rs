@@ -36,6 +36,10 @@ const MESSAGES_PER_TURN: usize = 256;
 /// A worker with nothing to do looks around this often.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
 
+/// Housekeeping of the store is looked at this often when there is none left over: each look costs as
+/// much as several requests.
+const MAINTENANCE_LOOK: Duration = Duration::from_millis(1);
+
 /// How often connections are checked for a lack of progress.
 const STALL_LOOK: Duration = Duration::from_secs(1);
 
@@ -90,6 +94,7 @@ struct Worker {
     next_link: usize,
     scratch: Box<[u8]>,
     next_stall_look: Instant,
+    next_maintenance: Instant,
     stopping: Option<Instant>,
     /// The core has housekeeping left.
     unmaintained: bool,
@@ -114,6 +119,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         next_link: FIRST_LINK,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
+        next_maintenance: Instant::default(),
         stopping: None,
         unmaintained: true,
         messages_left: false,
@@ -389,7 +395,10 @@ impl Worker {
             self.parts.core.handle_timeout(now);
             self.parts.gauges.set_load(self.parts.core.load());
         }
-        self.unmaintained = self.parts.core.maintain(now);
+        if self.unmaintained || now.monotonic >= self.next_maintenance {
+            self.unmaintained = self.parts.core.maintain(now);
+            self.next_maintenance = now.monotonic + MAINTENANCE_LOOK;
+        }
         if now.monotonic >= self.next_stall_look {
             self.next_stall_look = now.monotonic + STALL_LOOK;
             self.close_stalled(now);
