@@ -52,6 +52,34 @@ fn assert_serves(process: &mut Process) {
 }
 
 #[test]
+fn a_client_that_reads_gets_answers_of_any_size() {
+    on_server_and_proxy(|process| {
+        let value = vec![b'v'; 400_000];
+        let mut client = Client::connect(process.address());
+        let keys: Vec<String> = (0..20).map(|n| format!("large{n}")).collect();
+        for key in &keys {
+            assert_eq!(client.set(key, &value), "STORED");
+        }
+        // Far more than may wait for a client, in one command and in many.
+        let one = format!("get {}\r\n", keys.join(" "));
+        let many: String = keys.iter().map(|key| format!("get {key}\r\n")).collect();
+        for request in [one, many] {
+            client.send(request.as_bytes());
+            client.send(b"mn\r\n");
+            let mut values = 0;
+            loop {
+                let line = client.line();
+                values += usize::from(line.starts_with("VALUE "));
+                if line == "MN" {
+                    break;
+                }
+            }
+            assert_eq!(values, keys.len(), "{}", process.name());
+        }
+    });
+}
+
+#[test]
 fn a_client_that_stops_reading_is_paused_and_costs_little() {
     on_server_and_proxy(|process| {
         let value = vec![b'v'; 1_000_000];

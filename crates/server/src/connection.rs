@@ -118,6 +118,8 @@ impl Connection {
         }
         if !more {
             moved |= self.flush(core)?;
+            // A socket that took everything will not announce room: what waited for room goes on.
+            more = self.may_have_command(core);
         }
         Ok(self.judge(core, now, moved, more))
     }
@@ -157,6 +159,13 @@ impl Connection {
         }
         core.counters().bytes_written += total as u64;
         Ok(total > 0)
+    }
+
+    /// Whether what is left over can be carried out: it is not known to be half a command, and nothing
+    /// holds it back.
+    fn may_have_command(&self, core: &mut WorkerCore) -> bool {
+        let need = core.session(self.id).map_or(0, |session| session.need);
+        !self.input.is_empty() && self.input.len() >= need && !self.is_paused(core)
     }
 
     fn is_paused(&self, core: &mut WorkerCore) -> bool {
