@@ -4,8 +4,10 @@ use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::{BackendAddress, OnDown, ProxyConfig};
-use evenkeel_runtime::{UsageError, parse_duration, parse_permissions, parse_size};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use evenkeel_runtime::{
+    UsageError, listen_address, parse_duration, parse_permissions, parse_size, split_port,
+};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -224,32 +226,10 @@ fn parse_server(text: &str) -> Result<BackendAddress, UsageError> {
     })
 }
 
-/// Reads HOST, HOST:PORT, [V6] or [V6]:PORT, where HOST is an IP address, `localhost` or `*`.
+/// Reads an address of `-l`.
 fn parse_address(text: &str) -> Result<SocketAddr, UsageError> {
-    let ip = |host: &str| match host {
-        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        "*" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        _ => host.parse().ok(),
-    };
-    split_port(text)
-        .and_then(|(host, port)| Some(SocketAddr::new(ip(host)?, port.unwrap_or(DEFAULT_PORT))))
+    listen_address(text, DEFAULT_PORT)
         .ok_or_else(|| UsageError(format!("-l {text}: give an IP address, or ADDRESS:PORT")))
-}
-
-/// Host and port of `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare V6.
-fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']')?;
-        return match port.strip_prefix(':') {
-            Some(port) => Some((host, Some(port.parse().ok()?))),
-            None => port.is_empty().then_some((host, None)),
-        };
-    }
-    match text.split_once(':') {
-        None => Some((text, None)),
-        Some((_, rest)) if rest.contains(':') => Some((text, None)),
-        Some((host, port)) => Some((host, Some(port.parse().ok()?))),
-    }
 }
 
 #[cfg(test)]

@@ -80,8 +80,8 @@ pub struct AcceptorConfig {
 /// What a client is told when the limit is reached (memcached's words).
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// Pause after the process ran out of file descriptors, so as not to spin on the same error.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
+/// Pause after [`Accepted::Exhausted`], so as not to spin on the same error.
+pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often the acceptor looks at its stop flag while nobody connects.
 const STOP_LOOK: Duration = Duration::from_millis(100);
@@ -104,17 +104,16 @@ pub fn accept_forever(mut config: AcceptorConfig, stop: &AtomicBool) -> io::Resu
         for event in &events {
             let listener = &config.listeners[event.token().0];
             loop {
-                match listener.accept() {
-                    Ok(stream) => {
+                match accept(listener, &config.connections) {
+                    Accepted::Stream(stream) => {
                         if !deal(&config, &mut turn, stream)? {
                             return Ok(());
                         }
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) if is_of_one_connection(&error) => {}
-                    Err(_) if stop.load(Ordering::Acquire) => return Ok(()),
-                    // Out of descriptors or memory: those waiting stay in the backlog meanwhile.
-                    Err(_) => std::thread::park_timeout(EXHAUSTED_PAUSE),
+                    Accepted::Nothing => {}
+                    Accepted::Nobody => break,
+                    Accepted::Exhausted if stop.load(Ordering::Acquire) => return Ok(()),
+                    Accepted::Exhausted => std::thread::park_timeout(EXHAUSTED_PAUSE),
                 }
             }
         }
@@ -122,13 +121,37 @@ pub fn accept_forever(mut config: AcceptorConfig, stop: &AtomicBool) -> io::Resu
     Ok(())
 }
 
-/// Hands a connection to the next worker. False when that worker is gone: the process is stopping.
-fn deal(config: &AcceptorConfig, turn: &mut usize, mut stream: Stream) -> io::Result<bool> {
-    if !config.connections.try_open() {
-        // The client may be gone already; it is closed either way.
-        let _ = stream.write(TOO_MANY);
-        return Ok(true);
+/// What an attempt to accept came to.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection, counted in.
+    Stream(Stream),
+    /// One that is gone again, or was over the limit and has been told so. More may wait.
+    Nothing,
+    /// Nobody waits.
+    Nobody,
+    /// Descriptors or memory ran out. Those who wait stay in the backlog and are not announced
+    /// again: the caller has to come back by itself, after [`EXHAUSTED_PAUSE`].
+    Exhausted,
+}
+
+/// Accepts one connection, if one waits and the limit allows it.
+pub fn accept(listener: &Listener, connections: &ConnectionCount) -> Accepted {
+    match listener.accept() {
+        Ok(stream) if connections.try_open() => Accepted::Stream(stream),
+        Ok(mut stream) => {
+            // The client may be gone already; it is closed either way.
+            let _ = stream.write(TOO_MANY);
+            Accepted::Nothing
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::Nobody,
+        Err(error) if is_of_one_connection(&error) => Accepted::Nothing,
+        Err(_) => Accepted::Exhausted,
     }
+}
+
+/// Hands a connection to the next worker. False when that worker is gone: the process is stopping.
+fn deal(config: &AcceptorConfig, turn: &mut usize, stream: Stream) -> io::Result<bool> {
     let (sender, notifier) = &config.workers[*turn % config.workers.len()];
     *turn = turn.wrapping_add(1);
     if sender.send(stream).is_err() {

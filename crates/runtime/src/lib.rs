@@ -23,7 +23,9 @@ mod stream;
 mod threads;
 mod units;
 
-pub use acceptor::{AcceptorConfig, ConnectionCount, accept_forever};
+pub use acceptor::{
+    Accepted, AcceptorConfig, ConnectionCount, EXHAUSTED_PAUSE, accept, accept_forever,
+};
 pub use buffer::InputBuffer;
 pub use clock::Clock;
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
@@ -34,4 +36,4 @@ pub use notify::{Notifier, WorkerHandle};
 pub use parent::die_with_parent;
 pub use stream::Stream;
 pub use threads::{StopSignals, pin_to_core, spawn_named};
-pub use units::{parse_duration, parse_permissions, parse_size};
+pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};

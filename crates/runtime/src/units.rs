@@ -1,5 +1,6 @@
-//! Sizes and durations as people write them on a command line.
+//! Sizes, durations and addresses as people write them on a command line.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// Reads a size in bytes: a number, with suffix `k`, `m` or `g` (or `KiB`, `MiB`, `GiB`) for powers
@@ -19,6 +20,34 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     unit.zip(number.parse::<usize>().ok())
         .and_then(|(unit, number)| number.checked_mul(unit))
         .ok_or_else(|| "give a number, with suffix k, m or g if you like".into())
+}
+
+/// Reads an address to listen on: `IP`, `IP:PORT`, `[V6]`, `[V6]:PORT` or a bare V6, where `localhost`
+/// is 127.0.0.1 and `*` every address. `None` when it is no such thing.
+pub fn listen_address(text: &str, default_port: u16) -> Option<SocketAddr> {
+    let (host, port) = split_port(text)?;
+    let ip = match host {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        _ => host.parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
+}
+
+/// Host and port of `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare V6.
+pub fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        return match port.strip_prefix(':') {
+            Some(port) => Some((host, Some(port.parse().ok()?))),
+            None => port.is_empty().then_some((host, None)),
+        };
+    }
+    match text.split_once(':') {
+        None => Some((text, None)),
+        Some((_, rest)) if rest.contains(':') => Some((text, None)),
+        Some((host, port)) => Some((host, Some(port.parse().ok()?))),
+    }
 }
 
 /// Reads the permissions of a file in octal, as in `chmod`.

@@ -1,7 +1,7 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_runtime::{UsageError, parse_permissions, parse_size};
+use evenkeel_runtime::{UsageError, listen_address, parse_permissions, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -382,27 +382,13 @@ impl Ignored {
     }
 }
 
-/// Reads HOST, HOST:PORT, [V6] or [V6]:PORT, where HOST is an IP address, `localhost` or `*`.
+/// Reads an address of `-l`.
 fn parse_address(text: &str, default_port: u16) -> Result<SocketAddr, UsageError> {
-    let ip = |host: &str| match host {
-        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        "*" | "0.0.0.0" => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        _ => host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse()
-            .ok(),
-    };
-    if let Some(ip) = ip(text) {
-        return Ok(SocketAddr::new(ip, default_port));
-    }
-    text.rsplit_once(':')
-        .and_then(|(host, port)| Some(SocketAddr::new(ip(host)?, port.parse().ok()?)))
-        .ok_or_else(|| {
-            UsageError(format!(
-                "-l {text}: give an IP address, with or without a port"
-            ))
-        })
+    listen_address(text, default_port).ok_or_else(|| {
+        UsageError(format!(
+            "-l {text}: give an IP address, with or without a port"
+        ))
+    })
 }
 
 #[cfg(test)]

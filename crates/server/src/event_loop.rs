@@ -13,12 +13,14 @@ use crate::connection::{Connection, Served};
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, WorkerCore};
-use evenkeel_runtime::{Clock, ConnectionCount, Listener, MeshPort, Notifier, Stream};
+use evenkeel_runtime::{
+    Accepted, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier, Stream, accept,
+};
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -95,6 +97,8 @@ struct Worker {
     scratch: Box<[u8]>,
     next_stall_look: Instant,
     next_maintenance: Instant,
+    /// Somebody waits to be accepted for whom there was no descriptor.
+    accept_again: Option<Instant>,
     stopping: Option<Instant>,
     /// The core has housekeeping left.
     unmaintained: bool,
@@ -120,6 +124,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
         next_maintenance: Instant::default(),
+        accept_again: None,
         stopping: None,
         unmaintained: true,
         messages_left: false,
@@ -165,7 +170,9 @@ impl Worker {
         if busy {
             return Duration::ZERO;
         }
-        self.parts.core.poll_deadline().since(now).min(IDLE_LOOK)
+        let core = self.parts.core.poll_deadline();
+        let next = self.accept_again.map_or(core, |again| again.min(core));
+        next.since(now).min(IDLE_LOOK)
     }
 
     fn take_event(&mut self, now: Now, event: &Event) {
@@ -188,19 +195,16 @@ impl Worker {
 
     /// Accepts on the worker's own port.
     fn accept(&mut self, now: Now) {
+        self.accept_again = None;
         loop {
-            match self.parts.listener.accept() {
-                Ok(mut stream) => {
-                    if self.parts.connections.try_open() {
-                        self.adopt(now, stream);
-                    } else {
-                        // The client may be gone already; it is closed either way.
-                        let _ = stream.write(b"ERROR Too many open connections\r\n");
-                    }
+            match accept(&self.parts.listener, &self.parts.connections) {
+                Accepted::Stream(stream) => self.adopt(now, stream),
+                Accepted::Nothing => {}
+                Accepted::Nobody => return,
+                Accepted::Exhausted => {
+                    self.accept_again = Some(now.monotonic + EXHAUSTED_PAUSE);
+                    return;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Nobody waits, or no descriptor is left: those who wait stay in the backlog.
-                Err(_) => return,
             }
         }
     }
@@ -398,6 +402,12 @@ impl Worker {
         if self.unmaintained || now.monotonic >= self.next_maintenance {
             self.unmaintained = self.parts.core.maintain(now);
             self.next_maintenance = now.monotonic + MAINTENANCE_LOOK;
+        }
+        if self
+            .accept_again
+            .is_some_and(|again| again <= now.monotonic)
+        {
+            self.accept(now);
         }
         if now.monotonic >= self.next_stall_look {
             self.next_stall_look = now.monotonic + STALL_LOOK;
