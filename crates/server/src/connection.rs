@@ -1,186 +1,141 @@
-//! A client's connection: its socket, what it has left over, and since when it has not moved.
+//! A client's connection without its socket: what came and is left over, what is ready to be
+//! written, and what should follow.
+//!
+//! A *transport* (see [`transport`](crate::transport)) moves the bytes. It shows what it received
+//! with [`Connection::received`], writes [`Connection::output`] and says with [`Connection::wrote`]
+//! how much of it is gone; [`Connection::judge`] then says how to go on. So the same code serves a
+//! socket that announces readiness, one whose reads and writes complete by themselves, and one with
+//! TLS in between.
 
 use evenkeel_roles::server::{ConnectionId, WorkerCore};
-use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_runtime::InputBuffer;
 use evenkeel_types::{Instant, Now};
-use std::io::{self, ErrorKind, Read, Write};
-
-/// Output is written before the end of a turn once it has grown to this many bytes.
-const FLUSH_AT: usize = 32 * 1024;
-
-/// Most reads of one connection in a turn, so that a fast sender does not starve the others.
-const READS_PER_TURN: usize = 4;
 
 /// A connection of a worker.
 #[derive(Debug)]
 pub struct Connection {
-    /// Its name in the core.
-    pub id: ConnectionId,
-    stream: Stream,
+    id: ConnectionId,
     input: InputBuffer,
-    /// The socket may have bytes to read: it said so and no read has come up short since.
-    readable: bool,
-    /// The client has shut its sending side; the end of its bytes may not have been read yet.
-    hung_up: bool,
-    /// The end of the client's bytes has been read.
+    /// Commands are left over that had to let others go first.
+    more: bool,
+    /// The end of the client's bytes has been received.
     ended: bool,
-    /// It is in the list of connections to serve.
-    pub queued: bool,
+    /// Something was consumed or written since the last judgement.
+    moved: bool,
     /// Since when it owes progress: half a command has come, or answers are not read.
-    pub stalled_since: Option<Instant>,
+    stalled_since: Option<Instant>,
     /// When it last did anything.
-    pub active_at: Instant,
+    active_at: Instant,
 }
 
-/// What a turn with a connection came to.
+/// How to go on with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// Nothing more to do until something happens.
-    Idle,
-    /// It has more to do; others first.
-    More,
+pub enum Next {
+    /// Commands are left over: others first, then [`Connection::resume`].
+    Commands,
+    /// Everything is carried out; whatever the client sends is welcome.
+    Input,
+    /// No input is wanted until output was written, an answer of another worker has come, or the
+    /// connection is over.
+    Wait,
     /// It is over.
-    Closed,
+    Close,
 }
 
 impl Connection {
-    /// A connection that was just accepted. The socket is registered already.
-    pub fn new(id: ConnectionId, stream: Stream, now: Now) -> Self {
+    /// A connection that was just accepted, under its name in the core.
+    pub fn new(id: ConnectionId, now: Now) -> Self {
         Connection {
             id,
-            stream,
             input: InputBuffer::default(),
-            readable: true,
-            hung_up: false,
+            more: false,
             ended: false,
-            queued: false,
+            moved: false,
             stalled_since: None,
             active_at: now.monotonic,
         }
     }
 
-    /// The socket said that there is something to read, or that the client sends no more.
-    pub fn mark_readable(&mut self, hung_up: bool) {
-        self.readable = true;
-        self.hung_up |= hung_up;
+    /// Its name in the core.
+    pub fn id(&self) -> ConnectionId {
+        self.id
     }
 
-    /// Reads, carries out and writes, within the bounds of a turn.
-    pub fn serve(&mut self, core: &mut WorkerCore, now: Now, scratch: &mut [u8]) -> Served {
-        match self.work(core, now, scratch) {
-            Ok(served) => served,
-            // Whatever went wrong with the socket, there is nobody left to tell.
-            Err(_) => Served::Closed,
-        }
-    }
-
-    fn work(&mut self, core: &mut WorkerCore, now: Now, scratch: &mut [u8]) -> io::Result<Served> {
-        let mut moved = false;
-        let mut more = false;
+    /// Goes on with what was left over: a turn of its own has come, output was written, or an answer
+    /// of another worker has arrived. Does nothing when nothing is left over.
+    pub fn resume(&mut self, core: &mut WorkerCore, now: Now) {
+        self.more = false;
         if !self.input.is_empty() {
             let progress = core.handle_input(now, self.id, self.input.as_slice());
-            moved |= progress.consumed > 0;
+            self.moved |= progress.consumed > 0;
             self.input.consume(progress.consumed);
-            more = progress.more;
+            self.more = progress.more;
         }
-        let mut reads = 0;
-        while !more && self.readable && !self.ended && !self.is_paused(core) {
-            if reads == READS_PER_TURN {
-                more = true;
-                break;
-            }
-            reads += 1;
-            let count = match self.stream.read(scratch) {
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    break;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            if count == 0 {
-                self.ended = true;
-                break;
-            }
-            // A short read has emptied the socket, and more bytes will be announced anew; but an end
-            // that was announced together with these bytes will not.
-            self.readable = self.hung_up || count == scratch.len();
-            core.counters().bytes_read += count as u64;
-            moved = true;
-            more = self.take(core, now, &scratch[..count]);
-            if core
-                .session(self.id)
-                .is_some_and(|session| session.out.len() >= FLUSH_AT)
-            {
-                self.flush(core)?;
-            }
-        }
-        if !more {
-            moved |= self.flush(core)?;
-            // A socket that took everything will not announce room: what waited for room goes on.
-            more = self.may_have_command(core);
-        }
-        Ok(self.judge(core, now, moved, more))
     }
 
-    /// Carries out what was just read, behind what was left over. True when commands are left.
-    fn take(&mut self, core: &mut WorkerCore, now: Now, bytes: &[u8]) -> bool {
+    /// Carries out what was just received, behind what was left over, and keeps what is left over
+    /// now.
+    pub fn received(&mut self, core: &mut WorkerCore, now: Now, bytes: &[u8]) {
+        core.counters().bytes_read += bytes.len() as u64;
+        self.moved = true;
         if self.input.is_empty() {
+            // Parsed where it lies: an idle connection holds no buffer.
             let progress = core.handle_input(now, self.id, bytes);
             if progress.consumed < bytes.len() {
                 self.input.push(&bytes[progress.consumed..]);
             }
-            return progress.more;
+            self.more = progress.more;
+        } else {
+            self.input.push(bytes);
+            let progress = core.handle_input(now, self.id, self.input.as_slice());
+            self.input.consume(progress.consumed);
+            self.more = progress.more;
         }
-        self.input.push(bytes);
-        let progress = core.handle_input(now, self.id, self.input.as_slice());
-        self.input.consume(progress.consumed);
-        progress.more
     }
 
-    /// Writes what the socket takes. True when anything was written.
-    fn flush(&mut self, core: &mut WorkerCore) -> io::Result<bool> {
-        let mut total = 0;
-        let Some(session) = core.session(self.id) else {
-            return Ok(false);
-        };
-        while !session.out.is_empty() {
-            match self.stream.write(&session.out) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    total += count;
-                    session.written(count);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        core.counters().bytes_written += total as u64;
-        Ok(total > 0)
+    /// The client sends no more.
+    pub fn received_end(&mut self) {
+        self.ended = true;
     }
 
-    /// Whether what is left over can be carried out: it is not known to be half a command, and nothing
-    /// holds it back.
-    fn may_have_command(&self, core: &mut WorkerCore) -> bool {
-        let need = core.session(self.id).map_or(0, |session| session.need);
-        !self.input.is_empty() && self.input.len() >= need && !self.is_paused(core)
+    /// Whether more input is welcome now. While it is not, the client's bytes stay in its socket:
+    /// that is how a client that does not read its answers is held back.
+    pub fn wants_input(&self, core: &mut WorkerCore) -> bool {
+        !self.more && !self.ended && !self.is_paused(core)
     }
 
-    fn is_paused(&self, core: &mut WorkerCore) -> bool {
+    /// Whether commands are left over that had to let others go first, or wait for nothing any more.
+    pub fn has_commands(&self) -> bool {
+        self.more
+    }
+
+    /// Bytes to be written, in order.
+    pub fn output<'c>(&self, core: &'c mut WorkerCore) -> &'c [u8] {
         core.session(self.id)
-            .is_none_or(|session| session.is_paused() || session.closing)
+            .map_or(b"", |session| session.out.as_slice())
     }
 
-    /// Decides how the turn ends.
-    fn judge(&mut self, core: &mut WorkerCore, now: Now, moved: bool, more: bool) -> Served {
+    /// The transport has written the first `count` bytes of [`Connection::output`].
+    pub fn wrote(&mut self, core: &mut WorkerCore, count: usize) {
+        if let Some(session) = core.session(self.id) {
+            session.written(count);
+        }
+        core.counters().bytes_written += count as u64;
+        self.moved |= count > 0;
+        // What waited for room goes on.
+        self.more |= self.may_have_command(core);
+    }
+
+    /// Says how to go on, after a transport has done what it could. Also keeps account of whether
+    /// the connection makes progress.
+    pub fn judge(&mut self, core: &mut WorkerCore, now: Now) -> Next {
+        let moved = core::mem::take(&mut self.moved);
         let Some(session) = core.session(self.id) else {
-            return Served::Closed;
+            return Next::Close;
         };
         let drained = session.out.is_empty() && !session.awaits();
-        if drained && (session.closing || (self.ended && !more)) {
-            return Served::Closed;
+        if drained && (session.closing || (self.ended && !self.more)) {
+            return Next::Close;
         }
         let owes = !session.out.is_empty() || (!self.input.is_empty() && !session.awaits());
         if moved {
@@ -191,12 +146,38 @@ impl Connection {
         } else if self.stalled_since.is_none() {
             self.stalled_since = Some(now.monotonic);
         }
-        let unpaused = !session.is_paused() && !session.closing;
-        let can_go_on = more || (unpaused && self.readable && !self.ended);
-        if can_go_on {
-            Served::More
+        if self.more {
+            Next::Commands
+        } else if self.ended || session.closing || session.is_paused() {
+            Next::Wait
         } else {
-            Served::Idle
+            Next::Input
         }
+    }
+
+    /// Since when the client owes progress, if it does: half a command has come, or answers wait to
+    /// be read.
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.stalled_since
+    }
+
+    /// When the client last sent or took anything.
+    pub fn active_at(&self) -> Instant {
+        self.active_at
+    }
+
+    /// Whether what is left over can be carried out: it is not known to be half a command, and nothing
+    /// holds it back.
+    fn may_have_command(&self, core: &mut WorkerCore) -> bool {
+        if self.input.is_empty() {
+            return false;
+        }
+        let need = core.session(self.id).map_or(0, |session| session.need);
+        self.input.len() >= need && !self.is_paused(core)
+    }
+
+    fn is_paused(&self, core: &mut WorkerCore) -> bool {
+        core.session(self.id)
+            .is_none_or(|session| session.is_paused() || session.closing)
     }
 }

@@ -9,10 +9,11 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
-use crate::connection::{Connection, Served};
+use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, WorkerCore};
+use crate::transport::epoll::{Served, Socket};
+use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier, Stream, accept,
 };
@@ -87,9 +88,17 @@ pub struct Parts {
 /// The token under which the waker of a worker's poll must be registered.
 pub const WAKE_TOKEN: Token = WAKE;
 
+/// A client's connection and its socket.
+struct Client {
+    connection: Connection,
+    socket: Socket<Stream>,
+    /// It is in the list of connections to serve.
+    queued: bool,
+}
+
 struct Worker {
     parts: Parts,
-    connections: Vec<Option<Connection>>,
+    clients: Vec<Option<Client>>,
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
     links: BTreeMap<usize, LinkSocket>,
@@ -117,7 +126,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         .register(&mut parts.listener, LISTENER, Interest::READABLE)?;
     let mut worker = Worker {
         parts,
-        connections: Vec::new(),
+        clients: Vec::new(),
         ready: VecDeque::new(),
         links: BTreeMap::new(),
         next_link: FIRST_LINK,
@@ -182,11 +191,13 @@ impl Worker {
             Token(link) if link >= FIRST_LINK => self.serve_link(now, link),
             Token(connection) => {
                 let slot = connection - FIRST_CONNECTION;
-                if let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) {
+                if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        connection.mark_readable(event.is_read_closed() || event.is_error());
+                        client
+                            .socket
+                            .mark_readable(event.is_read_closed() || event.is_error());
                     }
-                    let id = connection.id;
+                    let id = client.connection.id();
                     self.enqueue(id);
                 }
             }
@@ -226,7 +237,9 @@ impl Worker {
 
     /// Makes an accepted, counted stream a connection of this worker.
     fn adopt(&mut self, now: Now, mut stream: Stream) {
-        let id = self.parts.core.open();
+        let id = self.parts.core.open(Peer {
+            address: stream.peer_address(),
+        });
         let slot = id.slot as usize;
         let token = Token(slot + FIRST_CONNECTION);
         let both = Interest::READABLE | Interest::WRITABLE;
@@ -241,29 +254,32 @@ impl Worker {
             self.parts.connections.closed();
             return;
         }
-        if self.connections.len() <= slot {
-            self.connections.resize_with(slot + 1, || None);
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
         }
-        self.connections[slot] = Some(Connection::new(id, stream, now));
+        self.clients[slot] = Some(Client {
+            connection: Connection::new(id, now),
+            socket: Socket::new(stream),
+            queued: false,
+        });
         self.enqueue(id);
     }
 
+    fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
+        let client = self.clients.get_mut(id.slot as usize)?.as_mut();
+        client.filter(|client| client.connection.id() == id)
+    }
+
     fn enqueue(&mut self, id: ConnectionId) {
-        let connection = self
-            .connections
-            .get_mut(id.slot as usize)
-            .and_then(Option::as_mut);
-        if let Some(connection) = connection.filter(|c| c.id == id && !c.queued) {
-            connection.queued = true;
+        if let Some(client) = self.client(id).filter(|client| !client.queued) {
+            client.queued = true;
             self.ready.push_back(id);
         }
     }
 
     fn close(&mut self, id: ConnectionId) {
-        if let Some(place) = self.connections.get_mut(id.slot as usize)
-            && place.as_ref().is_some_and(|connection| connection.id == id)
-        {
-            *place = None;
+        if self.client(id).is_some() {
+            self.clients[id.slot as usize] = None;
             self.parts.core.close(id);
             self.parts.connections.closed();
         }
@@ -311,12 +327,16 @@ impl Worker {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
-            let place = self.connections.get_mut(id.slot as usize);
-            let Some(connection) = place.and_then(Option::as_mut).filter(|c| c.id == id) else {
+            let place = self.clients.get_mut(id.slot as usize);
+            let Some(client) = place
+                .and_then(Option::as_mut)
+                .filter(|client| client.connection.id() == id)
+            else {
                 continue;
             };
-            connection.queued = false;
-            match connection.serve(&mut self.parts.core, now, &mut self.scratch) {
+            client.queued = false;
+            let (socket, connection) = (&mut client.socket, &mut client.connection);
+            match socket.serve(connection, &mut self.parts.core, now, &mut self.scratch) {
                 Served::Idle => {}
                 Served::More => self.enqueue(id),
                 Served::Closed => self.close(id),
@@ -418,16 +438,17 @@ impl Worker {
     fn close_stalled(&mut self, now: Now) {
         let idle_limit = self.parts.idle_timeout;
         let over: Vec<(ConnectionId, bool)> = self
-            .connections
+            .clients
             .iter()
             .flatten()
-            .filter_map(|connection| {
+            .filter_map(|client| {
+                let connection = &client.connection;
                 let stalled = connection
-                    .stalled_since
+                    .stalled_since()
                     .is_some_and(|since| now.monotonic.since(since) >= STALL_LIMIT);
                 let idle = !idle_limit.is_zero()
-                    && now.monotonic.since(connection.active_at) >= idle_limit;
-                (stalled || idle).then_some((connection.id, stalled))
+                    && now.monotonic.since(connection.active_at()) >= idle_limit;
+                (stalled || idle).then_some((connection.id(), stalled))
             })
             .collect();
         for (id, stalled) in over {
@@ -440,9 +461,7 @@ impl Worker {
     fn is_drained(&mut self) -> bool {
         let core = &mut self.parts.core;
         self.ready.is_empty()
-            && self.connections.iter().flatten().all(|connection| {
-                core.session(connection.id)
-                    .is_none_or(|session| session.out.is_empty())
-            })
+            && (self.clients.iter().flatten())
+                .all(|client| client.connection.output(core).is_empty())
     }
 }

@@ -14,6 +14,7 @@ mod facts;
 mod link;
 mod member;
 mod start;
+mod transport;
 
 pub use args::Args;
 pub use event_loop::STALL_LIMIT;

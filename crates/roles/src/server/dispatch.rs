@@ -435,14 +435,11 @@ impl WorkerCore {
 
     /// An answer from another worker arrived for a connection of this one.
     pub(super) fn take_answer(&mut self, now: Now, to: ReturnAddress, task: Task, bytes: &[u8]) {
-        let Some(session) = self.session(to.connection) else {
+        let Some(mut session) = self.take_session(to.connection) else {
             return;
         };
-        let mut session = core::mem::take(session);
         self.add_share(now, &mut session, to, task, bytes);
-        if let Some(place) = self.session(to.connection) {
-            *place = session;
-        }
+        self.return_session(to.connection, session);
         self.touched.push_back(to.connection);
     }
 

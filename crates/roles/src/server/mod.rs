@@ -36,6 +36,6 @@ pub use engine::first_version;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
 pub use message::{CountersView, LinesView, Message, ReturnAddress, Task};
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
-pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Session, Ticket};
+pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Peer, Session, Ticket};
 pub use stats::{ProcessFacts, VERSION};
 pub use worker::{OUTBOX_MAX, Progress, WorkerConfig, WorkerCore};

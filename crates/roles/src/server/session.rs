@@ -3,6 +3,7 @@
 //! Most answers are written straight into `out`. Only when a command had to travel to another
 //! worker does the connection hold a line of *slots*, so that later answers wait for earlier ones.
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
@@ -50,9 +51,18 @@ enum Slot {
     },
 }
 
+/// What a listener knows of who connected, before anything was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its TCP address; `None` for a unix socket.
+    pub address: Option<SocketAddr>,
+}
+
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Session {
+    /// Who connected.
+    pub peer: Peer,
     /// Answers ready to be written, in order.
     pub out: Vec<u8>,
     /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
@@ -77,8 +87,9 @@ pub struct Session {
 
 impl Session {
     /// A connection that may await so many answers from other workers at a time.
-    pub fn new(awaited_limit: usize) -> Self {
+    pub fn new(peer: Peer, awaited_limit: usize) -> Self {
         Session {
+            peer,
             awaited_limit,
             ..Session::default()
         }
@@ -212,7 +223,7 @@ mod tests {
 
     #[test]
     fn unread_answers_pause_the_connection() {
-        let mut session = Session::new(awaited_limit(1 << 20));
+        let mut session = Session::new(Peer::default(), awaited_limit(1 << 20));
         session.out.resize(OUT_PAUSE, 0);
         assert!(session.is_paused());
         session.written(1);

@@ -6,7 +6,7 @@ use super::links::{LinkRequest, Links, Surroundings};
 use super::message::{Message, ReturnAddress, Task};
 use super::placement::LocalPlacement;
 use super::replicas::Replicas;
-use super::session::{ConnectionId, Session, awaited_limit};
+use super::session::{ConnectionId, Peer, Session, awaited_limit};
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
@@ -95,7 +95,8 @@ pub struct WorkerCore {
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
-    session: Option<Session>,
+    /// Boxed, so that it can be taken out while a command works on it, and put back, by pointer.
+    session: Option<Box<Session>>,
 }
 
 impl WorkerCore {
@@ -160,15 +161,14 @@ impl WorkerCore {
     }
 
     /// A connection was made.
-    pub fn open(&mut self) -> ConnectionId {
+    pub fn open(&mut self, peer: Peer) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.sessions.push(Slot::default());
             (self.sessions.len() - 1) as u32
         });
         let entry = &mut self.sessions[slot as usize];
-        entry.session = Some(Session::new(awaited_limit(
-            self.config.limits.item_size_max,
-        )));
+        let limit = awaited_limit(self.config.limits.item_size_max);
+        entry.session = Some(Box::new(Session::new(peer, limit)));
         ConnectionId {
             slot,
             generation: entry.generation,
@@ -191,25 +191,37 @@ impl WorkerCore {
     pub fn session(&mut self, id: ConnectionId) -> Option<&mut Session> {
         let slot = self.sessions.get_mut(id.slot as usize)?;
         slot.session
-            .as_mut()
+            .as_deref_mut()
             .filter(|_| slot.generation == id.generation)
+    }
+
+    /// Takes a connection's state out, so that commands can borrow it beside the rest of the worker.
+    /// Whoever takes it gives it back with [`WorkerCore::return_session`].
+    pub(super) fn take_session(&mut self, id: ConnectionId) -> Option<Box<Session>> {
+        let slot = self.sessions.get_mut(id.slot as usize)?;
+        if slot.generation == id.generation {
+            slot.session.take()
+        } else {
+            None
+        }
+    }
+
+    /// Gives a connection's state back. No command opens or closes connections, so its place is free.
+    pub(super) fn return_session(&mut self, id: ConnectionId, session: Box<Session>) {
+        self.sessions[id.slot as usize].session = Some(session);
     }
 
     /// Carries out the commands at the front of a connection's input. `input` is everything not yet
     /// consumed; answers go to the session's output.
     pub fn handle_input(&mut self, now: Now, id: ConnectionId, input: &[u8]) -> Progress {
-        let Some(session) = self.session(id) else {
+        let Some(mut session) = self.take_session(id) else {
             return Progress {
                 consumed: input.len(),
                 more: false,
             };
         };
-        // The session is moved out so that commands can borrow it beside the rest of the worker.
-        let mut session = core::mem::take(session);
         let progress = self.work_through(now, id, &mut session, input);
-        if let Some(place) = self.session(id) {
-            *place = session;
-        }
+        self.return_session(id, session);
         self.carry_out_replication(now);
         progress
     }

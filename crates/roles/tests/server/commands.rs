@@ -1,6 +1,7 @@
 //! Commands at a server with one worker: exact bytes, time, limits.
 
 use crate::harness::{Client, Server, at, config};
+use evenkeel_roles::server::Peer;
 
 fn session(script: &[(&str, &str)]) {
     let mut server = Server::standalone(1);
@@ -223,7 +224,7 @@ fn a_client_that_does_not_read_is_paused_in_the_middle_of_a_multi_get_and_misses
 #[test]
 fn one_connection_gets_its_share_of_a_turn_and_no_more() {
     let mut server = Server::standalone(1);
-    let id = server.workers[0].open();
+    let id = server.workers[0].open(Peer::default());
     let input = "mn\r\n".repeat(50);
     let progress = server.workers[0].handle_input(at(0), id, input.as_bytes());
     assert_eq!(progress.consumed, 20 * 4);

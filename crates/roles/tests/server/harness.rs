@@ -4,7 +4,9 @@ use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_protocol::Limits;
-use evenkeel_roles::server::{ConnectionId, LinkRequest, WorkerConfig, WorkerCore, first_version};
+use evenkeel_roles::server::{
+    ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
+};
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
 use std::sync::Arc;
@@ -106,7 +108,7 @@ pub struct Client {
 
 impl Client {
     pub fn open(server: &mut Server, worker: usize) -> Self {
-        let id = server.workers[worker].open();
+        let id = server.workers[worker].open(Peer::default());
         Client {
             worker,
             id,

@@ -12,7 +12,7 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    ConnectionId, LinkRequest, Message, Task, WorkerConfig, WorkerCore, first_version,
+    ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
@@ -177,7 +177,7 @@ impl World {
         let s = &mut self.servers[server];
         match (arrival, id) {
             (Arrival::Open, _) => {
-                let id = s.workers[w].open();
+                let id = s.workers[w].open(Peer::default());
                 s.sessions[w].insert((id.slot, id.generation), connection);
                 let id = Some(id);
                 self.connections[connection].ends[ACCEPTOR].who = Who::Session { worker, id };

@@ -3,7 +3,7 @@
 
 use super::world::{World, map};
 use crate::proxy::ProxyConfig;
-use crate::server::{ConnectionId, WorkerConfig, WorkerCore, first_version};
+use crate::server::{ConnectionId, Peer, WorkerConfig, WorkerCore, first_version};
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{PoolConfig, SegmentPool};
@@ -56,7 +56,7 @@ impl Server {
                 ServerId(number),
             );
         }
-        let connection = core.open();
+        let connection = core.open(Peer::default());
         let mut server = Server {
             core,
             connection,

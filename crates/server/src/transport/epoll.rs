@@ -1,0 +1,129 @@
+//! A socket that says when it is ready, edge-triggered: each announcement is remembered until a read
+//! or write comes up short.
+
+use crate::connection::{Connection, Next};
+use evenkeel_roles::server::WorkerCore;
+use evenkeel_types::Now;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Output is written before the end of a turn once it has grown to this many bytes.
+const FLUSH_AT: usize = 32 * 1024;
+
+/// Most reads of one connection in a turn, so that a fast sender does not starve the others.
+const READS_PER_TURN: usize = 4;
+
+/// What a turn with a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Nothing more to do until something happens.
+    Idle,
+    /// It has more to do; others first.
+    More,
+    /// It is over.
+    Closed,
+}
+
+/// The socket of a connection; `S` is the stream, or what stands before it.
+#[derive(Debug)]
+pub struct Socket<S> {
+    stream: S,
+    /// The socket may have bytes to read: it said so and no read has come up short since.
+    readable: bool,
+    /// The client has shut its sending side; the end of its bytes may not have been read yet.
+    hung_up: bool,
+}
+
+impl<S: Read + Write> Socket<S> {
+    /// The socket of a connection that was just accepted. It is registered already.
+    pub fn new(stream: S) -> Self {
+        Socket {
+            stream,
+            readable: true,
+            hung_up: false,
+        }
+    }
+
+    /// The socket said that there is something to read, or that the client sends no more.
+    pub fn mark_readable(&mut self, hung_up: bool) {
+        self.readable = true;
+        self.hung_up |= hung_up;
+    }
+
+    /// Reads, carries out and writes, within the bounds of a turn.
+    pub fn serve(
+        &mut self,
+        connection: &mut Connection,
+        core: &mut WorkerCore,
+        now: Now,
+        scratch: &mut [u8],
+    ) -> Served {
+        // Whatever went wrong with the socket, there is nobody left to tell.
+        if self.work(connection, core, now, scratch).is_err() {
+            return Served::Closed;
+        }
+        match connection.judge(core, now) {
+            Next::Commands => Served::More,
+            Next::Input if self.readable => Served::More,
+            Next::Input | Next::Wait => Served::Idle,
+            Next::Close => Served::Closed,
+        }
+    }
+
+    fn work(
+        &mut self,
+        connection: &mut Connection,
+        core: &mut WorkerCore,
+        now: Now,
+        scratch: &mut [u8],
+    ) -> io::Result<()> {
+        connection.resume(core, now);
+        let mut reads = 0;
+        while self.readable && reads < READS_PER_TURN && connection.wants_input(core) {
+            reads += 1;
+            let count = match self.stream.read(scratch) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if count == 0 {
+                connection.received_end();
+                break;
+            }
+            // A short read has emptied the socket, and more bytes will be announced anew; but an end
+            // that was announced together with these bytes will not.
+            self.readable = self.hung_up || count == scratch.len();
+            connection.received(core, now, &scratch[..count]);
+            if connection.output(core).len() >= FLUSH_AT {
+                self.flush(connection, core)?;
+            }
+        }
+        // The answers to commands that follow in the next turn leave together with these.
+        if !connection.has_commands() || connection.output(core).len() >= FLUSH_AT {
+            self.flush(connection, core)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes.
+    fn flush(&mut self, connection: &mut Connection, core: &mut WorkerCore) -> io::Result<()> {
+        let mut total = 0;
+        let output = connection.output(core);
+        while total < output.len() {
+            match self.stream.write(&output[total..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => total += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if total > 0 {
+            connection.wrote(core, total);
+        }
+        Ok(())
+    }
+}
