@@ -10,6 +10,7 @@
 //!                      └ main queue    oldest … newest (open: survivors are appended here)
 //! ```
 
+use crate::bands::{Fates, Gauges};
 use crate::hash::{TableHash, TableHasher};
 use crate::index::{Index, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub hasher: TableHasher,
     /// Counters alone; gauges are summed when asked for.
     pub counters: StoreStats,
+    /// What became of items, by size.
+    pub fates: Fates,
 }
 
 /// What has to be freed before a call can succeed.
@@ -66,7 +69,7 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     #[inline]
-    fn layout(&self, segment_version_high: u32) -> Layout {
+    pub fn layout(&self, segment_version_high: u32) -> Layout {
         let value_len = self.value[0].len() + self.value[1].len();
         Layout::of(&self.meta, self.key.len(), value_len, segment_version_high)
     }
@@ -119,6 +122,8 @@ pub(crate) struct Inner {
     pub segment_bytes: usize,
     pub live_bytes: usize,
     pub live_items: usize,
+    /// The same by size.
+    pub bands: Gauges,
     pub segments_in_use: usize,
     pub reads: u64,
     pub hits: u64,
@@ -162,6 +167,7 @@ impl Inner {
             segment_bytes: 0,
             live_bytes: 0,
             live_items: 0,
+            bands: Gauges::default(),
             segments_in_use: 0,
             reads: 0,
             hits: 0,
@@ -271,6 +277,7 @@ impl Inner {
         segment.live_items -= 1;
         self.live_bytes -= bytes;
         self.live_items -= 1;
+        self.bands.remove(bytes);
         if segment.live_items == 0 {
             if segment.open {
                 // It stays open, empty: the next item would need one again.
@@ -294,6 +301,7 @@ impl Inner {
         self.segments_in_use = 0;
         self.live_bytes = 0;
         self.live_items = 0;
+        self.bands.clear();
         self.index = Index::new();
         self.free_slot = NONE;
         self.queues = [Queue::EMPTY; 2];
@@ -350,8 +358,10 @@ impl Inner {
     /// Removes an item that has expired, and counts it.
     pub fn expire(&mut self, hash: TableHash, place: Place, context: &mut Context) {
         context.counters.reclaimed += 1;
-        let fetched = Layout::read(self.data(place)).fetched();
-        context.counters.expired_unfetched += u64::from(!fetched);
+        let layout = Layout::read(self.data(place));
+        context.counters.expired_unfetched += u64::from(!layout.fetched());
+        let bytes = self.geometry.align_up(layout.size());
+        context.fates.expired(layout, bytes);
         self.remove(hash, place, context);
     }
 
@@ -450,6 +460,7 @@ impl Inner {
         );
         self.live_bytes += bytes;
         self.live_items += 1;
+        self.bands.add(bytes);
         Ok(Place {
             segment: at,
             offset: offset as u32,

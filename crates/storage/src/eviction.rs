@@ -245,11 +245,11 @@ impl Inner {
                 offset: at as u32,
             });
             let expires_at = layout.expires_at(bytes_of_item);
-            let Some(frequency) = survives(layout, expires_at, keep, old_queue, now, context)
-            else {
+            let Some(frequency) = survives(bytes_of_item, keep, old_queue, now, context) else {
                 self.index.remove(hash, old);
                 self.live_bytes -= bytes;
                 self.live_items -= 1;
+                self.bands.remove(bytes);
                 continue;
             };
             item::set_frequency(&mut data[at..end], frequency);
@@ -257,6 +257,7 @@ impl Inner {
                 Some(place) => {
                     self.live_bytes -= bytes;
                     self.live_items -= 1;
+                    self.bands.remove(bytes);
                     place
                 }
                 None => {
@@ -313,6 +314,7 @@ impl Inner {
         );
         self.live_bytes += bytes;
         self.live_items += 1;
+        self.bands.add(bytes);
         Some(Place {
             segment: at,
             offset: offset as u32,
@@ -327,9 +329,8 @@ impl Inner {
         };
         let old_queue = self.segments[victim as usize].queue;
         let item = self.item(place, now);
-        let (layout, expires_at) = (item.layout, item.expires_at());
         let hash = context.hasher.hash(item.key());
-        match survives(layout, expires_at, keep, old_queue, now, context) {
+        match survives(&item.data[..item.size()], keep, old_queue, now, context) {
             None => self.remove(hash, place, context),
             Some(frequency) if keep != Keep::All => {
                 item::set_frequency(self.data_mut(place), frequency);
@@ -340,20 +341,22 @@ impl Inner {
     }
 }
 
-/// The frequency that an item goes on with, or `None` when it goes; counts why.
+/// The frequency that an item goes on with, or `None` when it goes; counts why. `data` is the item
+/// with its padding.
 fn survives(
-    layout: Layout,
-    expires_at: Seconds,
+    data: &[u8],
     keep: Keep,
     queue: QueueName,
     now: Seconds,
     context: &mut Context,
 ) -> Option<u8> {
     let counters = &mut context.counters;
+    let layout = Layout::read(data);
     let unfetched = u64::from(!layout.fetched());
-    if item::is_expired(expires_at, now) {
+    if item::is_expired(layout.expires_at(data), now) {
         counters.reclaimed += 1;
         counters.expired_unfetched += unfetched;
+        context.fates.expired(layout, data.len());
         return None;
     }
     let frequency = layout.frequency();
@@ -368,6 +371,7 @@ fn survives(
             counters.evictions += 1;
             counters.evicted_unfetched += unfetched;
             counters.evicted_active += u64::from(frequency > 0);
+            context.fates.evicted(data, data.len(), now);
             None
         }
     }

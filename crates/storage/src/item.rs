@@ -329,7 +329,7 @@ fn set_version_low(data: &mut [u8], last_access: Seconds, version: Version) {
 }
 
 #[inline]
-fn last_access(data: &[u8], now: Seconds) -> Seconds {
+pub(crate) fn last_access(data: &[u8], now: Seconds) -> Seconds {
     let age = now.wrapping_sub(word(data, WORD)) & ACCESS_MASK;
     now.saturating_sub(age)
 }

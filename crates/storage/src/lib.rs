@@ -23,6 +23,7 @@
 
 #![deny(unsafe_code)]
 
+mod bands;
 mod cachelet;
 mod eviction;
 mod hash;
@@ -42,6 +43,9 @@ mod stats;
 mod store;
 mod walk;
 
+pub use bands::{
+    BandCounters, BandGauge, BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
+};
 pub use cachelet::Cachelet;
 pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};

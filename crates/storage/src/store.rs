@@ -1,6 +1,7 @@
 //! A worker's cachelets behind one interface.
 
 use crate::Seconds;
+use crate::bands::Fates;
 use crate::cachelet::{Cachelet, Context, Entry, Inner, Place, Replaced};
 use crate::hash::{TableHash, TableHasher};
 use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
@@ -110,6 +111,7 @@ impl Store {
             account: Account::new(pool, config.bytes_max),
             hasher: TableHasher::new(config.hash_seed),
             counters: StoreStats::default(),
+            fates: Fates::default(),
         };
         Store {
             config,
@@ -372,6 +374,9 @@ impl Store {
             }
         }
         self.context.counters.out_of_memory += 1;
+        let geometry = self.context.account.pool().geometry();
+        let bytes = geometry.align_up(entry.layout(0).size());
+        self.context.fates.refused(bytes);
         Err(StoreError::OutOfMemory)
     }
 
