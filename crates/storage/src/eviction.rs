@@ -86,11 +86,30 @@ impl Store {
     pub(crate) fn help_others(&mut self, now: Seconds) {
         if self.config.evict && self.context.account.owed() > 0 {
             let bytes = self.context.account.pool().segment_bytes();
-            let mut fruitless = 0;
-            while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
-                fruitless += 1;
-            }
+            self.free_up_to(bytes, now);
             self.context.account.pay_owed();
+        }
+    }
+
+    /// Gives memory back that a lowered limit no longer covers, a bounded part at a time. True when
+    /// that was not all.
+    pub(crate) fn shrink(&mut self, now: Seconds) -> bool {
+        let excess = self.context.account.excess();
+        if excess == 0 {
+            return false;
+        }
+        if self.config.evict {
+            self.free_up_to(excess, now);
+        }
+        let paid = self.context.account.pay_excess();
+        paid > 0 && self.context.account.excess() > 0
+    }
+
+    /// Evicts until this many bytes are at hand, or nothing is left to evict.
+    fn free_up_to(&mut self, bytes: usize, now: Seconds) {
+        let mut fruitless = 0;
+        while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
+            fruitless += 1;
         }
     }
 

@@ -17,8 +17,8 @@ impl Store {
         let account = &self.context.account;
         let pool = account.pool();
         assert!(
-            pool.used_bytes() <= pool.limit_bytes(),
-            "the pool's limit is strict"
+            pool.used_bytes() <= pool.limit_bytes().max(pool.lowered_from()),
+            "the pool's limit is strict, but for what was lent before it was lowered"
         );
         let held: usize = self.inners().map(|(_, inner)| inner.held).sum();
         assert_eq!(

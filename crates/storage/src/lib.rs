@@ -24,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod bands;
+mod bucket;
 mod cachelet;
 mod eviction;
 mod hash;
@@ -35,9 +36,9 @@ mod maintenance;
 mod pool;
 #[expect(
     unsafe_code,
-    reason = "the processor's prefetch instruction has no safe name"
+    reason = "prefetching and comparing vectors have no safe names"
 )]
-mod prefetch;
+mod processor;
 mod segment;
 mod stats;
 mod store;
