@@ -480,7 +480,10 @@ impl Index {
             }
             for (bucket, passed) in shard.buckets.iter().zip(passed) {
                 let exact = usize::from(bucket.overflow()) == passed;
-                assert!(exact || bucket.overflow() == OVERFLOW_STUCK, "overflow count");
+                assert!(
+                    exact || bucket.overflow() == OVERFLOW_STUCK,
+                    "overflow count"
+                );
             }
         }
     }
