@@ -260,9 +260,9 @@ impl Index {
 
     /// Tries the locations whose tag fits until one gives something.
     #[inline]
-    pub fn find<T>(&self, hash: TableHash, mut try_it: impl FnMut(u32) -> Option<T>) -> Option<T> {
+    pub fn find<T>(&self, hash: TableHash, try_it: impl FnMut(u32) -> Option<T>) -> Option<T> {
         let shard = &self.shards[self.shard_of(hash)];
-        let found = shard.find(hash, |location| try_it(location));
+        let found = shard.find(hash, try_it);
         found.map(|(_, _, found)| found)
     }
 
