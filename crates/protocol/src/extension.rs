@@ -3,6 +3,7 @@
 
 use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
 
+use crate::compose;
 use crate::number;
 use crate::words::Words;
 
@@ -38,6 +39,19 @@ impl Hello {
             }
         }
         Some(hello)
+    }
+
+    /// Appends the words behind `evenkeel`.
+    pub(crate) fn write_words(&self, out: &mut Vec<u8>) {
+        compose::number(out, self.version);
+        out.extend_from_slice(b" epoch=");
+        compose::number(out, self.epoch.0);
+        if let Some(worker) = self.from {
+            out.extend_from_slice(b" from=");
+            compose::number(out, worker.server.0);
+            out.push(b'/');
+            compose::number(out, worker.worker);
+        }
     }
 }
 

@@ -16,6 +16,9 @@
 //!   bytes ──parse_request──> Request ──(execute)──> compose ──> bytes ──parse_reply──> Reply
 //! ```
 //!
+//! Text and meta commands are read by [`parse_request`], the binary protocol by
+//! [`binary::parse_request`], and what a client says before it is known by [`parse_auth`].
+//!
 //! # Which memcached
 //!
 //! The feature set is memcached 1.6.45's text and meta protocol (`doc/protocol.txt`) without
@@ -50,8 +53,8 @@
 //! - Whether an over-long line closes the connection depends on its length alone. memcached looks
 //!   only at what one `read` happened to return, so it sometimes lets long lines through.
 //! - `gat` and `gats` lines may be as long as `get` lines.
-//! - A line that starts with the binary protocol's magic byte closes the connection at once, since a
-//!   binary client would otherwise wait for ever.
+//! - In the midst of text, a line that starts with the binary protocol's magic byte closes the
+//!   connection at once, since a binary client would otherwise wait for ever.
 //! - A refused multi-get leaves the answers to earlier pipelined requests alone; 1.6.18 drops them.
 //!
 //! # Limits
@@ -60,7 +63,9 @@
 
 #![forbid(unsafe_code)]
 
+mod auth;
 pub mod base64;
+pub mod binary;
 pub mod compose;
 mod extension;
 mod limits;
@@ -72,10 +77,12 @@ mod request;
 pub mod text;
 mod words;
 
+pub use auth::{AuthOutcome, parse_auth};
 pub use extension::{Hello, HelloReply, Moved};
 pub use limits::{
-    FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, ITEM_OVERHEAD, KEY_LEN_MAX, LINE_LEN_MAX,
-    LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX, VALUE_LEN_MAX,
+    AUTH_TOKEN_LEN_MAX, FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, ITEM_OVERHEAD, KEY_LEN_MAX,
+    LINE_LEN_MAX, LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX,
+    SASL_MECHANISM_LEN_MAX, SASL_TOKEN_LEN_MAX, VALUE_LEN_MAX,
 };
 pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
 pub use number::unsigned as stored_number;

@@ -40,6 +40,17 @@ pub const ITEM_OVERHEAD: usize = 48 + 8 + 1 + 2;
 /// What non-zero client flags add to an item's size, in bytes.
 pub(crate) const CLIENT_FLAGS_LEN: usize = 4;
 
+/// Longest name of a SASL mechanism, in bytes (memcached's value).
+pub const SASL_MECHANISM_LEN_MAX: usize = 32;
+
+/// Longest token of a step of SASL, in bytes: RFC 4616 gives each of the three parts of PLAIN 255.
+/// memcached takes as much as an item may have from clients that nobody knows yet.
+pub const SASL_TOKEN_LEN_MAX: usize = 3 * 255 + 2;
+
+/// Longest `user password` of text authentication, in bytes. memcached's file has lines of at most
+/// 256 bytes; older versions take as much as a `set` may announce.
+pub const AUTH_TOKEN_LEN_MAX: usize = 1024;
+
 // A legal classic or meta line must always fit: command, key, and every flag at its longest.
 const _: () =
     assert!(KEY_LEN_MAX + (FLAG_COUNT_MAX + 3) * (OPAQUE_LEN_MAX + 1) + 32 < LINE_LEN_MAX);

@@ -8,6 +8,7 @@
 
 use memchr::memchr;
 
+use crate::binary::REQUEST_MAGIC;
 use crate::extension::Hello;
 use crate::limits::{
     FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_SPACES_MAX, Limits,
@@ -65,7 +66,7 @@ pub struct Refusal<'a> {
 /// Takes one pass over the line; a data block costs nothing but the look at its end. Never panics,
 /// whatever the bytes.
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
-    if buf.first() == Some(&BINARY_MAGIC) {
+    if buf.first() == Some(&REQUEST_MAGIC) {
         return RequestOutcome::Close { reply: b"" };
     }
     let Some(end) = memchr(b'\n', buf) else {
@@ -134,9 +135,6 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
         },
     }
 }
-
-/// First byte of a request in the binary protocol, which this parser does not speak.
-const BINARY_MAGIC: u8 = 0x80;
 
 /// `cache_memlimit` wants at least this many MiB.
 const MEMLIMIT_MIN_MIB: u32 = 8;

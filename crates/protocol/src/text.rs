@@ -90,3 +90,11 @@ pub const MEMLIMIT_ADJUST_FAILED: &[u8] =
 pub const TLS_NOT_ENABLED: &[u8] = b"Error TLS not enabled\r\n";
 /// `watch` where it is switched off.
 pub const WATCH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
+/// Anything but credentials from a client that must authenticate first.
+pub const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+/// Credentials that are not those of anybody.
+pub const AUTH_FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+/// Credentials that are not a name and a password.
+pub const BAD_AUTH_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+/// Credentials that do not end where the command said.
+pub const BAD_TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";

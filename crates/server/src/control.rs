@@ -18,10 +18,8 @@ pub enum Control {
     HotKeys(Mode),
     /// What `stats` should say of the process.
     Facts(ProcessFacts),
-    /// Finish, with the answers that are ready.
+    /// Finish.
     Stop,
-    /// Finish what clients have asked, and end each connection once it is idle.
-    Drain,
 }
 
 /// What a worker lets others read without asking it. One cache line, written once a turn at most.

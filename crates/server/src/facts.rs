@@ -1,6 +1,6 @@
 //! What `stats` says about the process.
 
-use crate::args::{Args, Extended};
+use crate::args::Args;
 use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::ConnectionCount;
 use evenkeel_storage::SegmentPool;
@@ -13,41 +13,32 @@ pub fn read(
     pool: &SegmentPool,
 ) -> ProcessFacts {
     let (user_us, system_us) = cpu_time_us();
-    let (accepting_pauses, paused) = connections.pauses_so_far();
     ProcessFacts {
         user_us,
         system_us,
         connections_open: connections.open() as u64,
         connections_total: connections.total(),
         connections_refused: connections.refused(),
-        accepting_paused: !connections.is_accepting(),
-        accepting_pauses,
-        accepting_paused_us: paused.as_micros() as u64,
         used_bytes: pool.used_bytes() as u64,
         ..fixed.clone()
     }
 }
 
 /// What stays the same for the life of the process.
-pub fn fixed(args: &Args, extended: &Extended, address: Option<SocketAddr>) -> ProcessFacts {
+pub fn fixed(args: &Args, address: Option<SocketAddr>) -> ProcessFacts {
     ProcessFacts {
         pid: std::process::id(),
         connections_max: args.conn_limit as u64,
         limit_bytes: (args.memory_limit as u64) << 20,
         threads: args.threads.into(),
-        idle_timeout: !extended.idle_timeout.is_zero(),
-        settings: settings(args, extended, address),
+        settings: settings(args, address),
         ..ProcessFacts::default()
     }
 }
 
 /// `stats settings`: memcached's names in memcached's order. What is a matter of slabs, LRU lists,
 /// external storage or TLS, which do not exist here, is shown as switched off.
-fn settings(
-    args: &Args,
-    extended: &Extended,
-    address: Option<SocketAddr>,
-) -> Vec<(&'static str, String)> {
+fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, String)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let socket = args
         .unix_socket
@@ -63,11 +54,9 @@ fn settings(
         ("udpport", "0".to_owned()),
         (
             "inter",
-            match args.listen.is_empty() {
-                true if args.compat => "NULL".to_owned(),
-                true => "127.0.0.1".to_owned(),
-                false => args.listen.join(","),
-            },
+            args.listen
+                .clone()
+                .unwrap_or_else(|| "127.0.0.1".to_owned()),
         ),
         ("verbosity", args.verbose.to_string()),
         ("oldest", "0".to_owned()),
@@ -91,7 +80,7 @@ fn settings(
         ("auth_enabled_sasl", yes(false)),
         ("auth_enabled_ascii", yes(false)),
         ("item_size_max", args.max_item_size.to_string()),
-        ("maxconns_fast", yes(extended.maxconns_fast)),
+        ("maxconns_fast", yes(true)),
     ];
     let off = |names: &[&'static str], value: &'static str, list: &mut Vec<_>| {
         list.extend(names.iter().map(|name| (*name, value.to_owned())));
@@ -134,7 +123,10 @@ fn settings(
     );
     off(&["temp_lru"], "no", &mut list);
     off(&["temporary_ttl"], "0", &mut list);
-    list.push(("idle_timeout", extended.idle_timeout.as_secs().to_string()));
+    list.push((
+        "idle_timeout",
+        args.idle_timeout_s().unwrap_or(0).to_string(),
+    ));
     off(
         &[
             "watcher_logbuf_size",

@@ -12,11 +12,10 @@ mod control;
 mod event_loop;
 mod facts;
 mod link;
-mod listeners;
 mod member;
-mod process;
 mod start;
 mod transport;
 
-pub use args::{Args, file_arguments};
-pub use process::run;
+pub use args::Args;
+pub use event_loop::STALL_LIMIT;
+pub use start::{Server, run};

@@ -157,25 +157,23 @@ pub fn meta_noop(out: &mut Vec<u8>) {
 
 /// Offers the extension.
 pub fn hello(out: &mut Vec<u8>, epoch: Epoch) {
-    begin_hello(out, epoch);
-    out.extend_from_slice(text::CRLF);
+    offer(out, epoch, None);
 }
 
 /// Offers the extension as a home's worker that will send replicas.
 pub fn hello_from(out: &mut Vec<u8>, epoch: Epoch, worker: WorkerRef) {
-    begin_hello(out, epoch);
-    out.extend_from_slice(b" from=");
-    number(out, worker.server.0);
-    out.push(b'/');
-    number(out, worker.worker);
-    out.extend_from_slice(text::CRLF);
+    offer(out, epoch, Some(worker));
 }
 
-fn begin_hello(out: &mut Vec<u8>, epoch: Epoch) {
+fn offer(out: &mut Vec<u8>, epoch: Epoch, from: Option<WorkerRef>) {
     out.extend_from_slice(b"evenkeel ");
-    number(out, Hello::VERSION);
-    out.extend_from_slice(b" epoch=");
-    number(out, epoch.0);
+    Hello {
+        version: Hello::VERSION,
+        epoch,
+        from,
+    }
+    .write_words(out);
+    out.extend_from_slice(text::CRLF);
 }
 
 fn append_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) {

@@ -68,6 +68,10 @@ counters! {
     store_too_large,
     /// Values refused for want of memory.
     store_no_memory,
+    /// Attempts to authenticate.
+    auth_cmds,
+    /// Attempts to authenticate that failed.
+    auth_errors,
     /// Bytes read from clients.
     bytes_read,
     /// Bytes written to clients.
@@ -124,8 +128,6 @@ counters! {
     links_lost,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
-    /// Connections closed because they were idle for `-o idle_timeout`.
-    idle_kicks,
     /// Maps of the coordinator that could not be used.
     maps_refused,
     /// Commands that the parser refused.

@@ -13,6 +13,7 @@ use super::time::{Seconds, TimeBase};
 use super::worker::WorkerCore;
 use evenkeel_policy::hot_keys::replication::REPLICA_LIFETIME;
 use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_protocol::binary::{self, REQUEST_MAGIC};
 use evenkeel_protocol::compose::{answer, request as compose};
 use evenkeel_protocol::{
     Hello, HelloReply, KeyScratch, Keys, Meta, MetaFlags, Moved, Refusal, Request, RequestOutcome,
@@ -24,7 +25,7 @@ use evenkeel_types::{Epoch, KeyHash, Now};
 const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
 
 /// What an aware client is told of a key that no worker owns at the moment.
-const NO_OWNER: &str = "key has no owner at the moment, try again";
+pub(super) const NO_OWNER: &str = "key has no owner at the moment, try again";
 
 /// Where a command on one key goes.
 enum Route {
@@ -106,13 +107,20 @@ impl WorkerCore {
             return;
         };
         let mut scratch = KeyScratch::default();
-        let key = sent.decode(&mut scratch);
+        self.invalidate(now, sent.decode(&mut scratch));
+    }
+
+    /// Removes the item that a refused value was to replace, at whichever worker holds it.
+    pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
         let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
         if worker == self.config.index {
             store::invalidate(&mut self.engine, &at, key);
         } else {
+            // In binary, because no line of text can hold every key that base64 can.
             let mut frame = Vec::new();
-            compose::delete(&mut frame, key, true);
+            let mut delete = binary::Request::new(binary::Command::Delete { key });
+            delete.quiet = true;
+            delete.write(&mut frame);
             self.forward(
                 worker,
                 Message::Command {
@@ -185,7 +193,7 @@ impl WorkerCore {
         if epoch.is_some_and(|epoch| !is_home || epoch < at.since) {
             Route::Elsewhere(hash)
         } else if worker == self.config.index {
-            Route::Here(at)
+            Route::Here(confine(at, key, flags))
         } else {
             Route::Worker(worker)
         }
@@ -336,6 +344,9 @@ impl WorkerCore {
 
     /// Carries out what another worker passed on, and gives the answer.
     pub(super) fn carry_out_forwarded(&mut self, now: Now, frame: &[u8], part: bool) -> Vec<u8> {
+        if frame.first() == Some(&REQUEST_MAGIC) {
+            return self.carry_out_forwarded_binary(now, frame);
+        }
         let mut out = Vec::new();
         // The sender has parsed the frame already under the limits of the same process.
         let limits = self.config.limits;
@@ -367,6 +378,7 @@ impl WorkerCore {
                 let key = key_of(&request, &mut scratch);
                 let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
                 if worker == self.config.index {
+                    let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
                     self.execute(&at, key, &request, &mut out);
                 } else {
                     out.extend_from_slice(KEY_MOVED);
@@ -388,14 +400,19 @@ impl WorkerCore {
     }
 
     /// Reserves the place of an answer in a connection's order.
-    fn expect(&mut self, id: ConnectionId, session: &mut Session, shares: u16) -> ReturnAddress {
+    pub(super) fn expect(
+        &mut self,
+        id: ConnectionId,
+        session: &mut Session,
+        shares: u16,
+    ) -> ReturnAddress {
         ReturnAddress {
             connection: id,
             ticket: session.await_answer(shares),
         }
     }
 
-    fn forward(&mut self, worker: u16, message: Message) {
+    pub(super) fn forward(&mut self, worker: u16, message: Message) {
         self.engine.counters.forwarded_out += 1;
         self.outbox[usize::from(worker)].push_back(message);
     }
@@ -519,6 +536,7 @@ impl WorkerCore {
     /// must not arrive after what the newer one brings.
     fn agree(&mut self, id: ConnectionId, session: &mut Session, hello: &Hello) {
         session.agreed = true;
+        session.epoch = hello.epoch;
         if let Some(home) = hello.from
             && let Some(older) = self
                 .home_links
@@ -546,6 +564,15 @@ impl WorkerCore {
 fn reply(session: &mut Session, bytes: &[u8], noreply: bool) {
     if !noreply {
         session.sink().extend_from_slice(bytes);
+    }
+}
+
+/// Where a key is, for a command with these flags. See [`At::confined_to`].
+#[inline]
+fn confine(at: At, key: &[u8], flags: Option<&MetaFlags<'_>>) -> At {
+    match flags {
+        Some(flags) if flags.has(b'b') => at.confined_to(key),
+        _ => at,
     }
 }
 

@@ -43,6 +43,18 @@ pub struct At {
     pub since: Epoch,
 }
 
+impl At {
+    /// The same for a key that came in binary or in base64. What no line of text can hold is never
+    /// found to be hot: replicas travel in lines.
+    pub fn confined_to(self, key: &[u8]) -> At {
+        let fits_a_line = !key.iter().any(|byte| matches!(byte, b' ' | b'\n'));
+        At {
+            owned: self.owned && fits_a_line,
+            ..self
+        }
+    }
+}
+
 /// The state of one worker that commands work on.
 #[derive(Debug)]
 pub struct Engine {

@@ -17,8 +17,10 @@
 //! answer is composed straight into the connection's output. See `placement` for who holds what,
 //! `links` and `replicas` for the two sides of replication.
 
+mod auth;
 mod commands;
 mod counters;
+mod dialect;
 mod dispatch;
 mod engine;
 mod links;
@@ -29,8 +31,13 @@ mod replicas;
 mod session;
 mod stats;
 mod time;
+mod wording;
 mod worker;
 
+pub use auth::{
+    AuthMode, CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials, CredentialsError, Dialect,
+    Protocols, Sasl,
+};
 pub use counters::Counters;
 pub use engine::first_version;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};

@@ -3,7 +3,11 @@
 //! Most answers are written straight into `out`. Only when a command had to travel to another
 //! worker does the connection hold a line of *slots*, so that later answers wait for earlier ones.
 
+use super::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
+use super::wording;
 use core::net::SocketAddr;
+use evenkeel_protocol::binary::Echo;
+use evenkeel_types::Epoch;
 use std::collections::VecDeque;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
@@ -48,6 +52,8 @@ enum Slot {
         ticket: Ticket,
         missing: u16,
         parts: Vec<u8>,
+        /// Of a request in binary whose answer is composed as text: how it is worded in the end.
+        wording: Option<Echo>,
     },
 }
 
@@ -56,6 +62,8 @@ enum Slot {
 pub struct Peer {
     /// Its TCP address; `None` for a unix socket.
     pub address: Option<SocketAddr>,
+    /// What its listener lets it speak.
+    pub protocols: Protocols,
 }
 
 /// The state of one connection.
@@ -79,8 +87,16 @@ pub struct Session {
     pub need: usize,
     /// Keys of the multi-get at the front of the input that are already answered.
     pub keys_done: usize,
+    /// What it speaks.
+    pub dialect: Dialect,
+    /// How far it has come with SASL.
+    pub sasl: Sasl,
     /// The client opened with the extension's hello.
     pub agreed: bool,
+    /// Epoch of the map that an agreed client named in its latest hello.
+    pub epoch: Epoch,
+    /// The wording of answers that are awaited from now on; see [`Session::answer_in_binary`].
+    wording: Option<Echo>,
     /// No further command is read; closed once everything is written.
     pub closing: bool,
 }
@@ -92,6 +108,17 @@ impl Session {
             peer,
             awaited_limit,
             ..Session::default()
+        }
+    }
+
+    /// Begins as the listener and the server's authentication demand.
+    pub fn begin(&mut self, auth: AuthMode) {
+        match opening(auth, self.peer.protocols) {
+            Some((dialect, sasl)) => {
+                self.dialect = dialect;
+                self.sasl = sasl;
+            }
+            None => self.closing = true,
         }
     }
 
@@ -119,8 +146,23 @@ impl Session {
             ticket,
             missing: workers,
             parts: Vec::new(),
+            wording: self.wording,
         });
         ticket
+    }
+
+    /// Runs a command that answers in text, and words in binary what it answers, now or later.
+    pub fn answer_in_binary(&mut self, echo: Echo, command: impl FnOnce(&mut Session)) {
+        let written = self.sink().len();
+        let tickets = self.next_ticket;
+        self.wording = Some(echo);
+        command(self);
+        self.wording = None;
+        // What is awaited from other workers is worded when it is complete.
+        if self.next_ticket == tickets {
+            let said = self.sink().split_off(written);
+            wording::in_binary(&said, echo, self.sink());
+        }
     }
 
     /// A worker's contribution to an awaited answer arrived: `merge` adds it to what came before.
@@ -137,7 +179,13 @@ impl Session {
             .iter_mut()
             .find(|slot| matches!(slot, Slot::Awaited { ticket: t, .. } if *t == ticket));
         let Some(slot) = found else { return };
-        if let Slot::Awaited { missing, parts, .. } = slot {
+        if let Slot::Awaited {
+            missing,
+            parts,
+            wording,
+            ..
+        } = slot
+        {
             let before = parts.len();
             merge(parts);
             self.parked = (self.parked + parts.len()).saturating_sub(before);
@@ -147,7 +195,11 @@ impl Session {
             }
             let parts = core::mem::take(parts);
             self.parked = self.parked.saturating_sub(parts.len());
-            let whole = finish(parts);
+            let mut whole = finish(parts);
+            if let Some(echo) = *wording {
+                let said = core::mem::take(&mut whole);
+                wording::in_binary(&said, echo, &mut whole);
+            }
             self.parked += whole.len();
             *slot = Slot::Ready(whole);
             self.awaited -= 1;

@@ -1,5 +1,6 @@
 //! [`WorkerCore`]: connections, messages, links, map and time, brought together.
 
+use super::auth::{AuthMode, Credentials, Dialect};
 use super::counters::Counters;
 use super::engine::{At, Engine};
 use super::links::{LinkRequest, Links, Surroundings};
@@ -44,6 +45,8 @@ pub struct WorkerConfig {
     pub allow_flush: bool,
     /// Whether clients are shown CAS uniques (`-C` hides them).
     pub cas_shown: bool,
+    /// What clients must do before they are heard (`-S`, `-Y`).
+    pub auth: AuthMode,
     /// Whether to evict when memory is full (`-M` forbids it).
     pub evict: bool,
     /// Whether a coordinator will send a map. Without one the server owns every key.
@@ -88,6 +91,8 @@ pub struct WorkerCore {
     pub(super) home_links: BTreeMap<WorkerRef, ConnectionId>,
     /// A delayed `flush_all`.
     pub(super) flush_at: Option<Seconds>,
+    /// Who may come in; nobody until they are set, where authentication is on.
+    pub(super) credentials: Option<Arc<Credentials>>,
     /// Connections admitted and refused before the last `stats reset`.
     connections_before_reset: (u64, u64),
 }
@@ -155,6 +160,7 @@ impl WorkerCore {
             links: Links::default(),
             home_links: BTreeMap::new(),
             flush_at: None,
+            credentials: None,
             connections_before_reset: (0, 0),
             config,
         })
@@ -168,11 +174,18 @@ impl WorkerCore {
         });
         let entry = &mut self.sessions[slot as usize];
         let limit = awaited_limit(self.config.limits.item_size_max);
-        entry.session = Some(Box::new(Session::new(peer, limit)));
+        let mut session = Session::new(peer, limit);
+        session.begin(self.config.auth);
+        entry.session = Some(Box::new(session));
         ConnectionId {
             slot,
             generation: entry.generation,
         }
+    }
+
+    /// Who may come in from now on; connections that are known already stay so, as with memcached.
+    pub fn set_credentials(&mut self, credentials: Arc<Credentials>) {
+        self.credentials = Some(credentials);
     }
 
     /// A connection is gone. Answers that are still on their way to it will be ignored.
@@ -220,13 +233,16 @@ impl WorkerCore {
                 more: false,
             };
         };
-        let progress = self.work_through(now, id, &mut session, input);
+        let progress = match session.dialect {
+            Dialect::Text => self.work_through(now, id, &mut session, input),
+            _ => self.work_through_dialect(now, id, &mut session, input),
+        };
         self.return_session(id, session);
         self.carry_out_replication(now);
         progress
     }
 
-    fn work_through(
+    pub(super) fn work_through(
         &mut self,
         now: Now,
         id: ConnectionId,

@@ -5,7 +5,7 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
+    AuthMode, ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
@@ -30,6 +30,7 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
         requests_per_turn: 20,
         allow_flush: true,
         cas_shown: true,
+        auth: AuthMode::Open,
         evict: true,
         clustered,
         hot_keys: HotKeysConfig {
@@ -108,7 +109,12 @@ pub struct Client {
 
 impl Client {
     pub fn open(server: &mut Server, worker: usize) -> Self {
-        let id = server.workers[worker].open(Peer::default());
+        Client::open_as(server, worker, Peer::default())
+    }
+
+    /// The same for a peer of which the listener knows something.
+    pub fn open_as(server: &mut Server, worker: usize, peer: Peer) -> Self {
+        let id = server.workers[worker].open(peer);
         Client {
             worker,
             id,
@@ -120,6 +126,12 @@ impl Client {
     pub fn ask(&mut self, server: &mut Server, now: Now, bytes: impl AsRef<[u8]>) -> String {
         self.send(server, now, bytes.as_ref());
         self.answers(server, now)
+    }
+
+    /// The same for answers that are not text.
+    pub fn ask_bytes(&mut self, server: &mut Server, now: Now, bytes: &[u8]) -> Vec<u8> {
+        self.send(server, now, bytes);
+        self.answer_bytes(server, now)
     }
 
     /// Sends bytes and lets the server work on them, without reading answers.
@@ -143,6 +155,10 @@ impl Client {
 
     /// Reads answers, and goes on with what had to wait for them to be read.
     pub fn answers(&mut self, server: &mut Server, now: Now) -> String {
+        String::from_utf8_lossy(&self.answer_bytes(server, now)).into_owned()
+    }
+
+    fn answer_bytes(&mut self, server: &mut Server, now: Now) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(session) = server.workers[self.worker].session(self.id) {
             let out = core::mem::take(&mut session.out);
@@ -153,7 +169,7 @@ impl Client {
                 break;
             }
         }
-        String::from_utf8_lossy(&all).into_owned()
+        all
     }
 
     pub fn is_closing(&self, server: &mut Server) -> bool {

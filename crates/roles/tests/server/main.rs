@@ -1,5 +1,7 @@
 //! The core of a server's workers, driven without threads or sockets.
 
+mod auth;
+mod binary;
 mod commands;
 mod harness;
 mod replication;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// A runner whose cases come from a seed that is printed; `EVENKEEL_TEST_SEED` sets another one.
-fn runner(cases: u32) -> TestRunner {
+pub fn runner(cases: u32) -> TestRunner {
     let seed: u64 = std::env::var("EVENKEEL_TEST_SEED").map_or(20_261_120, |seed| {
         seed.parse().expect("EVENKEEL_TEST_SEED must be a number")
     });

@@ -12,7 +12,8 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig, WorkerCore, first_version,
+    AuthMode, ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig, WorkerCore,
+    first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
@@ -121,6 +122,7 @@ impl World {
             evict: true,
             clustered: true,
             cas_shown: true,
+            auth: AuthMode::Open,
             hot_keys,
             seed,
             boot,

@@ -3,7 +3,7 @@
 
 use super::world::{World, map};
 use crate::proxy::ProxyConfig;
-use crate::server::{ConnectionId, Peer, WorkerConfig, WorkerCore, first_version};
+use crate::server::{AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version};
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{PoolConfig, SegmentPool};
@@ -40,6 +40,7 @@ impl Server {
             requests_per_turn: 20,
             allow_flush: true,
             cas_shown: true,
+            auth: AuthMode::Open,
             evict: true,
             clustered,
             hot_keys: HotKeysConfig::default(),

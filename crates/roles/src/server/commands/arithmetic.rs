@@ -1,4 +1,7 @@
 //! `incr`, `decr` and `ma`.
+//!
+//! [`carry_out`] is what arithmetic does, whatever protocol it came in; the functions around it read
+//! the command and word the answer.
 
 use super::touch::set_expiry;
 use crate::server::engine::{At, Engine, PutError, shown_version, ttl};
@@ -14,25 +17,41 @@ const DIGITS_MAX: usize = 20;
 
 /// What became of the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// The new number, and whether it was created just now.
+pub enum Outcome {
+    /// The item holds this number now.
     Number {
+        /// The number.
         value: u64,
+        /// Whether the item was created just now.
         created: bool,
+        /// The item's version.
+        version: Version,
     },
+    /// There is no item, and none was to be created.
     NotFound,
+    /// The item has another version than the one to compare with.
     Exists,
+    /// The item holds something else than a number.
     NonNumeric,
+    /// No memory could be had.
     NoMemory,
 }
 
-/// One increment or decrement, classic or meta.
-struct Order<'a> {
-    key: &'a [u8],
-    direction: Direction,
-    delta: u64,
-    compare: Option<u64>,
-    chosen: Option<u64>,
+/// One increment or decrement of any protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Up or down.
+    pub direction: Direction,
+    /// By how much.
+    pub delta: u64,
+    /// Only if the item still has this version.
+    pub compare: Option<u64>,
+    /// Version chosen by the client (`E`).
+    pub chosen: Option<u64>,
+    /// What to create where there is no item: the number, and when it expires.
+    pub create: Option<(u64, Seconds)>,
 }
 
 /// Answers `incr` and `decr`.
@@ -50,6 +69,7 @@ pub fn arithmetic(
         delta,
         compare: None,
         chosen: None,
+        create: None,
     };
     match carry_out(engine, at, &order) {
         Outcome::Number { value, .. } => answer::number_line(out, value),
@@ -67,24 +87,21 @@ pub fn meta_arithmetic(
 ) {
     engine.counters.cmd_meta += 1;
     let flags = &meta.flags;
-    let order = Order {
-        key,
-        direction: flags.direction(),
-        delta: flags.unsigned(b'D').unwrap_or(1),
-        compare: flags.unsigned(b'C'),
-        chosen: flags.unsigned(b'E'),
-    };
     let expiry = |letter| {
         flags
             .exptime(letter)
             .map(|exptime| engine.time.expiry(at.now, exptime))
     };
     let (vivify, new_expiry) = (expiry(b'N'), expiry(b'T'));
-    let mut outcome = carry_out(engine, at, &order);
-    if let (Outcome::NotFound, Some(expiry)) = (outcome, vivify) {
-        let initial = flags.unsigned(b'J').unwrap_or(0);
-        outcome = create(engine, at, &order, initial, expiry);
-    }
+    let order = Order {
+        key,
+        direction: flags.direction(),
+        delta: flags.unsigned(b'D').unwrap_or(1),
+        compare: flags.unsigned(b'C'),
+        chosen: flags.unsigned(b'E'),
+        create: vivify.map(|expiry| (flags.unsigned(b'J').unwrap_or(0), expiry)),
+    };
+    let outcome = carry_out(engine, at, &order);
     let status = match outcome {
         Outcome::Number { created, .. } => {
             if let Some(expiry) = new_expiry.filter(|_| !created)
@@ -151,7 +168,8 @@ fn refusal(outcome: Outcome) -> &'static [u8] {
     }
 }
 
-fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
+/// Adds to or takes from a number, or creates it.
+pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     let (hits, misses) = match order.direction {
         Direction::Incr => (
             &mut engine.counters.incr_hits,
@@ -163,8 +181,14 @@ fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
         ),
     };
     let Some(item) = engine.store.get(at.cachelet, order.key, at.seconds) else {
-        *misses += 1;
-        return Outcome::NotFound;
+        // memcached counts only misses that stay misses.
+        return match order.create {
+            Some((initial, expires_at)) => create(engine, at, order, initial, expires_at),
+            None => {
+                *misses += 1;
+                Outcome::NotFound
+            }
+        };
     };
     if order
         .compare
@@ -199,9 +223,10 @@ fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     };
     let grown = digits.len() > len;
     let outcome = match engine.put(at, item) {
-        Ok(_) => Outcome::Number {
+        Ok(version) => Outcome::Number {
             value,
             created: false,
+            version,
         },
         Err(PutError::TooLarge | PutError::NoMemory) => Outcome::NoMemory,
     };
@@ -216,7 +241,7 @@ fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     outcome
 }
 
-/// `ma` with `N` on a key that is not there.
+/// Creates the number where there is no item.
 fn create(
     engine: &mut Engine,
     at: &At,
@@ -236,9 +261,10 @@ fn create(
     };
     engine.counters.total_items += 1;
     match engine.put(at, item) {
-        Ok(_) => Outcome::Number {
+        Ok(version) => Outcome::Number {
             value: initial,
             created: true,
+            version,
         },
         Err(_) => Outcome::NoMemory,
     }

@@ -8,14 +8,23 @@ use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_storage::NewItem;
 
-/// Answers `delete`.
-pub fn delete(engine: &mut Engine, at: &At, key: &[u8]) -> &'static [u8] {
-    if engine.store.delete(at.cachelet, key, at.seconds) {
+/// Removes an item. False when there is none.
+pub fn remove(engine: &mut Engine, at: &At, key: &[u8]) -> bool {
+    let there = engine.store.delete(at.cachelet, key, at.seconds);
+    if there {
         engine.counters.delete_hits += 1;
         engine.saw_write(at, key, WriteKind::Delete);
-        text::DELETED
     } else {
         engine.counters.delete_misses += 1;
+    }
+    there
+}
+
+/// Answers `delete`.
+pub fn delete(engine: &mut Engine, at: &At, key: &[u8]) -> &'static [u8] {
+    if remove(engine, at, key) {
+        text::DELETED
+    } else {
         text::NOT_FOUND
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each: what a worker does for a key that it holds, and what it answers.
 
 pub mod arithmetic;
+pub mod binary;
 pub mod delete;
 pub mod get;
 pub mod meta_debug;

@@ -1,4 +1,7 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`.
+//!
+//! [`carry_out`] is what a storage command does, whatever protocol it came in; the functions around
+//! it read the command and word the answer.
 
 use crate::server::engine::{At, Engine, PutError, shown_version};
 use crate::server::time::{NEVER, Seconds};
@@ -10,30 +13,42 @@ use evenkeel_types::Version;
 
 /// What became of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub enum Outcome {
+    /// The item has this version now.
     Stored(Version),
+    /// The mode's condition did not hold.
     NotStored,
+    /// The item has another version than the one to compare with.
     Exists,
+    /// There is no item whose version could be compared.
     NotFound,
+    /// Larger than `-I` allows.
     TooLarge,
+    /// No memory could be had.
     NoMemory,
 }
 
-/// A storage command, classic or meta.
-struct Order<'a> {
-    mode: StoreMode,
-    key: &'a [u8],
-    value: &'a [u8],
-    flags: u32,
-    expiry: Seconds,
+/// A storage command of any protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// What must be there already, and where the value goes.
+    pub mode: StoreMode,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Client flags.
+    pub flags: u32,
+    /// When the item expires.
+    pub expiry: Seconds,
     /// Store only if the item still has this version.
-    compare: Option<u64>,
+    pub compare: Option<u64>,
     /// A value that is older than the item's is taken, but marked stale (`I`).
-    take_stale: bool,
+    pub take_stale: bool,
     /// Version chosen by the client (`E`).
-    chosen: Option<u64>,
+    pub chosen: Option<u64>,
     /// Append and prepend create the item with this expiry if it is not there (`N`).
-    vivify: Option<Seconds>,
+    pub vivify: Option<Seconds>,
 }
 
 /// Answers a classic storage command.
@@ -120,7 +135,8 @@ struct Present {
     value_len: usize,
 }
 
-fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
+/// Stores, if the mode and the version to compare with allow it.
+pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     engine.counters.cmd_set += 1;
     // A plain set needs no look at what is there.
     if order.mode == StoreMode::Set && order.compare.is_none() {

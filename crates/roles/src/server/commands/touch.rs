@@ -4,19 +4,34 @@ use crate::server::engine::{At, Engine};
 use crate::server::time::{NEVER, Seconds};
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::text;
+use evenkeel_types::Version;
 
-/// Answers `touch`.
-pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'static [u8] {
+/// Touches an item: the client flags and the version it has, or `None` when there is none.
+pub fn carry_out(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    expiry: Seconds,
+) -> Option<(u32, Version)> {
     engine.counters.cmd_touch += 1;
-    if engine.store.get(at.cachelet, key, at.seconds).is_none() {
+    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
         engine.counters.touch_misses += 1;
-        return text::NOT_FOUND;
-    }
+        return None;
+    };
+    let touched = (item.flags(), item.version());
     engine.counters.touch_hits += 1;
     if set_expiry(engine, at, key, expiry) {
         engine.saw_write(at, key, WriteKind::Update);
     }
-    text::TOUCHED
+    Some(touched)
+}
+
+/// Answers `touch`.
+pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'static [u8] {
+    match carry_out(engine, at, key, expiry) {
+        Some(_) => text::TOUCHED,
+        None => text::NOT_FOUND,
+    }
 }
 
 /// Gives an item a new expiry; one in the past removes it. False when nothing is left to propagate:

@@ -1,0 +1,385 @@
+//! What a connection speaks: text, binary, or credentials first.
+//!
+//! Text is the usual case and takes the straight way through the worker. Everything else comes here,
+//! decides what the connection speaks, and goes on from there, within the same input if need be.
+
+use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
+use super::dispatch::NO_OWNER;
+use super::message::Message;
+use super::placement::owner_by_map;
+use super::session::{ConnectionId, Session};
+use super::worker::{Progress, WorkerCore};
+use super::{commands, stats};
+use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_protocol::binary::{
+    self, Command, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
+};
+use evenkeel_protocol::{AuthOutcome, Moved, Request, compose, parse_auth, text};
+use evenkeel_types::{KeyHash, Now};
+
+/// What a forwarded binary command is answered when its key changed worker on the way.
+const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
+
+/// What a client that is known now is told.
+const AUTHENTICATED: &[u8] = b"Authenticated";
+
+impl WorkerCore {
+    /// Carries out the commands of a connection that does not (or not yet) speak plain text.
+    pub(super) fn work_through_dialect(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        input: &[u8],
+    ) -> Progress {
+        if session.dialect == Dialect::Undecided && !session.closing {
+            session.dialect = match input.first() {
+                None => return Progress::default(),
+                Some(&REQUEST_MAGIC) => Dialect::Binary,
+                Some(_) => Dialect::Text,
+            };
+        }
+        let mut before = 0;
+        if session.dialect == Dialect::TextAuth && !session.closing {
+            let progress = self.hear_credentials(session, input);
+            if session.dialect != Dialect::Text || progress.more {
+                return progress;
+            }
+            before = progress.consumed;
+        }
+        let rest = &input[before..];
+        let progress = match session.dialect {
+            Dialect::Binary => self.work_through_binary(now, id, session, rest),
+            _ => self.work_through(now, id, session, rest),
+        };
+        Progress {
+            consumed: before + progress.consumed,
+            ..progress
+        }
+    }
+
+    /// Hears an unknown client of `-Y` until it is known.
+    fn hear_credentials(&mut self, session: &mut Session, input: &[u8]) -> Progress {
+        let mut consumed = 0;
+        let mut lines = 0;
+        loop {
+            let rest = &input[consumed..];
+            let waits = rest.is_empty() || rest.len() < session.need || session.is_paused();
+            if waits || lines == self.config.requests_per_turn {
+                return Progress {
+                    consumed,
+                    more: !waits,
+                };
+            }
+            lines += 1;
+            session.need = 0;
+            match parse_auth(rest) {
+                AuthOutcome::Attempt {
+                    user,
+                    password,
+                    consumed: length,
+                } => {
+                    consumed += length;
+                    if self.check_credentials(user, password) {
+                        session.sink().extend_from_slice(text::STORED);
+                        session.dialect = Dialect::Text;
+                        return Progress {
+                            consumed,
+                            more: false,
+                        };
+                    }
+                    session.sink().extend_from_slice(text::AUTH_FAILURE);
+                }
+                AuthOutcome::Incomplete { total } => session.need = total,
+                AuthOutcome::Refused {
+                    reply,
+                    consumed: length,
+                } => {
+                    consumed += length;
+                    session.sink().extend_from_slice(reply);
+                }
+                AuthOutcome::Close => {
+                    self.engine.counters.protocol_errors += 1;
+                    session.closing = true;
+                    return Progress {
+                        consumed: input.len(),
+                        more: false,
+                    };
+                }
+            }
+        }
+    }
+
+    fn check_credentials(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let known = self
+            .credentials
+            .as_ref()
+            .is_some_and(|credentials| credentials.check(user, password));
+        self.engine.counters.auth_cmds += 1;
+        self.engine.counters.auth_errors += u64::from(!known);
+        known
+    }
+
+    fn work_through_binary(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        input: &[u8],
+    ) -> Progress {
+        let mut consumed = 0;
+        let mut commands = 0;
+        loop {
+            let dropped = session.swallow.min(input.len() - consumed);
+            session.swallow -= dropped;
+            consumed += dropped;
+            if session.closing {
+                return Progress {
+                    consumed: input.len(),
+                    more: false,
+                };
+            }
+            let rest = &input[consumed..];
+            if rest.is_empty() || rest.len() < session.need || session.is_paused() {
+                return Progress {
+                    consumed,
+                    more: false,
+                };
+            }
+            if commands == self.config.requests_per_turn || self.outbox_is_full() {
+                self.engine.counters.conn_yields += 1;
+                return Progress {
+                    consumed,
+                    more: true,
+                };
+            }
+            commands += 1;
+            session.need = 0;
+            if self.turn_away(session, rest) {
+                continue;
+            }
+            match binary::parse_request(rest, &self.config.limits) {
+                Outcome::Request {
+                    request,
+                    consumed: length,
+                } => {
+                    self.dispatch_binary(now, id, session, &request, &rest[..length]);
+                    consumed += length;
+                }
+                Outcome::Incomplete { total } => session.need = total,
+                Outcome::Refused {
+                    refusal,
+                    consumed: length,
+                    swallow,
+                } => {
+                    self.refuse_binary(now, session, &refusal);
+                    consumed += length;
+                    session.swallow = swallow;
+                }
+                Outcome::Close => {
+                    self.engine.counters.protocol_errors += 1;
+                    session.closing = true;
+                }
+            }
+        }
+    }
+
+    /// Closes the connection of a client that must authenticate and asks for something else, before
+    /// more than the header of what it asks is buffered. False when it is to be heard.
+    fn turn_away(&mut self, session: &mut Session, input: &[u8]) -> bool {
+        if matches!(session.sasl, Sasl::Off | Sasl::Known) {
+            return false;
+        }
+        let Some(header) = RequestHeader::parse(input) else {
+            return false;
+        };
+        if session.sasl.hears(header.opcode) {
+            return false;
+        }
+        answer::error(session.sink(), header.echo(), Status::AuthError);
+        session.closing = true;
+        true
+    }
+
+    fn refuse_binary(&mut self, now: Now, session: &mut Session, refusal: &binary::Refusal<'_>) {
+        self.engine.counters.protocol_errors += 1;
+        answer::error(session.sink(), refusal.echo, refusal.status);
+        session.closing |= refusal.close;
+        if let Some(key) = refusal.invalidates {
+            self.invalidate(now, key);
+        }
+    }
+
+    fn dispatch_binary(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        request: &binary::Request<'_>,
+        frame: &[u8],
+    ) {
+        if let Some(key) = request.command.key() {
+            return self.binary_key(now, id, session, request, key, frame);
+        }
+        let echo = request.echo();
+        let as_text = match request.command {
+            Command::Noop => return answer::done(session.sink(), echo, 0),
+            Command::Version => {
+                return answer::text(session.sink(), echo, stats::VERSION.as_bytes());
+            }
+            Command::Quit => {
+                session.closing = true;
+                if !request.quiet {
+                    answer::done(session.sink(), echo, 0);
+                }
+                return;
+            }
+            Command::SaslMechanisms | Command::Sasl { .. } => {
+                return self.authenticate(session, request);
+            }
+            Command::ConfigGet { .. } => {
+                return answer::error(session.sink(), echo, Status::UnknownCommand);
+            }
+            // What is left is carried out as in the text protocol, and only worded differently.
+            Command::Flush { .. } if !self.config.allow_flush => {
+                return answer::error(session.sink(), echo, Status::AuthError);
+            }
+            Command::Flush { delay } => Request::FlushAll {
+                delay: delay.map(i64::from),
+                noreply: request.quiet,
+            },
+            Command::Verbosity { level } => Request::Verbosity {
+                level,
+                noreply: false,
+            },
+            Command::Stat { arguments } => Request::Stats { arguments },
+            Command::Hello(hello) => Request::Hello(hello),
+            Command::Get { .. }
+            | Command::GetAndTouch { .. }
+            | Command::Touch { .. }
+            | Command::Store { .. }
+            | Command::Join { .. }
+            | Command::Delete { .. }
+            | Command::Arithmetic { .. } => unreachable!("commands on a key went another way"),
+        };
+        session.answer_in_binary(echo, |session| {
+            self.dispatch(now, id, session, &as_text, b"");
+        });
+    }
+
+    fn authenticate(&mut self, session: &mut Session, request: &binary::Request<'_>) {
+        let echo = request.echo();
+        let mut sasl = session.sasl;
+        let out = session.sink();
+        match request.command {
+            _ if sasl == Sasl::Off => answer::error(out, echo, Status::UnknownCommand),
+            Command::Sasl {
+                is_step,
+                mechanism,
+                token,
+            } => {
+                let mut asked = false;
+                let said = sasl.take(is_step, mechanism, token, |user, password| {
+                    asked = true;
+                    self.check_credentials(user, password)
+                });
+                match said {
+                    SaslAnswer::Authenticated => answer::text(out, echo, AUTHENTICATED),
+                    SaslAnswer::Continue => answer::error(out, echo, Status::AuthContinue),
+                    SaslAnswer::Failed => {
+                        let counters = &mut self.engine.counters;
+                        counters.auth_cmds += u64::from(!asked);
+                        counters.auth_errors += u64::from(!asked);
+                        answer::error(out, echo, Status::AuthError);
+                    }
+                }
+                session.sasl = sasl;
+            }
+            _ => answer::text(out, echo, MECHANISMS),
+        }
+    }
+
+    /// A command on one key: here, at another worker, or refused because the client's map is old.
+    fn binary_key(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        request: &binary::Request<'_>,
+        key: &[u8],
+        frame: &[u8],
+    ) {
+        let hash = KeyHash::of(key);
+        let (at, worker) = self.at(now, hash, Reader::Unaware);
+        let is_here = worker == self.config.index;
+        if session.agreed {
+            // The vbucket of an agreed client names the cachelet by the map of its hello.
+            let is_home = at.owned && is_here && at.cachelet.0 == request.vbucket;
+            if !is_home || session.epoch < at.since {
+                return self.not_my_vbucket(hash, request, session.sink());
+            }
+        }
+        if is_here {
+            self.execute_binary(now, request, key, session.sink());
+        } else {
+            // Also a quiet command has its place in the order: it may turn out to have an answer.
+            let to = Some(self.expect(id, session, 1));
+            let frame = frame.to_vec();
+            self.forward(
+                worker,
+                Message::Command {
+                    to,
+                    frame,
+                    part: false,
+                },
+            );
+        }
+    }
+
+    fn not_my_vbucket(&mut self, hash: KeyHash, request: &binary::Request<'_>, out: &mut Vec<u8>) {
+        self.engine.counters.moved += 1;
+        let owner = self.map.as_deref().and_then(|map| owner_by_map(map, hash));
+        let mut words = Vec::new();
+        match owner {
+            Some(owner) => {
+                let epoch = self.placement.epoch();
+                compose::answer::moved(&mut words, &Moved { epoch, owner });
+            }
+            None => words.extend_from_slice(NO_OWNER.as_bytes()),
+        }
+        let words = words.strip_suffix(text::CRLF).unwrap_or(&words);
+        answer::error_with(out, request.echo(), Status::NotMyVbucket, words);
+    }
+
+    fn execute_binary(
+        &mut self,
+        now: Now,
+        request: &binary::Request<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let (at, _) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        let at = at.confined_to(key);
+        commands::binary::answer(&mut self.engine, &at, request, out);
+    }
+
+    /// Carries out a binary command that another worker passed on.
+    pub(super) fn carry_out_forwarded_binary(&mut self, now: Now, frame: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        // The sender has parsed the frame already under the limits of the same process.
+        let outcome = binary::parse_request(frame, &self.config.limits);
+        let Outcome::Request { request, .. } = outcome else {
+            return out;
+        };
+        let Some(key) = request.command.key() else {
+            return out;
+        };
+        let (_, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        if worker == self.config.index {
+            self.execute_binary(now, &request, key, &mut out);
+        } else {
+            answer::error_with(&mut out, request.echo(), Status::Busy, KEY_MOVED);
+        }
+        out
+    }
+}
