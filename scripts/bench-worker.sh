@@ -45,7 +45,7 @@ pids+=($!)
 wait_for "$work/memcached.port" 'TCP INET' "${pids[0]}"
 memcached=127.0.0.1:$(sed -n 's/.*TCP INET[^:]*: //p' "$work/memcached.port" | head -n 1)
 
-"$EVENKEEL" server -l 127.0.0.1 -p 0 -t 1 -m 1024 --pin "$server_core" \
+"$EVENKEEL" server -u root -l 127.0.0.1 -p 0 -t 1 -m 1024 --pin "$server_core" \
   >"$work/evenkeel.out" 2>"$work/evenkeel.log" &
 pids+=($!)
 wait_for "$work/evenkeel.out" 'listening on' "${pids[1]}"

@@ -9,9 +9,10 @@
 mod up;
 mod usage;
 
-use clap::{Parser, Subcommand};
-use evenkeel_runtime::{ExitCode, die_with_parent, report};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use evenkeel_runtime::{ExitCode, UsageError, die_with_parent, report};
 use mimalloc::MiMalloc;
+use std::ffi::OsString;
 
 /// Servers and proxies allocate small buffers at a high rate on many threads.
 #[global_allocator]
@@ -53,9 +54,10 @@ enum Bench {
 }
 
 fn main() -> std::process::ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse(std::env::args_os().collect()) {
         Ok(cli) => cli,
-        Err(error) => return usage::explain(&error).into(),
+        Err(Refusal::Flags(error)) => return usage::explain(&error).into(),
+        Err(Refusal::File(error)) => return outcome(Err(error.into())).into(),
     };
     if let Some(Err(error)) = cli.die_with.map(die_with_parent) {
         eprintln!("evenkeel: failed to start: {error}");
@@ -78,6 +80,36 @@ fn main() -> std::process::ExitCode {
     }
 }
 
+/// Why a command line cannot be used.
+#[derive(Debug)]
+enum Refusal {
+    /// It is wrong itself, or asks for help.
+    Flags(clap::Error),
+    /// A file that it names is.
+    File(UsageError),
+}
+
+/// Reads the command line, and what the files that it names put before a subcommand's own flags.
+fn parse(mut arguments: Vec<OsString>) -> Result<Cli, Refusal> {
+    let mut matches = Cli::command()
+        .try_get_matches_from(&arguments)
+        .map_err(Refusal::Flags)?;
+    if let Some(("server", given)) = matches.subcommand() {
+        let (more, warnings) = evenkeel_server::file_arguments(given).map_err(Refusal::File)?;
+        for warning in warnings {
+            eprintln!("evenkeel server: {warning}");
+        }
+        let name = arguments.iter().position(|word| word == "server");
+        if let Some(name) = name.filter(|_| !more.is_empty()) {
+            arguments.splice(name + 1..name + 1, more);
+            matches = Cli::command()
+                .try_get_matches_from(&arguments)
+                .map_err(Refusal::Flags)?;
+        }
+    }
+    Cli::from_arg_matches(&matches).map_err(Refusal::Flags)
+}
+
 /// Reports an error in one line, and says how the process ends.
 fn outcome(result: anyhow::Result<()>) -> ExitCode {
     match result {
@@ -89,7 +121,6 @@ fn outcome(result: anyhow::Result<()>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {

@@ -52,17 +52,31 @@ fn traces_that_cannot_be_read_are_named() {
 #[test]
 fn the_version_is_told_everywhere() {
     let version = format!(" {}\n", env!("CARGO_PKG_VERSION"));
-    for arguments in [
-        &["--version"][..],
-        &["-V"],
-        &["server", "-V"],
-        &["up", "-V"],
-    ] {
+    for arguments in [&["--version"][..], &["-V"], &["up", "-V"]] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(told.ends_with(&version), "{arguments:?}: {told}");
     }
+}
+
+#[test]
+fn the_server_says_which_memcached_it_stands_in_for() {
+    let told = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let ours = told(&["server", "-V"]);
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = format!("evenkeel server {version} (memcached 1.6.");
+    assert!(ours.starts_with(&expected), "{ours}");
+    let theirs = told(&["server", "--compat", "--version"]);
+    let number = theirs
+        .strip_prefix("memcached 1.6.")
+        .expect("memcached's words");
+    assert!(number.trim_end().parse::<u32>().is_ok(), "{theirs}");
+    assert!(told(&["server", "-i"]).contains("Apache License"));
 }
 
 #[test]

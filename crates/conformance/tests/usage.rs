@@ -78,7 +78,10 @@ fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("a bound socket has an address");
     let port = address.port().to_string();
-    refused(&["server", "-l", "127.0.0.1", "-p", &port], &[&port]);
+    refused(
+        &["server", "-u", "root", "-l", "127.0.0.1", "-p", &port],
+        &[&port],
+    );
     refused(
         &["proxy", "-l", &address.to_string(), "-s", "127.0.0.1:1"],
         &[&port],

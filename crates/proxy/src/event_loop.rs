@@ -16,7 +16,7 @@ use crate::server_link::ServerLink;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
 };
-use evenkeel_runtime::{Clock, ConnectionCount, Notifier, Stream};
+use evenkeel_runtime::{Arrival, Clock, ConnectionCount, Notifier, Stream};
 use evenkeel_types::Instant;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
@@ -66,7 +66,7 @@ pub struct Parts {
     /// What wakes it.
     pub notifier: Notifier,
     /// Connections from the acceptor.
-    pub incoming: Receiver<Stream>,
+    pub incoming: Receiver<Arrival>,
     /// Words from the process and from other workers.
     pub control: Receiver<Control>,
     /// All workers, this one included.
@@ -295,7 +295,7 @@ impl Worker {
     }
 
     fn take_incoming(&mut self) {
-        while let Ok(mut stream) = self.parts.incoming.try_recv() {
+        while let Ok(Arrival { mut stream, .. }) = self.parts.incoming.try_recv() {
             let id = self.parts.core.client_opened();
             let slot = id.0.slot as usize;
             let token = Token(FIRST_SOCKET + 2 * slot);

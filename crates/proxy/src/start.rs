@@ -8,8 +8,8 @@ use crate::resolver;
 use anyhow::Context;
 use evenkeel_roles::proxy::ProxyCore;
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, StopSignals, UsageError,
-    accept_forever, bind_tcp, bind_unix, raise_descriptor_limit, spawn_named,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, ProcessSignal, ProcessSignals,
+    UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit, spawn_named,
 };
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
@@ -36,7 +36,8 @@ pub struct Proxy {
 /// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let proxy = Proxy::start(&args)?;
-    let signals = StopSignals::take().context("failed to take signals")?;
+    let mut signals =
+        ProcessSignals::take(&[ProcessSignal::Stop]).context("failed to take signals")?;
     println!("evenkeel proxy listening on {}", proxy.address);
     std::io::stdout()
         .flush()

@@ -1,69 +1,21 @@
 //! Accepts connections on the ordinary addresses and deals them out to the workers in turn, as
 //! memcached's dispatcher thread does.
 
-use crate::{Listener, Notifier, Stream};
+use crate::{ConnectionCount, Listener, Notifier, Stream};
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// Open connections of a process against its limit (`-c`), shared by everything that accepts.
-#[derive(Debug, Default)]
-pub struct ConnectionCount {
-    limit: usize,
-    open: AtomicUsize,
-    total: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl ConnectionCount {
-    /// Allows `limit` connections at a time.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(ConnectionCount {
-            limit,
-            ..ConnectionCount::default()
-        })
-    }
-
-    /// Counts a connection in, unless the limit is reached.
-    pub fn try_open(&self) -> bool {
-        let admitted = self
-            .open
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-                (open < self.limit).then_some(open + 1)
-            })
-            .is_ok();
-        let counter = if admitted { &self.total } else { &self.refused };
-        counter.fetch_add(1, Ordering::Relaxed);
-        admitted
-    }
-
-    /// Counts a connection out.
-    pub fn closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Most connections at a time.
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// Connections open now.
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Connections admitted since the start.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-
-    /// Connections refused since the start.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
+/// A connection that was accepted and counted in.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The connection.
+    pub stream: Stream,
+    /// Which of [`AcceptorConfig::listeners`] it came by.
+    pub listener: usize,
 }
 
 /// What the acceptor works with.
@@ -72,7 +24,7 @@ pub struct AcceptorConfig {
     /// The sockets to accept on.
     pub listeners: Vec<Listener>,
     /// Where each worker takes its connections, and how to wake it.
-    pub workers: Vec<(Sender<Stream>, Notifier)>,
+    pub workers: Vec<(Sender<Arrival>, Notifier)>,
     /// The limit that all connections count against.
     pub connections: Arc<ConnectionCount>,
 }
@@ -86,8 +38,7 @@ pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 /// How often the acceptor looks at its stop flag while nobody connects.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` is set or every worker is gone. A connection over the limit is told so and
-/// closed.
+/// Accepts until `stop` is set or every worker is gone.
 pub fn accept_forever(mut config: AcceptorConfig, stop: &AtomicBool) -> io::Result<()> {
     let mut poll = Poll::new()?;
     for (i, listener) in config.listeners.iter_mut().enumerate() {
@@ -102,11 +53,11 @@ pub fn accept_forever(mut config: AcceptorConfig, stop: &AtomicBool) -> io::Resu
             other => other?,
         }
         for event in &events {
-            let listener = &config.listeners[event.token().0];
+            let listener = event.token().0;
             loop {
-                match accept(listener, &config.connections) {
+                match accept(&config.listeners[listener], &config.connections) {
                     Accepted::Stream(stream) => {
-                        if !deal(&config, &mut turn, stream)? {
+                        if !deal(&config, &mut turn, Arrival { stream, listener })? {
                             return Ok(());
                         }
                     }
@@ -130,14 +81,20 @@ pub enum Accepted {
     Nothing,
     /// Nobody waits.
     Nobody,
-    /// Descriptors or memory ran out. Those who wait stay in the backlog and are not announced
-    /// again: the caller has to come back by itself, after [`EXHAUSTED_PAUSE`].
+    /// Descriptors or memory ran out, or the limit is reached and those over it shall wait. They
+    /// stay in the backlog and are not announced again: the caller has to come back by itself, after
+    /// [`EXHAUSTED_PAUSE`].
     Exhausted,
 }
 
-/// Accepts one connection, if one waits and the limit allows it.
+/// Accepts one connection, if one waits and the limit allows it. What happens to one over the limit
+/// is [`ConnectionCount`]'s rule: it is told and closed, or left waiting.
 pub fn accept(listener: &Listener, connections: &ConnectionCount) -> Accepted {
-    match listener.accept() {
+    if !connections.may_accept() {
+        connections.stopped_accepting();
+        return Accepted::Exhausted;
+    }
+    let accepted = match listener.accept() {
         Ok(stream) if connections.try_open() => Accepted::Stream(stream),
         Ok(mut stream) => {
             // The client may be gone already; it is closed either way.
@@ -146,15 +103,20 @@ pub fn accept(listener: &Listener, connections: &ConnectionCount) -> Accepted {
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::Nobody,
         Err(error) if is_of_one_connection(&error) => Accepted::Nothing,
-        Err(_) => Accepted::Exhausted,
-    }
+        Err(_) => {
+            connections.stopped_accepting();
+            return Accepted::Exhausted;
+        }
+    };
+    connections.accepts();
+    accepted
 }
 
 /// Hands a connection to the next worker. False when that worker is gone: the process is stopping.
-fn deal(config: &AcceptorConfig, turn: &mut usize, stream: Stream) -> io::Result<bool> {
+fn deal(config: &AcceptorConfig, turn: &mut usize, arrival: Arrival) -> io::Result<bool> {
     let (sender, notifier) = &config.workers[*turn % config.workers.len()];
     *turn = turn.wrapping_add(1);
-    if sender.send(stream).is_err() {
+    if sender.send(arrival).is_err() {
         return Ok(false);
     }
     notifier.notify()?;

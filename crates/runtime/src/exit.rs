@@ -32,19 +32,29 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+impl ExitCode {
+    /// The code that belongs to an error. `causes` is the error and its chain of causes.
+    pub fn of<'a>(
+        mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
+    ) -> ExitCode {
+        match causes.any(|cause| cause.is::<UsageError>()) {
+            true => ExitCode::Usage,
+            false => ExitCode::Failed,
+        }
+    }
+}
+
 /// Prints an error as one line on standard error and gives the exit code that belongs to it.
 ///
 /// `causes` is the error and its chain of causes, outermost first.
-pub fn report<'a>(causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> ExitCode {
-    let mut code = ExitCode::Failed;
+pub fn report<'a>(
+    causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)> + Clone,
+) -> ExitCode {
     let mut line = String::from("evenkeel:");
-    for (i, cause) in causes.enumerate() {
-        if cause.is::<UsageError>() {
-            code = ExitCode::Usage;
-        }
+    for (i, cause) in causes.clone().enumerate() {
         line.push_str(if i == 0 { " " } else { ": " });
         line.push_str(&cause.to_string());
     }
     eprintln!("{line}");
-    code
+    ExitCode::of(causes)
 }

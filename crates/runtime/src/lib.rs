@@ -13,27 +13,33 @@
 mod acceptor;
 mod buffer;
 mod clock;
+mod connections;
+mod daemon;
 mod descriptors;
 mod exit;
 mod listen;
 mod mesh;
 mod notify;
 mod parent;
+mod privileges;
+mod signals;
 mod stream;
 mod threads;
 mod units;
 
-pub use acceptor::{
-    Accepted, AcceptorConfig, ConnectionCount, EXHAUSTED_PAUSE, accept, accept_forever,
-};
+pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
 pub use buffer::InputBuffer;
 pub use clock::Clock;
+pub use connections::{ConnectionCount, OverLimit};
+pub use daemon::{Daemon, PidFile, daemonize, write_whole};
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
 pub use exit::{ExitCode, UsageError, report};
-pub use listen::{Listener, bind_tcp, bind_unix};
+pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use mesh::{MeshPort, mesh};
 pub use notify::{Notifier, WorkerHandle};
 pub use parent::die_with_parent;
+pub use privileges::{allow_core_files, become_user, is_root, lift_lock_limit, lock_memory};
+pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
-pub use threads::{StopSignals, pin_to_core, spawn_named};
+pub use threads::{pin_to_core, spawn_named};
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};

@@ -1,8 +1,6 @@
-//! Threads and signals.
+//! Threads.
 
 use crate::UsageError;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io;
 use std::thread::JoinHandle;
 
@@ -24,25 +22,5 @@ pub fn pin_to_core(core: usize) -> Result<(), UsageError> {
             "there is no core {core} for this process (it may use {} cores)",
             cores.len()
         ))),
-    }
-}
-
-/// SIGTERM and SIGINT, taken in place of dying from them.
-#[derive(Debug)]
-pub struct StopSignals(Signals);
-
-impl StopSignals {
-    /// From here on the signals are kept for [`StopSignals::wait`]. Comes before the line that tells
-    /// others that the process is ready: they may want it to stop the moment they read it.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn take() -> io::Result<Self> {
-        Signals::new([SIGTERM, SIGINT]).map(StopSignals)
-    }
-
-    /// Sleeps until one of the signals has arrived.
-    pub fn wait(mut self) {
-        let _ = self.0.forever().next();
     }
 }

@@ -166,6 +166,14 @@ impl Connection {
         self.active_at
     }
 
+    /// Whether the client has begun nothing that is not answered and written.
+    pub fn is_idle(&self, core: &mut WorkerCore) -> bool {
+        let done = core
+            .session(self.id)
+            .is_none_or(|session| session.out.is_empty() && !session.awaits());
+        done && self.input.is_empty() && !self.more
+    }
+
     /// Whether what is left over can be carried out: it is not known to be half a command, and nothing
     /// holds it back.
     fn may_have_command(&self, core: &mut WorkerCore) -> bool {

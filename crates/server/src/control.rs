@@ -18,8 +18,10 @@ pub enum Control {
     HotKeys(Mode),
     /// What `stats` should say of the process.
     Facts(ProcessFacts),
-    /// Finish.
+    /// Finish, with the answers that are ready.
     Stop,
+    /// Finish what clients have asked, and end each connection once it is idle.
+    Drain,
 }
 
 /// What a worker lets others read without asking it. One cache line, written once a turn at most.

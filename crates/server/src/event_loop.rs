@@ -12,10 +12,12 @@
 use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
+use crate::listeners::ListenerKind;
 use crate::transport::epoll::{Served, Socket};
 use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
 use evenkeel_runtime::{
-    Accepted, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier, Stream, accept,
+    Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
+    Stream, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -46,12 +48,14 @@ const MAINTENANCE_LOOK: Duration = Duration::from_millis(1);
 /// How often connections are checked for a lack of progress.
 const STALL_LOOK: Duration = Duration::from_secs(1);
 
-/// A connection inside a command, or with unread answers, that does not move for this long is
-/// closed: a slow or dead client must not hold memory for ever.
-pub const STALL_LIMIT: Duration = Duration::from_secs(30);
-
 /// How long a stopping worker goes on writing answers that are ready.
 const STOP_DRAIN: Duration = Duration::from_millis(200);
+
+/// How long a draining worker waits for clients to finish what they have begun.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// A stopping worker looks this often whether it may end.
+const STOP_LOOK: Duration = Duration::from_millis(5);
 
 const WAKE: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -67,10 +71,12 @@ pub struct Parts {
     pub poll: Poll,
     /// What wakes it.
     pub notifier: Notifier,
-    /// Its own port, for aware clients and other servers.
-    pub listener: Listener,
+    /// Its own port, for aware clients and other servers, if it has one.
+    pub listener: Option<Listener>,
     /// Connections from the acceptor.
-    pub incoming: Receiver<Stream>,
+    pub incoming: Receiver<Arrival>,
+    /// What the listeners say of their connections; the last is for the worker's own port.
+    pub kinds: Arc<[ListenerKind]>,
     /// Words from the process.
     pub control: Receiver<Control>,
     /// Queues to and from the other workers.
@@ -83,6 +89,9 @@ pub struct Parts {
     pub clock: Clock,
     /// `-o idle_timeout`; zero for never.
     pub idle_timeout: Duration,
+    /// A connection inside a command, or with unread answers, that does not move for so long is
+    /// closed; zero for never.
+    pub progress_timeout: Duration,
 }
 
 /// The token under which the waker of a worker's poll must be registered.
@@ -109,6 +118,8 @@ struct Worker {
     /// Somebody waits to be accepted for whom there was no descriptor.
     accept_again: Option<Instant>,
     stopping: Option<Instant>,
+    /// While stopping, connections may finish what they have begun.
+    draining: bool,
     /// The core has housekeeping left.
     unmaintained: bool,
     /// Messages were left in a queue for the next turn.
@@ -120,10 +131,12 @@ struct Worker {
 /// # Errors
 /// Only when the poll itself fails.
 pub fn run(mut parts: Parts) -> io::Result<()> {
-    parts
-        .poll
-        .registry()
-        .register(&mut parts.listener, LISTENER, Interest::READABLE)?;
+    if let Some(listener) = &mut parts.listener {
+        parts
+            .poll
+            .registry()
+            .register(listener, LISTENER, Interest::READABLE)?;
+    }
     let mut worker = Worker {
         parts,
         clients: Vec::new(),
@@ -135,6 +148,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         next_maintenance: Instant::default(),
         accept_again: None,
         stopping: None,
+        draining: false,
         unmaintained: true,
         messages_left: false,
     };
@@ -174,10 +188,12 @@ impl Worker {
         let busy = !self.ready.is_empty()
             || self.parts.core.has_outbox()
             || self.unmaintained
-            || self.messages_left
-            || self.stopping.is_some();
+            || self.messages_left;
         if busy {
             return Duration::ZERO;
+        }
+        if self.stopping.is_some() {
+            return STOP_LOOK;
         }
         let core = self.parts.core.poll_deadline();
         let next = self.accept_again.map_or(core, |again| again.min(core));
@@ -207,9 +223,16 @@ impl Worker {
     /// Accepts on the worker's own port.
     fn accept(&mut self, now: Now) {
         self.accept_again = None;
-        loop {
-            match accept(&self.parts.listener, &self.parts.connections) {
-                Accepted::Stream(stream) => self.adopt(now, stream),
+        let own = self.parts.kinds.len() - 1;
+        while let Some(listener) = &self.parts.listener {
+            match accept(listener, &self.parts.connections) {
+                Accepted::Stream(stream) => self.adopt(
+                    now,
+                    Arrival {
+                        stream,
+                        listener: own,
+                    },
+                ),
                 Accepted::Nothing => {}
                 Accepted::Nobody => return,
                 Accepted::Exhausted => {
@@ -221,8 +244,8 @@ impl Worker {
     }
 
     fn take_incoming(&mut self, now: Now) {
-        while let Ok(stream) = self.parts.incoming.try_recv() {
-            self.adopt(now, stream);
+        while let Ok(arrival) = self.parts.incoming.try_recv() {
+            self.adopt(now, arrival);
         }
     }
 
@@ -236,7 +259,8 @@ impl Worker {
     }
 
     /// Makes an accepted, counted stream a connection of this worker.
-    fn adopt(&mut self, now: Now, mut stream: Stream) {
+    fn adopt(&mut self, now: Now, arrival: Arrival) {
+        let Arrival { mut stream, .. } = arrival;
         let id = self.parts.core.open(Peer {
             address: stream.peer_address(),
             protocols: Protocols::Any,
@@ -298,6 +322,11 @@ impl Worker {
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Facts(facts) => self.parts.core.set_process_facts(facts),
                 Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
+                Control::Drain => {
+                    self.draining = true;
+                    self.parts.listener = None;
+                    self.stopping = Some(now.monotonic + DRAIN_LIMIT);
+                }
             }
         }
     }
@@ -437,32 +466,49 @@ impl Worker {
     }
 
     fn close_stalled(&mut self, now: Now) {
-        let idle_limit = self.parts.idle_timeout;
+        let (idle_limit, stall_limit) = (self.parts.idle_timeout, self.parts.progress_timeout);
         let over: Vec<(ConnectionId, bool)> = self
             .clients
             .iter()
             .flatten()
             .filter_map(|client| {
                 let connection = &client.connection;
-                let stalled = connection
-                    .stalled_since()
-                    .is_some_and(|since| now.monotonic.since(since) >= STALL_LIMIT);
+                let stalled = !stall_limit.is_zero()
+                    && connection
+                        .stalled_since()
+                        .is_some_and(|since| now.monotonic.since(since) >= stall_limit);
                 let idle = !idle_limit.is_zero()
                     && now.monotonic.since(connection.active_at()) >= idle_limit;
                 (stalled || idle).then_some((connection.id(), stalled))
             })
             .collect();
         for (id, stalled) in over {
-            self.parts.core.counters().stalled_closed += u64::from(stalled);
+            let counters = self.parts.core.counters();
+            counters.stalled_closed += u64::from(stalled);
+            counters.idle_kicks += u64::from(!stalled);
             self.close(id);
         }
     }
 
-    /// Whether a stopping worker has nothing left to write.
+    /// Whether a stopping worker has nothing left to do for its clients: nothing to write, or, while
+    /// draining, no client that has begun anything. Those that are idle are let go.
     fn is_drained(&mut self) -> bool {
+        if !self.ready.is_empty() {
+            return false;
+        }
+        if !self.draining {
+            let core = &mut self.parts.core;
+            let mut clients = self.clients.iter().flatten();
+            return clients.all(|client| client.connection.output(core).is_empty());
+        }
         let core = &mut self.parts.core;
-        self.ready.is_empty()
-            && (self.clients.iter().flatten())
-                .all(|client| client.connection.output(core).is_empty())
+        let idle: Vec<ConnectionId> = (self.clients.iter().flatten())
+            .filter(|client| client.connection.is_idle(core))
+            .map(|client| client.connection.id())
+            .collect();
+        for id in idle {
+            self.close(id);
+        }
+        self.clients.iter().flatten().next().is_none()
     }
 }

@@ -1,6 +1,6 @@
 //! What `stats` says about the process.
 
-use crate::args::Args;
+use crate::args::{Args, Extended};
 use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::ConnectionCount;
 use evenkeel_storage::SegmentPool;
@@ -13,32 +13,41 @@ pub fn read(
     pool: &SegmentPool,
 ) -> ProcessFacts {
     let (user_us, system_us) = cpu_time_us();
+    let (accepting_pauses, paused) = connections.pauses_so_far();
     ProcessFacts {
         user_us,
         system_us,
         connections_open: connections.open() as u64,
         connections_total: connections.total(),
         connections_refused: connections.refused(),
+        accepting_paused: !connections.is_accepting(),
+        accepting_pauses,
+        accepting_paused_us: paused.as_micros() as u64,
         used_bytes: pool.used_bytes() as u64,
         ..fixed.clone()
     }
 }
 
 /// What stays the same for the life of the process.
-pub fn fixed(args: &Args, address: Option<SocketAddr>) -> ProcessFacts {
+pub fn fixed(args: &Args, extended: &Extended, address: Option<SocketAddr>) -> ProcessFacts {
     ProcessFacts {
         pid: std::process::id(),
         connections_max: args.conn_limit as u64,
         limit_bytes: (args.memory_limit as u64) << 20,
         threads: args.threads.into(),
-        settings: settings(args, address),
+        idle_timeout: !extended.idle_timeout.is_zero(),
+        settings: settings(args, extended, address),
         ..ProcessFacts::default()
     }
 }
 
 /// `stats settings`: memcached's names in memcached's order. What is a matter of slabs, LRU lists,
 /// external storage or TLS, which do not exist here, is shown as switched off.
-fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, String)> {
+fn settings(
+    args: &Args,
+    extended: &Extended,
+    address: Option<SocketAddr>,
+) -> Vec<(&'static str, String)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let socket = args
         .unix_socket
@@ -54,9 +63,11 @@ fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, Stri
         ("udpport", "0".to_owned()),
         (
             "inter",
-            args.listen
-                .clone()
-                .unwrap_or_else(|| "127.0.0.1".to_owned()),
+            match args.listen.is_empty() {
+                true if args.compat => "NULL".to_owned(),
+                true => "127.0.0.1".to_owned(),
+                false => args.listen.join(","),
+            },
         ),
         ("verbosity", args.verbose.to_string()),
         ("oldest", "0".to_owned()),
@@ -80,7 +91,7 @@ fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, Stri
         ("auth_enabled_sasl", yes(false)),
         ("auth_enabled_ascii", yes(false)),
         ("item_size_max", args.max_item_size.to_string()),
-        ("maxconns_fast", yes(true)),
+        ("maxconns_fast", yes(extended.maxconns_fast)),
     ];
     let off = |names: &[&'static str], value: &'static str, list: &mut Vec<_>| {
         list.extend(names.iter().map(|name| (*name, value.to_owned())));
@@ -123,10 +134,7 @@ fn settings(args: &Args, address: Option<SocketAddr>) -> Vec<(&'static str, Stri
     );
     off(&["temp_lru"], "no", &mut list);
     off(&["temporary_ttl"], "0", &mut list);
-    list.push((
-        "idle_timeout",
-        args.idle_timeout_s().unwrap_or(0).to_string(),
-    ));
+    list.push(("idle_timeout", extended.idle_timeout.as_secs().to_string()));
     off(
         &[
             "watcher_logbuf_size",

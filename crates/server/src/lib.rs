@@ -12,10 +12,11 @@ mod control;
 mod event_loop;
 mod facts;
 mod link;
+mod listeners;
 mod member;
+mod process;
 mod start;
 mod transport;
 
-pub use args::Args;
-pub use event_loop::STALL_LIMIT;
-pub use start::{Server, run};
+pub use args::{Args, file_arguments};
+pub use process::run;

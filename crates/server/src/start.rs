@@ -1,8 +1,9 @@
 //! Starting and stopping a server.
 
-use crate::args::Args;
+use crate::args::{Args, Extended};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::listeners::Listeners;
 use crate::{facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
@@ -13,15 +14,14 @@ use evenkeel_roles::server::{
     AuthMode, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, StopSignals, UsageError,
-    accept_forever, bind_tcp, bind_unix, mesh, pin_to_core, raise_descriptor_limit, spawn_named,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
+    accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -37,7 +37,8 @@ const FACTS_INTERVAL: Duration = Duration::from_millis(250);
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    address: String,
+    name: String,
+    addresses: Vec<SocketAddr>,
     workers: Vec<WorkerHandle>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     helpers: Vec<JoinHandle<()>>,
@@ -45,40 +46,27 @@ pub struct Server {
     stop: Arc<AtomicBool>,
 }
 
-/// Runs a server until SIGTERM or SIGINT.
-///
-/// # Errors
-/// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let server = Server::start(args)?;
-    let signals = StopSignals::take().context("failed to take signals")?;
-    println!("evenkeel server listening on {}", server.address);
-    std::io::stdout()
-        .flush()
-        .context("failed to write the ready line")?;
-    signals.wait();
-    server.stop()
-}
-
 impl Server {
     /// Starts all threads. When this returns, the server accepts connections.
     ///
     /// # Errors
-    /// See [`run`].
-    pub fn start(args: &Args) -> anyhow::Result<Server> {
-        for warning in args.check()? {
-            eprintln!("evenkeel server: {warning}");
+    /// [`UsageError`] when an address or a file cannot be used; others when the machine refuses.
+    pub fn start(args: &Args, extended: &Extended) -> anyhow::Result<Server> {
+        let listeners = Listeners::open(args)?;
+        if args.listen.is_empty() && args.unix_socket.is_none() && !args.compat {
+            eprintln!(
+                "evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others"
+            );
         }
-        raise_descriptor_limit(args.conn_limit)?;
-        let listeners = listen(args)?;
-        let tcp = listeners.iter().find_map(Listener::address);
-        let address = listeners
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let (name, addresses) = (listeners.name(), listeners.addresses());
+        let tcp = addresses.first().copied();
         let clock = Clock::start();
         let stop = Arc::new(AtomicBool::new(false));
-        let connections = ConnectionCount::new(args.conn_limit);
+        let over_limit = match extended.maxconns_fast {
+            true => OverLimit::Refuse,
+            false => OverLimit::Wait,
+        };
+        let connections = ConnectionCount::with_rule(args.conn_limit, over_limit);
         let pool = SegmentPool::new(PoolConfig {
             limit_bytes: args.memory_limit << 20,
             item_size_max: args.max_item_size,
@@ -96,7 +84,7 @@ impl Server {
             polls.push(poll);
         }
         let meshes = mesh(&notifiers, MESH_CAPACITY);
-        let worker_ip = tcp.map_or(std::net::Ipv4Addr::LOCALHOST.into(), |address| address.ip());
+        let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
         let config = worker_config(args, clock, boot)?;
 
         let mut workers = Vec::new();
@@ -104,14 +92,12 @@ impl Server {
         let mut acceptor_ends = Vec::new();
         let mut worker_threads = Vec::new();
         for (index, (poll, mesh)) in polls.into_iter().zip(meshes).enumerate() {
-            let port = match args.worker_port {
-                0 => 0,
-                first => first.checked_add(index as u16).ok_or_else(|| {
-                    UsageError(format!("--worker-port {first}: not enough ports above it"))
-                })?,
+            let listener = match worker_address(args, worker_ip, index as u16)? {
+                Some(address) => Some(bind_tcp(address, args.listen_backlog)?),
+                None => None,
             };
-            let listener = bind_tcp(SocketAddr::new(worker_ip, port), args.listen_backlog)?;
-            worker_ports.push(listener.address().map_or(0, |address| address.port()));
+            let address = listener.as_ref().and_then(Listener::address);
+            worker_ports.extend(address.map(|address| address.port()));
             let (stream_sender, incoming) = channel();
             let (control_sender, control) = channel();
             let gauges = Arc::new(Gauges::default());
@@ -132,12 +118,14 @@ impl Server {
                 notifier: notifiers[index].clone(),
                 listener,
                 incoming,
+                kinds: listeners.kinds.clone(),
                 control,
                 mesh,
                 connections: connections.clone(),
                 gauges,
                 clock,
-                idle_timeout: Duration::from_secs(args.idle_timeout_s()?.into()),
+                idle_timeout: extended.idle_timeout,
+                progress_timeout: args.progress_timeout(),
             };
             let pin = args.pin.map(|first| first + index);
             worker_threads.push(spawn_named(format!("worker-{index}"), move || {
@@ -148,7 +136,7 @@ impl Server {
             })?);
         }
 
-        let fixed_facts = facts::fixed(args, tcp);
+        let fixed_facts = facts::fixed(args, extended, tcp);
         let mut helpers = Vec::new();
         let facts_now = facts::read(&fixed_facts, &connections, &pool);
         for worker in &workers {
@@ -168,7 +156,7 @@ impl Server {
         })?);
         helpers.push(spawn_named("acceptor".into(), {
             let config = AcceptorConfig {
-                listeners,
+                listeners: listeners.sockets,
                 workers: acceptor_ends,
                 connections,
             };
@@ -194,7 +182,8 @@ impl Server {
             )?)
         };
         Ok(Server {
-            address,
+            name,
+            addresses,
             workers,
             worker_threads,
             helpers,
@@ -208,12 +197,25 @@ impl Server {
     /// # Errors
     /// When a worker ended with an error or a panic.
     pub fn stop(self) -> anyhow::Result<()> {
+        self.end(&Control::Stop)
+    }
+
+    /// Stops accepting, finishes what clients have asked and ends their connections when they are
+    /// idle, and ends all threads; [`DRAIN_LIMIT`](crate::event_loop::DRAIN_LIMIT) bounds it.
+    ///
+    /// # Errors
+    /// When a worker ended with an error or a panic.
+    pub fn drain(self) -> anyhow::Result<()> {
+        self.end(&Control::Drain)
+    }
+
+    fn end(self, word: &Control) -> anyhow::Result<()> {
         if let Some(membership) = self.membership {
             membership.stop();
         }
         self.stop.store(true, Ordering::Release);
         for worker in &self.workers {
-            worker.say(Control::Stop);
+            worker.say(word.clone());
         }
         for helper in self.helpers {
             helper.thread().unpark();
@@ -230,10 +232,28 @@ impl Server {
         Ok(())
     }
 
-    /// Where the server listens for anyone: an address or the path of a unix socket.
-    pub fn address(&self) -> &str {
-        &self.address
+    /// Where the server listens for anyone: its first address, or the path of a unix socket.
+    pub fn name(&self) -> &str {
+        &self.name
     }
+
+    /// All TCP addresses on which the server listens for anyone.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// Where a worker listens for aware clients and other servers; `None` when nobody would come, because
+/// there is no cluster: a port more is a hole more.
+fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAddr>, UsageError> {
+    let port = match args.worker_port {
+        0 if args.coordinator.is_empty() => return Ok(None),
+        0 => 0,
+        first => first.checked_add(index).ok_or_else(|| {
+            UsageError(format!("--worker-port {first}: not enough ports above it"))
+        })?,
+    };
+    Ok(Some(SocketAddr::new(ip, port)))
 }
 
 fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig, UsageError> {
@@ -277,18 +297,4 @@ fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig
         start: clock.now(),
         first_version: first_version(RandomState::new().hash_one(boot.0)),
     })
-}
-
-fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {
-    let mut listeners = Vec::new();
-    for address in args.tcp_addresses()? {
-        listeners.push(bind_tcp(address, args.listen_backlog)?);
-    }
-    if let Some(path) = &args.unix_socket {
-        listeners.push(bind_unix(path, args.unix_mask)?);
-    }
-    if args.listen.is_none() && args.unix_socket.is_none() {
-        eprintln!("evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others");
-    }
-    Ok(listeners)
 }

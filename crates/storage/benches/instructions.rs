@@ -61,6 +61,17 @@ fn store(limit_bytes: usize, first_key: u64) -> (Store, Vec<Key>) {
 #[library_benchmark]
 #[bench::hit(store(64 << 20, 0))]
 #[bench::miss(store(64 << 20, ITEMS))]
+fn read((mut store, keys): (Store, Vec<Key>)) -> Store {
+    for key in &keys {
+        if let Some(item) = black_box(&mut store).read(ID, key, 2) {
+            black_box(item.value());
+        }
+    }
+    store
+}
+
+#[library_benchmark]
+#[bench::hit(store(64 << 20, 0))]
 fn get((mut store, keys): (Store, Vec<Key>)) -> Store {
     for key in &keys {
         if let Some(mut item) = black_box(&mut store).get(ID, key, 2) {
@@ -82,5 +93,5 @@ fn set((mut store, keys): (Store, Vec<Key>)) -> Store {
     store
 }
 
-library_benchmark_group!(name = paths; benchmarks = get, set);
+library_benchmark_group!(name = paths; benchmarks = read, get, set);
 main!(library_benchmark_groups = paths);

@@ -10,8 +10,9 @@
 //!                      └ main queue    oldest … newest (open: survivors are appended here)
 //! ```
 
+use crate::bands::{Fates, Gauges};
 use crate::hash::{TableHash, TableHasher};
-use crate::index::{Index, Room};
+use crate::index::{Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
 use crate::pool::{Account, Geometry, SegmentPool};
 use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub hasher: TableHasher,
     /// Counters alone; gauges are summed when asked for.
     pub counters: StoreStats,
+    /// What became of items, by size.
+    pub fates: Fates,
 }
 
 /// What has to be freed before a call can succeed.
@@ -54,6 +57,14 @@ pub(crate) enum Replaced {
     Gone { queue: QueueName, frequency: u8 },
 }
 
+/// A segment that items are appended to, with what decides which items.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    segment: u32,
+    queue: QueueName,
+    class: TtlClass,
+}
+
 /// An item on its way into a cachelet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
@@ -66,7 +77,7 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     #[inline]
-    fn layout(&self, segment_version_high: u32) -> Layout {
+    pub fn layout(&self, segment_version_high: u32) -> Layout {
         let value_len = self.value[0].len() + self.value[1].len();
         Layout::of(&self.meta, self.key.len(), value_len, segment_version_high)
     }
@@ -112,13 +123,15 @@ pub(crate) struct Inner {
     free_slot: u32,
     pub queues: [Queue; 2],
     /// Segments that items are appended to, newest last.
-    pub open: Vec<u32>,
+    pub open: Vec<Open>,
     /// Bytes charged: segments, their descriptions, the index.
     pub held: usize,
     /// Bytes of all segments.
     pub segment_bytes: usize,
     pub live_bytes: usize,
     pub live_items: usize,
+    /// The same by size.
+    pub bands: Gauges,
     pub segments_in_use: usize,
     pub reads: u64,
     pub hits: u64,
@@ -136,6 +149,34 @@ fn place_of(geometry: Geometry, location: u32) -> Place {
     Place {
         segment: location >> offset_bits,
         offset,
+    }
+}
+
+/// The items of a cachelet, as its index asks for them.
+struct ItemsOf<'a> {
+    segments: &'a [Segment],
+    geometry: Geometry,
+    hasher: &'a TableHasher,
+}
+
+impl ItemsOf<'_> {
+    #[inline]
+    fn data(&self, location: u32) -> &[u8] {
+        let place = place_of(self.geometry, location);
+        &self.segments[place.segment as usize].data[place.offset as usize..]
+    }
+}
+
+impl Items for ItemsOf<'_> {
+    #[inline]
+    fn hash(&self, location: u32) -> TableHash {
+        let data = self.data(location);
+        self.hasher.hash(Layout::read(data).key(data))
+    }
+
+    #[inline]
+    fn prefetch(&self, location: u32) {
+        crate::processor::prefetch(&self.data(location)[0]);
     }
 }
 
@@ -162,6 +203,7 @@ impl Inner {
             segment_bytes: 0,
             live_bytes: 0,
             live_items: 0,
+            bands: Gauges::default(),
             segments_in_use: 0,
             reads: 0,
             hits: 0,
@@ -224,31 +266,33 @@ impl Inner {
 
     /// Finds an item of the key that lies elsewhere than `here`.
     pub fn find_other(&self, key: &[u8], hash: TableHash, here: Place) -> Option<Place> {
-        let is_it = |location| {
+        self.index.find(hash, |location| {
             let place = self.place(location);
-            place != here && self.item(place, 0).key() == key
-        };
-        self.index
-            .find(hash, is_it)
-            .map(|location| self.place(location))
+            (place != here && self.item(place, 0).key() == key).then_some(place)
+        })
     }
 
     /// Finds an item, expired or not.
     #[inline]
     pub fn find(&self, key: &[u8], hash: TableHash) -> Option<Place> {
-        let is_it = |location| {
-            let data = self.data(self.place(location));
-            Layout::read(data).key(data) == key
-        };
-        self.index
-            .find(hash, is_it)
-            .map(|location| self.place(location))
+        self.find_with_layout(key, hash).map(|(place, _)| place)
+    }
+
+    /// As [`Inner::find`], with the layout that was read on the way.
+    #[inline]
+    pub fn find_with_layout(&self, key: &[u8], hash: TableHash) -> Option<(Place, Layout)> {
+        self.index.find(hash, |location| {
+            let place = self.place(location);
+            let data = self.data(place);
+            let layout = Layout::read(data);
+            layout.has_key(data, key).then_some((place, layout))
+        })
     }
 
     #[inline]
     pub fn prefetch_item(&self, hash: TableHash) {
         self.index.candidates(hash, |location| {
-            crate::prefetch::prefetch(&self.data(self.place(location))[0]);
+            crate::processor::prefetch(&self.data(self.place(location))[0]);
         });
     }
 
@@ -271,6 +315,7 @@ impl Inner {
         segment.live_items -= 1;
         self.live_bytes -= bytes;
         self.live_items -= 1;
+        self.bands.remove(bytes);
         if segment.live_items == 0 {
             if segment.open {
                 // It stays open, empty: the next item would need one again.
@@ -294,6 +339,7 @@ impl Inner {
         self.segments_in_use = 0;
         self.live_bytes = 0;
         self.live_items = 0;
+        self.bands.clear();
         self.index = Index::new();
         self.free_slot = NONE;
         self.queues = [Queue::EMPTY; 2];
@@ -315,26 +361,26 @@ impl Inner {
             queue: QueueName::Small,
             frequency: 0,
         };
-        let Some(place) = self.find(new.key, hash) else {
+        let Some((place, old)) = self.find_with_layout(new.key, hash) else {
             return newcomer;
         };
-        let old = self.item(place, now);
-        if item::is_expired(old.expires_at(), now) {
+        let segment = &mut self.segments[place.segment as usize];
+        let data = &mut segment.data[place.offset as usize..];
+        if item::is_expired(old.expires_at(data), now) {
             self.expire(hash, place, context);
             return newcomer;
         }
-        let frequency = old.layout.frequency();
-        let segment = &self.segments[place.segment as usize];
+        let frequency = old.frequency();
         let meta = Meta {
             frequency,
             ..Meta::of(new, now)
         };
         let value_len = new.value[0].len() + new.value[1].len();
         let layout = Layout::of(&meta, new.key.len(), value_len, segment.version_high);
-        let fits = self.geometry.align_up(layout.size()) == old.size();
+        let fits = self.geometry.align_up(layout.size()) == self.geometry.align_up(old.size());
         if fits && segment.class == TtlClass::of(new.expires_at, now) {
-            layout.write(self.data_mut(place), &meta, new.key, new.value);
-            self.segments[place.segment as usize].widen_expiry(new.expires_at);
+            layout.write_over(old, data, &meta, new);
+            segment.widen_expiry(new.expires_at);
             return Replaced::InPlace;
         }
         let was_used = frequency > 0 || segment.queue == QueueName::Main;
@@ -350,9 +396,18 @@ impl Inner {
     /// Removes an item that has expired, and counts it.
     pub fn expire(&mut self, hash: TableHash, place: Place, context: &mut Context) {
         context.counters.reclaimed += 1;
-        let fetched = Layout::read(self.data(place)).fetched();
-        context.counters.expired_unfetched += u64::from(!fetched);
+        let layout = Layout::read(self.data(place));
+        context.counters.expired_unfetched += u64::from(!layout.fetched());
+        let bytes = self.geometry.align_up(layout.size());
+        context.fates.expired(layout, bytes);
         self.remove(hash, place, context);
+    }
+
+    /// Removes an item that a read found to have expired.
+    #[cold]
+    pub fn expire_read(&mut self, hash: TableHash, place: Place, context: &mut Context) {
+        context.counters.get_expired += 1;
+        self.expire(hash, place, context);
     }
 
     /// Appends an item and enters it into the index.
@@ -377,7 +432,7 @@ impl Inner {
             return Ok(());
         };
         if context.account.has_room_for(bytes) {
-            self.change_index(context, |index, hash_of| index.grow(hash, hash_of));
+            self.change_index(context, |index, items| index.grow(hash, items));
             Ok(())
         } else if has_free_slot {
             Ok(())
@@ -388,23 +443,22 @@ impl Inner {
 
     /// Gives index memory back that is no longer needed, a bounded step at a time.
     pub fn shrink_index(&mut self, context: &mut Context) {
-        self.change_index(context, |index, hash_of| index.shrink_step(hash_of));
+        self.change_index(context, |index, items| index.shrink_step(items));
     }
 
     /// Runs a change of the index and accounts for what it takes. Growth has room in the account.
     fn change_index(
         &mut self,
         context: &mut Context,
-        change: impl FnOnce(&mut Index, &dyn Fn(u32) -> TableHash),
+        change: impl FnOnce(&mut Index, &ItemsOf<'_>),
     ) {
-        let (segments, geometry, hasher) = (&self.segments, self.geometry, &context.hasher);
-        let hash_of = |location| {
-            let place = place_of(geometry, location);
-            let data = &segments[place.segment as usize].data[place.offset as usize..];
-            hasher.hash(Layout::read(data).key(data))
+        let items = ItemsOf {
+            segments: &self.segments,
+            geometry: self.geometry,
+            hasher: &context.hasher,
         };
         let before = self.index.bytes();
-        change(&mut self.index, &hash_of);
+        change(&mut self.index, &items);
         let after = self.index.bytes();
         self.held = self.held + after - before;
         context.account.adjust(before, after);
@@ -450,6 +504,7 @@ impl Inner {
         );
         self.live_bytes += bytes;
         self.live_items += 1;
+        self.bands.add(bytes);
         Ok(Place {
             segment: at,
             offset: offset as u32,
@@ -470,16 +525,9 @@ impl Inner {
     /// item's class; takes the nearest class once as many segments are open as should be.
     #[inline]
     fn open_segment_for(&mut self, entry: &Entry<'_>, class: TtlClass) -> Option<(u32, Layout)> {
-        let crowded = self.open.len() >= self.open_segments_max();
-        let segment = |at: u32| &self.segments[at as usize];
-        let of_queue = self
-            .open
-            .iter()
-            .filter(|&&at| segment(at).queue == entry.queue);
-        let nearest = of_queue
-            .map(|&at| (class.distance(segment(at).class), at))
-            .min_by_key(|(distance, _)| *distance);
-        let (_, at) = nearest.filter(|(distance, _)| *distance == 0 || crowded)?;
+        let at = self
+            .open_of(entry.queue, class)
+            .or_else(|| self.nearest_if_crowded(entry.queue, class))?;
         let segment = &mut self.segments[at as usize];
         if segment.used == 0 {
             segment.version_high = version_high(entry.meta.version);
@@ -487,6 +535,17 @@ impl Inner {
         let layout = entry.layout(segment.version_high);
         let end = segment.used as usize + self.geometry.align_up(layout.size());
         (end <= segment.data.len()).then_some((at, layout))
+    }
+
+    #[cold]
+    fn nearest_if_crowded(&self, queue: QueueName, class: TtlClass) -> Option<u32> {
+        if self.open.len() < self.open_segments_max() {
+            return None;
+        }
+        let of_queue = self.open.iter().filter(|open| open.queue == queue);
+        of_queue
+            .min_by_key(|open| class.distance(open.class))
+            .map(|open| open.segment)
     }
 
     fn open_segments_max(&self) -> usize {
@@ -577,10 +636,14 @@ impl Inner {
             self.seal(other, context);
         }
         if self.open.len() >= self.open_segments_max() {
-            self.seal(self.open[0], context);
+            self.seal(self.open[0].segment, context);
         }
         self.segments[at as usize].open = true;
-        self.open.push(at);
+        self.open.push(Open {
+            segment: at,
+            queue,
+            class,
+        });
     }
 
     /// Appends no more to a segment, and frees it if nothing has been.
@@ -594,7 +657,7 @@ impl Inner {
     /// Takes a segment from the open ones, if it is one of them.
     pub fn close_segment(&mut self, at: u32) {
         if core::mem::take(&mut self.segments[at as usize].open) {
-            self.open.retain(|&other| other != at);
+            self.open.retain(|other| other.segment != at);
         }
     }
 
@@ -607,12 +670,10 @@ impl Inner {
         self.queues[queue as usize].push(&mut self.segments, at);
     }
 
-    /// A segment that is open for survivors of this queue and class.
+    /// A segment that is open for items of this queue and class.
+    #[inline]
     pub fn open_of(&self, queue: QueueName, class: TtlClass) -> Option<u32> {
-        let fits = |&at: &u32| {
-            let segment = &self.segments[at as usize];
-            segment.queue == queue && segment.class == class
-        };
-        self.open.iter().copied().find(fits)
+        let fits = |open: &&Open| open.queue == queue && open.class == class;
+        self.open.iter().find(fits).map(|open| open.segment)
     }
 }

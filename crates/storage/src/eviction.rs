@@ -86,11 +86,30 @@ impl Store {
     pub(crate) fn help_others(&mut self, now: Seconds) {
         if self.config.evict && self.context.account.owed() > 0 {
             let bytes = self.context.account.pool().segment_bytes();
-            let mut fruitless = 0;
-            while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
-                fruitless += 1;
-            }
+            self.free_up_to(bytes, now);
             self.context.account.pay_owed();
+        }
+    }
+
+    /// Gives memory back that a lowered limit no longer covers, a bounded part at a time. True when
+    /// that was not all.
+    pub(crate) fn shrink(&mut self, now: Seconds) -> bool {
+        let excess = self.context.account.excess();
+        if excess == 0 {
+            return false;
+        }
+        if self.config.evict {
+            self.free_up_to(excess, now);
+        }
+        let paid = self.context.account.pay_excess();
+        paid > 0 && self.context.account.excess() > 0
+    }
+
+    /// Evicts until this many bytes are at hand, or nothing is left to evict.
+    fn free_up_to(&mut self, bytes: usize, now: Seconds) {
+        let mut fruitless = 0;
+        while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
+            fruitless += 1;
         }
     }
 
@@ -245,11 +264,11 @@ impl Inner {
                 offset: at as u32,
             });
             let expires_at = layout.expires_at(bytes_of_item);
-            let Some(frequency) = survives(layout, expires_at, keep, old_queue, now, context)
-            else {
+            let Some(frequency) = survives(bytes_of_item, keep, old_queue, now, context) else {
                 self.index.remove(hash, old);
                 self.live_bytes -= bytes;
                 self.live_items -= 1;
+                self.bands.remove(bytes);
                 continue;
             };
             item::set_frequency(&mut data[at..end], frequency);
@@ -257,6 +276,7 @@ impl Inner {
                 Some(place) => {
                     self.live_bytes -= bytes;
                     self.live_items -= 1;
+                    self.bands.remove(bytes);
                     place
                 }
                 None => {
@@ -313,6 +333,7 @@ impl Inner {
         );
         self.live_bytes += bytes;
         self.live_items += 1;
+        self.bands.add(bytes);
         Some(Place {
             segment: at,
             offset: offset as u32,
@@ -327,9 +348,8 @@ impl Inner {
         };
         let old_queue = self.segments[victim as usize].queue;
         let item = self.item(place, now);
-        let (layout, expires_at) = (item.layout, item.expires_at());
         let hash = context.hasher.hash(item.key());
-        match survives(layout, expires_at, keep, old_queue, now, context) {
+        match survives(&item.data[..item.size()], keep, old_queue, now, context) {
             None => self.remove(hash, place, context),
             Some(frequency) if keep != Keep::All => {
                 item::set_frequency(self.data_mut(place), frequency);
@@ -340,20 +360,22 @@ impl Inner {
     }
 }
 
-/// The frequency that an item goes on with, or `None` when it goes; counts why.
+/// The frequency that an item goes on with, or `None` when it goes; counts why. `data` is the item
+/// with its padding.
 fn survives(
-    layout: Layout,
-    expires_at: Seconds,
+    data: &[u8],
     keep: Keep,
     queue: QueueName,
     now: Seconds,
     context: &mut Context,
 ) -> Option<u8> {
     let counters = &mut context.counters;
+    let layout = Layout::read(data);
     let unfetched = u64::from(!layout.fetched());
-    if item::is_expired(expires_at, now) {
+    if item::is_expired(layout.expires_at(data), now) {
         counters.reclaimed += 1;
         counters.expired_unfetched += unfetched;
+        context.fates.expired(layout, data.len());
         return None;
     }
     let frequency = layout.frequency();
@@ -368,6 +390,7 @@ fn survives(
             counters.evictions += 1;
             counters.evicted_unfetched += unfetched;
             counters.evicted_active += u64::from(frequency > 0);
+            context.fates.evicted(data, data.len(), now);
             None
         }
     }

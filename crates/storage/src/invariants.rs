@@ -1,5 +1,6 @@
 //! A recount of everything, for tests and simulation.
 
+use crate::bands::{BandCounters, Gauges};
 use crate::cachelet::{Inner, Place};
 use crate::index::Index;
 use crate::item::{self, Layout};
@@ -16,14 +17,36 @@ impl Store {
         let account = &self.context.account;
         let pool = account.pool();
         assert!(
-            pool.used_bytes() <= pool.limit_bytes(),
-            "the pool's limit is strict"
+            pool.used_bytes() <= pool.limit_bytes().max(pool.lowered_from()),
+            "the pool's limit is strict, but for what was lent before it was lowered"
         );
         let held: usize = self.inners().map(|(_, inner)| inner.held).sum();
         assert_eq!(
             held + account.credit(),
             account.held(),
             "what was borrowed is held or at hand"
+        );
+        let fates = self.context.fates.all();
+        let sum = |field: fn(&BandCounters) -> u64| fates.iter().map(field).sum::<u64>();
+        let counters = &self.context.counters;
+        assert_eq!(
+            (
+                sum(|band| band.evicted),
+                sum(|band| band.evicted_unfetched),
+                sum(|band| band.evicted_active),
+                sum(|band| band.reclaimed),
+                sum(|band| band.expired_unfetched),
+                sum(|band| band.out_of_memory),
+            ),
+            (
+                counters.evictions,
+                counters.evicted_unfetched,
+                counters.evicted_active,
+                counters.reclaimed,
+                counters.expired_unfetched,
+                counters.out_of_memory,
+            ),
+            "what became of items, by size"
         );
         assert_eq!(self.ids.len(), self.cachelets.iter().flatten().count());
         for (slot, inner) in self.inners() {
@@ -42,6 +65,11 @@ impl Inner {
             store.hash(layout.key(data))
         };
         self.index.assert_invariants(hash_of);
+        let mut bands = Gauges::default();
+        for location in self.index.locations() {
+            bands.add(self.item(self.place(location), 0).size());
+        }
+        assert_eq!(bands.all(), self.bands.all(), "items by size");
         assert_eq!(self.index.locations().count(), self.live_items);
 
         let table = self.segments.capacity() * size_of::<Segment>();

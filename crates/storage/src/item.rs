@@ -40,9 +40,10 @@ const FIXED_BYTES: usize = 3 * WORD;
 const VALUE_LEN_SHIFT: u32 = 8;
 /// A value length field of all ones says that an extra word has the length.
 const VALUE_LEN_EXTENDED: u32 = 0x7fff;
-const HAS_FLAGS: u32 = 1 << 23;
-const HAS_EXPIRY: u32 = 1 << 24;
-const WIDE_VERSION: u32 = 1 << 25;
+const HAS_SHIFT: u32 = 23;
+const HAS_FLAGS: u32 = 1 << HAS_SHIFT;
+const HAS_EXPIRY: u32 = 1 << (HAS_SHIFT + 1);
+const WIDE_VERSION: u32 = 1 << (HAS_SHIFT + 2);
 const FREQUENCY_SHIFT: u32 = 26;
 /// Highest frequency: two bits, as in S3-FIFO (section 4.1): more would only delay forgetting.
 pub(crate) const FREQUENCY_MAX: u8 = 3;
@@ -198,6 +199,15 @@ impl Layout {
         self.value_len as usize
     }
 
+    /// Where the key stands: after as many extra words as the first word says.
+    #[inline]
+    fn key_at(self) -> usize {
+        let words = (self.first >> HAS_SHIFT & 7) * 2;
+        // Two bits for each of the eight combinations of three bits: how many of them are set.
+        let words = 0b11_10_10_01_10_01_01_00 >> words & 3;
+        FIXED_BYTES + WORD * (words + usize::from(self.is_extended()))
+    }
+
     /// Where the extra words stand, in their order.
     #[inline]
     fn expiry_at(self) -> usize {
@@ -215,11 +225,6 @@ impl Layout {
     }
 
     #[inline]
-    fn key_at(self) -> usize {
-        self.version_at() + usize::from(self.has(WIDE_VERSION)) * WORD
-    }
-
-    #[inline]
     fn value_at(self) -> usize {
         self.key_at() + self.key_len()
     }
@@ -228,6 +233,12 @@ impl Layout {
     #[inline]
     pub fn size(self) -> usize {
         self.value_at() + self.value_len()
+    }
+
+    /// Whether the item in `data` has this key.
+    #[inline]
+    pub fn has_key(self, data: &[u8], key: &[u8]) -> bool {
+        self.key_len() == key.len() && same_bytes(self.key(data), key)
     }
 
     #[inline]
@@ -299,6 +310,36 @@ impl Layout {
     /// Writes an item with this layout at the start of `data`.
     #[inline]
     pub fn write(self, data: &mut [u8], meta: &Meta, key: &[u8], value: [&[u8]; 2]) {
+        self.write_words(data, meta);
+        data[self.key_at()..self.value_at()].copy_from_slice(key);
+        self.write_value(data, value);
+    }
+
+    /// As [`Layout::write`], over an older item of the same key that has the layout `old`.
+    #[inline]
+    pub fn write_over(self, old: Layout, data: &mut [u8], meta: &Meta, new: &NewItem<'_>) {
+        self.write_words(data, meta);
+        if self.key_at() != old.key_at() {
+            data[self.key_at()..self.value_at()].copy_from_slice(new.key);
+        }
+        self.write_value(data, new.value);
+    }
+
+    #[inline]
+    fn write_value(self, data: &mut [u8], value: [&[u8]; 2]) {
+        let data = &mut data[self.value_at()..self.size()];
+        if value[1].is_empty() {
+            data.copy_from_slice(value[0]);
+        } else {
+            let (head, tail) = data.split_at_mut(value[0].len());
+            head.copy_from_slice(value[0]);
+            tail.copy_from_slice(value[1]);
+        }
+    }
+
+    /// Writes everything before the key.
+    #[inline]
+    fn write_words(self, data: &mut [u8], meta: &Meta) {
         set_word(data, 0, self.first);
         set_version_low(data, meta.last_access, meta.version);
         if self.is_extended() {
@@ -313,10 +354,6 @@ impl Layout {
         if self.has(WIDE_VERSION) {
             set_word(data, self.version_at(), version_high(meta.version));
         }
-        let (head, tail) = (self.value_at(), self.value_at() + value[0].len());
-        data[self.key_at()..head].copy_from_slice(key);
-        data[head..tail].copy_from_slice(value[0]);
-        data[tail..self.size()].copy_from_slice(value[1]);
     }
 }
 
@@ -329,7 +366,7 @@ fn set_version_low(data: &mut [u8], last_access: Seconds, version: Version) {
 }
 
 #[inline]
-fn last_access(data: &[u8], now: Seconds) -> Seconds {
+pub(crate) fn last_access(data: &[u8], now: Seconds) -> Seconds {
     let age = now.wrapping_sub(word(data, WORD)) & ACCESS_MASK;
     now.saturating_sub(age)
 }
@@ -386,6 +423,42 @@ pub(crate) fn touch_access(data: &mut [u8], now: Seconds) {
     let new = old & !ACCESS_MASK | now & ACCESS_MASK;
     if old != new {
         set_word(data, WORD, new);
+    }
+}
+
+/// Notes an ordinary read: one more use, that it was fetched, and when. Returns the layout that it has
+/// then. Writes nothing when nothing changes, so that a hot item's line stays clean.
+#[inline]
+pub(crate) fn note_read(data: &mut [u8], layout: Layout, now: Seconds) -> Layout {
+    let uses = u32::from(layout.frequency() < FREQUENCY_MAX);
+    let first = (layout.first | FETCHED) + (uses << FREQUENCY_SHIFT);
+    if first != layout.first {
+        set_word(data, 0, first);
+    }
+    let old = word(data, WORD);
+    let new = old & !ACCESS_MASK | now & ACCESS_MASK;
+    if old != new {
+        set_word(data, WORD, new);
+    }
+    Layout { first, ..layout }
+}
+
+/// Whether two slices of the same length are equal, compared a word at a time: keys are short, and a
+/// call of the library's comparison costs more than most of them.
+#[inline]
+fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+    debug_assert_eq!(left.len(), right.len());
+    let (left_words, left_rest) = left.as_chunks::<8>();
+    let (right_words, right_rest) = right.as_chunks::<8>();
+    for (left, right) in left_words.iter().zip(right_words) {
+        if u64::from_ne_bytes(*left) != u64::from_ne_bytes(*right) {
+            return false;
+        }
+    }
+    // The last word, which overlaps the one before it; without one, byte by byte.
+    match (left.last_chunk::<8>(), right.last_chunk::<8>()) {
+        (Some(left), Some(right)) => u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right),
+        _ => left_rest.iter().zip(right_rest).all(|(a, b)| a == b),
     }
 }
 
@@ -560,6 +633,41 @@ mod tests {
     fn value_lengths_around_the_extended_form_read_back() {
         for len in [0, 0x7ffe, 0x7fff, 0x8000] {
             round_trip(meta(), &[b'k'; 250], &vec![1; len], 0);
+        }
+    }
+
+    #[test]
+    fn keys_are_compared_as_slices_are() {
+        for len in 0..40 {
+            let key: Vec<u8> = (0..len).collect();
+            assert!(same_bytes(&key, &key.clone()));
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                other[at] ^= 0x40;
+                assert!(!same_bytes(&key, &other), "{len} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_noted_read_is_a_use_and_an_access() {
+        for frequency in 0..=FREQUENCY_MAX {
+            for fetched in [false, true] {
+                let before = Meta {
+                    frequency,
+                    fetched,
+                    ..meta()
+                };
+                let layout = Layout::of(&before, 3, 5, 0);
+                let mut data = vec![0; layout.size()];
+                layout.write(&mut data, &before, b"key", [b"value", b""]);
+                let mut stepwise = data.clone();
+                bump_frequency(&mut stepwise, layout);
+                touch_access(&mut stepwise, 60_000_000);
+                let after = note_read(&mut data, layout, 60_000_000);
+                assert_eq!(data, stepwise);
+                assert_eq!(after, Layout::read(&data));
+            }
         }
     }
 

@@ -23,6 +23,8 @@
 
 #![deny(unsafe_code)]
 
+mod bands;
+mod bucket;
 mod cachelet;
 mod eviction;
 mod hash;
@@ -34,14 +36,17 @@ mod maintenance;
 mod pool;
 #[expect(
     unsafe_code,
-    reason = "the processor's prefetch instruction has no safe name"
+    reason = "prefetching and comparing vectors have no safe names"
 )]
-mod prefetch;
+mod processor;
 mod segment;
 mod stats;
 mod store;
 mod walk;
 
+pub use bands::{
+    BandCounters, BandGauge, BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
+};
 pub use cachelet::Cachelet;
 pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};

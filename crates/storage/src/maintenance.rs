@@ -56,10 +56,11 @@ impl RoundCursor {
 }
 
 impl Store {
-    /// Gives back the memory of expired items and what indexes no longer need, and serves other
-    /// stores that starve. Does about `work_limit` small steps (64 take some microseconds when there
-    /// is little to find). True when the round over all segments is not finished.
+    /// Gives back the memory of expired items, what indexes no longer need and what a lowered limit
+    /// no longer covers, and serves other stores that starve. Does about `work_limit` small steps (64
+    /// take some microseconds when there is little to find). True when there is more to do.
     pub fn maintain(&mut self, now: Seconds, work_limit: usize) -> bool {
+        let above_limit = self.shrink(now);
         self.help_others(now);
         let mut left = work_limit;
         let mut unfinished = true;
@@ -69,7 +70,7 @@ impl Store {
             left = left.saturating_sub(work.unwrap_or(1));
         }
         self.context.account.trim();
-        unfinished
+        unfinished || above_limit
     }
 
     /// Looks at the next `segments` segments for expired ones; true when memory was freed.

@@ -40,6 +40,9 @@ const ALIGN_SHIFTS: core::ops::RangeInclusive<u32> = 2..=6;
 const RESERVE_PART: usize = 8;
 /// An account keeps at most this many segments of unused credit; what is beyond goes back.
 const CREDIT_SEGMENTS_MAX: usize = 4;
+/// What the stores together give back in one step of maintenance under a lowered limit: some thousand
+/// small items, well below a millisecond of work.
+const SHRINK_BYTES_PER_STEP: usize = 512 << 10;
 /// Empty segments that an account keeps, so that eviction and reuse do not go through the allocator.
 const SPARE_SEGMENTS_MAX: usize = 2;
 
@@ -118,10 +121,13 @@ impl Geometry {
 /// The memory budget that all stores of a process share. The limit is strict.
 #[derive(Debug)]
 pub struct SegmentPool {
-    limit_bytes: usize,
+    limit_bytes: AtomicUsize,
+    /// The limit before the last change; the invariants need it.
+    lowered_from: AtomicUsize,
     item_size_max: usize,
     geometry: Geometry,
-    /// Bytes lent to accounts. Invariant: `used <= limit_bytes`.
+    /// Bytes lent to accounts. Invariant: grows only up to `limit_bytes`, which may be lowered
+    /// below it.
     used: AtomicUsize,
     /// Stores without a cap of their own.
     stores: AtomicUsize,
@@ -135,7 +141,8 @@ impl SegmentPool {
     /// Makes a pool of which nothing is lent. Allocates no item memory.
     pub fn new(config: PoolConfig) -> Arc<Self> {
         Arc::new(SegmentPool {
-            limit_bytes: config.limit_bytes,
+            limit_bytes: AtomicUsize::new(config.limit_bytes),
+            lowered_from: AtomicUsize::new(0),
             item_size_max: config.item_size_max,
             geometry: Geometry::of(&config),
             used: AtomicUsize::new(0),
@@ -147,10 +154,33 @@ impl SegmentPool {
 
     /// Most bytes that may be lent.
     pub fn limit_bytes(&self) -> usize {
-        self.limit_bytes
+        self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes lent to stores now, whether they use them or keep them at hand. Never above the limit.
+    /// Changes the limit while stores are at work (memcached's `cache_memlimit`).
+    ///
+    /// A higher limit counts at once. Under a lower one nothing more is lent, and the stores evict
+    /// step by step as they are maintained ([`Store::maintain`](crate::Store::maintain)) until
+    /// [`SegmentPool::used_bytes`] is below it. Stores that may not evict give back what deletion
+    /// and expiry free.
+    pub fn set_limit_bytes(&self, limit_bytes: usize) {
+        let before = self.limit_bytes.swap(limit_bytes, Ordering::Relaxed);
+        // Lowered twice in a row, the memory may still be that of the first limit.
+        let lent_under = if self.used_bytes() > before {
+            self.lowered_from()
+        } else {
+            before
+        };
+        self.lowered_from.store(lent_under, Ordering::Relaxed);
+    }
+
+    /// The highest limit under which what is lent now may have been lent.
+    pub(crate) fn lowered_from(&self) -> usize {
+        self.lowered_from.load(Ordering::Relaxed)
+    }
+
+    /// Bytes lent to stores now, whether they use them or keep them at hand. Above the limit only
+    /// between [`SegmentPool::set_limit_bytes`] and the maintenance that follows it.
     pub fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -175,9 +205,10 @@ impl SegmentPool {
     }
 
     fn take(&self, bytes: usize) -> bool {
+        let limit_bytes = self.limit_bytes();
         let lend = |used: usize| {
             used.checked_add(bytes)
-                .filter(|&total| total <= self.limit_bytes)
+                .filter(|&total| total <= limit_bytes)
         };
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, lend)
@@ -206,8 +237,13 @@ impl SegmentPool {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
+    /// Bytes lent beyond the limit, because it was lowered.
+    fn excess(&self) -> usize {
+        self.used_bytes().saturating_sub(self.limit_bytes())
+    }
+
     fn fair_share(&self) -> usize {
-        self.limit_bytes / self.stores.load(Ordering::Relaxed).max(1)
+        self.limit_bytes() / self.stores.load(Ordering::Relaxed).max(1)
     }
 }
 
@@ -232,7 +268,7 @@ pub(crate) struct Account {
 impl Account {
     pub fn new(pool: Arc<SegmentPool>, bytes_max: Option<usize>) -> Self {
         let segment = pool.segment_bytes();
-        let free = pool.limit_bytes.saturating_sub(pool.used_bytes());
+        let free = pool.limit_bytes().saturating_sub(pool.used_bytes());
         let reserve = match bytes_max {
             None => (free / RESERVE_PART).min(pool.item_size_max.saturating_add(2 * segment)),
             Some(cap) => (cap / RESERVE_PART)
@@ -321,16 +357,45 @@ impl Account {
         if wanted > 0 && self.owes() { wanted } else { 0 }
     }
 
+    /// Bytes that this store should give back next because the pool's limit was lowered: of what all
+    /// stores together give in a step, the part of the lent memory that this one has, so that they
+    /// shrink alike.
+    pub fn excess(&self) -> usize {
+        let excess = self.pool.excess().min(SHRINK_BYTES_PER_STEP);
+        if excess == 0 {
+            return 0;
+        }
+        let part = self.held as f64 / self.pool.used_bytes().max(1) as f64;
+        // Rounded up, so that the last bytes are somebody's.
+        let bytes = (excess as f64 * part).ceil() as usize;
+        bytes.min(self.held.saturating_sub(self.reserve()))
+    }
+
+    /// Gives credit back that the pool's lowered limit no longer covers. Returns how much.
+    pub fn pay_excess(&mut self) -> usize {
+        let bytes = self.excess().min(self.credit);
+        if bytes > 0 {
+            self.give_back(bytes);
+        }
+        bytes
+    }
+
     /// Gives credit to the stores that ask for it.
     pub fn pay_owed(&mut self) {
         let bytes = self
             .owed()
             .min(self.credit)
-            .min(self.held.saturating_sub(self.reserve));
+            .min(self.held.saturating_sub(self.reserve()));
         if bytes > 0 {
             self.give_back(bytes);
             self.pool.wish_granted(bytes);
         }
+    }
+
+    /// What this store keeps even when others ask: the reserve that it was born with, or less under
+    /// a limit that was lowered since.
+    fn reserve(&self) -> usize {
+        self.reserve.min(self.pool.fair_share() / RESERVE_PART)
     }
 
     /// Takes memory that is no longer in use.
@@ -357,7 +422,7 @@ impl Account {
     pub fn trim(&mut self) {
         let high = CREDIT_SEGMENTS_MAX * self.pool.segment_bytes();
         if self.credit > high {
-            let returnable = self.held.saturating_sub(self.reserve);
+            let returnable = self.held.saturating_sub(self.reserve());
             // Half stays, so that the next need does not go to the pool at once.
             let bytes = (self.credit - high / 2).min(returnable);
             self.give_back(bytes);

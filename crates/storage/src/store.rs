@@ -1,6 +1,7 @@
 //! A worker's cachelets behind one interface.
 
 use crate::Seconds;
+use crate::bands::Fates;
 use crate::cachelet::{Cachelet, Context, Entry, Inner, Place, Replaced};
 use crate::hash::{TableHash, TableHasher};
 use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
@@ -88,6 +89,8 @@ pub struct Store {
     pub(crate) ids: Vec<CacheletId>,
     pub(crate) expiry_cursor: RoundCursor,
     pub(crate) waste_cursor: RoundCursor,
+    /// The pool's limit for items, and that of the layout.
+    item_size_max: usize,
     /// An item on its way from one place to another, kept to spare allocations.
     pub(crate) scratch: Vec<u8>,
 }
@@ -110,9 +113,11 @@ impl Store {
             account: Account::new(pool, config.bytes_max),
             hasher: TableHasher::new(config.hash_seed),
             counters: StoreStats::default(),
+            fates: Fates::default(),
         };
         Store {
             config,
+            item_size_max: context.account.pool().item_size_max().min(ITEM_BYTES_MAX),
             context,
             cachelets: Vec::new(),
             ids: Vec::new(),
@@ -244,17 +249,54 @@ impl Store {
         let slot = usize::from(id.0);
         let inner = &mut self.cachelets.get_mut(slot)?.as_mut()?.inner;
         inner.reads += 1;
-        let place = inner.find(key, hash)?;
-        let item = inner.item(place, now);
-        if item::is_expired(item.expires_at(), now) {
-            inner.expire(hash, place, &mut self.context);
-            self.context.counters.get_expired += 1;
+        let (place, layout) = inner.find_with_layout(key, hash)?;
+        if item::is_expired(layout.expires_at(inner.data(place)), now) {
+            inner.expire_read(hash, place, &mut self.context);
             return None;
         }
-        let layout = item.layout;
         inner.hits += 1;
         item::bump_frequency(inner.data_mut(place), layout);
         Some(ItemMut::new(self, slot, place, now))
+    }
+
+    /// Reads an item: finds it, counts the use, and notes that it was fetched and when. An expired item
+    /// is removed and not found.
+    ///
+    /// What the item says of itself includes this read; to see what was before, take [`Store::get`],
+    /// which costs more.
+    #[inline]
+    pub fn read(&mut self, id: CacheletId, key: &[u8], now: Seconds) -> Option<Item<'_>> {
+        let hash = self.hash(key);
+        self.read_hashed(id, key, hash, now)
+    }
+
+    /// As [`Store::read`], with the key's hash.
+    #[inline]
+    pub fn read_hashed(
+        &mut self,
+        id: CacheletId,
+        key: &[u8],
+        hash: TableHash,
+        now: Seconds,
+    ) -> Option<Item<'_>> {
+        let inner = &mut self.cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
+        inner.reads += 1;
+        let (place, layout) = inner.find_with_layout(key, hash)?;
+        if item::is_expired(layout.expires_at(inner.data(place)), now) {
+            inner.expire_read(hash, place, &mut self.context);
+            return None;
+        }
+        inner.hits += 1;
+        let segment = &mut inner.segments[place.segment as usize];
+        let data = &mut segment.data[place.offset as usize..];
+        let layout = item::note_read(data, layout, now);
+        Some(Item {
+            data,
+            layout,
+            segment_version_high: segment.version_high,
+            now,
+            align: 1 << inner.geometry.align_shift,
+        })
     }
 
     /// Finds an item and leaves no trace. An expired item is not found.
@@ -343,13 +385,7 @@ impl Store {
         let size = (item.value[0].len())
             .saturating_add(item.value[1].len())
             .saturating_add(item.key.len() + MEMCACHED_ITEM_OVERHEAD + flags);
-        let limit = self
-            .context
-            .account
-            .pool()
-            .item_size_max()
-            .min(ITEM_BYTES_MAX);
-        size > limit || item.key.len() > KEY_BYTES_MAX
+        size > self.item_size_max || item.key.len() > KEY_BYTES_MAX
     }
 
     /// Appends an item to a cachelet, making room as long as it takes.
@@ -372,6 +408,9 @@ impl Store {
             }
         }
         self.context.counters.out_of_memory += 1;
+        let geometry = self.context.account.pool().geometry();
+        let bytes = geometry.align_up(entry.layout(0).size());
+        self.context.fates.refused(bytes);
         Err(StoreError::OutOfMemory)
     }
 

@@ -68,6 +68,8 @@ struct Run {
     now: u32,
     version: u64,
     hits: u64,
+    /// What the pool may have lent: its limit, or what was lent when that was lowered.
+    ceiling: usize,
 }
 
 impl Run {
@@ -96,6 +98,7 @@ impl Run {
             now: 10,
             version: seed << 32,
             hits: 0,
+            ceiling: setting.limit_bytes,
         }
     }
 
@@ -323,9 +326,33 @@ impl Run {
                 self.model.clear();
             }
             998 if self.below(5) == 0 => self.now += 5_000,
+            999 if self.setting.evict && !self.setting.ample => self.change_limit(),
             _ => self.walk(at.0),
         }
-        assert!(self.pool.used_bytes() <= self.pool.limit_bytes());
+        // Lent memory never grows beyond the limit, also while it is above a lowered one.
+        assert!(self.pool.used_bytes() <= self.ceiling);
+        self.ceiling = self.pool.used_bytes().max(self.pool.limit_bytes());
+    }
+
+    /// Up to twice the first limit or down to a quarter of it; half the time, maintenance brings the
+    /// stores below it at once.
+    fn change_limit(&mut self) {
+        let quarter = self.setting.limit_bytes as u64 / 4;
+        let limit = quarter + self.below(7 * quarter);
+        self.pool.set_limit_bytes(limit as usize);
+        self.ceiling = self.ceiling.max(limit as usize);
+        if self.below(2) == 0 {
+            let now = self.now;
+            for _ in 0..10_000 {
+                if self.pool.used_bytes() <= self.pool.limit_bytes() {
+                    break;
+                }
+                self.stores.iter_mut().for_each(|store| {
+                    store.maintain(now, 1);
+                });
+            }
+            assert!(self.pool.used_bytes() <= self.pool.limit_bytes());
+        }
     }
 
     fn move_cachelet(&mut self, id: u16) {

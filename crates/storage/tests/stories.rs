@@ -156,6 +156,89 @@ fn a_late_worker_gets_its_share_of_a_full_pool() {
 }
 
 #[test]
+fn a_lowered_limit_is_reached_in_small_steps_and_a_raised_one_counts_at_once() {
+    let pool = pool(32 * MIB, 8);
+    let mut workers: Vec<Store> = (0..2).map(|_| store_on(&pool, 4)).collect();
+    // The first worker holds most of the memory.
+    for number in 0..400_000u32 {
+        let worker = usize::from(number % 8 == 0);
+        let id = CacheletId((number % 4) as u16);
+        workers[worker]
+            .insert(id, item(&key(number), &[1; 100], NEVER), 1)
+            .unwrap();
+    }
+    assert!(pool.used_bytes() > 31 * MIB);
+    pool.set_limit_bytes(8 * MIB);
+    let (mut steps, mut largest) = (0, 0);
+    while pool.used_bytes() > pool.limit_bytes() {
+        for worker in &mut workers {
+            let before = pool.used_bytes();
+            worker.maintain(1, 1);
+            largest = largest.max(before - pool.used_bytes());
+        }
+        // Meanwhile requests are served, and memory does not grow.
+        let before = pool.used_bytes();
+        workers[steps % 2]
+            .insert(ID, item(b"new", &[2; 100], NEVER), 1)
+            .unwrap();
+        assert!(pool.used_bytes() <= before);
+        steps += 1;
+        assert!(steps < 1_000, "{} still lent", pool.used_bytes());
+    }
+    println!("{steps} steps, at most {largest} bytes each");
+    assert!(largest <= MIB && steps > 20);
+    workers.iter().for_each(Store::assert_invariants);
+    let items = |workers: &[Store]| -> u64 { workers.iter().map(|w| w.stats().items).sum() };
+    let few = items(&workers);
+    assert!(few > 40_000 && workers.iter().all(|w| w.stats().items > 5_000));
+
+    pool.set_limit_bytes(32 * MIB);
+    for number in 0..400_000u32 {
+        workers[(number % 2) as usize]
+            .insert(ID, item(&key(number), &[1; 100], NEVER), 1)
+            .unwrap();
+    }
+    assert!(items(&workers) > 3 * few && pool.used_bytes() > 31 * MIB);
+    workers.iter().for_each(Store::assert_invariants);
+}
+
+#[test]
+fn without_eviction_a_lowered_limit_takes_nothing_and_lends_nothing() {
+    let pool = pool(4 * MIB, 1);
+    let mut store = Store::with_config(
+        pool.clone(),
+        StoreConfig {
+            evict: false,
+            ..StoreConfig::default()
+        },
+    );
+    store.create_cachelet(ID);
+    for number in 0..10_000 {
+        store
+            .insert(ID, item(&key(number), &[1; 100], NEVER), 1)
+            .unwrap();
+    }
+    pool.set_limit_bytes(MIB / 2);
+    // What is at hand is given back, and then there is nothing more to do.
+    store.maintain(1, 1_000);
+    assert!(!store.maintain(1, 1_000));
+    assert_eq!(store.stats().items, 10_000);
+    let refused = (10_000..12_000u32).any(|number| {
+        let stored = store.insert(ID, item(&key(number), &[1; 100], NEVER), 1);
+        stored == Err(StoreError::OutOfMemory)
+    });
+    assert!(refused && pool.used_bytes() > pool.limit_bytes());
+    for number in 0..12_000 {
+        store.delete(ID, &key(number), 1);
+    }
+    for _ in 0..10_000 {
+        store.maintain(1, 100);
+    }
+    assert!(pool.used_bytes() <= pool.limit_bytes());
+    store.assert_invariants();
+}
+
+#[test]
 fn a_cachelet_takes_memory_from_its_neighbours() {
     let mut store = store_on(&pool(4 * MIB, 4), 4);
     for number in 0..60_000 {

@@ -7,7 +7,12 @@ use crate::{Process, binary};
 
 /// `evenkeel server` on a free port; returns when it is ready.
 pub fn server(arguments: &[&str]) -> Process {
-    start("server", &["-p", "0", "-l", "127.0.0.1"], arguments)
+    // As root, the server insists on being told whom to run as.
+    start(
+        "server",
+        &["-p", "0", "-l", "127.0.0.1", "-u", "root"],
+        arguments,
+    )
 }
 
 /// `evenkeel proxy` on a free port; returns when it is ready.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use evenkeel_coordinator::api::{ServerView, Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
-use evenkeel_runtime::{StopSignals, UsageError, spawn_named};
+use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
 use evenkeel_types::Epoch;
 use tempfile::TempDir;
 
@@ -105,7 +105,8 @@ impl Cluster {
             .tempdir()
             .context("failed to make a temporary folder")?;
         let (stop_sender, stop) = channel();
-        let signals = StopSignals::take().context("failed to take signals")?;
+        let mut signals =
+            ProcessSignals::take(&[ProcessSignal::Stop]).context("failed to take signals")?;
         spawn_named("signals".into(), move || {
             signals.wait();
             // Nobody listens when the cluster is gone already.

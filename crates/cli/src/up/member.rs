@@ -141,6 +141,9 @@ impl Member {
                 listen.ip().to_string(),
                 "-p".into(),
                 listen.port().to_string(),
+                // Whoever runs `up` has decided already; of others than root this asks nothing.
+                "-u".into(),
+                "root".into(),
             ],
             "proxy" => vec!["-l".into(), listen.to_string()],
             _ => vec!["--listen".into(), listen.to_string()],
@@ -335,11 +338,17 @@ mod tests {
     #[test]
     fn the_port_that_was_taken_is_kept() {
         let mut server = member("server", "127.0.0.1:0");
-        assert_eq!(server.listen_arguments(), ["-l", "127.0.0.1", "-p", "0"]);
+        assert_eq!(
+            server.listen_arguments(),
+            ["-l", "127.0.0.1", "-p", "0", "-u", "root"]
+        );
         let ready = "evenkeel server listening on 127.0.0.1:4711";
         assert_eq!(server.hear(said(0, Said::Out(ready.into()))), None);
         assert!(server.is_ready());
-        assert_eq!(server.listen_arguments(), ["-l", "127.0.0.1", "-p", "4711"]);
+        assert_eq!(
+            server.listen_arguments(),
+            ["-l", "127.0.0.1", "-p", "4711", "-u", "root"]
+        );
         let proxy = member("proxy", "127.0.0.1:7");
         assert_eq!(proxy.listen_arguments(), ["-l", "127.0.0.1:7"]);
     }

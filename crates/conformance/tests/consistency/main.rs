@@ -291,6 +291,8 @@ fn start_again(cluster: &Cluster, server: usize, members: &str) -> Process {
         .args([
             "-l",
             "127.0.0.1",
+            "-u",
+            "root",
             "-t",
             "1",
             "-p",

@@ -128,6 +128,8 @@ counters! {
     links_lost,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
+    /// Connections closed because they were idle for `-o idle_timeout`.
+    idle_kicks,
     /// Maps of the coordinator that could not be used.
     maps_refused,
     /// Commands that the parser refused.

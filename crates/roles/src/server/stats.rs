@@ -26,6 +26,14 @@ pub struct ProcessFacts {
     pub connections_total: u64,
     /// Connections refused since the start.
     pub connections_refused: u64,
+    /// Connections wait in the backlog: descriptors ran out, or the limit shall not refuse them.
+    pub accepting_paused: bool,
+    /// How often that began.
+    pub accepting_pauses: u64,
+    /// For how long it lasted in all, in microseconds.
+    pub accepting_paused_us: u64,
+    /// `-o idle_timeout` is on.
+    pub idle_timeout: bool,
     /// Memory limit for items and indexes, in bytes.
     pub limit_bytes: u64,
     /// What is used of it, in bytes.
@@ -128,12 +136,20 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("store_no_memory", sum.store_no_memory),
             ("auth_cmds", sum.auth_cmds),
             ("auth_errors", sum.auth_errors),
+        ],
+    );
+    if facts.idle_timeout {
+        numbers(out, &[("idle_kicks", sum.idle_kicks)]);
+    }
+    numbers(
+        out,
+        &[
             ("bytes_read", sum.bytes_read),
             ("bytes_written", sum.bytes_written),
             ("limit_maxbytes", facts.limit_bytes),
-            ("accepting_conns", 1),
-            ("listen_disabled_num", 0),
-            ("time_in_listen_disabled_us", 0),
+            ("accepting_conns", u64::from(!facts.accepting_paused)),
+            ("listen_disabled_num", facts.accepting_pauses),
+            ("time_in_listen_disabled_us", facts.accepting_paused_us),
             ("threads", facts.threads),
             ("conn_yields", sum.conn_yields),
             ("hash_power_level", hash_power(sum.index_bytes)),

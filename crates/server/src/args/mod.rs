@@ -1,9 +1,19 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
+mod extended;
+mod files;
+mod listen;
+mod nearest;
+
+pub use extended::{Extended, TlsOptions};
+pub use files::file_arguments;
+pub use listen::{ListenSpec, ListenerProtocol, ListenerTls};
+
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_runtime::{UsageError, listen_address, parse_permissions, parse_size};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use evenkeel_runtime::{UsageError, parse_permissions, parse_size};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Most workers of one server.
 pub const THREADS_MAX: u16 = 256;
@@ -11,19 +21,49 @@ pub const THREADS_MAX: u16 = 256;
 /// Smallest and largest `-I`, in bytes (memcached's limits).
 const ITEM_SIZE_RANGE: std::ops::RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 
+/// A connection inside a command, or with unread answers, that does not move for so many seconds is
+/// closed: a slow or dead client must not hold memory for ever.
+pub const PROGRESS_TIMEOUT_S: u32 = 30;
+
 /// A cache server that speaks the memcached protocol and takes memcached's flags.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(disable_version_flag = true)]
 pub struct Args {
-    /// TCP port to listen on; 0 takes a free one and prints it
-    #[arg(short = 'p', long, default_value_t = 11211, env = "EVENKEEL_PORT")]
+    /// TCP port to listen on; 0 or -1 takes a free one and prints it
+    #[arg(
+        short = 'p',
+        long,
+        default_value = "11211",
+        value_parser = parse_port,
+        allow_negative_numbers = true,
+        env = "EVENKEEL_PORT"
+    )]
     pub port: u16,
 
-    /// Addresses to listen on, separated by commas: HOST or HOST:PORT [default: 127.0.0.1]
-    #[arg(short = 'l', long, value_name = "ADDR[,ADDR]", env = "EVENKEEL_LISTEN")]
-    pub listen: Option<String>,
+    /// UDP port: 0 only, for there is no UDP here
+    #[arg(short = 'U', long, default_value_t = 0, value_name = "PORT")]
+    pub udp_port: u16,
+
+    /// Addresses to listen on, separated by commas: HOST or HOST:PORT; * is every address. Before
+    /// one may stand notls:, btls: or mtls:, and proto[ascii|binary|negotiating]:
+    /// [default: 127.0.0.1]
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "ADDR[,ADDR]",
+        value_delimiter = ',',
+        env = "EVENKEEL_LISTEN"
+    )]
+    pub listen: Vec<String>,
 
     /// Unix socket to listen on, instead of TCP
-    #[arg(short = 's', long, value_name = "FILE", env = "EVENKEEL_UNIX_SOCKET")]
+    #[arg(
+        short = 's',
+        long,
+        value_name = "FILE",
+        value_parser = parse_path,
+        env = "EVENKEEL_UNIX_SOCKET"
+    )]
     pub unix_socket: Option<PathBuf>,
 
     /// Permissions of the unix socket, in octal
@@ -142,6 +182,60 @@ pub struct Args {
     #[arg(long, value_name = "FIRST")]
     pub pin: Option<usize>,
 
+    /// Run in the background; returns once the server serves
+    #[arg(short = 'd', long)]
+    pub daemon: bool,
+
+    /// File for the process id, removed at the end
+    #[arg(short = 'P', long, value_name = "FILE", value_parser = parse_path)]
+    pub pidfile: Option<PathBuf>,
+
+    /// User to become; wanted of root, who may stay root by -u root
+    #[arg(short = 'u', long, value_name = "USER")]
+    pub user: Option<String>,
+
+    /// Keep all memory from being swapped out
+    #[arg(short = 'k', long)]
+    pub lock_memory: bool,
+
+    /// Allow core files of any size
+    #[arg(short = 'r', long)]
+    pub enable_coredumps: bool,
+
+    /// Speak TLS: needs -o ssl_chain_cert=FILE, and ssl_key=FILE unless the key is in the same file
+    #[arg(short = 'Z', long)]
+    pub enable_ssl: bool,
+
+    /// memcached's own defaults where ours are safer: listen on every address, no progress timeout;
+    /// -V says memcached
+    #[arg(long)]
+    pub compat: bool,
+
+    /// Close a connection that stays inside a command, or does not read its answers, for so many
+    /// seconds; 0 never [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub progress_timeout: Option<u32>,
+
+    /// Address of the HTTP port for /metrics, /healthz and /readyz; without it there is none
+    #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_ADMIN")]
+    pub admin: Option<SocketAddr>,
+
+    /// File of settings in TOML, named as the long flags; flags and the environment win over it
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// memcached's own configuration: Debian's /etc/memcached.conf or RHEL's /etc/sysconfig/memcached
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_FROM_MEMCACHED_CONF")]
+    pub from_memcached_conf: Option<PathBuf>,
+
+    /// Print the licence
+    #[arg(short = 'i', long)]
+    pub license: bool,
+
+    /// Print the version
+    #[arg(short = 'V', long)]
+    pub version: bool,
+
     /// Accepted for memcached's sake; they mean nothing here
     #[command(flatten)]
     pub ignored: Ignored,
@@ -154,16 +248,6 @@ pub struct Args {
 /// memcached flags that have no meaning here: each is accepted with one warning line.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct Ignored {
-    #[arg(short = 'U', long, hide = true, value_name = "PORT")]
-    udp_port: Option<u16>,
-    #[arg(short = 'd', long, hide = true)]
-    daemon: bool,
-    #[arg(short = 'u', long, hide = true)]
-    user: Option<String>,
-    #[arg(short = 'k', long, hide = true)]
-    lock_memory: bool,
-    #[arg(short = 'P', long, hide = true)]
-    pidfile: Option<String>,
     #[arg(short = 'X', long, hide = true)]
     disable_dumping: bool,
     #[arg(short = 'W', long, hide = true)]
@@ -178,8 +262,6 @@ pub struct Ignored {
     slab_min_size: Option<usize>,
     #[arg(short = 'N', long, hide = true)]
     napi_ids: Option<usize>,
-    #[arg(short = 'r', long, hide = true)]
-    enable_coredumps: bool,
     #[arg(short = 'e', long, hide = true)]
     memory_file: Option<String>,
     #[arg(short = 'A', long, hide = true)]
@@ -193,52 +275,18 @@ pub struct Refused {
     enable_sasl: bool,
     #[arg(short = 'Y', long, hide = true, value_name = "FILE")]
     auth_file: Option<String>,
-    #[arg(short = 'Z', long, hide = true)]
-    enable_ssl: bool,
 }
 
-/// What `-o` may carry without effect: options of slabs, LRU lists and external storage.
-const IGNORED_OPTIONS: &[&str] = &[
-    "hashpower",
-    "hash_algorithm",
-    "tail_repair_time",
-    "modern",
-    "no_modern",
-    "relaxed_privileges",
-    "hot_lru_pct",
-    "warm_lru_pct",
-    "hot_max_factor",
-    "warm_max_factor",
-    "temporary_ttl",
-    "maxconns_fast",
-    "no_maxconns_fast",
-    "read_buf_mem_limit",
-    "track_sizes",
-    "inline_ascii_resp",
-    "no_inline_ascii_resp",
-    "watcher_logbuf_size",
-    "worker_logbuf_size",
-    "no_hashexpand",
-    "drop_privileges",
-    "resp_obj_mem_limit",
-    "no_lru_crawler",
-    "no_lru_maintainer",
-];
-
-/// Prefixes of families of such options.
-const IGNORED_PREFIXES: &[&str] = &["slab_", "no_slab_", "lru_", "ext_"];
-
 impl Args {
-    /// Checks what clap cannot, and gives the warnings to print.
+    /// Checks what clap cannot. Gives what `-o` asks for, and the warnings to print.
     ///
     /// # Errors
     /// One line that says which flag is wrong and what it allows.
-    pub fn check(&self) -> Result<Vec<String>, UsageError> {
+    pub fn check(&self) -> Result<(Extended, Vec<String>), UsageError> {
         let fail = |message: String| Err(UsageError(message));
         for (flag, given, what) in [
             ("-S", self.refused.enable_sasl, "SASL authentication"),
             ("-Y", self.refused.auth_file.is_some(), "authentication"),
-            ("-Z", self.refused.enable_ssl, "TLS"),
         ] {
             if given {
                 return fail(format!(
@@ -276,101 +324,87 @@ impl Args {
         if !(0.0..=100.0).contains(&self.hot_share) {
             return fail(format!("--hot-share {}: use 0 to 100", self.hot_share));
         }
+        if self.udp_port != 0 {
+            return fail(format!(
+                "-U {}: there is no UDP here, it only serves attackers; leave it out or give 0",
+                self.udp_port
+            ));
+        }
+        let (extended, more) = Extended::parse(&self.extended, self.compat_ignore_unknown)?;
         let mut warnings = self.ignored.warnings();
-        self.check_extended(&mut warnings)?;
-        Ok(warnings)
+        warnings.extend(more);
+        self.check_listeners(&extended, &mut warnings)?;
+        Ok((extended, warnings))
     }
 
-    fn check_extended(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
-        let options = self.extended.iter().flat_map(|list| list.split(','));
-        for option in options.filter(|option| !option.is_empty()) {
-            let (name, value) = option
-                .split_once('=')
-                .map_or((option, None), |(n, v)| (n, Some(v)));
-            match name {
-                "idle_timeout" => {
-                    self.idle_timeout_s()?;
-                    if value.is_none() {
-                        return Err(UsageError("-o idle_timeout: give seconds".into()));
-                    }
-                }
-                _ if name.starts_with("ssl_") => {
-                    return Err(UsageError(format!("-o {name}: this version has no TLS")));
-                }
-                _ if IGNORED_OPTIONS.contains(&name)
-                    || IGNORED_PREFIXES
-                        .iter()
-                        .any(|prefix| name.starts_with(prefix)) =>
-                {
-                    warnings.push(format!("-o {name} has no meaning here and is ignored"));
-                }
-                _ if self.compat_ignore_unknown => {
-                    warnings.push(format!("-o {name} is unknown and ignored"));
-                }
-                _ => {
-                    return Err(UsageError(format!(
-                        "-o {name}: unknown option (--compat-ignore-unknown starts all the same)"
-                    )));
-                }
+    fn check_listeners(
+        &self,
+        extended: &Extended,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), UsageError> {
+        let specs = self.listeners()?;
+        if specs.iter().any(|spec| spec.tagged) {
+            warnings.push("-l tag[…]: is for memcached's own proxy and is ignored".into());
+        }
+        if self.enable_ssl {
+            if extended.tls.chain_cert.is_none() {
+                return Err(UsageError(
+                    "-Z: give the certificate by -o ssl_chain_cert=FILE".into(),
+                ));
             }
+            return Ok(());
+        }
+        if let Some(spec) = specs.iter().find(|spec| spec.tls != ListenerTls::Default) {
+            return Err(UsageError(format!(
+                "-l {}: this prefix is for use with -Z",
+                spec.text
+            )));
+        }
+        if extended.tls != TlsOptions::default() {
+            warnings.push("-o ssl_… has no effect without -Z".into());
         }
         Ok(())
-    }
-
-    /// `-o idle_timeout`: seconds after which an idle connection is closed; 0 never.
-    pub fn idle_timeout_s(&self) -> Result<u32, UsageError> {
-        self.extended
-            .iter()
-            .flat_map(|list| list.split(','))
-            .filter_map(|option| option.strip_prefix("idle_timeout="))
-            .next_back()
-            .map_or(Ok(0), |seconds| {
-                seconds.parse().map_err(|_| {
-                    UsageError(format!(
-                        "-o idle_timeout={seconds}: give a number of seconds"
-                    ))
-                })
-            })
     }
 
     /// The TCP addresses to listen on; empty when only the unix socket is wanted.
     ///
     /// # Errors
     /// Names the address that is none.
-    pub fn tcp_addresses(&self) -> Result<Vec<SocketAddr>, UsageError> {
-        match &self.listen {
-            None if self.unix_socket.is_some() => Ok(Vec::new()),
-            None => Ok(vec![SocketAddr::new(
-                IpAddr::V4(Ipv4Addr::LOCALHOST),
-                self.port,
-            )]),
-            Some(list) => list
-                .split(',')
-                .map(|address| parse_address(address.trim(), self.port))
-                .collect(),
+    pub fn listeners(&self) -> Result<Vec<ListenSpec>, UsageError> {
+        if !self.listen.is_empty() {
+            return self
+                .listen
+                .iter()
+                .map(|text| ListenSpec::parse(text.trim(), self.port))
+                .collect();
         }
+        Ok(match (&self.unix_socket, self.compat) {
+            (Some(_), _) => Vec::new(),
+            (None, true) => vec![ListenSpec::everywhere(self.port)],
+            (None, false) => vec![ListenSpec::loopback(self.port)],
+        })
+    }
+
+    /// How long a connection may owe progress; zero for ever.
+    pub fn progress_timeout(&self) -> Duration {
+        let default = if self.compat { 0 } else { PROGRESS_TIMEOUT_S };
+        Duration::from_secs(self.progress_timeout.unwrap_or(default).into())
     }
 }
 
 impl Ignored {
     fn warnings(&self) -> Vec<String> {
         let given = [
-            (
-                "-U (UDP stays off)",
-                self.udp_port.is_some_and(|port| port != 0),
-            ),
-            ("-d (stays in the foreground)", self.daemon),
-            ("-u (stays the user that started it)", self.user.is_some()),
-            ("-k", self.lock_memory),
-            ("-P (writes no pid file)", self.pidfile.is_some()),
             ("-X (there are no dump commands)", self.disable_dumping),
             ("-W (there is no watch command)", self.disable_watch),
             ("-D", self.prefix_delimiter.is_some()),
-            ("-L", self.enable_largepages),
+            (
+                "-L (huge pages are the kernel's choice)",
+                self.enable_largepages,
+            ),
             ("-f", self.slab_growth_factor.is_some()),
             ("-n", self.slab_min_size.is_some()),
             ("-N", self.napi_ids.is_some()),
-            ("-r", self.enable_coredumps),
             ("-e", self.memory_file.is_some()),
             ("-A (there is no shutdown command)", self.enable_shutdown),
         ];
@@ -382,13 +416,17 @@ impl Ignored {
     }
 }
 
-/// Reads an address of `-l`.
-fn parse_address(text: &str, default_port: u16) -> Result<SocketAddr, UsageError> {
-    listen_address(text, default_port).ok_or_else(|| {
-        UsageError(format!(
-            "-l {text}: give an IP address, with or without a port"
-        ))
-    })
+/// Reads a port; memcached's -1 is any free one.
+fn parse_port(text: &str) -> Result<u16, String> {
+    match text {
+        "-1" => Ok(0),
+        _ => text.parse().map_err(|_| "give a port, 0 to 65535".into()),
+    }
+}
+
+/// Reads a path. It is made absolute, because a process in the background changes its directory.
+fn parse_path(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -415,17 +453,17 @@ mod tests {
             (args.conn_limit, args.threads, args.max_item_size),
             (2048, 8, 2 << 20)
         );
-        assert_eq!(args.check().expect("sound"), Vec::<String>::new());
-        let addresses = args.tcp_addresses().expect("addresses");
-        assert_eq!(addresses[0].to_string(), "127.0.0.1:11300");
-        assert_eq!(addresses[1].to_string(), "[::1]:5");
+        assert_eq!(args.check().expect("sound").1, Vec::<String>::new());
+        let listeners = args.listeners().expect("addresses");
+        let ports: Vec<u16> = listeners.iter().map(|spec| spec.port).collect();
+        assert_eq!(ports, [11300, 5]);
+        assert_eq!(parse("x -p -1").expect("a free port").port, 0);
     }
 
     #[test]
     fn meaningless_flags_warn_once_each() {
-        let args =
-            parse("x -d -u nobody -f 1.2 -n 48 -o slab_reassign,hashpower=20").expect("flags");
-        assert_eq!(args.check().expect("sound").len(), 6);
+        let args = parse("x -L -f 1.2 -n 48 -o slab_reassign,hashpower=20").expect("flags");
+        assert_eq!(args.check().expect("sound").1.len(), 5);
     }
 
     #[test]
@@ -438,10 +476,12 @@ mod tests {
             ("x -R 0", "-R"),
             ("x -S", "-S"),
             ("x -Y file", "-Y"),
-            ("x -Z", "-Z"),
+            ("x -Z", "ssl_chain_cert"),
             ("x -o bogus", "bogus"),
             ("x -o idle_timeout=x", "idle_timeout"),
-            ("x -o ssl_key=k", "ssl_key"),
+            ("x -U 11211", "-U 11211"),
+            ("x -l notls:127.0.0.1", "notls:127.0.0.1"),
+            ("x -l nowhere:port", "nowhere:port"),
             ("x -B binary", "-B"),
         ] {
             let error = parse(line)
@@ -452,13 +492,29 @@ mod tests {
         }
         assert!(parse("x -a 999").is_err());
         assert!(parse("x -I 1q").is_err());
-        assert!(
-            parse("x -l nowhere:port")
-                .expect("clap")
-                .tcp_addresses()
-                .is_err()
-        );
         let forgiving = parse("x -o bogus --compat-ignore-unknown").expect("clap");
-        assert_eq!(forgiving.check().expect("sound").len(), 1);
+        assert_eq!(forgiving.check().expect("sound").1.len(), 1);
+    }
+
+    #[test]
+    fn without_l_only_this_machine_connects_unless_memcacheds_defaults_are_wanted() {
+        let hosts = |line: &str| -> Vec<Option<String>> {
+            let args = parse(line).expect("flags");
+            let specs = args.listeners().expect("addresses");
+            specs.into_iter().map(|spec| spec.host).collect()
+        };
+        assert_eq!(hosts("x"), [Some("127.0.0.1".to_owned())]);
+        assert_eq!(hosts("x --compat"), [None]);
+        assert_eq!(hosts("x -s /tmp/socket"), []);
+        assert_eq!(hosts("x --compat -l ::1"), [Some("::1".to_owned())]);
+        let patience = |line: &str| parse(line).expect("flags").progress_timeout().as_secs();
+        assert_eq!(
+            (
+                patience("x"),
+                patience("x --compat"),
+                patience("x --compat --progress-timeout 9")
+            ),
+            (30, 0, 9)
+        );
     }
 }

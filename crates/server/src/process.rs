@@ -1,0 +1,186 @@
+//! `evenkeel server` as a process: who it runs as and where, what it says when it serves, and what
+//! ends it.
+//!
+//! The order matters. Limits are raised while this may still be root; then it stops being root, for
+//! good; only then are files and ports opened, so that whatever works at the start works again later
+//! (certificates that are read anew). The background half splits off before any thread exists.
+
+use crate::args::{Args, Extended};
+use crate::listeners::write_ports;
+use crate::start::Server;
+use anyhow::Context;
+use evenkeel_roles::server::VERSION;
+use evenkeel_runtime::{
+    Daemon, ExitCode, PidFile, ProcessSignal, ProcessSignals, UsageError, allow_core_files,
+    become_user, daemonize, is_root, lift_lock_limit, lock_memory, raise_descriptor_limit,
+};
+use sd_notify::NotifyState;
+use std::io::Write;
+use std::path::Path;
+
+/// Where memcached's users let it write the ports that it listens on.
+const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
+
+const LICENSE: &str = include_str!("../../../LICENSE");
+
+/// Runs a server until a signal ends it.
+///
+/// # Errors
+/// [`UsageError`] when a flag, a file or an address cannot be used; others when the machine refuses.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.version || args.license {
+        return print(&if args.version {
+            version_line(args.compat)
+        } else {
+            LICENSE.to_owned()
+        });
+    }
+    let (extended, warnings) = args.check()?;
+    for warning in warnings {
+        eprintln!("evenkeel server: {warning}");
+    }
+    let daemon = prepare(args)?;
+    let started = Running::start(args, &extended);
+    match (started, daemon) {
+        (Ok(running), daemon) => running.serve(args, daemon),
+        (Err(error), Some(daemon)) => {
+            daemon.failed(ExitCode::of(error.chain()));
+            Err(error)
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// `evenkeel server 0.1.0 (memcached 1.6.45 compatible)`, or for programs that look for memcached's
+/// words, those.
+fn version_line(compat: bool) -> String {
+    let memcached = VERSION.split('-').next().unwrap_or(VERSION);
+    if compat {
+        format!("memcached {memcached}\n")
+    } else {
+        format!(
+            "evenkeel server {} (memcached {memcached} compatible)\n",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("failed to write")
+}
+
+/// Makes the process what the command line wants it to be.
+fn prepare(args: &Args) -> anyhow::Result<Option<Daemon>> {
+    if args.enable_coredumps {
+        allow_core_files()?;
+    }
+    raise_descriptor_limit(args.conn_limit)?;
+    if args.lock_memory {
+        lift_lock_limit();
+    }
+    if is_root() {
+        match &args.user {
+            Some(user) => become_user(user)?,
+            None => {
+                return Err(UsageError(
+                    "root has to say whom to run as: -u USER (-u root stays root)".into(),
+                )
+                .into());
+            }
+        }
+    }
+    let daemon = if args.daemon {
+        Some(daemonize().context("-d: failed to go into the background")?)
+    } else {
+        None
+    };
+    if args.lock_memory {
+        // Locked by the process that will serve: a copy of a process inherits no locks.
+        if let Err(error) = lock_memory() {
+            eprintln!("evenkeel server: -k: memory is not locked: {error}");
+        }
+    }
+    Ok(daemon)
+}
+
+/// A server with the files that tell others of it.
+struct Running {
+    server: Server,
+    signals: ProcessSignals,
+    pid_file: Option<PidFile>,
+}
+
+impl Running {
+    fn start(args: &Args, extended: &Extended) -> anyhow::Result<Running> {
+        let server = Server::start(args, extended)?;
+        let signals = ProcessSignals::take(&[
+            ProcessSignal::Stop,
+            ProcessSignal::Drain,
+            ProcessSignal::Reload,
+        ])
+        .context("failed to take signals")?;
+        if let Some(path) = std::env::var_os(PORT_FILE_VARIABLE) {
+            write_ports(Path::new(&path), server.addresses()).with_context(|| {
+                format!("{PORT_FILE_VARIABLE}: failed to write {}", path.display())
+            })?;
+        }
+        let pid_file = args.pidfile.as_ref().and_then(|path| {
+            let told = PidFile::write(path);
+            if let Ok((_, Some(pid))) = &told {
+                eprintln!(
+                    "evenkeel server: -P {}: held the id of process {pid}, which runs",
+                    path.display()
+                );
+            }
+            // As memcached, which serves without the file rather than not at all.
+            told.inspect_err(|error| {
+                eprintln!("evenkeel server: -P {}: {error}", path.display());
+            })
+            .ok()
+            .map(|(file, _)| file)
+        });
+        Ok(Running {
+            server,
+            signals,
+            pid_file,
+        })
+    }
+
+    /// Says that it is ready, and serves until a signal ends it.
+    fn serve(mut self, args: &Args, daemon: Option<Daemon>) -> anyhow::Result<()> {
+        println!("evenkeel server listening on {}", self.server.name());
+        std::io::stdout()
+            .flush()
+            .context("failed to write the ready line")?;
+        if let Some(daemon) = daemon {
+            daemon
+                .ready(args.verbose > 0, args.enable_coredumps)
+                .context("-d: failed to go into the background")?;
+        }
+        tell_supervisor(NotifyState::Ready);
+        let drain = loop {
+            match self.signals.wait() {
+                ProcessSignal::Stop => break false,
+                ProcessSignal::Drain => break true,
+                ProcessSignal::Reload => {}
+            }
+        };
+        tell_supervisor(NotifyState::Stopping);
+        let ended = if drain {
+            self.server.drain()
+        } else {
+            self.server.stop()
+        };
+        drop(self.pid_file);
+        ended
+    }
+}
+
+/// Tells systemd, where it started this process as a service of `Type=notify`.
+fn tell_supervisor(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        eprintln!("evenkeel server: failed to tell the service manager: {error}");
+    }
+}

@@ -1,0 +1,262 @@
+//! What lies in memory by size, and what left it: the numbers behind memcached's slab classes.
+//!
+//! Segments hold items of all sizes, so there are no slab classes; but who runs a cache wants to know
+//! which sizes fill it and which are evicted. A *band* is a range of sizes that ends at a power of
+//! two. What is held is counted per cachelet where an item comes or goes, what became of items per
+//! store where that is decided: a read counts nothing here.
+
+use crate::cachelet::Inner;
+use crate::item::{self, Layout};
+use crate::{Seconds, Store};
+
+/// Largest item of the lowest band, in bytes.
+const LOWEST_BAND_BYTES: usize = 1 << LOWEST_BAND_SHIFT;
+const LOWEST_BAND_SHIFT: u32 = 6;
+
+/// How many bands there are: enough for the largest item that a store takes.
+pub const SIZE_BANDS: usize = 27;
+
+/// Items looked at from the old end of each queue to find out how old items are when they leave.
+const AGE_SAMPLE: usize = 256;
+
+/// Evicted items that a log keeps until they are taken: those of some dozen segments.
+const EVICTIONS_KEPT_MAX: usize = 4096;
+
+/// The band of an item that takes so many bytes in its segment: 0 to `SIZE_BANDS - 1`.
+#[inline]
+pub fn size_band(bytes: usize) -> usize {
+    let above = bytes.saturating_sub(1) >> LOWEST_BAND_SHIFT;
+    ((usize::BITS - above.leading_zeros()) as usize).min(SIZE_BANDS - 1)
+}
+
+/// Most bytes of an item of a band.
+pub fn band_bytes_max(band: usize) -> usize {
+    LOWEST_BAND_BYTES << band.min(SIZE_BANDS - 1)
+}
+
+/// Items of one band that are held now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BandGauge {
+    /// Number of items.
+    pub items: u64,
+    /// Their bytes in memory, padding included.
+    pub bytes: u64,
+}
+
+/// What became of items of one band since the store was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BandCounters {
+    /// Live items that went to make room.
+    pub evicted: u64,
+    /// Of them, those that would have expired some day.
+    pub evicted_nonzero: u64,
+    /// Of them, never read.
+    pub evicted_unfetched: u64,
+    /// Of them, read again lately.
+    pub evicted_active: u64,
+    /// Seconds since the last use of the item that was evicted last; not a count.
+    pub evicted_age_s: u64,
+    /// Expired items found and removed.
+    pub reclaimed: u64,
+    /// Of them, never read.
+    pub expired_unfetched: u64,
+    /// Items refused for lack of memory.
+    pub out_of_memory: u64,
+}
+
+/// One band of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BandStats {
+    /// What is held.
+    pub held: BandGauge,
+    /// What became of items.
+    pub counters: BandCounters,
+    /// Seconds since the last use of the least recently used item among some that are next to be
+    /// looked at for eviction; 0 when there is none of this band among them.
+    pub oldest_age_s: u64,
+}
+
+/// What a cachelet holds, by band.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges([BandGauge; SIZE_BANDS]);
+
+impl Gauges {
+    #[inline]
+    pub fn add(&mut self, bytes: usize) {
+        let gauge = &mut self.0[size_band(bytes)];
+        gauge.items += 1;
+        gauge.bytes += bytes as u64;
+    }
+
+    #[inline]
+    pub fn remove(&mut self, bytes: usize) {
+        let gauge = &mut self.0[size_band(bytes)];
+        gauge.items -= 1;
+        gauge.bytes -= bytes as u64;
+    }
+
+    pub fn clear(&mut self) {
+        *self = Gauges::default();
+    }
+
+    pub fn all(&self) -> &[BandGauge; SIZE_BANDS] {
+        &self.0
+    }
+}
+
+/// An item that went to make room, for whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// Whether it had been read since it was written.
+    pub fetched: bool,
+    /// When it would have expired, or [`NEVER`](crate::NEVER).
+    pub expires_at: Seconds,
+    /// Seconds since its last use.
+    pub age_s: Seconds,
+    /// Bytes that it took in memory.
+    pub bytes: usize,
+}
+
+/// The evicted items that were not taken yet.
+#[derive(Debug, Default)]
+pub struct EvictionLog {
+    /// In the order in which they went.
+    pub evicted: Vec<Evicted>,
+    /// How many more there were than a log keeps.
+    pub dropped: u64,
+}
+
+/// What became of a store's items, by band.
+#[derive(Debug, Default)]
+pub(crate) struct Fates {
+    bands: [BandCounters; SIZE_BANDS],
+    /// There while somebody watches.
+    log: Option<Box<EvictionLog>>,
+}
+
+impl Fates {
+    /// A live item goes to make room. `data` starts with the item, which takes `bytes`.
+    pub fn evicted(&mut self, data: &[u8], bytes: usize, now: Seconds) {
+        let layout = Layout::read(data);
+        let band = &mut self.bands[size_band(bytes)];
+        band.evicted += 1;
+        band.evicted_nonzero += u64::from(layout.expires_at(data) != item::NEVER);
+        band.evicted_unfetched += u64::from(!layout.fetched());
+        band.evicted_active += u64::from(layout.frequency() > 0);
+        let age_s = age(data, now);
+        band.evicted_age_s = age_s.into();
+        let Some(log) = &mut self.log else { return };
+        if log.evicted.len() == EVICTIONS_KEPT_MAX {
+            log.dropped += 1;
+            return;
+        }
+        log.evicted.push(Evicted {
+            key: layout.key(data).into(),
+            fetched: layout.fetched(),
+            expires_at: layout.expires_at(data),
+            age_s,
+            bytes,
+        });
+    }
+
+    /// An expired item goes.
+    pub fn expired(&mut self, layout: Layout, bytes: usize) {
+        let band = &mut self.bands[size_band(bytes)];
+        band.reclaimed += 1;
+        band.expired_unfetched += u64::from(!layout.fetched());
+    }
+
+    /// An item found no room.
+    pub fn refused(&mut self, bytes: usize) {
+        self.bands[size_band(bytes)].out_of_memory += 1;
+    }
+
+    pub fn all(&self) -> &[BandCounters; SIZE_BANDS] {
+        &self.bands
+    }
+}
+
+fn age(data: &[u8], now: Seconds) -> Seconds {
+    now.saturating_sub(item::last_access(data, now))
+}
+
+impl Store {
+    /// From now on keeps what is evicted for [`Store::take_evictions`], or no longer.
+    pub fn log_evictions(&mut self, on: bool) {
+        if on != self.context.fates.log.is_some() {
+            self.context.fates.log = on.then(Box::default);
+        }
+    }
+
+    /// What was evicted since it was last asked, while [`Store::log_evictions`] is on.
+    pub fn take_evictions(&mut self) -> EvictionLog {
+        self.context
+            .fates
+            .log
+            .as_deref_mut()
+            .map_or_else(EvictionLog::default, core::mem::take)
+    }
+
+    /// What the store holds and what became of its items, by band. Takes time in proportion to its
+    /// cachelets, and looks at some items at the old end of each queue.
+    pub fn band_stats(&self, now: Seconds) -> [BandStats; SIZE_BANDS] {
+        let mut bands = [BandStats::default(); SIZE_BANDS];
+        for (band, counters) in bands.iter_mut().zip(self.context.fates.all()) {
+            band.counters = *counters;
+        }
+        for (_, inner) in self.inners() {
+            for (band, gauge) in bands.iter_mut().zip(inner.bands.all()) {
+                band.held.items += gauge.items;
+                band.held.bytes += gauge.bytes;
+            }
+            for queue in &inner.queues {
+                inner.sample_ages(queue.head, now, &mut bands);
+            }
+        }
+        bands
+    }
+}
+
+impl Inner {
+    /// Looks at items from the oldest segment of a queue on for the oldest of each band.
+    fn sample_ages(&self, head: u32, now: Seconds, bands: &mut [BandStats; SIZE_BANDS]) {
+        let mut left = AGE_SAMPLE;
+        let mut at = head;
+        while let Some(segment) = self.segments.get(at as usize) {
+            let mut offset = 0;
+            while offset < segment.used as usize {
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                let data = &segment.data[offset..];
+                let layout = Layout::read(data);
+                let bytes = self.geometry.align_up(layout.size());
+                offset += bytes;
+                if !layout.is_dead() {
+                    let oldest = &mut bands[size_band(bytes)].oldest_age_s;
+                    *oldest = (*oldest).max(age(data, now).into());
+                }
+            }
+            at = segment.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_ends_at_a_power_of_two() {
+        assert_eq!((size_band(0), size_band(1), size_band(64)), (0, 0, 0));
+        for band in 0..SIZE_BANDS {
+            let most = band_bytes_max(band);
+            assert_eq!(size_band(most), band);
+            assert_eq!(size_band(most + 1), (band + 1).min(SIZE_BANDS - 1));
+        }
+        assert_eq!(size_band(usize::MAX), SIZE_BANDS - 1);
+    }
+}
