@@ -14,7 +14,7 @@ use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
 use crate::transport::epoll::{Served, Socket};
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
+use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, Protocols, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
     Stream, accept,
