@@ -1,0 +1,157 @@
+//! Random clients of every manner at once, for a long time: nothing may panic, leak or grow, and
+//! everything is counted.
+//!
+//! `SOAK_SECONDS` says how long (`make soak`: ten minutes; here a quarter of one). Each thread goes
+//! from one connection to the next and behaves as its random stream says: polite in the classic, meta
+//! and binary dialects, in pipelines, with values of all sizes; slow to read, slow to write, idle,
+//! talking nonsense; and it goes in any of the ways a client can go. Values tell which key they belong
+//! to, so a polite client knows a wrong answer when it sees one.
+
+mod client;
+mod manners;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use client::{Tally, Visitor};
+use evenkeel_conformance::exchange::seed;
+use evenkeel_testkit::{Client, EXIT_DEADLINE, Process, Signal, evenkeel, poll_until};
+
+/// Clients at a time.
+const THREADS: u64 = 24;
+
+/// Length of a run where nothing else is said.
+const SECONDS_DEFAULT: u64 = 15;
+
+/// Memory limit of the server, in megabytes: so little that it evicts throughout.
+const LIMIT_MB: u64 = 64;
+
+/// Most resident memory when the clients are gone: the limit, 5 % and 64 MiB for everything that is no
+/// item.
+const RESIDENT_BYTES_MAX: u64 = (LIMIT_MB << 20) / 100 * 105 + (64 << 20);
+
+/// What each client may make the server hold besides: the largest item, half received, and 1 MiB of
+/// answers that it does not read. All at once, they are nearly all of the 64 MiB.
+const CLIENT_BYTES_MAX: u64 = 2 << 20;
+
+/// How long the server may take to close what the last clients left.
+const QUIET_DEADLINE: Duration = Duration::from_secs(45);
+
+#[test]
+fn random_clients_do_no_harm() {
+    let seconds = match std::env::var("SOAK_SECONDS") {
+        Ok(text) => text.parse().expect("SOAK_SECONDS is a number of seconds"),
+        Err(_) => SECONDS_DEFAULT,
+    };
+    let seed = seed();
+    let mut server = evenkeel::server(&["-t", "2", "-m", &LIMIT_MB.to_string(), "-vv"]);
+    let address = server.address();
+    let binary = client::speaks_binary(address);
+    println!("{seconds} s, {THREADS} threads, binary protocol: {binary}");
+
+    let mut witness = Client::connect(address);
+    let before = witness.stats("");
+    let descriptors_before = descriptors(&server);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let tally = run(address, seed, binary, end);
+    println!("{tally:#?}");
+
+    // Whatever the clients left behind goes, soon or after the time for those who stall.
+    poll_until(
+        QUIET_DEADLINE,
+        "connections that are gone are closed",
+        || {
+            let stats = witness.stats("");
+            (stats["curr_connections"] == before["curr_connections"]).then_some(())
+        },
+    );
+    poll_until(QUIET_DEADLINE, "descriptors are as many as before", || {
+        (descriptors(&server) <= descriptors_before).then_some(())
+    });
+    assert!(server.is_running(), "the server lives on");
+    for (when, name, bound) in [
+        ("now", "VmRSS:", RESIDENT_BYTES_MAX),
+        (
+            "at most",
+            "VmHWM:",
+            RESIDENT_BYTES_MAX + THREADS * CLIENT_BYTES_MAX,
+        ),
+    ] {
+        let resident = memory(&server, name);
+        println!("resident {when}: {} MiB", resident >> 20);
+        assert!(
+            resident <= bound,
+            "{resident} B are resident {when}, more than {bound}"
+        );
+    }
+    let after = witness.stats("");
+    let grown = |name: &str| number(&after[name]) - number(&before[name]);
+    assert_eq!(grown("total_connections"), tally.connections);
+    assert_eq!(number(&after["rejected_connections"]), 0);
+    assert_eq!(
+        grown("get_hits") + grown("get_misses"),
+        grown("cmd_get"),
+        "each read hits or misses"
+    );
+    // Clients that went without waiting asked for more than they saw answered.
+    for (name, seen) in [("cmd_get", tally.gets), ("cmd_set", tally.sets)] {
+        let counted = grown(name);
+        assert!(counted >= seen, "{name}: {counted} counted, {seen} seen");
+    }
+    assert!(tally.gets > 0 && tally.sets > 0, "the clients were served");
+    assert_eq!(witness.set("witness", b"seen"), "STORED");
+    assert_eq!(
+        witness.get("witness").map(|value| value.data),
+        Some(b"seen".to_vec())
+    );
+    drop(witness);
+
+    server.signal(Signal::Terminate);
+    let status = server.wait(EXIT_DEADLINE);
+    assert!(status.success(), "{status}");
+    let words = server.stderr_text();
+    assert!(!words.contains("panicked"), "{words}");
+}
+
+/// All clients, until the end.
+fn run(address: SocketAddr, seed: u64, binary: bool, end: Instant) -> Tally {
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                let mut visitor = Visitor::new(address, seed, thread, binary);
+                while Instant::now() < end {
+                    manners::visit(&mut visitor);
+                }
+                visitor.tally
+            })
+        })
+        .collect();
+    let mut sum = Tally::default();
+    for thread in threads {
+        match thread.join() {
+            Ok(tally) => sum.add(&tally),
+            // Its message is on standard error already; this is for the test.
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    sum
+}
+
+fn descriptors(process: &Process) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", process.pid()))
+        .expect("a running process has descriptors")
+        .count()
+}
+
+/// A line of `/proc/PID/status`, in bytes.
+fn memory(process: &Process, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))
+        .expect("a running process has a status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    number(kib.expect("with its memory")) * 1024
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a number")
+}
