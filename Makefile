@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance fuzz asan bench-worker
+.PHONY: help demo build deps test lint conformance fuzz asan bench-worker bench-server soak
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -38,3 +38,9 @@ asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Ru
 
 bench-worker: ## One pinned worker beside memcached -t 1, in the same run (BENCH_ARGS="...")
 	@scripts/bench-worker.sh $(BENCH_ARGS)
+
+bench-server: ## The server beside memcached and an echo server, with the goals: table and JSON (BENCH_ARGS="--quick")
+	@scripts/bench-server.sh $(BENCH_ARGS)
+
+soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
+	@scripts/soak.sh

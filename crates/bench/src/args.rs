@@ -24,6 +24,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDR", required = true)]
     pub target: Vec<Target>,
 
+    /// Be a client that knows the map: ask this coordinator (http://HOST:PORT) who owns which key and
+    /// go to the owners. Needs --protocol meta; the target is filled through its ordinary port.
+    #[arg(long, value_name = "URL")]
+    pub coordinator: Option<String>,
+
     /// Threads of the generator.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,

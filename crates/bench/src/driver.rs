@@ -48,10 +48,14 @@ impl Driver {
         let mut sockets = Vec::with_capacity(plan.threads);
         for _ in 0..plan.threads {
             let mut of_thread = Vec::with_capacity(plan.connections_per_thread);
-            for _ in 0..plan.connections_per_thread {
-                let connected = plan.target.connect();
-                of_thread
-                    .push(connected.with_context(|| format!("connecting to {}", plan.target))?);
+            for index in 0..plan.connections_per_thread {
+                of_thread.push(match &plan.cluster {
+                    Some(cluster) => cluster.connect(index % cluster.workers())?,
+                    None => plan
+                        .target
+                        .connect()
+                        .with_context(|| format!("connecting to {}", plan.target))?,
+                });
             }
             sockets.push(of_thread);
         }

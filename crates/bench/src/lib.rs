@@ -24,17 +24,22 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster;
 mod driver;
+mod echo;
 mod engine;
 mod plan;
 mod report;
 mod run;
+mod suite;
 mod target;
 mod units;
 mod value;
 
 pub use args::{OutputFormat, RunArgs};
+pub use cluster::Cluster;
 pub use driver::{Driver, LiveSample, LoadHandle};
+pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
 pub use plan::{
     CONNECTIONS_MAX, LoadPlan, MULTIGET_MAX, PIPELINE_MAX, Pace, Protocol, Source, Stop,
@@ -42,6 +47,10 @@ pub use plan::{
 };
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, run};
+pub use suite::{
+    Peer, PeerReport, PeerResult, RowReport, SuiteArgs, SuiteReport, SuiteSettings, Unit, Verdict,
+    execute_suite, run_suite,
+};
 pub use target::Target;
 
 /// The user asked for something that cannot be: exit code 2. Anything else that fails is exit code 1.

@@ -1,11 +1,12 @@
 //! What load to make: plain data, checked before anything starts.
 
-use crate::{BadUsage, Target};
+use crate::{BadUsage, Cluster, Target};
 use evenkeel_workload::trace::TraceFormat;
 use evenkeel_workload::{KeyFormat, SyntheticSpec, ValueSizes};
 use rustix::thread::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most threads. More than any machine has cores for.
@@ -28,6 +29,10 @@ const RATE_MAX: f64 = 1e9;
 pub struct LoadPlan {
     /// The server.
     pub target: Target,
+    /// Be an aware client of this cluster: connections go to its workers in turn, and each asks only
+    /// for keys that its worker owns. The target then only names the load. An aware load ends with
+    /// an error when a connection is lost, since its map may be void then.
+    pub cluster: Option<Arc<Cluster>>,
     /// Threads, each with its own event loop.
     pub threads: usize,
     /// Connections of each thread.
@@ -141,6 +146,7 @@ impl LoadPlan {
     pub fn new(target: Target, source: Source) -> Self {
         LoadPlan {
             target,
+            cluster: None,
             threads: 1,
             connections_per_thread: 1,
             pipeline: 1,
@@ -204,9 +210,29 @@ impl LoadPlan {
                 )));
             }
         }
+        if self.cluster.is_some() {
+            self.validate_aware()?;
+        }
         if self.answer_timeout.is_zero() {
             return Err(BadUsage("an answer needs more time than none".into()));
         }
         Ok(())
+    }
+
+    /// What an aware load cannot be: a request belongs to the connections of one worker, which must
+    /// not have to wait for another's, and some that were drawn are still unsent when it ends.
+    fn validate_aware(&self) -> Result<(), BadUsage> {
+        let reason = if self.protocol != Protocol::Meta {
+            "needs the meta protocol"
+        } else if self.pace != Pace::Closed {
+            "is a closed loop"
+        } else if self.multiget > 1 {
+            "has one key a request"
+        } else if !matches!(self.source, Source::Synthetic { .. }) || self.stop.requests.is_some() {
+            "generates its keys, for a time"
+        } else {
+            return Ok(());
+        };
+        Err(BadUsage(format!("a load on the owners of keys {reason}")))
     }
 }

@@ -231,7 +231,7 @@ impl TargetReport {
 }
 
 /// The middle number, or the mean of the two in the middle; 0 of none.
-fn median(mut numbers: Vec<f64>) -> f64 {
+pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len() / 2;
     match numbers.len() {

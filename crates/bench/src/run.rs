@@ -3,10 +3,11 @@
 use crate::args::{OutputFormat, ROUNDS_MAX};
 use crate::driver::{Driver, Finished};
 use crate::report::{RoundReport, RunReport, TargetReport};
-use crate::{BadUsage, LoadPlan, RunArgs};
+use crate::{BadUsage, Cluster, LoadPlan, RunArgs};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Distance of two updates of the progress bar.
@@ -26,11 +27,18 @@ pub fn run(args: &RunArgs) -> anyhow::Result<RunReport> {
         let rounds = args.rounds;
         return Err(BadUsage(format!("rounds: {rounds} is not within 1 and {ROUNDS_MAX}")).into());
     }
-    let plans = args
+    let mut plans = args
         .target
         .iter()
         .map(|target| args.plan(target))
         .collect::<Result<Vec<_>, _>>()?;
+    if let Some(coordinator) = &args.coordinator {
+        let cluster = Arc::new(Cluster::join(coordinator)?);
+        for plan in &mut plans {
+            plan.cluster = Some(cluster.clone());
+            plan.validate()?;
+        }
+    }
     for target in &args.target {
         if let Some(plan) = args.preload_plan(target)? {
             preload(plan, args.keys)?;
@@ -61,14 +69,17 @@ pub fn execute(args: &RunArgs) -> u8 {
         writeln!(io::stdout(), "{text}").context("printing the report")?;
         Ok(report.exit_code())
     });
-    printed.unwrap_or_else(|error| {
-        eprintln!("evenkeel bench run: {error:#}");
-        if error.is::<BadUsage>() {
-            EXIT_BAD_USAGE
-        } else {
-            EXIT_FAILED
-        }
-    })
+    printed.unwrap_or_else(|error| report_error("run", &error))
+}
+
+/// Says what went wrong with `evenkeel bench COMMAND`, and with which exit code it ends.
+pub(crate) fn report_error(command: &str, error: &anyhow::Error) -> u8 {
+    eprintln!("evenkeel bench {command}: {error:#}");
+    if error.is::<BadUsage>() {
+        EXIT_BAD_USAGE
+    } else {
+        EXIT_FAILED
+    }
 }
 
 /// Sets every key once; whatever is not stored fails the run.

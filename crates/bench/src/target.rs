@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How long the first connection to a target may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server to put load on: `host:port`, or the path of a unix socket (with a `/` in it).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +67,10 @@ impl Target {
     /// Connects, and waits until it is done.
     pub(crate) fn connect(&self) -> io::Result<Socket> {
         match &self.address {
-            Address::Tcp(address) => {
-                let socket = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-                socket.set_nonblocking(true)?;
-                socket.set_nodelay(true)?;
-                Ok(Socket::Tcp(mio::net::TcpStream::from_std(socket)))
-            }
+            Address::Tcp(address) => Socket::from_tcp(std::net::TcpStream::connect_timeout(
+                address,
+                CONNECT_TIMEOUT,
+            )?),
             Address::Unix(path) => {
                 let socket = std::os::unix::net::UnixStream::connect(path)?;
                 socket.set_nonblocking(true)?;
@@ -98,6 +96,15 @@ impl Target {
 pub(crate) enum Socket {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
+}
+
+impl Socket {
+    /// Makes a connection that is open ready for an event loop.
+    pub(crate) fn from_tcp(socket: std::net::TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Socket::Tcp(mio::net::TcpStream::from_std(socket)))
+    }
 }
 
 impl Read for Socket {

@@ -51,6 +51,11 @@ enum Command {
 enum Bench {
     /// Puts load on servers and reports throughput and latency
     Run(Box<evenkeel_bench::RunArgs>),
+    /// Measures the server beside memcached and an echo server, with the goals beside the figures
+    Suite(evenkeel_bench::SuiteArgs),
+    /// Answers with bytes made beforehand: the ceiling that the sockets set for a server
+    #[command(hide = true)]
+    Echo(evenkeel_bench::EchoArgs),
 }
 
 fn main() -> std::process::ExitCode {
@@ -74,9 +79,12 @@ fn main() -> std::process::ExitCode {
             }
         },
         Command::Up(args) => outcome(up::run(&args)).into(),
-        Command::Bench {
-            command: Bench::Run(args),
-        } => evenkeel_bench::execute(&args).into(),
+        Command::Bench { command } => match command {
+            Bench::Run(args) => evenkeel_bench::execute(&args),
+            Bench::Suite(args) => evenkeel_bench::execute_suite(&args),
+            Bench::Echo(args) => evenkeel_bench::execute_echo(&args),
+        }
+        .into(),
     }
 }
 

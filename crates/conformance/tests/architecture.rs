@@ -42,7 +42,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "coordinator",
         ],
     ),
-    ("bench", &["types", "protocol", "runtime", "workload"]),
+    (
+        "bench",
+        &["types", "protocol", "policy", "runtime", "workload"],
+    ),
     (
         "sim",
         &[

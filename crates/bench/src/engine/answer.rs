@@ -7,7 +7,7 @@ use super::feed::KeyList;
 use super::thread::Work;
 use crate::{Protocol, value};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
-use evenkeel_types::KeyHash;
+use evenkeel_types::{CacheletId, KeyHash};
 use evenkeel_workload::Operation;
 
 /// A request from its draw to its last answer. Reused, so that its buffers stay.
@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) intended_ns: u64,
     /// When it was encoded.
     pub(crate) sent_ns: u64,
+    /// The cachelet of the key, where the load knows the owners of keys.
+    pub(crate) cachelet: Option<CacheletId>,
     /// A set after a miss.
     refill: bool,
     /// Keys whose value has come. As long as `keys` once an answer has come.
@@ -102,6 +104,7 @@ impl Request {
         self.keys.clear();
         self.value_len = None;
         self.intended_ns = intended_ns;
+        self.cachelet = None;
         self.refill = false;
         self.found.clear();
         self.next = 0;
@@ -109,11 +112,12 @@ impl Request {
     }
 
     /// Makes the request the set that follows a miss.
-    pub(crate) fn become_refill(&mut self, key: &[u8], value_len: Option<u32>, now_ns: u64) {
+    pub(crate) fn become_refill(&mut self, key: &[u8], get: &Request, now_ns: u64) {
         self.reset(now_ns);
         self.operation = Operation::Set;
         self.keys.push(key);
-        self.value_len = value_len;
+        self.value_len = get.value_len;
+        self.cachelet = get.cachelet;
         self.refill = true;
     }
 

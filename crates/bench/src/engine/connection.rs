@@ -19,6 +19,8 @@ pub(crate) type Loss = io::Error;
 
 /// A connection to the target.
 pub(crate) struct Connection {
+    /// Position of the worker at the other end, where the load knows the workers; else 0.
+    worker: usize,
     /// `None`: down, until `retry_at_ns`.
     pub(crate) socket: Option<Socket>,
     pub(crate) retry_at_ns: u64,
@@ -35,8 +37,9 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, pipeline: usize) -> Self {
+    pub(crate) fn new(socket: Socket, worker: usize, pipeline: usize) -> Self {
         Connection {
+            worker,
             socket: Some(socket),
             retry_at_ns: 0,
             input: vec![0; INPUT_LEN],
@@ -73,7 +76,7 @@ impl Connection {
         while self.has_room(work.plan.pipeline) {
             let next = match self.refills.pop_front() {
                 Some(refill) => Some(refill),
-                None if fresh => work.draw(now_ns),
+                None if fresh => work.draw_for(self.worker, now_ns),
                 None => None,
             };
             let Some(request) = next else { return };
@@ -85,12 +88,13 @@ impl Connection {
     pub(crate) fn send(&mut self, mut request: Request, work: &mut Work, now_ns: u64) {
         request.sent_ns = now_ns;
         let protocol = work.plan.protocol;
+        let route = work.route(&request);
         match request.operation {
-            Operation::Get => encode::get(protocol, &request.keys, &mut self.output),
+            Operation::Get => encode::get(protocol, &request.keys, route, &mut self.output),
             Operation::Set => {
                 let key = request.keys.get(0);
                 let value = work.next_value(key, request.value_len);
-                encode::set(protocol, key, value, &mut self.output);
+                encode::set(protocol, key, value, route, &mut self.output);
             }
         }
         self.in_flight.push_back(request);

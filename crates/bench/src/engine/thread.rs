@@ -7,6 +7,7 @@
 
 use super::answer::Request;
 use super::connection::{Connection, Loss};
+use super::encode::Route;
 use super::feed::Feed;
 use super::schedule::Schedule;
 use super::stats::{LoadStats, Mailbox};
@@ -48,6 +49,10 @@ const EVENTS_MAX: usize = 1024;
 /// Values of a trace are cut to what a memcached with default limits takes under the longest key.
 const TRACE_VALUE_LEN_MAX: usize = ITEM_SIZE_DEFAULT - ITEM_OVERHEAD - KEY_LEN_MAX;
 
+/// Requests drawn for the connections of other workers that wait for their turn. More are forgotten:
+/// draws do not depend on each other, so those that are left have the same popularity.
+const WAITING_MAX: usize = 1024;
+
 /// The token of the timer; connections have theirs from 0.
 const TIMER: Token = Token(usize::MAX);
 
@@ -84,6 +89,8 @@ pub(crate) struct Work {
     ended: bool,
     /// Requests out of use, with their buffers.
     pool: Vec<Request>,
+    /// Drawn and unsent, by the worker that they are for; empty where the load knows no workers.
+    waiting: Vec<VecDeque<Request>>,
     version: u64,
     /// The value being written.
     value: Vec<u8>,
@@ -144,6 +151,43 @@ impl Work {
         None
     }
 
+    /// The next request for the connections of a worker; of all draws where the load knows none.
+    pub(crate) fn draw_for(&mut self, worker: usize, now_ns: u64) -> Option<Request> {
+        if !self.ended
+            && let Some(mut request) = self.waiting.get_mut(worker).and_then(VecDeque::pop_front)
+        {
+            request.intended_ns = now_ns;
+            return Some(request);
+        }
+        loop {
+            let mut request = self.draw(now_ns)?;
+            let Some(cluster) = &self.plan.cluster else {
+                return Some(request);
+            };
+            let Some((owner, cachelet)) = cluster.owner(request.keys.get(0)) else {
+                self.fault = Some(anyhow::anyhow!("the map gives some keys to nobody"));
+                self.ended = true;
+                return None;
+            };
+            request.cachelet = Some(cachelet);
+            if owner == worker {
+                return Some(request);
+            }
+            if self.waiting[owner].len() < WAITING_MAX {
+                self.waiting[owner].push_back(request);
+            } else {
+                self.pool.push(request);
+            }
+        }
+    }
+
+    /// By what the worker was chosen that this request goes to.
+    #[inline]
+    pub(crate) fn route(&self, request: &Request) -> Route {
+        let cluster = self.plan.cluster.as_ref()?;
+        Some((cluster.epoch(), request.cachelet?))
+    }
+
     /// Books an answered request; its misses become sets where the plan says so.
     pub(crate) fn finish(
         &mut self,
@@ -162,7 +206,7 @@ impl Work {
         if self.plan.cache_aside {
             for key in request.missed() {
                 let mut refill = self.pool.pop().unwrap_or_default();
-                refill.become_refill(key, request.value_len, now_ns);
+                refill.become_refill(key, &request, now_ns);
                 refills.push_back(refill);
             }
         }
@@ -258,10 +302,12 @@ impl LoadThread {
         let poll = Poll::new()?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let mut connections = Vec::with_capacity(sockets.len());
+        let workers = plan.cluster.as_ref().map_or(0, |cluster| cluster.workers());
         for (token, mut socket) in sockets.into_iter().enumerate() {
             poll.registry()
                 .register(&mut socket, Token(token), interest)?;
-            connections.push(Connection::new(socket, plan.pipeline));
+            let worker = token.checked_rem(workers).unwrap_or(0);
+            connections.push(Connection::new(socket, worker, plan.pipeline));
         }
         let schedule = Schedule::new(plan.pace, index, plan.threads, plan.seed);
         let timer = schedule.as_ref().map(|_| Timer::new(&poll)).transpose()?;
@@ -278,6 +324,7 @@ impl LoadThread {
                 quota,
                 ended: false,
                 pool: Vec::new(),
+                waiting: (0..workers).map(|_| VecDeque::new()).collect(),
                 // 2^40 writes of each thread before two share a version.
                 version: (index as u64) << 40,
                 value: Vec::new(),
@@ -469,6 +516,9 @@ impl LoadThread {
         let now_ns = self.work.now_ns();
         self.work.note_error(|| format!("connection lost: {loss}"));
         self.work.lost_since_ns.get_or_insert(now_ns);
+        if self.work.plan.cluster.is_some() && !self.work.ended {
+            self.work.fault = Some(anyhow::anyhow!("a worker closed a connection: {loss}"));
+        }
         let retry_at_ns = now_ns + RECONNECT_DELAY.as_nanos() as u64;
         self.connections[index].close(&mut self.work, retry_at_ns);
     }

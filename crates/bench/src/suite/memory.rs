@@ -1,0 +1,173 @@
+//! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
+
+use super::process::Server;
+use super::report::{Goal, PeerResult, RowReport, Unit};
+use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
+use super::{FILL_CONNECTIONS, FILL_PIPELINE, Suite, finish_row, measure as measure_load};
+use crate::{LoadPlan, Source, Stop};
+use anyhow::{Context, ensure};
+use evenkeel_runtime::raise_descriptor_limit;
+use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec, ValueSizes};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// The memory limit under which items are counted, in megabytes; less where it must be quick.
+const LIMIT_MB: u64 = 256;
+const LIMIT_MB_QUICK: u64 = 64;
+
+/// Keys asked for to see whether the items that a server counts are there.
+const SAMPLE_LEN: u64 = 200_000;
+
+/// How far the number found by asking may be from the number counted.
+const SAMPLE_TOLERANCE: f64 = 0.02;
+
+/// Idle connections; fewer where it must be quick.
+const IDLE_CONNECTIONS: usize = 10_000;
+const IDLE_CONNECTIONS_QUICK: usize = 2_000;
+
+/// Longest wait for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Fills servers until they evict, and counts: items, and resident memory at its highest.
+pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
+    let limit_mb = if suite.quick {
+        LIMIT_MB_QUICK
+    } else {
+        LIMIT_MB
+    };
+    let limit_bytes = limit_mb << 20;
+    // Storage is the same whichever way bytes come in.
+    let peers = [Peer::Memcached, Peer::EvenkeelEpoll];
+    let mut resident = vec![Vec::new(); peers.len()];
+    for size in &ITEM_SIZES {
+        if !suite.wants(size.id) {
+            continue;
+        }
+        let mut results = Vec::new();
+        for (index, &peer) in peers.iter().enumerate() {
+            let server = suite.server(peer, &["-m", &limit_mb.to_string()])?;
+            let items = fill(suite, &server, size, limit_bytes)
+                .with_context(|| format!("{}, {}", size.id, peer.short()))?;
+            results.push(PeerResult::of(peer, vec![items]));
+            resident[index].push(server.resident_bytes_max()? as f64);
+        }
+        let what = format!(
+            "items of {} + {} B in {limit_mb} MiB",
+            size.key_len, size.value_len
+        );
+        let goal = Goal::Times(Peer::EvenkeelEpoll, Peer::Memcached, size.factor);
+        finish_row(
+            rows,
+            RowReport::new(size.id, what, Unit::Items, results, &[goal]),
+        );
+    }
+    if resident[0].is_empty() {
+        return Ok(());
+    }
+    let most = |rounds: Vec<f64>| rounds.into_iter().fold(0.0, f64::max);
+    let results = peers.iter().zip(resident);
+    let results = results.map(|(&peer, rounds)| PeerResult::of(peer, vec![most(rounds)]));
+    let what = format!("most resident memory while filled, -m {limit_mb}");
+    let goal = Goal::Bound(Peer::EvenkeelEpoll, resident_bytes_bound(limit_bytes));
+    let row = RowReport::new(
+        "resident_max",
+        what,
+        Unit::Bytes,
+        results.collect(),
+        &[goal],
+    );
+    finish_row(rows, row);
+    Ok(())
+}
+
+/// Sets more keys than can fit and returns how many items there are then. Keys are asked for to see
+/// that these are not only counted.
+fn fill(suite: &Suite, server: &Server, size: &ItemSize, limit_bytes: u64) -> anyhow::Result<f64> {
+    // So many would fill the limit if items had no overhead at all.
+    let count = limit_bytes / (size.key_len + size.value_len) as u64;
+    let keys = KeyFormat::new("k", size.key_len, count)?;
+    suite.fill(server, keys.clone(), count, size.value_len)?;
+    let stats = server.stats()?;
+    ensure!(stats.number("evictions")? > 0, "nothing was evicted");
+    let items = stats.number("curr_items")? as f64;
+    let workload = SyntheticSpec {
+        keys: count,
+        popularity: Popularity::Uniform,
+        get_share: 1.0,
+        seed: 1,
+    };
+    let sample = measure_load(LoadPlan {
+        pipeline: FILL_PIPELINE,
+        source: Source::Synthetic { workload, keys },
+        value_sizes: ValueSizes::new(size.value_len, size.value_len)?,
+        check_values: true,
+        stop: Stop {
+            after: None,
+            requests: Some(SAMPLE_LEN),
+        },
+        ..suite.plan(server, Operation::Get, FILL_CONNECTIONS)?
+    })?;
+    ensure!(sample.counters.wrong_values == 0, "wrong values were read");
+    let found = sample.hit_ratio * count as f64;
+    ensure!(
+        (found / items - 1.0).abs() < SAMPLE_TOLERANCE,
+        "{items} items are counted and {found:.0} found"
+    );
+    Ok(items)
+}
+
+/// Opens connections, uses each once, and sees what they take when they are idle. What the kernel
+/// keeps for its sockets is no part of it.
+pub(super) fn measure_idle_connections(
+    suite: &mut Suite,
+    rows: &mut Vec<RowReport>,
+) -> anyhow::Result<()> {
+    const ID: &str = "idle_connection";
+    if !suite.wants(ID) {
+        return Ok(());
+    }
+    let wanted = if suite.quick {
+        IDLE_CONNECTIONS_QUICK
+    } else {
+        IDLE_CONNECTIONS
+    };
+    // The client's ends are in this process; a server needs as many.
+    if let Err(error) = raise_descriptor_limit(wanted) {
+        suite.notes.push(format!("{ID} was not measured: {error}"));
+        return Ok(());
+    }
+    let mut peers = vec![Peer::Memcached];
+    peers.extend(&suite.ours);
+    let mut results = Vec::new();
+    for peer in peers {
+        let limit = (wanted + 100).to_string();
+        let server = suite.server(peer, &["-m", "64", "-c", &limit])?;
+        drop(use_once(&server)?);
+        let before = server.resident_bytes()?;
+        let connections = (0..wanted)
+            .map(|_| use_once(&server))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let after = server.resident_bytes()?;
+        let grown = after.saturating_sub(before) as f64;
+        results.push(PeerResult::of(peer, vec![grown / connections.len() as f64]));
+    }
+    let what = format!("resident memory of an idle connection, of {wanted}");
+    let ours = suite.ours.iter();
+    let goals: Vec<Goal> = ours
+        .map(|&peer| Goal::Bound(peer, IDLE_CONNECTION_BYTES_MAX))
+        .collect();
+    finish_row(rows, RowReport::new(ID, what, Unit::Bytes, results, &goals));
+    Ok(())
+}
+
+/// A connection that has got one answer.
+fn use_once(server: &Server) -> anyhow::Result<TcpStream> {
+    let mut socket = TcpStream::connect(server.address)?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    socket.write_all(b"get nothing\r\n")?;
+    let mut answer = [0; 5];
+    socket.read_exact(&mut answer)?;
+    ensure!(&answer == b"END\r\n", "a miss is not answered as one");
+    Ok(socket)
+}

@@ -1,0 +1,248 @@
+//! Who is measured, under which loads, and what is asked of whom.
+
+use super::report::{Goal, Unit};
+use crate::EchoRequest;
+use evenkeel_workload::Operation;
+use serde::Serialize;
+
+/// A server that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Peer {
+    /// What the sockets allow, by epoll.
+    Echo,
+    /// The newest memcached that could be had.
+    Memcached,
+    /// An older memcached, which most people run.
+    MemcachedOlder,
+    /// Evenkeel's server as it runs by default.
+    EvenkeelEpoll,
+    /// Evenkeel's server on io_uring.
+    EvenkeelUring,
+}
+
+impl Peer {
+    /// A word for the head of a column.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Peer::Echo => "echo",
+            Peer::Memcached => "memcached",
+            Peer::MemcachedOlder => "older memcached",
+            Peer::EvenkeelEpoll => "Evenkeel",
+            Peer::EvenkeelUring => "io_uring",
+        }
+    }
+
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Peer::EvenkeelEpoll | Peer::EvenkeelUring)
+    }
+}
+
+/// A closed loop on one worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) id: &'static str,
+    pub(crate) operation: Operation,
+    pub(crate) connections: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) multiget: usize,
+    /// Server and generator on one core; the figure is the server's processor time for a request.
+    pub(crate) shared_core: bool,
+    /// What is asked of epoll, as (whom, how many times).
+    goal: (Peer, f64),
+    /// What is asked of io_uring.
+    uring_goal: Option<(Peer, f64)>,
+}
+
+/// Share of the epoll ceiling that is asked for where each request has system calls of its own.
+const OF_CEILING: (Peer, f64) = (Peer::Echo, 0.94);
+
+/// io_uring is to be above it.
+const ABOVE_CEILING: Option<(Peer, f64)> = Some((Peer::Echo, 1.0));
+
+const GET: Load = Load {
+    id: "",
+    operation: Operation::Get,
+    connections: 16,
+    pipeline: 1,
+    multiget: 1,
+    shared_core: false,
+    goal: OF_CEILING,
+    uring_goal: None,
+};
+
+const SET: Load = Load {
+    operation: Operation::Set,
+    ..GET
+};
+
+const fn times(factor: f64) -> (Peer, f64) {
+    (Peer::Memcached, factor)
+}
+
+/// The load whose throughput of memcached sets the rate for latencies.
+pub(crate) const UNPIPELINED_GETS: &str = "get_unpipelined_16_connections";
+
+/// The loads on one worker, in the order of the table.
+pub(crate) const LOADS: [Load; 12] = [
+    Load {
+        id: UNPIPELINED_GETS,
+        uring_goal: ABOVE_CEILING,
+        ..GET
+    },
+    Load {
+        id: "get_unpipelined_64_connections",
+        connections: 64,
+        uring_goal: ABOVE_CEILING,
+        ..GET
+    },
+    Load {
+        id: "set_unpipelined_16_connections",
+        uring_goal: ABOVE_CEILING,
+        ..SET
+    },
+    Load {
+        id: "set_unpipelined_64_connections",
+        connections: 64,
+        uring_goal: ABOVE_CEILING,
+        ..SET
+    },
+    Load {
+        id: "get_shared_core_cpu",
+        shared_core: true,
+        uring_goal: ABOVE_CEILING,
+        ..GET
+    },
+    Load {
+        id: "set_shared_core_cpu",
+        shared_core: true,
+        uring_goal: ABOVE_CEILING,
+        ..SET
+    },
+    Load {
+        id: "get_pipeline_16",
+        pipeline: 16,
+        goal: times(3.0),
+        ..GET
+    },
+    Load {
+        id: "set_pipeline_16",
+        pipeline: 16,
+        goal: times(2.0),
+        ..SET
+    },
+    Load {
+        id: "get_pipeline_64",
+        pipeline: 64,
+        goal: times(4.0),
+        ..GET
+    },
+    Load {
+        id: "set_pipeline_64",
+        pipeline: 64,
+        goal: times(3.0),
+        ..SET
+    },
+    Load {
+        id: "multiget_10",
+        multiget: 10,
+        goal: times(2.0),
+        ..GET
+    },
+    Load {
+        id: "multiget_100",
+        multiget: 100,
+        goal: times(4.0),
+        ..GET
+    },
+];
+
+impl Load {
+    pub(crate) fn what(&self) -> String {
+        let operation = match self.operation {
+            Operation::Get if self.multiget > 1 => format!("multiget of {}", self.multiget),
+            Operation::Get => "GET".to_owned(),
+            Operation::Set => "SET".to_owned(),
+        };
+        if self.shared_core {
+            return format!("{operation}, server's CPU per request on a shared core");
+        }
+        let connections = self.connections;
+        match self.pipeline {
+            1 => format!("{operation}, unpipelined, {connections} connections"),
+            depth => format!("{operation}, pipeline {depth}, {connections} connections"),
+        }
+    }
+
+    pub(crate) fn unit(&self) -> Unit {
+        if self.shared_core {
+            Unit::Microseconds
+        } else if self.multiget > 1 {
+            Unit::KeysPerSecond
+        } else {
+            Unit::RequestsPerSecond
+        }
+    }
+
+    pub(crate) fn goals(&self) -> Vec<Goal> {
+        let (against, factor) = self.goal;
+        let mut goals = vec![Goal::Times(Peer::EvenkeelEpoll, against, factor)];
+        if let Some((against, factor)) = self.uring_goal {
+            goals.push(Goal::Times(Peer::EvenkeelUring, against, factor));
+        }
+        goals
+    }
+
+    /// What an echo server must be told to answer this load.
+    pub(crate) fn echo_request(&self) -> EchoRequest {
+        match self.operation {
+            Operation::Get => EchoRequest::Get,
+            Operation::Set => EchoRequest::Set,
+        }
+    }
+}
+
+/// Items of one size, and what is asked: key and value in bytes, times memcached's number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItemSize {
+    pub(crate) id: &'static str,
+    pub(crate) key_len: usize,
+    pub(crate) value_len: usize,
+    pub(crate) factor: f64,
+}
+
+/// The sizes of which items are counted.
+pub(crate) const ITEM_SIZES: [ItemSize; 3] = [
+    ItemSize {
+        id: "items_10_20",
+        key_len: 10,
+        value_len: 20,
+        factor: 1.8,
+    },
+    ItemSize {
+        id: "items_24_64",
+        key_len: 24,
+        value_len: 64,
+        factor: 1.4,
+    },
+    ItemSize {
+        id: "items_30_230",
+        key_len: 30,
+        value_len: 230,
+        factor: 1.3,
+    },
+];
+
+/// Most memory that an idle connection may take, in bytes.
+pub(crate) const IDLE_CONNECTION_BYTES_MAX: f64 = 4096.0;
+
+/// Two workers are to do this many times the work of one, with clients that know the owners.
+pub(crate) const TWO_WORKERS_FACTOR: f64 = 1.8;
+
+/// Clients that do not know the owners are to reach this share of that.
+pub(crate) const UNAWARE_SHARE: f64 = 0.85;
+
+/// Most resident memory under a limit: 5 % and 64 MiB above it.
+pub(crate) fn resident_bytes_bound(limit_bytes: u64) -> f64 {
+    limit_bytes as f64 * 1.05 + (64 << 20) as f64
+}
