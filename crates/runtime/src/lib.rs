@@ -26,6 +26,7 @@ mod signals;
 mod stream;
 mod threads;
 mod units;
+pub mod uring;
 
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
 pub use buffer::InputBuffer;

@@ -5,6 +5,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 /// A non-blocking connection.
 #[derive(Debug)]
@@ -56,6 +57,15 @@ impl From<TcpStream> for Stream {
 impl From<UnixStream> for Stream {
     fn from(stream: UnixStream) -> Self {
         Stream::Unix(stream)
+    }
+}
+
+impl From<Stream> for OwnedFd {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Tcp(stream) => stream.into(),
+            Stream::Unix(stream) => stream.into(),
+        }
     }
 }
 
