@@ -93,6 +93,18 @@ impl Connection {
         }
     }
 
+    /// Keeps what was received although no more input was welcome: a transport whose receives are
+    /// under way cannot refuse what they bring.
+    pub fn keep(&mut self, core: &mut WorkerCore, bytes: &[u8]) {
+        core.counters().bytes_read += bytes.len() as u64;
+        self.input.push(bytes);
+    }
+
+    /// Bytes received and not carried out yet.
+    pub fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
     /// The client sends no more.
     pub fn received_end(&mut self) {
         self.ended = true;
@@ -115,7 +127,22 @@ impl Connection {
             .map_or(b"", |session| session.out.as_slice())
     }
 
-    /// The transport has written the first `count` bytes of [`Connection::output`].
+    /// Lets a transport take over the buffer of [`Connection::output`], or put another empty one in its
+    /// place. What it has taken counts as unwritten until [`Connection::wrote`] was told of it.
+    pub fn hand_over(&self, core: &mut WorkerCore, take: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(session) = core.session(self.id) {
+            session.hand_over(take);
+        }
+    }
+
+    /// Whether answers are ready and not written yet.
+    pub fn owes_output(&self, core: &mut WorkerCore) -> bool {
+        core.session(self.id)
+            .is_some_and(|session| session.owes_output())
+    }
+
+    /// The transport has written `count` bytes: of what it had taken over, else the first of
+    /// [`Connection::output`].
     pub fn wrote(&mut self, core: &mut WorkerCore, count: usize) {
         if let Some(session) = core.session(self.id) {
             session.written(count);
@@ -133,11 +160,11 @@ impl Connection {
         let Some(session) = core.session(self.id) else {
             return Next::Close;
         };
-        let drained = session.out.is_empty() && !session.awaits();
+        let drained = !session.owes_output() && !session.awaits();
         if drained && (session.closing || (self.ended && !self.more)) {
             return Next::Close;
         }
-        let owes = !session.out.is_empty() || (!self.input.is_empty() && !session.awaits());
+        let owes = session.owes_output() || (!self.input.is_empty() && !session.awaits());
         if moved {
             self.active_at = now.monotonic;
         }
@@ -170,7 +197,7 @@ impl Connection {
     pub fn is_idle(&self, core: &mut WorkerCore) -> bool {
         let done = core
             .session(self.id)
-            .is_none_or(|session| session.out.is_empty() && !session.awaits());
+            .is_none_or(|session| !session.owes_output() && !session.awaits());
         done && self.input.is_empty() && !self.more
     }
 

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
-use crate::transport::epoll::{Served, Socket};
+use crate::transport::{Served, Socket, Transport};
 use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, Protocols, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
@@ -69,6 +69,8 @@ pub struct Parts {
     pub core: WorkerCore,
     /// Its poll; the waker is registered already.
     pub poll: Poll,
+    /// What moves its clients' bytes.
+    pub transport: Transport,
     /// What wakes it.
     pub notifier: Notifier,
     /// Its own port, for aware clients and other servers, if it has one.
@@ -100,7 +102,7 @@ pub const WAKE_TOKEN: Token = WAKE;
 /// A client's connection and its socket.
 struct Client {
     connection: Connection,
-    socket: Socket<Stream>,
+    socket: Socket,
     /// It is in the list of connections to serve.
     queued: bool,
 }
@@ -131,12 +133,11 @@ struct Worker {
 /// # Errors
 /// Only when the poll itself fails.
 pub fn run(mut parts: Parts) -> io::Result<()> {
+    let registry = parts.poll.registry();
     if let Some(listener) = &mut parts.listener {
-        parts
-            .poll
-            .registry()
-            .register(listener, LISTENER, Interest::READABLE)?;
+        registry.register(listener, LISTENER, Interest::READABLE)?;
     }
+    parts.transport.start(registry)?;
     let mut worker = Worker {
         parts,
         clients: Vec::new(),
@@ -156,11 +157,13 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     loop {
         let before = worker.parts.clock.now();
         let wait = worker.wait(before.monotonic);
-        match worker.parts.poll.poll(&mut events, Some(wait)) {
+        let parts = &mut worker.parts;
+        match parts.transport.wait(&mut parts.poll, &mut events, wait) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
         let now = worker.parts.clock.now();
+        worker.take_completions();
         for event in &events {
             worker.take_event(now, event);
         }
@@ -200,6 +203,19 @@ impl Worker {
         next.since(now).min(IDLE_LOOK)
     }
 
+    /// Tells connections what has completed.
+    fn take_completions(&mut self) {
+        while let Some(completion) = self.parts.transport.next_completion() {
+            let slot = completion.tag() as usize;
+            if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
+                client.socket.note(completion);
+                let id = client.connection.id();
+                self.enqueue(id);
+            }
+        }
+        self.parts.core.counters().receives_starved += self.parts.transport.take_starved();
+    }
+
     fn take_event(&mut self, now: Now, event: &Event) {
         match event.token() {
             WAKE => {}
@@ -208,11 +224,7 @@ impl Worker {
             Token(connection) => {
                 let slot = connection - FIRST_CONNECTION;
                 if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        client
-                            .socket
-                            .mark_readable(event.is_read_closed() || event.is_error());
-                    }
+                    client.socket.note_readiness(event);
                     let id = client.connection.id();
                     self.enqueue(id);
                 }
@@ -260,31 +272,25 @@ impl Worker {
 
     /// Makes an accepted, counted stream a connection of this worker.
     fn adopt(&mut self, now: Now, arrival: Arrival) {
-        let Arrival { mut stream, .. } = arrival;
+        let Arrival { stream, .. } = arrival;
         let id = self.parts.core.open(Peer {
             address: stream.peer_address(),
             protocols: Protocols::Any,
         });
         let slot = id.slot as usize;
         let token = Token(slot + FIRST_CONNECTION);
-        let both = Interest::READABLE | Interest::WRITABLE;
-        if self
-            .parts
-            .poll
-            .registry()
-            .register(&mut stream, token, both)
-            .is_err()
-        {
+        let registry = self.parts.poll.registry();
+        let Ok(socket) = (self.parts.transport).adopt(registry, token, id.slot, stream) else {
             self.parts.core.close(id);
             self.parts.connections.closed();
             return;
-        }
+        };
         if self.clients.len() <= slot {
             self.clients.resize_with(slot + 1, || None);
         }
         self.clients[slot] = Some(Client {
             connection: Connection::new(id, now),
-            socket: Socket::new(stream),
+            socket,
             queued: false,
         });
         self.enqueue(id);
@@ -303,8 +309,10 @@ impl Worker {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        if self.client(id).is_some() {
-            self.clients[id.slot as usize] = None;
+        if self.client(id).is_some()
+            && let Some(client) = self.clients[id.slot as usize].take()
+        {
+            self.parts.transport.close(client.socket);
             self.parts.core.close(id);
             self.parts.connections.closed();
         }
@@ -366,7 +374,9 @@ impl Worker {
             };
             client.queued = false;
             let (socket, connection) = (&mut client.socket, &mut client.connection);
-            match socket.serve(connection, &mut self.parts.core, now, &mut self.scratch) {
+            let parts = &mut self.parts;
+            let scratch = &mut self.scratch;
+            match (parts.transport).serve(socket, connection, &mut parts.core, now, scratch) {
                 Served::Idle => {}
                 Served::More => self.enqueue(id),
                 Served::Closed => self.close(id),
@@ -499,7 +509,7 @@ impl Worker {
         if !self.draining {
             let core = &mut self.parts.core;
             let mut clients = self.clients.iter().flatten();
-            return clients.all(|client| client.connection.output(core).is_empty());
+            return clients.all(|client| !client.connection.owes_output(core));
         }
         let core = &mut self.parts.core;
         let idle: Vec<ConnectionId> = (self.clients.iter().flatten())

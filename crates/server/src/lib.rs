@@ -11,6 +11,7 @@ mod connection;
 mod control;
 mod event_loop;
 mod facts;
+mod io;
 mod link;
 mod listeners;
 mod member;

@@ -3,6 +3,7 @@
 use crate::args::{Args, Extended};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::io::transports;
 use crate::listeners::Listeners;
 use crate::{facts, member};
 use anyhow::Context;
@@ -83,6 +84,7 @@ impl Server {
             notifiers.push(Notifier::new(waker));
             polls.push(poll);
         }
+        let transports = transports(args.io.io, args.threads)?;
         let meshes = mesh(&notifiers, MESH_CAPACITY);
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
         let config = worker_config(args, clock, boot)?;
@@ -91,7 +93,8 @@ impl Server {
         let mut worker_ports = Vec::new();
         let mut acceptor_ends = Vec::new();
         let mut worker_threads = Vec::new();
-        for (index, (poll, mesh)) in polls.into_iter().zip(meshes).enumerate() {
+        let threads = polls.into_iter().zip(transports).zip(meshes);
+        for (index, ((poll, transport), mesh)) in threads.enumerate() {
             let listener = match worker_address(args, worker_ip, index as u16)? {
                 Some(address) => Some(bind_tcp(address, args.listen_backlog)?),
                 None => None,
@@ -115,6 +118,7 @@ impl Server {
                 core: WorkerCore::new(config, &pool)
                     .map_err(|error| UsageError(error.to_string()))?,
                 poll,
+                transport,
                 notifier: notifiers[index].clone(),
                 listener,
                 incoming,

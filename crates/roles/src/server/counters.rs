@@ -128,6 +128,8 @@ counters! {
     links_lost,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
+    /// Receives that found all of io_uring's receive buffers taken and had to be asked for again.
+    receives_starved,
     /// Connections closed because they were idle for `-o idle_timeout`.
     idle_kicks,
     /// Maps of the coordinator that could not be used.

@@ -73,6 +73,8 @@ pub struct Session {
     pub peer: Peer,
     /// Answers ready to be written, in order.
     pub out: Vec<u8>,
+    /// Bytes of earlier answers that the driver has taken out of `out` and not written yet.
+    taken: usize,
     /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
     slots: VecDeque<Slot>,
     awaited: usize,
@@ -214,7 +216,7 @@ impl Session {
     /// Whether this connection's commands must wait until answers were written or have arrived.
     #[inline]
     pub fn is_paused(&self) -> bool {
-        self.out.len() + self.parked >= OUT_PAUSE || self.awaited >= self.awaited_limit
+        self.out.len() + self.taken + self.parked >= OUT_PAUSE || self.awaited >= self.awaited_limit
     }
 
     /// Whether any answer is still awaited from another worker.
@@ -222,8 +224,27 @@ impl Session {
         self.awaited > 0
     }
 
-    /// The driver wrote `count` bytes of `out`.
+    /// Whether answers are ready and not written yet.
+    pub fn owes_output(&self) -> bool {
+        !self.out.is_empty() || self.taken > 0
+    }
+
+    /// Lets the driver take over the bytes of `out`, all of them or none. They count as unwritten until
+    /// [`Session::written`] was told of them.
+    pub fn hand_over(&mut self, take: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.out.len();
+        take(&mut self.out);
+        debug_assert!(self.out.is_empty() || self.out.len() == before);
+        self.taken += before - self.out.len();
+    }
+
+    /// The driver wrote `count` bytes: of those that it had taken over, else the first of `out`.
     pub fn written(&mut self, count: usize) {
+        if self.taken > 0 {
+            assert!(count <= self.taken, "wrote more than was taken over");
+            self.taken -= count;
+            return;
+        }
         if count == self.out.len() {
             self.out.clear();
             if self.out.capacity() > OUT_KEEP_MAX {

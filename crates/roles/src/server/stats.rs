@@ -297,6 +297,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("replica_deletes", sum.replica_deletes),
             ("replica_refused_old", sum.replica_refused_old),
             ("stalled_closed", sum.stalled_closed),
+            ("receives_starved", sum.receives_starved),
             ("maps_refused", sum.maps_refused),
             ("protocol_errors", sum.protocol_errors),
         ],

@@ -9,6 +9,7 @@ pub use extended::{Extended, TlsOptions};
 pub use files::file_arguments;
 pub use listen::{ListenSpec, ListenerProtocol, ListenerTls};
 
+use crate::io::IoArgs;
 use clap::{ArgAction, Args as ClapArgs};
 use evenkeel_runtime::{UsageError, parse_permissions, parse_size};
 use std::net::SocketAddr;
@@ -89,6 +90,10 @@ pub struct Args {
     /// Commands of one connection carried out in a row before others have a turn
     #[arg(short = 'R', long, default_value_t = 20)]
     pub max_reqs_per_event: u32,
+
+    /// How sockets are served.
+    #[command(flatten)]
+    pub io: IoArgs,
 
     /// Length of the queue of connections not yet accepted
     #[arg(short = 'b', long, default_value_t = 1024)]

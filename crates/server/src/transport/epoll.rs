@@ -2,6 +2,7 @@
 //! or write comes up short.
 
 use crate::connection::{Connection, Next};
+use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,17 +12,6 @@ const FLUSH_AT: usize = 32 * 1024;
 
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
 const READS_PER_TURN: usize = 4;
-
-/// What a turn with a connection came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// Nothing more to do until something happens.
-    Idle,
-    /// It has more to do; others first.
-    More,
-    /// It is over.
-    Closed,
-}
 
 /// The socket of a connection; `S` is the stream, or what stands before it.
 #[derive(Debug)]

@@ -14,16 +14,182 @@
 //! | transport | the bytes come and go by |
 //! |---|---|
 //! | [`epoll`] | reads and writes when the socket says that it is ready |
+//! | [`uring`] | receives and sends that complete by themselves |
 //!
-//! How another one fits in:
-//!
-//! * Something that encrypts stands between the socket and step 2 and 3: [`epoll::Socket`] reads and
-//!   writes through `std::io::{Read, Write}`, and whatever implements both, and says `WouldBlock` as
-//!   a socket does, can take the place of the plain stream. `Ok(0)` from `read` is the end of the
-//!   client's bytes; `flush` must push out what `write` has kept.
-//! * Something that completes (instead of announcing readiness) calls `received` with each buffer
-//!   that was filled, stops asking for more while `judge` says `Wait`, and asks again once it says
-//!   `Input`. A send that is under way needs bytes that stay where they are: copy `output`, or take
-//!   it over, and report `wrote` when the send has completed.
+//! Something that encrypts stands between the socket and steps 2 and 3: [`epoll::Socket`] reads and
+//! writes through `std::io::{Read, Write}`, and whatever implements both, and says `WouldBlock` as a
+//! socket does, can take the place of the plain stream. `Ok(0)` from `read` is the end of the client's
+//! bytes; `flush` must push out what `write` has kept.
 
 pub mod epoll;
+pub mod uring;
+
+use crate::connection::Connection;
+use evenkeel_roles::server::WorkerCore;
+use evenkeel_runtime::Stream;
+use evenkeel_runtime::uring::{Event as Completion, Ring};
+use evenkeel_types::Now;
+use mio::event::Event as Readiness;
+use mio::{Events, Interest, Poll, Registry, Token};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// What a turn with a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Nothing more to do until something happens.
+    Idle,
+    /// It has more to do; others first.
+    More,
+    /// It is over.
+    Closed,
+}
+
+/// What moves the bytes of a worker's clients. Everything else that a worker waits for (wake-ups, its
+/// listener, links to other servers) is announced by its poll in either case; a ring watches the poll.
+#[derive(Debug)]
+pub enum Transport {
+    /// The poll announces the clients' sockets too.
+    Epoll,
+    /// The clients' sockets belong to the ring.
+    Uring(Box<Ring>),
+}
+
+/// The socket of one client.
+#[derive(Debug)]
+pub enum Socket {
+    /// See [`Transport::Epoll`].
+    Epoll(epoll::Socket<Stream>),
+    /// See [`Transport::Uring`].
+    Uring(uring::Socket),
+}
+
+impl Transport {
+    /// Called once, on the worker's thread.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn start(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Transport::Epoll => Ok(()),
+            Transport::Uring(ring) => {
+                ring.enable()?;
+                ring.watch(registry.as_fd())
+            }
+        }
+    }
+
+    /// Waits until something happens, at most for `timeout`; `events` holds what the poll announces.
+    ///
+    /// # Errors
+    /// Those of the kernel; also when a signal came in between.
+    pub fn wait(
+        &mut self,
+        poll: &mut Poll,
+        events: &mut Events,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        match self {
+            Transport::Epoll => poll.poll(events, Some(timeout)),
+            Transport::Uring(ring) => {
+                events.clear();
+                ring.wait(timeout)?;
+                if ring.take_watched() {
+                    poll.poll(events, Some(Duration::ZERO))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What has completed, one by one. Nothing, where sockets announce readiness.
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        match self {
+            Transport::Epoll => None,
+            Transport::Uring(ring) => ring.next_event(),
+        }
+    }
+
+    /// How many receives found no free buffer since the last call.
+    #[inline]
+    pub fn take_starved(&mut self) -> u64 {
+        match self {
+            Transport::Epoll => 0,
+            Transport::Uring(ring) => ring.take_starved(),
+        }
+    }
+
+    /// Takes over the socket of a client that was just accepted. What happens to it is announced by the
+    /// poll under `token`, or completes under `tag`.
+    ///
+    /// # Errors
+    /// When the poll cannot take it.
+    pub fn adopt(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        tag: u32,
+        mut stream: Stream,
+    ) -> io::Result<Socket> {
+        match self {
+            Transport::Epoll => {
+                registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                Ok(Socket::Epoll(epoll::Socket::new(stream)))
+            }
+            Transport::Uring(ring) => Ok(Socket::Uring(uring::Socket::new(ring, stream, tag))),
+        }
+    }
+
+    /// Serves a client within the bounds of a turn.
+    ///
+    /// # Panics
+    /// When the socket belongs to another kind of transport.
+    #[inline]
+    pub fn serve(
+        &mut self,
+        socket: &mut Socket,
+        connection: &mut Connection,
+        core: &mut WorkerCore,
+        now: Now,
+        scratch: &mut [u8],
+    ) -> Served {
+        match (self, socket) {
+            (Transport::Epoll, Socket::Epoll(socket)) => {
+                socket.serve(connection, core, now, scratch)
+            }
+            (Transport::Uring(ring), Socket::Uring(socket)) => {
+                socket.serve(ring, connection, core, now)
+            }
+            _ => unreachable!("a worker's transport never changes"),
+        }
+    }
+
+    /// Closes a client's socket.
+    pub fn close(&mut self, socket: Socket) {
+        if let (Transport::Uring(ring), Socket::Uring(socket)) = (self, socket) {
+            socket.close(ring);
+        }
+    }
+}
+
+impl Socket {
+    /// The poll has announced something.
+    pub fn note_readiness(&mut self, event: &Readiness) {
+        let over = event.is_read_closed() || event.is_error();
+        if let Socket::Epoll(socket) = self
+            && (event.is_readable() || over)
+        {
+            socket.mark_readable(over);
+        }
+    }
+
+    /// Something has completed.
+    #[inline]
+    pub fn note(&mut self, completion: Completion) {
+        if let Socket::Uring(socket) = self {
+            socket.note(completion);
+        }
+    }
+}
