@@ -2,7 +2,7 @@
 
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::server::ProcessFacts;
+use evenkeel_roles::server::{Credentials, ProcessFacts};
 use evenkeel_types::{Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,8 @@ pub enum Control {
     HotKeys(Mode),
     /// What `stats` should say of the process.
     Facts(ProcessFacts),
+    /// Who may come in from now on.
+    Credentials(Arc<Credentials>),
     /// Finish, with the answers that are ready.
     Stop,
     /// Finish what clients have asked, and end each connection once it is idle.

@@ -14,7 +14,7 @@ use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, Protocols, WorkerCore};
+use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
     Stream, accept,
@@ -272,10 +272,10 @@ impl Worker {
 
     /// Makes an accepted, counted stream a connection of this worker.
     fn adopt(&mut self, now: Now, arrival: Arrival) {
-        let Arrival { stream, .. } = arrival;
+        let Arrival { stream, listener } = arrival;
         let id = self.parts.core.open(Peer {
             address: stream.peer_address(),
-            protocols: Protocols::Any,
+            protocols: self.parts.kinds[listener].protocols,
         });
         let slot = id.slot as usize;
         let token = Token(slot + FIRST_CONNECTION);
@@ -328,6 +328,7 @@ impl Worker {
                 }
                 Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
+                Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
                 Control::Facts(facts) => self.parts.core.set_process_facts(facts),
                 Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
                 Control::Drain => {

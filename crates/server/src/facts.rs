@@ -1,6 +1,6 @@
 //! What `stats` says about the process.
 
-use crate::args::{Args, Extended};
+use crate::args::{Args, Extended, ListenerProtocol};
 use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::ConnectionCount;
 use evenkeel_storage::SegmentPool;
@@ -87,9 +87,14 @@ fn settings(
         ("reqs_per_event", args.max_reqs_per_event.to_string()),
         ("cas_enabled", yes(!args.disable_cas)),
         ("tcp_backlog", args.listen_backlog.to_string()),
-        ("binding_protocol", "ascii".to_owned()),
-        ("auth_enabled_sasl", yes(false)),
-        ("auth_enabled_ascii", yes(false)),
+        ("binding_protocol", binding_protocol(args).to_owned()),
+        ("auth_enabled_sasl", yes(args.enable_sasl)),
+        (
+            "auth_enabled_ascii",
+            args.auth_file
+                .as_ref()
+                .map_or_else(|| yes(false), |file| file.display().to_string()),
+        ),
         ("item_size_max", args.max_item_size.to_string()),
         ("maxconns_fast", yes(extended.maxconns_fast)),
     ];
@@ -198,4 +203,13 @@ fn cpu_time_us() -> (u64, u64) {
             * US_PER_TICK
     };
     (next(), next())
+}
+
+/// `-B` in the words of `stats settings`.
+fn binding_protocol(args: &Args) -> &'static str {
+    match args.default_protocol() {
+        ListenerProtocol::Negotiating => "auto-negotiate",
+        ListenerProtocol::Ascii => "ascii",
+        ListenerProtocol::Binary => "binary",
+    }
 }

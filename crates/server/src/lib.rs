@@ -9,6 +9,7 @@
 mod args;
 mod connection;
 mod control;
+mod credentials;
 mod event_loop;
 mod facts;
 mod io;

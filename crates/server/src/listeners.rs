@@ -1,7 +1,8 @@
 //! The sockets of the ordinary port: made as the command line says, and what each says of its
 //! connections.
 
-use crate::args::{Args, ListenSpec, ListenerProtocol, ListenerTls};
+use crate::args::{Args, ListenSpec, ListenerTls};
+use evenkeel_roles::server::Protocols;
 use evenkeel_runtime::{Listener, UsageError, bind_unix, try_bind_tcp, write_whole};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 pub struct ListenerKind {
     /// TLS, or not; `None` for plain bytes.
     pub tls: Option<TlsKind>,
-    /// The protocol that it is held to; `None` as `-B` says for all.
-    pub protocol: Option<ListenerProtocol>,
+    /// What it lets its connections speak.
+    pub protocols: Protocols,
 }
 
 /// What is asked of clients that speak TLS.
@@ -45,23 +46,29 @@ impl Listeners {
     pub fn open(args: &Args) -> Result<Listeners, UsageError> {
         let mut sockets = Vec::new();
         let mut kinds = Vec::new();
+        let protocols = Protocols::from(args.default_protocol());
         for spec in args.listeners()? {
             for socket in open_tcp(&spec, args.listen_backlog)? {
                 sockets.push(socket);
                 kinds.push(ListenerKind {
                     tls: tls_kind(args.enable_ssl, spec.tls),
-                    protocol: spec.protocol,
+                    protocols: spec.protocol.map_or(protocols, Protocols::from),
                 });
             }
         }
         if let Some(path) = &args.unix_socket {
             sockets.push(bind_unix(path, args.unix_mask)?);
             // As in memcached, TLS is for the network: the file's permissions guard this one.
-            kinds.push(ListenerKind::default());
+            kinds.push(ListenerKind {
+                tls: None,
+                protocols,
+            });
         }
         kinds.push(ListenerKind {
             tls: tls_kind(args.enable_ssl, ListenerTls::Default),
-            protocol: None,
+            // Other servers and aware clients speak text there, whatever -B says for the others. Where
+            // authentication is on, that decides.
+            protocols: Protocols::Any,
         });
         Ok(Listeners {
             sockets,
@@ -72,6 +79,17 @@ impl Listeners {
     /// All TCP addresses.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().filter_map(Listener::address).collect()
+    }
+
+    /// Whether anybody on another machine may connect without TLS.
+    pub fn has_plain_remote(&self) -> bool {
+        self.sockets
+            .iter()
+            .zip(self.kinds.iter())
+            .any(|(socket, kind)| {
+                let address = socket.address();
+                kind.tls.is_none() && address.is_some_and(|address| !address.ip().is_loopback())
+            })
     }
 
     /// What people call the server: its first address or path.

@@ -6,6 +6,7 @@
 //! (certificates that are read anew). The background half splits off before any thread exists.
 
 use crate::args::{Args, Extended};
+use crate::credentials;
 use crate::listeners::write_ports;
 use crate::start::Server;
 use anyhow::Context;
@@ -164,7 +165,7 @@ impl Running {
             match self.signals.wait() {
                 ProcessSignal::Stop => break false,
                 ProcessSignal::Drain => break true,
-                ProcessSignal::Reload => {}
+                ProcessSignal::Reload => self.reload(args),
             }
         };
         tell_supervisor(NotifyState::Stopping);
@@ -175,6 +176,23 @@ impl Running {
         };
         drop(self.pid_file);
         ended
+    }
+}
+
+impl Running {
+    /// Reads anew what may have changed in files. What cannot be read stays as it was.
+    fn reload(&self, args: &Args) {
+        let Some(file) = args.credentials_file() else {
+            return;
+        };
+        match credentials::load(file) {
+            Ok((credentials, warning)) => {
+                self.server.set_credentials(&credentials);
+                let warning = warning.map_or_else(String::new, |warning| format!("; {warning}"));
+                eprintln!("evenkeel server: read {}{warning}", file.display());
+            }
+            Err(error) => eprintln!("evenkeel server: kept the users there were: {error}"),
+        }
     }
 }
 

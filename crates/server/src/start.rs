@@ -5,14 +5,14 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
 use crate::listeners::Listeners;
-use crate::{facts, member};
+use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AuthMode, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
+    Credentials, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_runtime::{
     AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
@@ -59,6 +59,21 @@ impl Server {
                 "evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others"
             );
         }
+        let credentials = match args.credentials_file() {
+            None => None,
+            Some(file) => {
+                let (credentials, warning) = credentials::load(file)?;
+                if let Some(warning) = warning {
+                    eprintln!("evenkeel server: {warning}");
+                }
+                if listeners.has_plain_remote() {
+                    eprintln!(
+                        "evenkeel server: without TLS passwords can be read on their way; use -Z"
+                    );
+                }
+                Some(credentials)
+            }
+        };
         let (name, addresses) = (listeners.name(), listeners.addresses());
         let tcp = addresses.first().copied();
         let clock = Clock::start();
@@ -114,9 +129,13 @@ impl Server {
                 index: index as u16,
                 ..config.clone()
             };
+            let mut core =
+                WorkerCore::new(config, &pool).map_err(|error| UsageError(error.to_string()))?;
+            if let Some(credentials) = &credentials {
+                core.set_credentials(credentials.clone());
+            }
             let parts = Parts {
-                core: WorkerCore::new(config, &pool)
-                    .map_err(|error| UsageError(error.to_string()))?,
+                core,
                 poll,
                 transport,
                 notifier: notifiers[index].clone(),
@@ -194,6 +213,13 @@ impl Server {
             membership,
             stop,
         })
+    }
+
+    /// Tells all workers who may come in from now on.
+    pub fn set_credentials(&self, credentials: &Arc<Credentials>) {
+        for worker in &self.workers {
+            worker.say(Control::Credentials(credentials.clone()));
+        }
     }
 
     /// Stops accepting, writes answers that are ready, and ends all threads.
@@ -291,7 +317,7 @@ fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig
         requests_per_turn: args.max_reqs_per_event,
         allow_flush: !args.disable_flush_all,
         cas_shown: !args.disable_cas,
-        auth: AuthMode::Open,
+        auth: args.auth_mode(),
         evict: !args.disable_evictions,
         clustered: !args.coordinator.is_empty(),
         hot_keys,

@@ -1,5 +1,6 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
+mod auth;
 mod extended;
 mod files;
 mod listen;
@@ -115,9 +116,22 @@ pub struct Args {
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 
-    /// Protocol: auto or ascii
-    #[arg(short = 'B', long, default_value = "auto", value_parser = ["auto", "ascii", "binary"])]
-    pub protocol: String,
+    /// Protocol: auto, ascii (text and meta commands) or binary; auto takes what each connection
+    /// begins with [default: auto, with -S binary, with -Y ascii]
+    #[arg(short = 'B', long, value_parser = parse_protocol, value_name = "PROTOCOL")]
+    pub protocol: Option<ListenerProtocol>,
+
+    /// Let in only who authenticates by SASL PLAIN; speaks the binary protocol alone
+    #[arg(short = 'S', long)]
+    pub enable_sasl: bool,
+
+    /// File of user:password lines for -S
+    #[arg(long, value_name = "FILE", value_parser = parse_path, env = "MEMCACHED_SASL_PWDB")]
+    pub sasl_pwdb: Option<PathBuf>,
+
+    /// Let in only who authenticates by this file of user:password lines; speaks text alone
+    #[arg(short = 'Y', long, value_name = "FILE", value_parser = parse_path)]
+    pub auth_file: Option<PathBuf>,
 
     /// Further options of memcached, separated by commas
     #[arg(short = 'o', long, value_name = "NAME[=VALUE],…")]
@@ -244,10 +258,6 @@ pub struct Args {
     /// Accepted for memcached's sake; they mean nothing here
     #[command(flatten)]
     pub ignored: Ignored,
-
-    /// Refused, because to ignore them would be unsafe
-    #[command(flatten)]
-    pub refused: Refused,
 }
 
 /// memcached flags that have no meaning here: each is accepted with one warning line.
@@ -273,15 +283,6 @@ pub struct Ignored {
     enable_shutdown: bool,
 }
 
-/// memcached flags that promise a protection which this server does not give.
-#[derive(Clone, Debug, Default, ClapArgs)]
-pub struct Refused {
-    #[arg(short = 'S', long, hide = true)]
-    enable_sasl: bool,
-    #[arg(short = 'Y', long, hide = true, value_name = "FILE")]
-    auth_file: Option<String>,
-}
-
 impl Args {
     /// Checks what clap cannot. Gives what `-o` asks for, and the warnings to print.
     ///
@@ -289,19 +290,6 @@ impl Args {
     /// One line that says which flag is wrong and what it allows.
     pub fn check(&self) -> Result<(Extended, Vec<String>), UsageError> {
         let fail = |message: String| Err(UsageError(message));
-        for (flag, given, what) in [
-            ("-S", self.refused.enable_sasl, "SASL authentication"),
-            ("-Y", self.refused.auth_file.is_some(), "authentication"),
-        ] {
-            if given {
-                return fail(format!(
-                    "{flag}: this version has no {what}; refusing to start without it"
-                ));
-            }
-        }
-        if self.protocol == "binary" {
-            return fail("-B binary: this version speaks the text and meta protocols only".into());
-        }
         if self.threads == 0 || self.threads > THREADS_MAX {
             return fail(format!(
                 "-t {}: use 1 to {THREADS_MAX} threads",
@@ -339,6 +327,7 @@ impl Args {
         let mut warnings = self.ignored.warnings();
         warnings.extend(more);
         self.check_listeners(&extended, &mut warnings)?;
+        self.check_auth()?;
         Ok((extended, warnings))
     }
 
@@ -429,6 +418,16 @@ fn parse_port(text: &str) -> Result<u16, String> {
     }
 }
 
+/// Reads the argument of `-B`.
+fn parse_protocol(text: &str) -> Result<ListenerProtocol, String> {
+    match text {
+        "auto" => Ok(ListenerProtocol::Negotiating),
+        "ascii" => Ok(ListenerProtocol::Ascii),
+        "binary" => Ok(ListenerProtocol::Binary),
+        _ => Err("give auto, ascii or binary".into()),
+    }
+}
+
 /// Reads a path. It is made absolute, because a process in the background changes its directory.
 fn parse_path(text: &str) -> Result<PathBuf, String> {
     std::path::absolute(text).map_err(|error| error.to_string())
@@ -479,15 +478,12 @@ mod tests {
             ("x -I 2g", "-I"),
             ("x -m 1 -I 1m", "-I"),
             ("x -R 0", "-R"),
-            ("x -S", "-S"),
-            ("x -Y file", "-Y"),
             ("x -Z", "ssl_chain_cert"),
             ("x -o bogus", "bogus"),
             ("x -o idle_timeout=x", "idle_timeout"),
             ("x -U 11211", "-U 11211"),
             ("x -l notls:127.0.0.1", "notls:127.0.0.1"),
             ("x -l nowhere:port", "nowhere:port"),
-            ("x -B binary", "-B"),
         ] {
             let error = parse(line)
                 .expect("clap accepts it")
