@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance fuzz asan bench-worker bench-server soak
+.PHONY: help demo build deps test lint conformance fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -30,7 +30,7 @@ deps: ## Install what the tests need: memcached, its tools, clients in Python an
 conformance: ## Compare server and proxy with a real memcached, and run real clients against them
 	@scripts/conformance.sh
 
-fuzz: ## Fuzz the parsers, FUZZ_SECONDS each (nightly Rust)
+fuzz: ## Fuzz the parsers and the store, FUZZ_SECONDS each (nightly Rust)
 	@scripts/fuzz.sh
 
 asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)
@@ -44,3 +44,12 @@ bench-server: ## The server beside memcached and an echo server, with the goals:
 
 soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh
+
+bench-storage: ## A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")
+	@scripts/bench-storage.sh $(BENCH_ARGS)
+
+bench-hit-ratio: ## Hit ratios beside memcached with the same memory on the traces of ../shared/data (BENCH_ARGS="...")
+	@scripts/bench-hit-ratio.sh $(BENCH_ARGS)
+
+tsan: ## Tests of the queues between threads under ThreadSanitizer (nightly Rust)
+	@scripts/tsan.sh

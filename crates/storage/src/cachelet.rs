@@ -11,6 +11,7 @@
 //! ```
 
 use crate::bands::{Fates, Gauges};
+use crate::ghosts::Ghosts;
 use crate::hash::{TableHash, TableHasher};
 use crate::index::{Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
@@ -122,9 +123,11 @@ pub(crate) struct Inner {
     /// First unused slot of the segment table.
     free_slot: u32,
     pub queues: [Queue; 2],
+    /// Items that left the small queue unread.
+    pub ghosts: Ghosts,
     /// Segments that items are appended to, newest last.
     pub open: Vec<Open>,
-    /// Bytes charged: segments, their descriptions, the index.
+    /// Bytes charged: segments, their descriptions, the index, the ghosts.
     pub held: usize,
     /// Bytes of all segments.
     pub segment_bytes: usize,
@@ -134,21 +137,17 @@ pub(crate) struct Inner {
     pub bands: Gauges,
     pub segments_in_use: usize,
     pub reads: u64,
-    pub hits: u64,
+    /// Reads that found nothing: a hit has less to count.
+    pub misses: u64,
     pub writes: u64,
 }
 
 #[inline]
 fn place_of(geometry: Geometry, location: u32) -> Place {
-    let Geometry {
-        offset_bits,
-        align_shift,
-        ..
-    } = geometry;
-    let offset = (location & ((1 << offset_bits) - 1)) << align_shift;
+    // Both shifts are below 32, so nothing wraps.
     Place {
-        segment: location >> offset_bits,
-        offset,
+        segment: location.wrapping_shr(geometry.offset_bits),
+        offset: (location & geometry.offset_mask).wrapping_shl(geometry.align_shift),
     }
 }
 
@@ -198,6 +197,7 @@ impl Inner {
             segments: Vec::new(),
             free_slot: NONE,
             queues: [Queue::EMPTY; 2],
+            ghosts: Ghosts::default(),
             open: Vec::new(),
             held: 0,
             segment_bytes: 0,
@@ -206,7 +206,7 @@ impl Inner {
             bands: Gauges::default(),
             segments_in_use: 0,
             reads: 0,
-            hits: 0,
+            misses: 0,
             writes: 0,
         }
     }
@@ -223,7 +223,7 @@ impl Inner {
             index_bytes: self.index.bytes() as u64,
             held_bytes: self.held as u64,
             reads: self.reads,
-            hits: self.hits,
+            hits: self.reads - self.misses,
             writes: self.writes,
         }
     }
@@ -251,6 +251,12 @@ impl Inner {
         &mut self.segments[place.segment as usize].data[place.offset as usize..]
     }
 
+    /// Whether an item with this layout is gone at `now`; looks at its expiry only if it has one.
+    #[inline]
+    pub fn is_expired(&self, place: Place, layout: Layout, now: Seconds) -> bool {
+        layout.expires() && item::is_expired(layout.expires_at(self.data(place)), now)
+    }
+
     #[inline]
     pub fn item(&self, place: Place, now: Seconds) -> Item<'_> {
         let segment = &self.segments[place.segment as usize];
@@ -260,7 +266,7 @@ impl Inner {
             layout: Layout::read(data),
             segment_version_high: segment.version_high,
             now,
-            align: 1 << self.geometry.align_shift,
+            align: self.geometry.align,
         }
     }
 
@@ -343,6 +349,7 @@ impl Inner {
         self.index = Index::new();
         self.free_slot = NONE;
         self.queues = [Queue::EMPTY; 2];
+        self.ghosts = Ghosts::default();
         self.open.clear();
     }
 
@@ -362,7 +369,16 @@ impl Inner {
             frequency: 0,
         };
         let Some((place, old)) = self.find_with_layout(new.key, hash) else {
-            return newcomer;
+            // What was evicted too early is no newcomer.
+            let queue = if self.ghosts.take(hash) {
+                QueueName::Main
+            } else {
+                QueueName::Small
+            };
+            return Replaced::Gone {
+                queue,
+                frequency: 0,
+            };
         };
         let segment = &mut self.segments[place.segment as usize];
         let data = &mut segment.data[place.offset as usize..];
@@ -406,6 +422,7 @@ impl Inner {
     /// Removes an item that a read found to have expired.
     #[cold]
     pub fn expire_read(&mut self, hash: TableHash, place: Place, context: &mut Context) {
+        self.misses += 1;
         context.counters.get_expired += 1;
         self.expire(hash, place, context);
     }
@@ -444,6 +461,20 @@ impl Inner {
     /// Gives index memory back that is no longer needed, a bounded step at a time.
     pub fn shrink_index(&mut self, context: &mut Context) {
         self.change_index(context, |index, items| index.shrink_step(items));
+    }
+
+    /// Makes the ghosts fit a cachelet that has grown or shrunk, if there is memory for it.
+    pub fn fit_ghosts(&mut self, context: &mut Context) {
+        let wanted = self
+            .ghosts
+            .bytes_wanted(self.segment_bytes, self.live_items);
+        let Some(bytes) = wanted else { return };
+        let before = self.ghosts.bytes();
+        if bytes <= before || context.account.has_room_for(bytes - before) {
+            self.ghosts.remake(bytes);
+            self.held = self.held + bytes - before;
+            context.account.adjust(before, bytes);
+        }
     }
 
     /// Runs a change of the index and accounts for what it takes. Growth has room in the account.
@@ -564,13 +595,7 @@ impl Inner {
     ) -> Result<u32, Need> {
         let alone = bytes != self.geometry.segment_bytes;
         let at = self.unused_slot(context)?;
-        if !context.account.charge(bytes) {
-            return Err(Need::Bytes(bytes));
-        }
-        let Ok(data) = context.account.allocate(bytes) else {
-            context.account.refund(bytes);
-            return Err(Need::Bytes(bytes));
-        };
+        let data = context.account.block(bytes).ok_or(Need::Bytes(bytes))?;
         self.held += bytes;
         self.segment_bytes += bytes;
         self.segments_in_use += 1;

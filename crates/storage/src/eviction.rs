@@ -3,7 +3,8 @@
 //! The scheme is S3-FIFO's (Yang et al., SOSP 2023, section 4) on segments instead of items, so that
 //! it costs no links: newcomers queue in the *small* queue, about a tenth of the memory; who is read
 //! there before reaching the end moves to the *main* queue, where items go round as long as they are
-//! read between two visits. A queue is a list of segments by age, and one step of eviction looks
+//! read between two visits. Who left the small queue unread and is stored again soon enters the main
+//! queue at once (`ghosts.rs`). A queue is a list of segments by age, and one step of eviction looks
 //! through the oldest segment. What stays is appended to the open segment of the main queue, or, when
 //! that is full, pushed together in place; the compacted segment then becomes the open one. So
 //! a step needs no memory to begin with, dead bytes vanish on the way, and full segments need no
@@ -146,6 +147,7 @@ impl Store {
         if let Some(Cachelet { inner }) = &mut cachelets[cachelet] {
             inner.sweep(segment, keep, now, context);
             inner.shrink_index(context);
+            inner.fit_ghosts(context);
         }
         true
     }
@@ -265,6 +267,10 @@ impl Inner {
             });
             let expires_at = layout.expires_at(bytes_of_item);
             let Some(frequency) = survives(bytes_of_item, keep, old_queue, now, context) else {
+                let expired = item::is_expired(layout.expires_at(bytes_of_item), now);
+                if old_queue == QueueName::Small && !expired {
+                    self.ghosts.put(hash);
+                }
                 self.index.remove(hash, old);
                 self.live_bytes -= bytes;
                 self.live_items -= 1;
@@ -348,9 +354,14 @@ impl Inner {
         };
         let old_queue = self.segments[victim as usize].queue;
         let item = self.item(place, now);
-        let hash = context.hasher.hash(item.key());
+        let (hash, expires_at) = (context.hasher.hash(item.key()), item.expires_at());
         match survives(&item.data[..item.size()], keep, old_queue, now, context) {
-            None => self.remove(hash, place, context),
+            None => {
+                if old_queue == QueueName::Small && !item::is_expired(expires_at, now) {
+                    self.ghosts.put(hash);
+                }
+                self.remove(hash, place, context);
+            }
             Some(frequency) if keep != Keep::All => {
                 item::set_frequency(self.data_mut(place), frequency);
                 self.requeue(victim, QueueName::Main);

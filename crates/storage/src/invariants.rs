@@ -76,7 +76,7 @@ impl Inner {
         let index = self.index.bytes() - Index::new().bytes();
         assert_eq!(
             self.held,
-            self.segment_bytes + table + index,
+            self.segment_bytes + table + index + self.ghosts.bytes(),
             "bytes charged"
         );
 

@@ -121,10 +121,10 @@ impl Meta {
 
 #[inline]
 fn word(data: &[u8], at: usize) -> u32 {
-    let bytes = data[at..at + WORD]
-        .try_into()
-        .expect("a slice of a word's length");
-    u32::from_le_bytes(bytes)
+    let bytes = data[at..]
+        .first_chunk()
+        .expect("an item does not end before its words do");
+    u32::from_le_bytes(*bytes)
 }
 
 #[inline]
@@ -137,7 +137,14 @@ fn set_word(data: &mut [u8], at: usize, value: u32) {
 pub(crate) struct Layout {
     first: u32,
     value_len: u32,
+    /// Where the key stands: behind the words that the first one tells of.
+    key_at: u32,
 }
+
+/// Bytes before the key for each combination of the three bits that tell of an extra word.
+const KEY_AT: [u8; 8] = [12, 16, 16, 20, 16, 20, 20, 24];
+const _: () =
+    assert!(KEY_AT[0] as usize == FIXED_BYTES && KEY_AT[7] as usize == FIXED_BYTES + 3 * WORD);
 
 impl Layout {
     /// The layout of a new item in a segment whose versions have these upper bits.
@@ -163,20 +170,33 @@ impl Layout {
         first |= if meta.fetched { FETCHED } else { 0 };
         first |= if meta.stale { STALE } else { 0 };
         first |= if meta.win_sent { WIN_SENT } else { 0 };
-        Layout { first, value_len }
+        let mut layout = Layout::of_first(first);
+        if value_len >= VALUE_LEN_EXTENDED {
+            layout.value_len = value_len;
+            layout.key_at += WORD as u32;
+        }
+        layout
+    }
+
+    /// What a first word tells, but for a value length that an extra word has.
+    #[inline]
+    fn of_first(first: u32) -> Self {
+        Layout {
+            first,
+            value_len: first >> VALUE_LEN_SHIFT & VALUE_LEN_EXTENDED,
+            key_at: u32::from(KEY_AT[(first >> HAS_SHIFT & 7) as usize]),
+        }
     }
 
     /// Reads the layout of the item that `data` starts with.
     #[inline]
     pub fn read(data: &[u8]) -> Self {
-        let first = word(data, 0);
-        let short = (first >> VALUE_LEN_SHIFT) & VALUE_LEN_EXTENDED;
-        let value_len = if short == VALUE_LEN_EXTENDED {
-            word(data, FIXED_BYTES)
-        } else {
-            short
-        };
-        Layout { first, value_len }
+        let mut layout = Layout::of_first(word(data, 0));
+        if layout.is_extended() {
+            layout.value_len = word(data, FIXED_BYTES);
+            layout.key_at += WORD as u32;
+        }
+        layout
     }
 
     #[inline]
@@ -199,13 +219,9 @@ impl Layout {
         self.value_len as usize
     }
 
-    /// Where the key stands: after as many extra words as the first word says.
     #[inline]
     fn key_at(self) -> usize {
-        let words = (self.first >> HAS_SHIFT & 7) * 2;
-        // Two bits for each of the eight combinations of three bits: how many of them are set.
-        let words = 0b11_10_10_01_10_01_01_00 >> words & 3;
-        FIXED_BYTES + WORD * (words + usize::from(self.is_extended()))
+        self.key_at as usize
     }
 
     /// Where the extra words stand, in their order.
@@ -226,13 +242,14 @@ impl Layout {
 
     #[inline]
     fn value_at(self) -> usize {
-        self.key_at() + self.key_len()
+        // Neither comes near the end of the numbers.
+        self.key_at().wrapping_add(self.key_len())
     }
 
     /// Bytes of the item without padding.
     #[inline]
     pub fn size(self) -> usize {
-        self.value_at() + self.value_len()
+        self.value_at().wrapping_add(self.value_len())
     }
 
     /// Whether the item in `data` has this key.
@@ -243,12 +260,12 @@ impl Layout {
 
     #[inline]
     pub fn key(self, data: &[u8]) -> &[u8] {
-        &data[self.key_at()..self.value_at()]
+        &data[self.key_at()..][..self.key_len()]
     }
 
     #[inline]
     pub fn value(self, data: &[u8]) -> &[u8] {
-        &data[self.value_at()..self.size()]
+        &data[self.value_at()..][..self.value_len()]
     }
 
     #[inline]
@@ -259,6 +276,12 @@ impl Layout {
     #[inline]
     pub fn frequency(self) -> u8 {
         ((self.first >> FREQUENCY_SHIFT) & u32::from(FREQUENCY_MAX)) as u8
+    }
+
+    /// Whether the item expires some day.
+    #[inline]
+    pub fn expires(self) -> bool {
+        self.has(HAS_EXPIRY)
     }
 
     #[inline]
@@ -431,7 +454,7 @@ pub(crate) fn touch_access(data: &mut [u8], now: Seconds) {
 #[inline]
 pub(crate) fn note_read(data: &mut [u8], layout: Layout, now: Seconds) -> Layout {
     let uses = u32::from(layout.frequency() < FREQUENCY_MAX);
-    let first = (layout.first | FETCHED) + (uses << FREQUENCY_SHIFT);
+    let first = (layout.first | FETCHED).wrapping_add(uses << FREQUENCY_SHIFT);
     if first != layout.first {
         set_word(data, 0, first);
     }

@@ -18,7 +18,6 @@
 //! ([`SegmentPool::want`]); stores above their fair share see the wish when they next need memory
 //! or are maintained, give a segment back, and borrow nothing while a wish is open.
 
-use std::collections::TryReserveError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -68,8 +67,12 @@ pub(crate) struct Geometry {
     pub segment_bytes: usize,
     /// Items start at multiples of `1 << align_shift` bytes.
     pub align_shift: u32,
+    /// The same in bytes.
+    pub align: usize,
     /// Low bits of a location that say where in the segment the item starts.
     pub offset_bits: u32,
+    /// These bits.
+    pub offset_mask: u32,
 }
 
 impl Geometry {
@@ -87,7 +90,9 @@ impl Geometry {
         let with_shift = |align_shift: u32| Geometry {
             segment_bytes,
             align_shift,
+            align: 1 << align_shift,
             offset_bits: segment_bytes.ilog2() - align_shift,
+            offset_mask: (segment_bytes >> align_shift) as u32 - 1,
         };
         ALIGN_SHIFTS
             .map(with_shift)
@@ -113,8 +118,9 @@ impl Geometry {
     /// Rounds an item's size up to the alignment.
     #[inline]
     pub fn align_up(&self, bytes: usize) -> usize {
-        let mask = (1 << self.align_shift) - 1;
-        (bytes + mask) & !mask
+        let mask = self.align.wrapping_sub(1);
+        // Sizes of items are far from the end of the numbers.
+        bytes.wrapping_add(mask) & !mask
     }
 }
 
@@ -307,11 +313,20 @@ impl Account {
         if !self.has_room_for(bytes) {
             return false;
         }
+        self.spend(bytes);
+        true
+    }
+
+    fn spend(&mut self, bytes: usize) {
         self.credit -= bytes;
+        self.drop_uncovered();
+    }
+
+    /// Spare segments are credit that has been allocated: what the credit no longer covers goes.
+    fn drop_uncovered(&mut self) {
         while self.spare.len() * self.pool.segment_bytes() > self.credit {
             self.spare.pop();
         }
-        true
     }
 
     /// Whether [`Account::charge`] would succeed now; borrows what it takes.
@@ -431,10 +446,7 @@ impl Account {
 
     fn give_back(&mut self, bytes: usize) {
         self.held -= bytes;
-        self.credit -= bytes;
-        while self.spare.len() * self.pool.segment_bytes() > self.credit {
-            self.spare.pop();
-        }
+        self.spend(bytes);
         self.pool.give(bytes);
     }
 
@@ -447,17 +459,29 @@ impl Account {
         self.held += bytes;
     }
 
-    /// A block for which the caller has been charged; its contents are arbitrary.
-    pub fn allocate(&mut self, bytes: usize) -> Result<Box<[u8]>, TryReserveError> {
-        if bytes == self.pool.segment_bytes()
-            && let Some(block) = self.spare.pop()
-        {
-            return Ok(block);
+    /// Charges for a block and gives it; its contents are arbitrary. `None` when there is no room, or
+    /// the process gets no memory.
+    pub fn block(&mut self, bytes: usize) -> Option<Box<[u8]>> {
+        if !self.has_room_for(bytes) {
+            return None;
         }
-        let mut block = Vec::new();
-        block.try_reserve_exact(bytes)?;
-        block.resize(bytes, 0);
-        Ok(block.into_boxed_slice())
+        // Before the credit that stands for it is spent.
+        let spare = if bytes == self.pool.segment_bytes() {
+            self.spare.pop()
+        } else {
+            None
+        };
+        let block = match spare {
+            Some(block) => block,
+            None => {
+                let mut block = Vec::new();
+                block.try_reserve_exact(bytes).ok()?;
+                block.resize(bytes, 0);
+                block.into_boxed_slice()
+            }
+        };
+        self.spend(bytes);
+        Some(block)
     }
 
     /// Takes a block back and its bytes as credit.

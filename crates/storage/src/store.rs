@@ -249,12 +249,14 @@ impl Store {
         let slot = usize::from(id.0);
         let inner = &mut self.cachelets.get_mut(slot)?.as_mut()?.inner;
         inner.reads += 1;
-        let (place, layout) = inner.find_with_layout(key, hash)?;
-        if item::is_expired(layout.expires_at(inner.data(place)), now) {
+        let Some((place, layout)) = inner.find_with_layout(key, hash) else {
+            inner.misses += 1;
+            return None;
+        };
+        if inner.is_expired(place, layout, now) {
             inner.expire_read(hash, place, &mut self.context);
             return None;
         }
-        inner.hits += 1;
         item::bump_frequency(inner.data_mut(place), layout);
         Some(ItemMut::new(self, slot, place, now))
     }
@@ -281,12 +283,14 @@ impl Store {
     ) -> Option<Item<'_>> {
         let inner = &mut self.cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
         inner.reads += 1;
-        let (place, layout) = inner.find_with_layout(key, hash)?;
-        if item::is_expired(layout.expires_at(inner.data(place)), now) {
+        let Some((place, layout)) = inner.find_with_layout(key, hash) else {
+            inner.misses += 1;
+            return None;
+        };
+        if inner.is_expired(place, layout, now) {
             inner.expire_read(hash, place, &mut self.context);
             return None;
         }
-        inner.hits += 1;
         let segment = &mut inner.segments[place.segment as usize];
         let data = &mut segment.data[place.offset as usize..];
         let layout = item::note_read(data, layout, now);
@@ -295,7 +299,7 @@ impl Store {
             layout,
             segment_version_high: segment.version_high,
             now,
-            align: 1 << inner.geometry.align_shift,
+            align: inner.geometry.align,
         })
     }
 
