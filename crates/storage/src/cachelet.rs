@@ -11,7 +11,7 @@
 //! ```
 
 use crate::bands::{Fates, Gauges};
-use crate::ghosts::Ghosts;
+use crate::ghosts::{Ghosts, Returning};
 use crate::hash::{TableHash, TableHasher};
 use crate::index::{Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
@@ -39,6 +39,8 @@ pub(crate) struct Context {
     pub counters: StoreStats,
     /// What became of items, by size.
     pub fates: Fates,
+    /// Whether what is stored had been here before.
+    pub returning: Returning,
 }
 
 /// What has to be freed before a call can succeed.
@@ -370,7 +372,7 @@ impl Inner {
         };
         let Some((place, old)) = self.find_with_layout(new.key, hash) else {
             // What was evicted too early is no newcomer.
-            let queue = if self.ghosts.take(hash) {
+            let queue = if self.ghosts.take(hash, &mut context.returning) {
                 QueueName::Main
             } else {
                 QueueName::Small

@@ -48,6 +48,14 @@ const FULL_WASTE_PART: usize = 32;
 /// Expired segments that are looked for before anyone is evicted.
 const EXPIRY_LOOKAHEAD: usize = 4;
 
+/// Where evicted keys return as a rule, one of 2^6 segments of newcomers is tried in the main queue, and
+/// one of 2^2 while that is not full, which is while the small queue has more than this part.
+const TRY_BITS: u32 = 6;
+const TRY_BITS_FILLING: u32 = 2;
+const SMALL_PART_FILLING: (usize, usize) = (3, 20);
+/// An odd number without a pattern (the golden ratio), which spreads stamps over all bits.
+const STAMP_MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What stays when a segment is looked through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
@@ -130,7 +138,11 @@ impl Store {
                 None => {
                     let threshold = (fruitless / FRUITLESS_STEPS_PER_LEVEL)
                         .min(usize::from(item::FREQUENCY_MAX));
-                    (self.oldest_segment(only), Keep::HotterThan(threshold as u8))
+                    let oldest = self.oldest_segment(only);
+                    if threshold == 0 && oldest.is_some_and(|victim| self.try_in_main(victim)) {
+                        return true;
+                    }
+                    (oldest, Keep::HotterThan(threshold as u8))
                 }
             }
         } else if fruitless < GATHER_STEPS_MAX {
@@ -150,6 +162,36 @@ impl Store {
             inner.fit_ghosts(context);
         }
         true
+    }
+
+    /// Moves a segment at the old end of the small queue to the main queue as it is, if it is one of the
+    /// few for which that is to be tried; true when it did.
+    ///
+    /// Where everything is asked for again, but later than the queues are long (a loop, a repeated
+    /// scan), nobody would ever stay: each is evicted before it is read. Some that are kept at random
+    /// stay as long as they are read. Which ones follows from their stamp alone.
+    fn try_in_main(&mut self, (cachelet, at): (usize, u32)) -> bool {
+        if !self.context.returning.is_the_rule() {
+            return false;
+        }
+        let [small, main] = [QueueName::Small, QueueName::Main].map(|queue| {
+            let bytes = self
+                .inners()
+                .map(|(_, inner)| inner.queues[queue as usize].bytes);
+            bytes.sum::<usize>()
+        });
+        let filling = small > (small + main) * SMALL_PART_FILLING.0 / SMALL_PART_FILLING.1;
+        let bits = if filling { TRY_BITS_FILLING } else { TRY_BITS };
+        let Some(Cachelet { inner }) = &mut self.cachelets[cachelet] else {
+            return false;
+        };
+        let segment = &inner.segments[at as usize];
+        let drawn = segment.stamp.wrapping_mul(STAMP_MIX) >> (64 - bits) == 0;
+        let tried = drawn && segment.queue == QueueName::Small && !segment.open;
+        if tried {
+            inner.requeue(at, QueueName::Main);
+        }
+        tried
     }
 
     /// The oldest segment of the queue whose turn it is, over all cachelets or in one.

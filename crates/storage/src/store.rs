@@ -3,6 +3,7 @@
 use crate::Seconds;
 use crate::bands::Fates;
 use crate::cachelet::{Cachelet, Context, Entry, Inner, Place, Replaced};
+use crate::ghosts::Returning;
 use crate::hash::{TableHash, TableHasher};
 use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
 use crate::item_mut::ItemMut;
@@ -114,6 +115,7 @@ impl Store {
             hasher: TableHasher::new(config.hash_seed),
             counters: StoreStats::default(),
             fates: Fates::default(),
+            returning: Returning::default(),
         };
         Store {
             config,

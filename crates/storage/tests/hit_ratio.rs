@@ -221,3 +221,15 @@ fn a_change_of_the_hot_keys_is_followed() {
     println!("store {store:.4}, LRU {lru:.4}");
     assert!(store >= lru, "{store} is less than {lru}");
 }
+
+/// A loop over three times as many keys as fit: an LRU evicts each just before it is read.
+#[test]
+fn a_part_of_a_loop_stays() {
+    const LIMIT: usize = 4 << 20;
+    let keys = LIMIT as u64 / 300 * 3;
+    let (store, lru) = replay(LIMIT, keys as usize * 24, 7, |request| {
+        request as u64 % keys
+    });
+    println!("store {store:.4}, LRU {lru:.4}");
+    assert!(lru < 0.001 && store > 0.2, "{store} of {lru}");
+}
