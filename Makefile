@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak
+.PHONY: help demo build deps test lint conformance fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak bench-instructions
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -53,3 +53,6 @@ bench-hit-ratio: ## Hit ratios beside memcached with the same memory on the trac
 
 tsan: ## Tests of the queues between threads under ThreadSanitizer (nightly Rust)
 	@scripts/tsan.sh
+
+bench-instructions: ## Instructions of a request under callgrind, each against its limit; needs no quiet machine
+	@scripts/bench-instructions.sh

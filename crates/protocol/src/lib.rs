@@ -72,8 +72,13 @@ mod limits;
 mod meta;
 mod number;
 mod parse;
+#[cfg(test)]
+#[path = "../tests/protocol/random.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod random;
 mod reply;
 mod request;
+mod scan;
 pub mod text;
 mod words;
 
@@ -89,3 +94,4 @@ pub use number::unsigned as stored_number;
 pub use parse::{Refusal, RequestOutcome, parse_request};
 pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 pub use request::{Admin, Direction, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};
+pub use scan::{KeyAt, scan_get};

@@ -17,6 +17,7 @@ use crate::limits::{
 use crate::meta::{self, KeyScratch, Meta, MetaVerb, SentKey};
 use crate::number;
 use crate::request::{Admin, Direction, Keys, Request, ShutdownMode, Store, StoreVerb};
+use crate::scan::scan_set;
 use crate::text;
 use crate::words::{Split, Words};
 
@@ -65,7 +66,19 @@ pub struct Refusal<'a> {
 ///
 /// Takes one pass over the line; a data block costs nothing but the look at its end. Never panics,
 /// whatever the bytes.
+#[inline]
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
+    if buf.first_chunk() == Some(b"set ")
+        && let Some((store, consumed)) = scan_set(buf, limits)
+    {
+        let request = Request::Store(store);
+        return RequestOutcome::Request { request, consumed };
+    }
+    parse_line(buf, limits)
+}
+
+/// As [`parse_request`], by the line and its words alone.
+pub(crate) fn parse_line<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
     if buf.first() == Some(&REQUEST_MAGIC) {
         return RequestOutcome::Close { reply: b"" };
     }

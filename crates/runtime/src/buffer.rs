@@ -14,8 +14,9 @@ pub struct InputBuffer {
     start: usize,
 }
 
-/// Above this many spare bytes an emptied buffer is given back to the allocator.
-const KEEP_MAX: usize = 16 * 1024;
+/// Above this many spare bytes an emptied buffer is given back to the allocator: an idle connection
+/// shall cost less than 4 KiB in all.
+const KEEP_MAX: usize = 1024;
 
 impl InputBuffer {
     /// Bytes waiting.

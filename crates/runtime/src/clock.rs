@@ -1,7 +1,7 @@
 //! The one place that reads the machine's clocks for the cores.
 
-use evenkeel_types::{Instant, Now};
-use std::time::{SystemTime, UNIX_EPOCH};
+use evenkeel_types::{Instant, Now, UnixSeconds};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A monotonic clock that starts when it is made, and the wall clock beside it.
 #[derive(Clone, Copy, Debug)]
@@ -17,19 +17,66 @@ impl Clock {
         }
     }
 
-    /// Reads both clocks (two vDSO calls; once for each turn of an event loop, not per request).
+    /// Reads both clocks.
     pub fn now(&self) -> Now {
-        let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Now {
-            monotonic: Instant(nanos),
-            unix: unix_millis_now().div_euclid(1000) as u32,
+            monotonic: self.monotonic(),
+            unix: unix_seconds_now(),
         }
+    }
+
+    #[inline]
+    fn monotonic(&self) -> Instant {
+        let since = self.start.elapsed();
+        // 584 years of nanoseconds fit.
+        Instant(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
     /// Wall-clock milliseconds since 1970, for boot ids and the start of version counters.
     pub fn unix_millis(&self) -> u64 {
         unix_millis_now()
     }
+}
+
+/// The clock as an event loop reads it, once for each turn: the wall clock, which has whole seconds,
+/// is read anew only every [`WALL_LOOK`].
+#[derive(Clone, Copy, Debug)]
+pub struct TurnClock {
+    clock: Clock,
+    unix: UnixSeconds,
+    next_wall_look: Instant,
+}
+
+/// How long the wall clock may be behind.
+const WALL_LOOK: Duration = Duration::from_millis(10);
+
+impl TurnClock {
+    /// Reads this clock from now on.
+    pub fn new(clock: Clock) -> Self {
+        TurnClock {
+            clock,
+            unix: 0,
+            next_wall_look: Instant::default(),
+        }
+    }
+
+    /// Reads the clock.
+    #[inline]
+    pub fn now(&mut self) -> Now {
+        let monotonic = self.clock.monotonic();
+        if monotonic >= self.next_wall_look {
+            self.unix = unix_seconds_now();
+            self.next_wall_look = monotonic + WALL_LOOK;
+        }
+        Now {
+            monotonic,
+            unix: self.unix,
+        }
+    }
+}
+
+fn unix_seconds_now() -> UnixSeconds {
+    unix_millis_now().div_euclid(1000) as UnixSeconds
 }
 
 /// Wall-clock milliseconds since 1970; zero on a clock that stands before 1970.
@@ -39,4 +86,20 @@ fn unix_millis_now() -> u64 {
         .map_or(0, |since| {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_clock_agrees_with_its_clock() {
+        let clock = Clock::start();
+        let mut turns = TurnClock::new(clock);
+        for _ in 0..1000 {
+            let (before, turn, after) = (clock.now(), turns.now(), clock.now());
+            assert!(before.monotonic <= turn.monotonic && turn.monotonic <= after.monotonic);
+            assert!(turn.unix <= after.unix && turn.unix + 1 >= before.unix);
+        }
+    }
 }

@@ -30,7 +30,7 @@ pub mod uring;
 
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
 pub use buffer::InputBuffer;
-pub use clock::Clock;
+pub use clock::{Clock, TurnClock};
 pub use connections::{ConnectionCount, OverLimit};
 pub use daemon::{Daemon, PidFile, daemonize, write_whole};
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};

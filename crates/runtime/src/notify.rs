@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 /// Wakes one worker. Cheap to clone and to share.
 ///
 /// The order matters: a sender first makes its message visible, then calls [`Notifier::notify`];
-/// the worker first calls [`Notifier::clear`], then looks for messages. So a message is either seen
+/// the worker first calls [`Notifier::take`], then looks for messages. So a message is either seen
 /// by the look, or its notification finds the flag cleared and wakes the poll.
 #[derive(Clone, Debug)]
 pub struct Notifier {
@@ -40,6 +40,14 @@ impl Notifier {
             return Ok(());
         }
         self.shared.waker.wake()
+    }
+
+    /// Whether the worker was told to look at its queues since it last asked. It must look now, if so;
+    /// otherwise nothing new is there. A plain load while nobody notifies.
+    #[inline]
+    pub fn take(&self) -> bool {
+        let notified = &self.shared.notified;
+        notified.load(Ordering::Acquire) && notified.swap(false, Ordering::AcqRel)
     }
 
     /// The worker is about to look at its queues.

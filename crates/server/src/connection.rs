@@ -144,10 +144,7 @@ impl Connection {
     /// The transport has written `count` bytes: of what it had taken over, else the first of
     /// [`Connection::output`].
     pub fn wrote(&mut self, core: &mut WorkerCore, count: usize) {
-        if let Some(session) = core.session(self.id) {
-            session.written(count);
-        }
-        core.counters().bytes_written += count as u64;
+        core.wrote(self.id, count);
         self.moved |= count > 0;
         // What waited for room goes on.
         self.more |= self.may_have_command(core);

@@ -17,7 +17,7 @@ use crate::transport::{Served, Socket, Transport};
 use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
-    Stream, accept,
+    Stream, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -35,14 +35,17 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 /// Events taken from one poll.
 const EVENTS_PER_TURN: usize = 512;
 
+/// Times that a connection with more to do is served between two polls, as long as others with more
+/// to do are served as often: a pipeline deeper than `-R` need not wait for a poll in between.
+const ROUNDS_PER_TURN: usize = 4;
+
 /// Messages taken from one other worker in a turn.
 const MESSAGES_PER_TURN: usize = 256;
 
 /// A worker with nothing to do looks around this often.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
 
-/// Housekeeping of the store is looked at this often when there is none left over: each look costs as
-/// much as several requests.
+/// Housekeeping of the store is looked at this often when there is none left over.
 const MAINTENANCE_LOOK: Duration = Duration::from_millis(1);
 
 /// How often connections are checked for a lack of progress.
@@ -154,24 +157,30 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         messages_left: false,
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
+    let mut clock = TurnClock::new(worker.parts.clock);
+    let mut now = clock.now();
     loop {
-        let before = worker.parts.clock.now();
-        let wait = worker.wait(before.monotonic);
+        // By the time of the last turn: that is late by the length of a turn at most.
+        let wait = worker.wait(now.monotonic);
         let parts = &mut worker.parts;
         match parts.transport.wait(&mut parts.poll, &mut events, wait) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        let now = worker.parts.clock.now();
+        now = clock.now();
         worker.take_completions();
         for event in &events {
             worker.take_event(now, event);
         }
-        worker.parts.notifier.clear();
-        worker.take_words(now);
-        worker.take_incoming(now);
+        if worker.parts.notifier.take() {
+            worker.take_words(now);
+            worker.take_incoming(now);
+            worker.messages_left = true;
+        }
+        if worker.messages_left {
+            worker.take_messages(now);
+        }
         worker.count_connections();
-        worker.take_messages(now);
         worker.serve_ready(now);
         worker.serve_links(now);
         worker.send_messages()?;
@@ -360,8 +369,18 @@ impl Worker {
         }
     }
 
-    /// Serves each connection in the list once.
+    /// Serves the connections in the list, in turn.
     fn serve_ready(&mut self, now: Now) {
+        for _ in 0..ROUNDS_PER_TURN {
+            if self.ready.is_empty() {
+                return;
+            }
+            self.serve_once(now);
+        }
+    }
+
+    /// Serves each connection in the list once.
+    fn serve_once(&mut self, now: Now) {
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else {
                 return;
@@ -390,6 +409,9 @@ impl Worker {
 
     /// Opens, closes and moves links as the core asks.
     fn serve_links(&mut self, now: Now) {
+        if self.links.is_empty() && !self.parts.core.has_link_requests() {
+            return;
+        }
         while let Some(request) = self.parts.core.poll_link_request() {
             match request {
                 LinkRequest::Connect { worker, host, port } => {
@@ -448,6 +470,9 @@ impl Worker {
     }
 
     fn send_messages(&mut self) -> io::Result<()> {
+        if !self.parts.core.has_outbox() {
+            return Ok(());
+        }
         let mesh = &mut self.parts.mesh;
         self.parts
             .core

@@ -14,6 +14,15 @@ use foldhash::quality::FoldHasher;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableHash(pub(crate) u64);
 
+impl TableHash {
+    /// Sixteen bits for whoever spreads keys over cachelets by this hash. The index chooses its shard
+    /// by other bits and its bucket hardly by these, so that it stays even inside each cachelet.
+    #[inline]
+    pub fn spread(self) -> u16 {
+        (self.0 >> 8) as u16
+    }
+}
+
 /// Hashes keys under a secret seed.
 pub(crate) struct TableHasher {
     seed: u64,

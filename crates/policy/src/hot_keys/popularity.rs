@@ -98,6 +98,14 @@ impl Sampler {
         true
     }
 
+    /// Counts a read that is not to be looked at. False, and not counted, when it is.
+    #[inline]
+    pub(crate) fn skip(&mut self) -> bool {
+        let skips = self.gap > 1;
+        self.gap -= u64::from(skips);
+        skips
+    }
+
     pub(crate) fn set_active(&mut self, active: bool) {
         if !active || self.probability == 0.0 {
             self.gap = u64::MAX;

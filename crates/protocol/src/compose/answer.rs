@@ -14,17 +14,41 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option
     out.reserve(VALUE_LINE_LEN_TYPICAL + key.len() + data.len());
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    out.push(b' ');
-    number(out, flags);
-    out.push(b' ');
-    number(out, data.len());
-    if let Some(Version(cas)) = cas {
-        out.push(b' ');
-        number(out, cas);
+    match cas {
+        None if flags < 10 && data.len() < 1000 => {
+            // The frequent case in one store: eight bytes, of which the surplus goes again.
+            let (bytes, len) = short_numbers(flags, data.len());
+            let end = out.len() + len;
+            out.extend_from_slice(&bytes);
+            out.truncate(end);
+        }
+        _ => {
+            out.push(b' ');
+            number(out, flags);
+            out.push(b' ');
+            number(out, data.len());
+            if let Some(Version(cas)) = cas {
+                out.push(b' ');
+                number(out, cas);
+            }
+            out.extend_from_slice(text::CRLF);
+        }
     }
-    out.extend_from_slice(text::CRLF);
     out.extend_from_slice(data);
     out.extend_from_slice(text::CRLF);
+}
+
+/// ` <flags> <len>\r\n` for flags of one digit and a length of at most three, and how many of the
+/// bytes count.
+#[inline(always)]
+fn short_numbers(flags: u32, len: usize) -> ([u8; 8], usize) {
+    let len = len as u64;
+    let (hundreds, tens, ones) = (len / 100, len / 10 % 10, len % 10);
+    let zeros = u64::from(len < 100) + u64::from(len < 10);
+    let digits = u64::from_le_bytes(*b"000\r\n\0\0\0") + (hundreds | tens << 8 | ones << 16);
+    let head = u64::from_le_bytes(*b" 0 \0\0\0\0\0") + (u64::from(flags) << 8);
+    let bytes = head | digits >> (8 * zeros) << 24;
+    (bytes.to_le_bytes(), 8 - zeros as usize)
 }
 
 /// A number on a line of its own: the answer to `incr` and `decr`.
@@ -205,3 +229,24 @@ pub fn unknown_flag(request: &crate::Request<'_>) -> &'static [u8] {
 
 /// Room for the words of a `VALUE` line besides the key, at their usual lengths.
 const VALUE_LINE_LEN_TYPICAL: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_line_is_what_formatting_gives() {
+        for len in (0..1100).chain([9_999, 100_000]) {
+            for flags in [0, 1, 9, 10, u32::MAX] {
+                let data = vec![b'x'; len];
+                for cas in [None, Some(Version(7))] {
+                    let mut out = b"before".to_vec();
+                    value(&mut out, b"key", flags, &data, cas);
+                    let cas = cas.map_or(String::new(), |cas| format!(" {}", cas.0));
+                    let line = format!("beforeVALUE key {flags} {len}{cas}\r\n");
+                    assert_eq!(out, [line.as_bytes(), &data, b"\r\n"].concat());
+                }
+            }
+        }
+    }
+}

@@ -146,7 +146,7 @@ impl WorkerCore {
                     more: false,
                 };
             }
-            if commands == self.config.requests_per_turn || self.outbox_is_full() {
+            if commands == self.config.requests_per_turn || self.outbox.is_full() {
                 self.engine.counters.conn_yields += 1;
                 return Progress {
                     consumed,
@@ -309,14 +309,13 @@ impl WorkerCore {
         key: &[u8],
         frame: &[u8],
     ) {
-        let hash = KeyHash::of(key);
-        let (at, worker) = self.at(now, hash, Reader::Unaware);
+        let (at, worker) = self.at(now, key, Reader::Unaware);
         let is_here = worker == self.config.index;
         if session.agreed {
             // The vbucket of an agreed client names the cachelet by the map of its hello.
             let is_home = at.owned && is_here && at.cachelet.0 == request.vbucket;
             if !is_home || session.epoch < at.since {
-                return self.not_my_vbucket(hash, request, session.sink());
+                return self.not_my_vbucket(at.key_hash(key), request, session.sink());
             }
         }
         if is_here {
@@ -358,7 +357,7 @@ impl WorkerCore {
         key: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let (at, _) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        let (at, _) = self.at(now, key, Reader::Unaware);
         let at = at.confined_to(key);
         commands::binary::answer(&mut self.engine, &at, request, out);
     }
@@ -374,7 +373,7 @@ impl WorkerCore {
         let Some(key) = request.command.key() else {
             return out;
         };
-        let (_, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        let (_, worker) = self.at(now, key, Reader::Unaware);
         if worker == self.config.index {
             self.execute_binary(now, &request, key, &mut out);
         } else {

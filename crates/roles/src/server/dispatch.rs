@@ -36,10 +36,18 @@ enum Route {
 
 /// The form of a classic get, for passing single keys on.
 #[derive(Clone, Copy)]
-struct GetForm {
+pub(super) struct GetForm {
     /// Exptime as sent, for `gat` and `gats`.
     touch: Option<i64>,
     with_cas: bool,
+}
+
+impl GetForm {
+    /// `get`.
+    pub const PLAIN: GetForm = GetForm {
+        touch: None,
+        with_cas: false,
+    };
 }
 
 impl WorkerCore {
@@ -86,8 +94,16 @@ impl WorkerCore {
                     .sink()
                     .extend_from_slice(admin.answer_without_feature());
             }
-            Request::Store(_)
-            | Request::Delete { .. }
+            Request::Store(store) => {
+                let (at, worker) = self.at(now, store.key, Reader::Unaware);
+                if worker != self.config.index {
+                    self.one_key(now, id, session, request, frame);
+                } else {
+                    let answer = store::store(&mut self.engine, &at, store);
+                    reply(session, answer, store.noreply);
+                }
+            }
+            Request::Delete { .. }
             | Request::Arithmetic { .. }
             | Request::Touch { .. }
             | Request::MetaGet(_)
@@ -112,7 +128,7 @@ impl WorkerCore {
 
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
     pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
-        let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        let (at, worker) = self.at(now, key, Reader::Unaware);
         if worker == self.config.index {
             store::invalidate(&mut self.engine, &at, key);
         } else {
@@ -179,7 +195,6 @@ impl WorkerCore {
         key: &[u8],
         flags: Option<&MetaFlags<'_>>,
     ) -> Route {
-        let hash = KeyHash::of(key);
         let epoch = flags
             .filter(|_| session.agreed)
             .and_then(|flags| flags.unsigned(b'Y'))
@@ -188,10 +203,10 @@ impl WorkerCore {
             (Some(epoch), Some(flags)) if is_plain_read(flags) => Reader::Aware { epoch },
             _ => Reader::Unaware,
         };
-        let (at, worker) = self.at(now, hash, reader);
+        let (at, worker) = self.at(now, key, reader);
         let is_home = at.owned && worker == self.config.index;
         if epoch.is_some_and(|epoch| !is_home || epoch < at.since) {
-            Route::Elsewhere(hash)
+            Route::Elsewhere(at.key_hash(key))
         } else if worker == self.config.index {
             Route::Here(confine(at, key, flags))
         } else {
@@ -274,7 +289,7 @@ impl WorkerCore {
         meta: &Meta<'_>,
         out: &mut Vec<u8>,
     ) {
-        let (at, _) = self.at(now, KeyHash::of(key), Reader::Unaware);
+        let (at, _) = self.at(now, key, Reader::Unaware);
         match request {
             Request::MetaSet(_) => {
                 let lifetime =
@@ -300,31 +315,11 @@ impl WorkerCore {
         form: GetForm,
     ) -> bool {
         for key in keys.iter().skip(session.keys_done) {
-            if session.is_paused() || self.outbox_is_full() {
+            if session.is_paused() || self.outbox.is_full() {
                 return false;
             }
-            match self.route(now, session, key, None) {
-                Route::Here(at) => self.get_one(&at, key, form, session.sink()),
-                Route::Worker(worker) => {
-                    let mut frame = Vec::with_capacity(key.len() + 24);
-                    match form.touch {
-                        None => compose::get(&mut frame, [key], form.with_cas),
-                        Some(exptime) => {
-                            compose::get_and_touch(&mut frame, exptime, [key], form.with_cas);
-                        }
-                    }
-                    let to = Some(self.expect(id, session, 1));
-                    self.forward(
-                        worker,
-                        Message::Command {
-                            to,
-                            frame,
-                            part: true,
-                        },
-                    );
-                }
-                Route::Elsewhere(_) => unreachable!("a classic get names no map"),
-            }
+            let (at, worker) = self.at(now, key, Reader::Unaware);
+            self.read_key(id, session, &at, worker, key, form);
             session.keys_done += 1;
         }
         session.keys_done = 0;
@@ -332,6 +327,37 @@ impl WorkerCore {
         true
     }
 
+    /// Answers one key of a get, or asks the worker that has it.
+    #[inline]
+    pub(super) fn read_key(
+        &mut self,
+        id: ConnectionId,
+        session: &mut Session,
+        at: &At,
+        worker: u16,
+        key: &[u8],
+        form: GetForm,
+    ) {
+        if worker == self.config.index {
+            return self.get_one(at, key, form, session.sink());
+        }
+        let mut frame = Vec::with_capacity(key.len() + 24);
+        match form.touch {
+            None => compose::get(&mut frame, [key], form.with_cas),
+            Some(exptime) => compose::get_and_touch(&mut frame, exptime, [key], form.with_cas),
+        }
+        let to = Some(self.expect(id, session, 1));
+        self.forward(
+            worker,
+            Message::Command {
+                to,
+                frame,
+                part: true,
+            },
+        );
+    }
+
+    #[inline]
     fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
         match form.touch {
             None => get::get_key(&mut self.engine, at, key, form.with_cas, out),
@@ -376,7 +402,7 @@ impl WorkerCore {
             _ => {
                 let mut scratch = KeyScratch::default();
                 let key = key_of(&request, &mut scratch);
-                let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+                let (at, worker) = self.at(now, key, Reader::Unaware);
                 if worker == self.config.index {
                     let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
                     self.execute(&at, key, &request, &mut out);
@@ -387,7 +413,7 @@ impl WorkerCore {
             }
         };
         for key in keys {
-            let (at, worker) = self.at(now, KeyHash::of(key), Reader::Unaware);
+            let (at, worker) = self.at(now, key, Reader::Unaware);
             // A key that changed worker on the way is a miss.
             if worker == self.config.index {
                 self.get_one(&at, key, form, &mut out);
@@ -414,7 +440,7 @@ impl WorkerCore {
 
     pub(super) fn forward(&mut self, worker: u16, message: Message) {
         self.engine.counters.forwarded_out += 1;
-        self.outbox[usize::from(worker)].push_back(message);
+        self.outbox.push(worker, message);
     }
 
     /// Starts a command to which every worker contributes, this one at once.

@@ -5,7 +5,7 @@ use super::replicas::Replicas;
 use super::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
-use evenkeel_storage::{Item, NewItem, Store, StoreError};
+use evenkeel_storage::{Item, NewItem, Store, StoreError, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
@@ -33,8 +33,10 @@ pub struct At {
     pub seconds: Seconds,
     /// The cachelet that holds the key.
     pub cachelet: CacheletId,
-    /// The key's placement hash.
-    pub hash: KeyHash,
+    /// The key's hash in the store's index.
+    pub table: TableHash,
+    /// The key's placement hash, if it was needed to find the key's place.
+    pub placement: Option<KeyHash>,
     /// What the asker knows of leases.
     pub reader: Reader,
     /// False for guests: a key whose home is elsewhere is never found to be hot here.
@@ -52,6 +54,12 @@ impl At {
             owned: self.owned && fits_a_line,
             ..self
         }
+    }
+
+    /// The key's placement hash.
+    #[inline]
+    pub fn key_hash(&self, key: &[u8]) -> KeyHash {
+        self.placement.unwrap_or_else(|| KeyHash::of(key))
     }
 }
 
@@ -134,8 +142,9 @@ impl Engine {
             // that is gone.
             self.next_version();
         }
-        if at.owned {
-            self.hot.handle_write(at.now.monotonic, at.hash, key, kind);
+        if at.owned && !self.hot.pass_write() {
+            let hash = at.key_hash(key);
+            self.hot.handle_write(at.now.monotonic, hash, key, kind);
         }
     }
 
@@ -145,11 +154,15 @@ impl Engine {
         let (key, version) = (item.key, item.version);
         // An item that has expired already need not be stored to be found missing.
         if item.expires_at != NEVER && item.expires_at <= at.seconds {
-            self.store.delete(at.cachelet, key, at.seconds);
+            self.store
+                .delete_hashed(at.cachelet, key, at.table, at.seconds);
             self.saw_write(at, key, WriteKind::Delete);
             return Ok(version);
         }
-        match self.store.insert(at.cachelet, item, at.seconds) {
+        match self
+            .store
+            .insert_hashed(at.cachelet, item, at.table, at.seconds)
+        {
             Ok(()) => {
                 self.saw_write(at, key, WriteKind::Update);
                 Ok(version)
@@ -226,10 +239,10 @@ pub fn saw_read(
     key: &[u8],
     present: bool,
 ) -> ReadAdvice {
-    if !at.owned {
+    if !at.owned || hot.pass_read() {
         return ReadAdvice::default();
     }
-    let advice = hot.handle_read(at.now.monotonic, at.hash, key, at.reader, present);
+    let advice = hot.handle_read(at.now.monotonic, at.key_hash(key), key, at.reader, present);
     counters.leases_granted += u64::from(advice.gamma > 0);
     advice
 }

@@ -75,16 +75,18 @@ pub struct Surroundings<'a> {
 impl Links {
     /// Carries out what the hot keys decided. Must run before anybody is answered anew.
     pub fn carry_out(&mut self, engine: &mut Engine, now: Now, here: Surroundings<'_>) {
-        loop {
+        while engine.hot.has_output() {
             let newest = engine.newest_version();
             let Some(output) = engine.hot.poll_output() else {
                 return;
             };
             let (message, line) = match &output {
                 Output::Store(message) => {
-                    let cachelet = here.placement.locate(message.hash).cachelet;
+                    let table = engine.store.hash(message.key);
+                    let (place, _) = here.placement.locate(message.key, table);
                     let seconds = TimeBase::seconds(now);
-                    let item = engine.store.peek(cachelet, message.key, seconds);
+                    let store = &engine.store;
+                    let item = store.peek_hashed(place.cachelet, message.key, table, seconds);
                     let line = item.map(|item| {
                         let mut line = Vec::new();
                         let mut begun = request::meta_set(
@@ -254,6 +256,12 @@ impl Links {
             .values()
             .filter_map(|link| link.asked.front().map(|(_, since)| *since + ACK_TIMEOUT))
             .min()
+    }
+
+    /// Whether the driver has anything to do besides moving bytes.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// What the driver should do next.

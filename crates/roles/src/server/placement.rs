@@ -7,9 +7,11 @@
 //! elsewhere (or nowhere yet). Both kinds never hold the same key: the map decides which one a key
 //! is in, and what a server stops owning is forgotten.
 //!
-//! A server without a coordinator owns the whole hash space.
+//! A server without a coordinator owns every key, and nobody else needs to know where it keeps one.
+//! So it spreads them by the hash of its tables, which each command computes anyway.
 
 use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
+use evenkeel_storage::TableHash;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
 
 /// Cachelets of each worker of a server that has no coordinator.
@@ -48,9 +50,19 @@ pub struct LocalPlace {
 #[derive(Clone, Debug)]
 pub struct LocalPlacement {
     epoch: Epoch,
+    by: By,
     /// A hash shifted right by this many bits is an index into `nodes`.
     shift: u32,
     nodes: Vec<Node>,
+}
+
+/// Which hash of a key leads to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The one that servers and clients agree on.
+    Placement,
+    /// The one that only this server knows.
+    Table,
 }
 
 /// The guest cachelet of a worker.
@@ -80,6 +92,7 @@ impl LocalPlacement {
             .collect();
         LocalPlacement {
             epoch: Epoch(0),
+            by: By::Table,
             shift: shift_for(VIRTUAL_NODES),
             nodes,
         }
@@ -100,6 +113,7 @@ impl LocalPlacement {
             .collect();
         LocalPlacement {
             epoch: Epoch(0),
+            by: By::Placement,
             shift: shift_for(VIRTUAL_NODES),
             nodes,
         }
@@ -132,6 +146,7 @@ impl LocalPlacement {
                 Some(owner) => {
                     let held = self.nodes.get(index).filter(|node| {
                         self.nodes.len() == count
+                            && self.by == By::Placement
                             && node.owned
                             && (node.cachelet, node.worker) == (cachelet, owner.worker)
                     });
@@ -159,21 +174,42 @@ impl LocalPlacement {
         }
         Ok(LocalPlacement {
             epoch: document.epoch,
+            by: By::Placement,
             shift: shift_for(nodes.len()),
             nodes,
         })
     }
 
-    /// Where this server keeps a key.
+    /// Where this server keeps a key, and the key's placement hash if that was needed to tell.
     #[inline]
-    pub fn locate(&self, hash: KeyHash) -> LocalPlace {
-        let node = self.nodes[(hash.0 >> self.shift) as usize];
+    pub fn locate(&self, key: &[u8], table: TableHash) -> (LocalPlace, Option<KeyHash>) {
+        match self.by {
+            By::Table => {
+                let bits = u64::from(table.spread()) << (u64::BITS - u16::BITS);
+                (self.place_of(bits), None)
+            }
+            By::Placement => {
+                let hash = KeyHash::of(key);
+                (self.place_of(hash.0), Some(hash))
+            }
+        }
+    }
+
+    #[inline]
+    fn place_of(&self, hash: u64) -> LocalPlace {
+        let node = self.nodes[(hash >> self.shift) as usize];
         LocalPlace {
             cachelet: node.cachelet,
             worker: node.worker,
             owned: node.owned,
             since: node.since,
         }
+    }
+
+    /// Whether keys were placed by a hash that no map knows, so that what is held is of no use under
+    /// the first one.
+    pub fn is_private(&self) -> bool {
+        self.by == By::Table
     }
 
     /// Epoch of the map it was made from; 0 without one.

@@ -5,23 +5,21 @@ use super::counters::Counters;
 use super::engine::{At, Engine};
 use super::links::{LinkRequest, Links, Surroundings};
 use super::message::{Message, ReturnAddress, Task};
-use super::placement::LocalPlacement;
+use super::outbox::Outbox;
+use super::placement::{LocalPlace, LocalPlacement};
+use super::reads::Run;
 use super::replicas::Replicas;
-use super::session::{ConnectionId, Peer, Session, awaited_limit};
+use super::session::{ConnectionId, OUT_PAUSE, Peer, Session, awaited_limit};
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{Limits, RequestOutcome, parse_request};
-use evenkeel_storage::{SegmentPool, Store, StoreConfig};
+use evenkeel_storage::{SegmentPool, Store, StoreConfig, TableHash};
 use evenkeel_types::{BootId, Epoch, Instant, KeyHash, Now, ServerId, Version, WorkerRef};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// Most messages that may wait for room in the queue to another worker before connections that
-/// would add to them must wait.
-pub const OUTBOX_MAX: usize = 4096;
 
 /// Bounded work on expiry and index growth per turn, in items.
 const MAINTENANCE_STEP: usize = 64;
@@ -29,6 +27,10 @@ const MAINTENANCE_STEP: usize = 64;
 /// Share of the memory limit that replicas of other servers' keys may take, as a divisor. Hot keys
 /// are fewer than one item in ten thousand (SPORE, section 5.2); the share is a bound, not a need.
 pub const REPLICA_SHARE_DIVISOR: usize = 16;
+
+/// An emptied output larger than this, in bytes, is not kept for the next connection. Twice what a
+/// connection may have unread, so that answers with large items find room without asking for it.
+const SPARE_MAX: usize = 2 * OUT_PAUSE;
 
 /// Settings of a worker.
 #[derive(Clone, Debug)]
@@ -72,6 +74,31 @@ pub struct Progress {
     pub more: bool,
 }
 
+/// A key's hashes, and where they lead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    pub table: TableHash,
+    pub placement: Option<KeyHash>,
+    pub place: LocalPlace,
+}
+
+impl Located {
+    /// The same for a command that is carried out here.
+    #[inline]
+    pub fn at(&self, now: Now, reader: Reader) -> At {
+        At {
+            now,
+            seconds: TimeBase::seconds(now),
+            cachelet: self.place.cachelet,
+            table: self.table,
+            placement: self.placement,
+            reader,
+            owned: self.place.owned,
+            since: self.place.since,
+        }
+    }
+}
+
 /// One worker of a server, without its thread and sockets.
 #[derive(Debug)]
 pub struct WorkerCore {
@@ -85,7 +112,13 @@ pub struct WorkerCore {
     free: Vec<u32>,
     pub(super) touched: VecDeque<ConnectionId>,
     /// Messages on their way to each worker.
-    pub(super) outbox: Vec<VecDeque<Message>>,
+    pub(super) outbox: Outbox,
+    /// Room for the keys of plain reads.
+    pub(super) run: Run,
+    /// An emptied output, for the next connection that has something to say: idle ones hold none.
+    spare: Vec<u8>,
+    /// The second of the last round of housekeeping, and whether that round is over.
+    round: (Seconds, bool),
     links: Links,
     /// The newest connection of each home that sends replicas here.
     pub(super) home_links: BTreeMap<WorkerRef, ConnectionId>,
@@ -156,7 +189,10 @@ impl WorkerCore {
             sessions: Vec::new(),
             free: Vec::new(),
             touched: VecDeque::new(),
-            outbox: (0..config.workers).map(|_| VecDeque::new()).collect(),
+            outbox: Outbox::new(config.workers),
+            run: Run::default(),
+            spare: Vec::new(),
+            round: (0, true),
             links: Links::default(),
             home_links: BTreeMap::new(),
             flush_at: None,
@@ -233,13 +269,40 @@ impl WorkerCore {
                 more: false,
             };
         };
+        if session.out.capacity() == 0 {
+            session.out = core::mem::take(&mut self.spare);
+        }
         let progress = match session.dialect {
             Dialect::Text => self.work_through(now, id, &mut session, input),
             _ => self.work_through_dialect(now, id, &mut session, input),
         };
+        if session.out.is_empty() {
+            self.take_back(&mut session.out);
+        }
         self.return_session(id, session);
         self.carry_out_replication(now);
         progress
+    }
+
+    /// The driver wrote the first `count` bytes of a connection's output.
+    pub fn wrote(&mut self, id: ConnectionId, count: usize) {
+        self.engine.counters.bytes_written += count as u64;
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        session.written(count);
+        if session.out.is_empty() {
+            let mut emptied = core::mem::take(&mut session.out);
+            self.take_back(&mut emptied);
+        }
+    }
+
+    /// Keeps the larger of two emptied outputs for the next connection, and drops the other.
+    fn take_back(&mut self, emptied: &mut Vec<u8>) {
+        let emptied = core::mem::take(emptied);
+        if emptied.capacity() > self.spare.capacity() && emptied.capacity() <= SPARE_MAX {
+            self.spare = emptied;
+        }
     }
 
     pub(super) fn work_through(
@@ -268,15 +331,29 @@ impl WorkerCore {
                     more: false,
                 };
             }
-            if commands == self.config.requests_per_turn || self.outbox_is_full() {
+            if commands == self.config.requests_per_turn || self.outbox.is_full() {
                 self.engine.counters.conn_yields += 1;
                 return Progress {
                     consumed,
                     more: true,
                 };
             }
-            commands += 1;
             session.need = 0;
+            if session.keys_done == 0 {
+                let left = self.config.requests_per_turn - commands;
+                if let Some((progress, taken)) = self.plain_reads(now, id, session, rest, left) {
+                    consumed += progress.consumed;
+                    commands += taken;
+                    if session.keys_done > 0 || progress.more {
+                        return Progress {
+                            consumed,
+                            more: progress.more,
+                        };
+                    }
+                    continue;
+                }
+            }
+            commands += 1;
             match parse_request(rest, &self.config.limits) {
                 RequestOutcome::Request {
                     request,
@@ -286,7 +363,7 @@ impl WorkerCore {
                         // A multi-get that waits for room; it goes on where it stopped.
                         return Progress {
                             consumed,
-                            more: self.outbox_is_full(),
+                            more: self.outbox.is_full(),
                         };
                     }
                     consumed += length;
@@ -336,29 +413,19 @@ impl WorkerCore {
 
     fn answer(&mut self, to_worker: u16, to: Option<ReturnAddress>, task: Task, bytes: Vec<u8>) {
         if let Some(to) = to {
-            self.outbox[usize::from(to_worker)].push_back(Message::Answer { to, task, bytes });
+            self.outbox
+                .push(to_worker, Message::Answer { to, task, bytes });
         }
     }
 
     /// Hands waiting messages to `send` until it gives one back because a queue is full.
-    pub fn flush_outbox(&mut self, mut send: impl FnMut(u16, Message) -> Result<(), Message>) {
-        for (worker, queue) in self.outbox.iter_mut().enumerate() {
-            while let Some(message) = queue.pop_front() {
-                if let Err(message) = send(worker as u16, message) {
-                    queue.push_front(message);
-                    break;
-                }
-            }
-        }
+    pub fn flush_outbox(&mut self, send: impl FnMut(u16, Message) -> Result<(), Message>) {
+        self.outbox.flush(send);
     }
 
     /// Whether messages wait for room in a queue.
     pub fn has_outbox(&self) -> bool {
-        self.outbox.iter().any(|queue| !queue.is_empty())
-    }
-
-    pub(super) fn outbox_is_full(&self) -> bool {
-        self.outbox.iter().any(|queue| queue.len() >= OUTBOX_MAX)
+        !self.outbox.is_empty()
     }
 
     /// A connection whose output grew or that is to be closed, by other means than its own input.
@@ -378,7 +445,12 @@ impl WorkerCore {
             .cachelets_of(self.config.index)
             .into_iter()
             .collect();
-        let held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
+        let mut held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
+        if self.placement.is_private() {
+            for id in core::mem::take(&mut held) {
+                self.engine.store.drop_cachelet(id);
+            }
+        }
         for id in held.difference(&wanted) {
             self.engine.store.drop_cachelet(*id);
         }
@@ -416,6 +488,12 @@ impl WorkerCore {
         let (total_before, refused_before) = self.connections_before_reset;
         self.facts.connections_total = total.saturating_sub(total_before);
         self.facts.connections_refused = refused.saturating_sub(refused_before);
+    }
+
+    /// Whether a link's driver has anything to do besides moving bytes.
+    #[inline]
+    pub fn has_link_requests(&self) -> bool {
+        self.links.has_requests()
     }
 
     /// What a link's driver should do next.
@@ -467,12 +545,22 @@ impl WorkerCore {
         self.links.deadline().map_or(hot, |links| links.min(hot))
     }
 
-    /// A bounded step of housekeeping. True when there is more to do.
+    /// A bounded step of housekeeping. True when there is more to do at once; otherwise call it again
+    /// within milliseconds, because other workers may want memory back at any time. Items expire by
+    /// the second, so the round that looks for them begins once a second.
     pub fn maintain(&mut self, now: Now) -> bool {
         let seconds = TimeBase::seconds(now);
+        let (begun, over) = self.round;
+        if over && begun == seconds {
+            self.engine.store.maintain(seconds, 0);
+            self.engine.replicas.maintain(seconds, 0);
+            return false;
+        }
         let items = self.engine.store.maintain(seconds, MAINTENANCE_STEP);
         let replicas = self.engine.replicas.maintain(seconds, MAINTENANCE_STEP);
-        items || replicas
+        let over = !(items || replicas);
+        self.round = (if over { seconds } else { begun }, over);
+        !over
     }
 
     /// Undiverted load in requests per second: what it would serve if nothing were replicated.
@@ -514,22 +602,33 @@ impl WorkerCore {
         self.engine.hot.handle_flush(now.monotonic);
     }
 
-    /// Where a key is kept, for a command that is carried out here.
-    pub(super) fn at(&self, now: Now, hash: KeyHash, reader: Reader) -> (At, u16) {
-        let place = self.placement.locate(hash);
-        let at = At {
-            now,
-            seconds: TimeBase::seconds(now),
-            cachelet: place.cachelet,
-            hash,
-            reader,
-            owned: place.owned,
-            since: place.since,
-        };
-        (at, place.worker)
+    /// Where a key is kept, for a command that is carried out here, and by which worker.
+    #[inline]
+    pub(super) fn at(&self, now: Now, key: &[u8], reader: Reader) -> (At, u16) {
+        let located = self.locate(key);
+        (located.at(now, reader), located.place.worker)
     }
 
+    /// Where a key is kept.
+    #[inline]
+    pub(super) fn locate(&self, key: &[u8]) -> Located {
+        let table = self.engine.store.hash(key);
+        let (place, placement) = self.placement.locate(key, table);
+        Located {
+            table,
+            placement,
+            place,
+        }
+    }
+
+    #[inline]
     pub(super) fn carry_out_replication(&mut self, now: Now) {
+        if self.engine.hot.has_output() {
+            self.carry_out_links(now);
+        }
+    }
+
+    fn carry_out_links(&mut self, now: Now) {
         let here = Surroundings {
             me: WorkerRef {
                 server: self.server,

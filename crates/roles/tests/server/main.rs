@@ -4,5 +4,6 @@ mod auth;
 mod binary;
 mod commands;
 mod harness;
+mod reads;
 mod replication;
 mod workers;

@@ -231,6 +231,31 @@ impl HotKeys {
         self.look_at_read(now, hash, key, reader, present, sampled)
     }
 
+    /// Counts a read that needs no further look, because it is not sampled and no key has replicas:
+    /// most of them, and without a look at the key. False, and not counted, when it is one for
+    /// [`HotKeys::handle_read`].
+    #[inline]
+    pub fn pass_read(&mut self) -> bool {
+        let passes = self.replicated.is_empty() && self.sampler.skip();
+        self.requests += u64::from(passes);
+        passes
+    }
+
+    /// Counts a write that needs no further look, because no key is tracked. False, and not counted,
+    /// when it is one for [`HotKeys::handle_write`].
+    #[inline]
+    pub fn pass_write(&mut self) -> bool {
+        let passes = self.table.len() == 0;
+        self.requests += u64::from(passes);
+        passes
+    }
+
+    /// Whether [`HotKeys::poll_output`] may have something to say.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// Tells of a read of a replica that this worker holds for another home. Such reads are load that
     /// it cannot divert, but a reason to divert others.
     #[inline]

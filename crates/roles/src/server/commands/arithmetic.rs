@@ -180,7 +180,10 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
             &mut engine.counters.decr_misses,
         ),
     };
-    let Some(item) = engine.store.get(at.cachelet, order.key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+    else {
         // memcached counts only misses that stay misses.
         return match order.create {
             Some((initial, expires_at)) => create(engine, at, order, initial, expires_at),
@@ -233,7 +236,11 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     engine.keep_scratch(padding);
     if grown {
         engine.counters.total_items += 1;
-    } else if let Some(mut item) = engine.store.get(at.cachelet, order.key, at.seconds) {
+    } else if let Some(mut item) =
+        engine
+            .store
+            .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+    {
         // The number changed where it stood: the item is the same, and keeps its marks.
         item.set_stale(marks.0);
         item.set_win_sent(marks.1);

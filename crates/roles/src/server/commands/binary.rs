@@ -124,7 +124,10 @@ fn show(
     with_key: bool,
     out: &mut Vec<u8>,
 ) -> bool {
-    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(mut item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         return false;
     };
     item.touch_access(at.seconds);
@@ -172,7 +175,9 @@ fn stored(
 /// Deletes an item, with a CAS unique other than 0 only if it still has that.
 fn delete_if(engine: &mut Engine, at: &At, key: &[u8], cas: u64) -> Status {
     if cas != 0 {
-        let item = engine.store.peek(at.cachelet, key, at.seconds);
+        let item = engine
+            .store
+            .peek_hashed(at.cachelet, key, at.table, at.seconds);
         if item.is_some_and(|item| item.version().0 != cas) {
             return Status::Exists;
         }

@@ -10,7 +10,9 @@ use evenkeel_storage::NewItem;
 
 /// Removes an item. False when there is none.
 pub fn remove(engine: &mut Engine, at: &At, key: &[u8]) -> bool {
-    let there = engine.store.delete(at.cachelet, key, at.seconds);
+    let there = engine
+        .store
+        .delete_hashed(at.cachelet, key, at.table, at.seconds);
     if there {
         engine.counters.delete_hits += 1;
         engine.saw_write(at, key, WriteKind::Delete);
@@ -41,7 +43,10 @@ pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, ou
 
 fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaStatus {
     let flags = &meta.flags;
-    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         engine.counters.delete_misses += 1;
         return MetaStatus::NotFound;
     };
@@ -56,7 +61,9 @@ fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaS
     if flags.has(b'I') || flags.has(b'x') {
         mark(engine, at, key, meta);
     } else {
-        engine.store.delete(at.cachelet, key, at.seconds);
+        engine
+            .store
+            .delete_hashed(at.cachelet, key, at.table, at.seconds);
         engine.saw_write(at, key, WriteKind::Delete);
     }
     MetaStatus::Done
@@ -67,7 +74,10 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
     let flags = &meta.flags;
     let version = engine.version_for(flags.unsigned(b'E'));
     if flags.has(b'x') {
-        let Some(item) = engine.store.peek(at.cachelet, key, at.seconds) else {
+        let Some(item) = engine
+            .store
+            .peek_hashed(at.cachelet, key, at.table, at.seconds)
+        else {
             return;
         };
         let (stale, win_sent) = (item.stale(), item.win_sent());
@@ -78,11 +88,18 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
             expires_at: NEVER,
             version,
         };
-        if engine.store.insert(at.cachelet, new, at.seconds).is_err() {
+        if engine
+            .store
+            .insert_hashed(at.cachelet, new, at.table, at.seconds)
+            .is_err()
+        {
             engine.saw_write(at, key, WriteKind::Delete);
             return;
         }
-        if let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) {
+        if let Some(mut item) = engine
+            .store
+            .get_hashed(at.cachelet, key, at.table, at.seconds)
+        {
             item.set_stale(stale);
             item.set_win_sent(win_sent);
         }
@@ -95,7 +112,10 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
         {
             return;
         }
-        let moved = match engine.store.get(at.cachelet, key, at.seconds) {
+        let moved = match engine
+            .store
+            .get_hashed(at.cachelet, key, at.table, at.seconds)
+        {
             Some(mut item) => {
                 item.set_stale(true);
                 item.set_win_sent(false);
@@ -104,7 +124,9 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
             None => return,
         };
         if moved.is_err() {
-            engine.store.delete(at.cachelet, key, at.seconds);
+            engine
+                .store
+                .delete_hashed(at.cachelet, key, at.table, at.seconds);
             engine.saw_write(at, key, WriteKind::Delete);
             return;
         }

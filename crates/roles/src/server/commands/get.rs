@@ -43,11 +43,10 @@ pub fn get_and_touch_key(
 /// Writes the `VALUE` block of a key, if it is there.
 #[inline]
 fn show(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> bool {
-    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let store = &mut engine.store;
+    let Some(item) = store.read_hashed(at.cachelet, key, at.table, at.seconds) else {
         return false;
     };
-    item.touch_access(at.seconds);
-    let item = item.into_item();
     let cas = with_cas.then(|| shown_version(engine.cas_shown, at, item.version()));
     answer::value(out, key, item.flags(), item.value(), cas);
     true

@@ -10,7 +10,10 @@ const PSEUDO_CLASS: u32 = 1;
 
 /// Answers `me`, without changing anything about the item.
 pub fn meta_debug(engine: &Engine, at: &At, sent: SentKey<'_>, key: &[u8], out: &mut Vec<u8>) {
-    let Some(item) = engine.store.peek(at.cachelet, key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .peek_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         return out.extend_from_slice(text::META_MISS);
     };
     out.extend_from_slice(b"ME ");

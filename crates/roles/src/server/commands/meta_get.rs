@@ -16,7 +16,10 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         return touch_and_show(engine, at, key, meta, expiry, out);
     }
     engine.counters.cmd_get += 1;
-    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         engine.counters.get_misses += 1;
         let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, false);
         return miss(engine, at, key, meta, advice, out);
@@ -65,7 +68,10 @@ fn touch_and_show(
     if !expired && set_expiry(engine, at, key, expiry) {
         engine.saw_write(at, key, WriteKind::Update);
     }
-    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         engine.counters.touch_misses += 1;
         return miss(engine, at, key, meta, ReadAdvice::default(), out);
     };
@@ -154,7 +160,10 @@ fn vivify(
     if engine.put(at, item).is_err() {
         return out.extend_from_slice(text::OUT_OF_MEMORY);
     }
-    if let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) {
+    if let Some(mut item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    {
         item.set_win_sent(true);
     }
     let facts = ItemFacts {

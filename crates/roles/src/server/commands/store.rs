@@ -185,7 +185,11 @@ fn onto(engine: &mut Engine, at: &At, order: &Order<'_>, present: &Present) -> O
                     order.flags,
                     present.expires_at,
                 );
-                if let Some(mut item) = engine.store.get(at.cachelet, order.key, at.seconds) {
+                if let Some(mut item) =
+                    engine
+                        .store
+                        .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+                {
                     item.set_stale(true);
                     item.set_win_sent(present.win_sent);
                 }
@@ -226,7 +230,10 @@ fn join(engine: &mut Engine, at: &At, order: &Order<'_>, present: &Present) -> O
     }
     let mut old = core::mem::take(&mut engine.scratch);
     old.clear();
-    if let Some(item) = engine.store.peek(at.cachelet, order.key, at.seconds) {
+    if let Some(item) = engine
+        .store
+        .peek_hashed(at.cachelet, order.key, at.table, at.seconds)
+    {
         old.extend_from_slice(item.value());
     }
     let value: [&[u8]; 2] = if order.mode == StoreMode::Append {
@@ -280,7 +287,10 @@ fn stored(engine: &mut Engine, at: &At, item: NewItem<'_>) -> Outcome {
 /// The old value must go when the parser refused the new one for its size.
 pub fn invalidate(engine: &mut Engine, at: &At, key: &[u8]) {
     engine.counters.store_too_large += 1;
-    if engine.store.delete(at.cachelet, key, at.seconds) {
+    if engine
+        .store
+        .delete_hashed(at.cachelet, key, at.table, at.seconds)
+    {
         engine.saw_write(at, key, WriteKind::Delete);
     }
 }

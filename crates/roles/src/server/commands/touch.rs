@@ -14,7 +14,10 @@ pub fn carry_out(
     expiry: Seconds,
 ) -> Option<(u32, Version)> {
     engine.counters.cmd_touch += 1;
-    let Some(item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         engine.counters.touch_misses += 1;
         return None;
     };
@@ -37,13 +40,18 @@ pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'sta
 /// Gives an item a new expiry; one in the past removes it. False when nothing is left to propagate:
 /// the item is not there, or was removed (and the hot keys know).
 pub fn set_expiry(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> bool {
-    let Some(mut item) = engine.store.get(at.cachelet, key, at.seconds) else {
+    let Some(mut item) = engine
+        .store
+        .get_hashed(at.cachelet, key, at.table, at.seconds)
+    else {
         return false;
     };
     let expired = expiry != NEVER && expiry <= at.seconds;
     // With no memory to move the item into its new expiry class, it is better gone than immortal.
     if expired || item.set_expires_at(expiry).is_err() {
-        engine.store.delete(at.cachelet, key, at.seconds);
+        engine
+            .store
+            .delete_hashed(at.cachelet, key, at.table, at.seconds);
         engine.saw_write(at, key, WriteKind::Delete);
         return false;
     }

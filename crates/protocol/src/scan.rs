@@ -1,0 +1,341 @@
+//! Quick looks at the most frequent requests in their most frequent form.
+//!
+//! The parser proper ([`parse`](crate::parse)) takes a line apart step by step and knows memcached's
+//! words for everything that can be wrong with it. Nearly all traffic is `get` and `set` written the
+//! one way that every client library writes them, and for those each byte needs one look. Here a
+//! line is either taken as a whole, with the same result that the parser proper would give, or left
+//! to it: whatever is short of bytes, out of bounds, oddly spaced or simply unusual. Tests hold the
+//! two against each other on millions of lines.
+
+use crate::limits::{KEY_LEN_MAX, Limits};
+use crate::request::{Store, StoreVerb};
+use memchr::memchr;
+
+/// A key of a [`scan_get`], by its place in the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyAt {
+    /// Where it starts.
+    pub start: u32,
+    /// Its length, 1 to [`KEY_LEN_MAX`].
+    pub len: u8,
+    /// Length of the request's end behind the key, its CRLF or LF; 0 when another key follows.
+    pub end_len: u8,
+}
+
+const _: () = assert!(KEY_LEN_MAX <= u8::MAX as usize);
+
+impl KeyAt {
+    /// The key itself.
+    #[inline]
+    pub fn of<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
+        let start = self.start as usize;
+        &buf[start..start + usize::from(self.len)]
+    }
+
+    /// Whether the request ends behind this key.
+    #[inline]
+    pub fn is_last(&self) -> bool {
+        self.end_len != 0
+    }
+
+    /// Where the next request starts, if this is the last key of its own.
+    #[inline]
+    pub fn request_end(&self) -> usize {
+        self.start as usize + usize::from(self.len) + usize::from(self.end_len)
+    }
+}
+
+/// If a `get` stands at `at`, whole and plain, appends its keys to `keys` and gives the place where
+/// the next request starts. Otherwise leaves `keys` as they are: the request is for
+/// [`parse_request`](crate::parse_request).
+///
+/// Plain: keys of printable bytes, one space before each, CRLF or LF behind the last.
+#[inline]
+pub fn scan_get(buf: &[u8], at: usize, limits: &Limits, keys: &mut Vec<KeyAt>) -> Option<usize> {
+    let line = buf.get(at..)?;
+    if line.first_chunk() != Some(b"get ") || u32::try_from(buf.len()).is_err() {
+        return None;
+    }
+    let first = key_at(buf, at + 4)?;
+    if first.is_last() {
+        keys.push(first);
+        return Some(first.request_end());
+    }
+    scan_more_keys(buf, at, first, limits, keys)
+}
+
+/// The keys of a `get` of several.
+fn scan_more_keys(
+    buf: &[u8],
+    at: usize,
+    first: KeyAt,
+    limits: &Limits,
+    keys: &mut Vec<KeyAt>,
+) -> Option<usize> {
+    // A line that is not whole, or too long, is not worth looking at its keys.
+    let len = memchr(b'\n', &buf[at..])?;
+    if len > limits.line_len_max {
+        return None;
+    }
+    let before = keys.len();
+    let mut key = first;
+    loop {
+        keys.push(key);
+        if key.is_last() {
+            return Some(key.request_end());
+        }
+        match key_at(buf, key.request_end() + 1) {
+            Some(next) => key = next,
+            None => {
+                keys.truncate(before);
+                return None;
+            }
+        }
+    }
+}
+
+/// The key that starts at `start`, if a single space or the end of the line follows it.
+#[inline(always)]
+fn key_at(buf: &[u8], start: usize) -> Option<KeyAt> {
+    let rest = buf.get(start..)?;
+    let len = word_len(rest);
+    if len == 0 || len > KEY_LEN_MAX {
+        return None;
+    }
+    let end_len = match rest.get(len..)? {
+        [b' ', ..] => 0,
+        [b'\r', b'\n', ..] => 2,
+        [b'\n', ..] => 1,
+        _ => return None,
+    };
+    Some(KeyAt {
+        start: start as u32,
+        len: len as u8,
+        end_len,
+    })
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+const HIGHS: u64 = ONES << 7;
+
+/// The highest bit of each byte that is a space or a control character; exact up to the lowest bit
+/// that is set, which is all that counts.
+#[inline(always)]
+fn blanks(word: u64) -> u64 {
+    word.wrapping_sub(ONES * (b' ' as u64 + 1)) & !word & HIGHS
+}
+
+/// How many bytes stand before the first space or control character; all of them if there is none.
+/// Eight at a time.
+#[inline(always)]
+fn word_len(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        let found = blanks(u64::from_le_bytes(*chunk));
+        if found != 0 {
+            return at + (found.trailing_zeros() >> 3) as usize;
+        }
+        at += 8;
+    }
+    let blank = |&byte: &u8| byte <= b' ';
+    let tail = &text[at..];
+    at + tail.iter().position(blank).unwrap_or(tail.len())
+}
+
+/// If a `set` stands at the front, whole and plain, the request and its length.
+///
+/// Plain: words with one space between them, numbers of at most nine digits, CRLF, an answer wanted,
+/// and nothing to refuse.
+#[inline]
+pub(crate) fn scan_set<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Store<'a>, usize)> {
+    let (_, line) = buf.split_first_chunk::<4>()?;
+    let len = word_len(line);
+    if len == 0 || len > KEY_LEN_MAX || line.get(len) != Some(&b' ') {
+        return None;
+    }
+    let key = &line[..len];
+    let (flags, at) = digits(line, len + 1, b' ')?;
+    let (exptime, at) = digits(line, at, b' ')?;
+    let (value_len, at) = digits(line, at, b'\r')?;
+    let value_len = value_len as usize;
+    let block = line.get(at..)?;
+    let (value, end) = block.get(1..value_len + 3)?.split_at(value_len);
+    if block[0] != b'\n' || end != b"\r\n" || limits.is_too_large(len, value_len, flags) {
+        return None;
+    }
+    let store = Store {
+        verb: StoreVerb::Set,
+        key,
+        flags,
+        exptime: exptime.into(),
+        value,
+        noreply: false,
+    };
+    Some((store, 4 + at + 1 + value_len + 2))
+}
+
+/// A number of one to nine digits at `at` with `end` behind it, and the place behind that.
+#[inline(always)]
+fn digits(text: &[u8], at: usize, end: u8) -> Option<(u32, usize)> {
+    let mut value = 0_u32;
+    for (count, &byte) in text.get(at..)?.iter().take(10).enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (byte == end && count > 0).then_some((value, at + count + 1));
+        }
+        value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_ends_at_the_first_blank() {
+        for len in 0..40 {
+            for blank in 0..=b' ' {
+                let mut text = vec![b'!'; len];
+                text.extend_from_slice(&[blank, b'x', 0xff, blank]);
+                assert_eq!(word_len(&text), len);
+            }
+            assert_eq!(word_len(&vec![0xff; len]), len);
+        }
+    }
+
+    #[test]
+    fn numbers_have_one_to_nine_digits() {
+        assert_eq!(digits(b"x07 ", 1, b' '), Some((7, 4)));
+        assert_eq!(digits(b"999999999\r", 0, b'\r'), Some((999_999_999, 10)));
+        for refused in [
+            b"1000000000 ".as_slice(),
+            b" ",
+            b"",
+            b"12",
+            b"1\r",
+            b"-1 ",
+            b"+1 ",
+        ] {
+            assert_eq!(digits(refused, 0, b' '), None);
+        }
+    }
+
+    use crate::parse::{RequestOutcome, parse_line, parse_request};
+    use crate::random::Random;
+    use crate::request::Request;
+
+    const ROUNDS: usize = 300_000;
+    /// Limits that random lines run into.
+    const TIGHT: Limits = Limits {
+        item_size_max: 300,
+        line_len_max: 600,
+    };
+
+    /// A `get` or `set` that is right more often than not.
+    fn line(random: &mut Random) -> Vec<u8> {
+        let mut line = random
+            .pick(&["get", "get", "set", "set", "gets", "Get"])
+            .as_bytes()
+            .to_vec();
+        let is_set = line == b"set";
+        let gap = |random: &mut Random| if random.below(30) == 0 { "  " } else { " " };
+        for _ in 0..if is_set { 1 } else { random.below(5) } {
+            line.extend_from_slice(gap(random).as_bytes());
+            let mut key = random.key();
+            if random.below(30) == 0 {
+                key.resize(248 + random.below(5), b'k');
+            }
+            line.extend_from_slice(&key);
+        }
+        let len = random.below(200);
+        if is_set {
+            let mut number = |random: &mut Random, number: u64| {
+                line.extend_from_slice(gap(random).as_bytes());
+                line.extend_from_slice(number.to_string().as_bytes());
+            };
+            for _ in 0..2 {
+                let any = if random.coin() { 0 } else { random.number() };
+                number(random, any);
+            }
+            let wrong = random.below(20) == 0;
+            number(random, (len + usize::from(wrong)) as u64);
+            if random.below(20) == 0 {
+                line.extend_from_slice(b" noreply");
+            }
+        }
+        line.extend_from_slice(if random.below(20) == 0 {
+            b"\n"
+        } else {
+            b"\r\n"
+        });
+        if is_set {
+            line.extend_from_slice(&random.bytes(len));
+            line.extend_from_slice(b"\r\n");
+        }
+        match random.below(8) {
+            0 => random.mutate(&mut line),
+            1 => line.truncate(random.below(line.len() + 1)),
+            2 => line.extend_from_slice(b"get a b\r\n"),
+            _ => {}
+        }
+        line
+    }
+
+    #[test]
+    fn what_is_taken_at_a_glance_is_what_the_parser_says() {
+        let mut random = Random::for_test(7);
+        let (mut gets, mut sets) = (0, 0);
+        for _ in 0..ROUNDS {
+            let line = line(&mut random);
+            let limits = if random.coin() {
+                TIGHT
+            } else {
+                Limits::default()
+            };
+            let by_words = parse_line(&line, &limits);
+            assert_eq!(
+                parse_request(&line, &limits),
+                by_words,
+                "{}",
+                line.escape_ascii()
+            );
+            sets += usize::from(line.starts_with(b"set ") && scan_set(&line, &limits).is_some());
+
+            let shift = random.below(20);
+            let shifted = [&vec![b'x'; shift], &line[..]].concat();
+            let earlier = KeyAt {
+                start: 0,
+                len: 1,
+                end_len: 1,
+            };
+            let mut keys = vec![earlier];
+            let end = scan_get(&shifted, shift, &limits, &mut keys);
+            assert_eq!(keys[0], earlier);
+            let Some(end) = end else {
+                assert_eq!(keys.len(), 1);
+                continue;
+            };
+            gets += 1;
+            let RequestOutcome::Request {
+                request:
+                    Request::Get {
+                        keys: by_words,
+                        with_cas: false,
+                    },
+                consumed,
+            } = by_words
+            else {
+                panic!("{by_words:?} for {}", line.escape_ascii());
+            };
+            assert_eq!(end, shift + consumed);
+            assert!(keys[1..].iter().map(|key| key.of(&shifted)).eq(by_words));
+            let (last, others) = keys[1..].split_last().expect("a get has a key");
+            assert!(last.is_last() && others.iter().all(|key| !key.is_last()));
+        }
+        assert!(
+            gets > ROUNDS / 10 && sets > ROUNDS / 20,
+            "{gets} gets, {sets} sets"
+        );
+    }
+}

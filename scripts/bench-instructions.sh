@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Counts the user-space instructions that a request costs the real server, event loop included, under
+# callgrind. Counts do not depend on how busy the machine is, so each has a limit; the script ends
+# with 1 when one is exceeded. A table goes to standard output, the same as JSON to the file that
+# INSTRUCTIONS_JSON names (default: target/instructions.json).
+#
+# A row is the difference between a long and a short run on one connection, divided by the difference
+# in requests: what connecting and idling cost cancels out.
+. "$(dirname "$0")/lib.sh"
+
+need_rust
+need_program valgrind valgrind
+if [ -n "${EVENKEEL_BIN:-}" ]; then
+  EVENKEEL=$EVENKEEL_BIN
+else
+  build_release
+  EVENKEEL=$TARGET/release/evenkeel
+fi
+JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions.json}
+
+# name | limit per unit | keys a request | requests of the short run | of the long run | load
+ROWS='get, unpipelined|900|1|2000|22000|--get-share 1 --pipeline 1
+get, pipeline 16|600|1|2000|22000|--get-share 1 --pipeline 16
+multi-get of 100, per key|300|100|200|2200|--get-share 1 --pipeline 1 --multiget 100
+set, unpipelined|-|1|2000|22000|--get-share 0 --pipeline 1
+set, pipeline 16|900|1|2000|22000|--get-share 0 --pipeline 16'
+KEYS='--keys 100000 --key-size 32 --value-size 100 --popularity uniform'
+
+work=$(mktemp -d)
+server=
+cleanup() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  [ -z "$server" ] || wait "$server" 2>/dev/null || true
+  [ -z "${PROFILES:-}" ] || cp "$work"/counts* "$PROFILES"
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+valgrind --tool=callgrind --compress-strings=no --callgrind-out-file="$work/counts" \
+  "$EVENKEEL" server -u "$(id -un)" -l 127.0.0.1 -p 0 -t 1 -m 256 >"$work/out" 2>"$work/log" &
+server=$!
+for _ in $(seq 600); do
+  grep -q 'listening on' "$work/out" && break
+  kill -0 "$server" 2>/dev/null || break
+  sleep 0.1
+done
+address=$(sed -n 's/^evenkeel server listening on \([^ ]*\).*/\1/p' "$work/out" | head -n 1)
+[ -n "$address" ] || { cat "$work/log" >&2; fail "the server did not start under valgrind"; }
+
+dumps=0
+# counted COMMAND... : runs it and sets `count` to the instructions since the last dump.
+counted() {
+  "$@" >"$work/load" 2>&1 || { cat "$work/load" >&2; fail "the load generator failed"; }
+  callgrind_control --dump "$server" >/dev/null 2>&1 || fail "callgrind_control could not reach the server"
+  dumps=$((dumps + 1))
+  count=$(sed -n 's/^totals: *//p' "$work/counts.$dumps")
+  [ -n "$count" ] || fail "callgrind wrote no counts"
+}
+# load REQUESTS ARGS... : one connection, closed loop.
+load() {
+  local requests=$1
+  shift
+  # shellcheck disable=SC2086 # KEYS is several words
+  "$EVENKEEL" bench run --target "$address" --threads 1 --connections 1 --warm-up 0s --rounds 1 \
+    --timeout 60s --no-preload $KEYS --requests "$requests" "$@"
+}
+
+say "setting the keys"
+# shellcheck disable=SC2086
+counted "$EVENKEEL" bench run --target "$address" --threads 1 --connections 1 --warm-up 0s --rounds 1 \
+  --timeout 60s $KEYS --requests 100
+
+exceeded=0
+rows=
+printf '%-28s %12s %8s\n' 'request' 'instructions' 'limit'
+while IFS='|' read -r name limit keys short long args; do
+  # shellcheck disable=SC2086
+  counted load "$short" $args
+  few=$count
+  # shellcheck disable=SC2086
+  counted load "$long" $args
+  each=$(((count - few) / ((long - short) * keys)))
+  verdict=
+  if [ "$limit" != - ] && [ "$each" -gt "$limit" ]; then
+    exceeded=1
+    verdict=exceeded
+  fi
+  printf '%-28s %12s %8s %s\n' "$name" "$each" "$limit" "$verdict"
+  rows+="${rows:+,}
+    {\"request\": \"$name\", \"instructions\": $each, \"limit\": ${limit/#-/null}}"
+done <<<"$ROWS"
+printf '{\n  "version": "%s",\n  "rows": [%s\n  ]\n}\n' "$("$EVENKEEL" --version | head -n 1)" "$rows" >"$JSON"
+say "written to $JSON"
+exit "$exceeded"
