@@ -92,6 +92,7 @@ pub fn meta_arithmetic(
             .exptime(letter)
             .map(|exptime| engine.time.expiry(at.now, exptime))
     };
+    // What is created has the time of `T` at once, as if the item had been there.
     let (vivify, new_expiry) = (expiry(b'N'), expiry(b'T'));
     let order = Order {
         key,
@@ -99,7 +100,10 @@ pub fn meta_arithmetic(
         delta: flags.unsigned(b'D').unwrap_or(1),
         compare: flags.unsigned(b'C'),
         chosen: flags.unsigned(b'E'),
-        create: vivify.map(|expiry| (flags.unsigned(b'J').unwrap_or(0), expiry)),
+        create: vivify.map(|expiry| {
+            let initial = flags.unsigned(b'J').unwrap_or(0);
+            (initial, new_expiry.unwrap_or(expiry))
+        }),
     };
     let outcome = carry_out(engine, at, &order);
     let status = match outcome {
@@ -193,6 +197,10 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
             }
         };
     };
+    // memcached looks at an empty value before the version, at any other after it.
+    if item.value().is_empty() {
+        return Outcome::NonNumeric;
+    }
     if order
         .compare
         .is_some_and(|version| version != item.version().0)

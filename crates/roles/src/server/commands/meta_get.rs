@@ -138,7 +138,8 @@ fn show(
     won
 }
 
-/// A miss with `N`: the item is created empty and this client is told to fill it.
+/// A miss with `N`: the item is created empty and this client is told to fill it. With `T` besides,
+/// that is its time, as if the item had been there.
 fn vivify(
     engine: &mut Engine,
     at: &At,
@@ -147,6 +148,7 @@ fn vivify(
     exptime: i64,
     out: &mut Vec<u8>,
 ) {
+    let exptime = meta.flags.exptime(b'T').unwrap_or(exptime);
     let expires_at = engine.time.expiry(at.now, exptime);
     let version = engine.version_for(meta.flags.unsigned(b'E'));
     let item = NewItem {
