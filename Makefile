@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak bench-instructions
+.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak bench-instructions
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -27,8 +27,11 @@ lint: ## Formatting, clippy, documentation, architecture
 deps: ## Install what the tests need: memcached, its tools, clients in Python and Go
 	@scripts/test-deps.sh
 
-conformance: ## Compare server and proxy with a real memcached, and run real clients against them
+conformance: ## All comparisons with a real memcached, and real clients of six languages
 	@scripts/conformance.sh
+
+differential: ## Random sessions to memcached and to a server, compared, for DIFFERENTIAL_SECONDS
+	@scripts/differential.sh
 
 fuzz: ## Fuzz the parsers and the store, FUZZ_SECONDS each (nightly Rust)
 	@scripts/fuzz.sh

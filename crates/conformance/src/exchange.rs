@@ -75,6 +75,9 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// So many bytes fit into the socket's buffers on either side even when the server reads nothing.
+const SENT_AT_ONCE_MAX: usize = 16 << 10;
+
 /// Sends `bytes` in pieces on a new connection, half-closes it, and returns all that comes until the
 /// server closes. A reset counts as a close: a server may close with bytes unread.
 ///
@@ -89,17 +92,22 @@ pub fn exchange(address: SocketAddr, bytes: &[u8], split: Split) -> Result<Vec<u
         .and_then(|()| stream.set_write_timeout(Some(IO_TIMEOUT)))
         .and_then(|()| stream.try_clone());
     let mut writer = ready.map_err(|error| format!("failed to set up a socket: {error}"))?;
-    std::thread::scope(|scope| {
-        // Written beside the reading: a server that answers much may stop reading meanwhile.
-        scope.spawn(move || {
-            for piece in pieces(bytes, split) {
-                if writer.write_all(piece).is_err() {
-                    return; // The server closed; the reader sees what it said before.
-                }
+    let mut write = move || {
+        for piece in pieces(bytes, split) {
+            if writer.write_all(piece).is_err() {
+                return; // The server closed; the reader sees what it said before.
             }
-            // Fails only when the server closed first.
-            let _ = writer.shutdown(Shutdown::Write);
-        });
+        }
+        // Fails only when the server closed first.
+        let _ = writer.shutdown(Shutdown::Write);
+    };
+    std::thread::scope(|scope| {
+        if bytes.len() <= SENT_AT_ONCE_MAX {
+            write();
+        } else {
+            // Written beside the reading: a server that answers much may stop reading meanwhile.
+            scope.spawn(write);
+        }
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
             Ok(_) => Ok(answer),

@@ -2,6 +2,7 @@
 //!
 //! * [`transcript`] sends the same bytes to a real memcached, to `evenkeel server` and to
 //!   `evenkeel proxy`, and compares what comes back byte for byte. The texts lie in `transcripts/`.
+//! * [`differential`] does the same with random sessions, and makes small what it finds.
 //! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
 //!   crates must not know.
 //! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
@@ -10,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod differential;
 pub mod exchange;
 pub mod source;
 pub mod transcript;

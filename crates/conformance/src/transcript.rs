@@ -314,17 +314,21 @@ impl Connection {
         let Some(name) = &self.take else {
             return Ok(());
         };
-        let unique = lines(answer).into_iter().rev().find_map(|line| {
-            let words = words(line);
-            let index = cas_words(&words).pop()?;
-            let word = String::from_utf8_lossy(words[index].trim_ascii_end()).into_owned();
-            Some(word.trim_start_matches('c').to_owned())
-        });
-        let unique = unique
+        let unique = last_unique(answer)
             .ok_or_else(|| format!("no CAS unique to take as {{{name}}} in {}", escape(answer)))?;
         taken.insert(name.clone(), unique);
         Ok(())
     }
+}
+
+/// The last CAS unique that an answer holds.
+pub fn last_unique(answer: &[u8]) -> Option<String> {
+    lines(answer).into_iter().rev().find_map(|line| {
+        let words = words(line);
+        let index = cas_words(&words).pop()?;
+        let word = String::from_utf8_lossy(words[index].trim_ascii_end()).into_owned();
+        Some(word.trim_start_matches('c').to_owned())
+    })
 }
 
 /// Replaces `{name}` by what was taken under the name.

@@ -19,6 +19,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("memccapable", "libmemcached-tools"),
     ("go", "golang-go"),
     ("python3", "python3-venv"),
+    ("node", "nodejs"),
+    ("java", "default-jdk-headless"),
+    ("php", "php-cli"),
+    ("ruby", "ruby"),
+    ("saslpasswd2", "sasl2-bin"),
 ];
 
 /// The `evenkeel` binary under test. Built at most once in a test process.
@@ -91,7 +96,9 @@ pub fn require_program(program: &str) -> PathBuf {
 fn missing_message(program: &str) -> String {
     match PACKAGES.iter().find(|(name, _)| *name == program) {
         Some((_, package)) => {
-            format!("this test needs `{program}`: apt-get install {package} (make test does it)")
+            format!(
+                "this test needs `{program}`: apt-get install {package} (make test, or make conformance, does it)"
+            )
         }
         None => format!("this test needs the program `{program}` on PATH"),
     }

@@ -1,6 +1,7 @@
 //! The reference: a real memcached.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use crate::port_file::PortFile;
 use crate::{Client, Process, READY_DEADLINE, require_program};
@@ -17,14 +18,36 @@ impl Memcached {
     /// # Panics
     /// When it is not installed or does not start.
     pub fn spawn(arguments: &[&str]) -> Memcached {
-        let program = require_program("memcached");
+        Memcached::spawn_with(arguments, &[])
+    }
+
+    /// Starts memcached with arguments and environment variables.
+    ///
+    /// # Panics
+    /// When it is not installed or does not start.
+    pub fn spawn_with(arguments: &[&str], environment: &[(&str, &str)]) -> Memcached {
+        Memcached::start(&require_program("memcached"), arguments, environment)
+    }
+
+    /// Starts a memcached that is not the one on `PATH`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn spawn_program(program: &Path, arguments: &[&str]) -> Memcached {
+        Memcached::start(program, arguments, &[])
+    }
+
+    fn start(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Memcached {
         let dir = tempfile::tempdir().expect("a temporary folder can be made");
         let file = PortFile::watch(dir.path(), "port");
-        let process = Process::command("memcached", program)
+        let builder = Process::command("memcached", program)
             // As root, memcached insists on being told whom to run as.
             .args(["-u", "root", "-l", "127.0.0.1", "-p", "-1", "-U", "0"])
             .args(arguments)
-            .env("MEMCACHED_PORT_FILENAME", file.path())
+            .env("MEMCACHED_PORT_FILENAME", file.path());
+        let process = environment
+            .iter()
+            .fold(builder, |builder, (name, value)| builder.env(name, value))
             .spawn();
         let port = file.wait(&process, READY_DEADLINE).unwrap_or_else(|| {
             panic!(
