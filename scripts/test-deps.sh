@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the tests compare with: memcached, libmemcached's tools, and clients in Python and Go.
+# With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
+
+CLIENTS=$ROOT/crates/conformance/clients
 
 need_program memcached memcached
 need_program memccapable libmemcached-tools
@@ -10,7 +13,7 @@ python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \
 
 # Python clients, pinned, in a virtual environment of this checkout. The copy of the requirements file
 # inside it says what it was made from.
-requirements=$ROOT/crates/conformance/clients/python/requirements.txt
+requirements=$CLIENTS/python/requirements.txt
 if ! cmp -s "$requirements" "$VENV/made-from.txt"; then
   say "installing the Python clients into .venv"
   rm -rf "$VENV"
@@ -21,5 +24,48 @@ if ! cmp -s "$requirements" "$VENV/made-from.txt"; then
 fi
 
 # Go's module cache; go.sum pins what may enter it. Without a network it must be warm already.
-(cd "$ROOT/crates/conformance/clients/go" && GOFLAGS=-mod=readonly go mod download) \
+(cd "$CLIENTS/go" && GOFLAGS=-mod=readonly go mod download) \
   || fail "go could not fetch the modules of crates/conformance/clients/go"
+
+[ "${1:-}" = --all ] || exit 0
+
+# A package whose program has another name than it, or none.
+need_package() {
+  dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' \
+    || install_packages "the package $1 is missing" "$1"
+}
+
+need_program php php-cli
+need_package php-memcached
+need_program ruby ruby
+need_package ruby-dalli
+need_program saslpasswd2 sasl2-bin
+need_package libsasl2-modules
+need_program node nodejs npm
+need_program npm npm
+need_program javac default-jdk-headless
+need_program mvn maven
+
+# newer_than MADE SOURCE... : what was made is there, and no source is newer.
+newer_than() {
+  local made=$1 source
+  shift
+  [ -e "$made" ] || return 1
+  for source in "$@"; do
+    [ -z "$(find "$source" -newer "$made" -print -quit)" ] || return 1
+  done
+}
+
+# package-lock.json pins what npm installs, by hash. The packages need none of their scripts.
+if ! newer_than "$CLIENTS/node/node_modules/.package-lock.json" "$CLIENTS/node/package-lock.json"; then
+  say "installing the JavaScript clients"
+  (cd "$CLIENTS/node" && npm ci --silent --ignore-scripts --no-audit --no-fund) >&2 \
+    || fail "npm could not install the packages of crates/conformance/clients/node"
+fi
+
+java_made=$CLIENTS/java/target/made
+if ! newer_than "$java_made" "$CLIENTS/java/pom.xml" "$CLIENTS/java/src"; then
+  say "building the checks of the Java clients"
+  (cd "$CLIENTS/java" && mvn -q -B clean compile dependency:copy-dependencies && touch "$java_made") >&2 \
+    || fail "Maven could not build crates/conformance/clients/java"
+fi

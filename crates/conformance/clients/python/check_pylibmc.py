@@ -1,23 +1,48 @@
-"""Drives pylibmc (libmemcached, classic text protocol) against one address: check_pylibmc.py HOST PORT.
+"""Drives pylibmc (libmemcached, classic text or binary protocol) against one address.
+
+check_pylibmc.py HOST PORT [--binary [--sasl USER PASSWORD]]
 
 Ends with a line `ok` and status 0, or with the assertion that failed.
 """
 
-import sys
+import argparse
 
 import pylibmc
 
 
 def main() -> None:
-    address = f"{sys.argv[1]}:{sys.argv[2]}"
-    behaviors = {"cas": True, "tcp_nodelay": True, "verify_keys": True}
-    client = pylibmc.Client([address], binary=False, behaviors=behaviors)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("host")
+    parser.add_argument("port")
+    parser.add_argument("--binary", action="store_true")
+    parser.add_argument("--sasl", nargs=2, default=[None, None])
+    options = parser.parse_args()
+    username, password = options.sasl
+
+    def connect(password):
+        return pylibmc.Client(
+            [f"{options.host}:{options.port}"],
+            binary=options.binary,
+            username=username,
+            password=password,
+            # libmemcached checks keys of text alone.
+            behaviors={"cas": True, "tcp_nodelay": True} | ({} if options.binary else {"verify_keys": True}),
+        )
+
+    def refused(operation, *arguments) -> bool:
+        """In binary, what is not there is an error."""
+        try:
+            return operation(*arguments) is False
+        except pylibmc.NotFound:
+            return options.binary
+
+    client = connect(password)
 
     assert client.get("lm:a") is None
     assert client.set("lm:a", "text") and client.get("lm:a") == "text"
     assert client.set("lm:n", 5) and client.get("lm:n") == 5
     assert client.add("lm:a", b"no") is False
-    assert client.replace("lm:none", b"no") is False
+    assert refused(client.replace, "lm:none", b"no")
     assert client.set("lm:b", b"2") and client.append("lm:b", b"3") and client.prepend("lm:b", b"1")
     assert client.get("lm:b") == b"123"
 
@@ -50,6 +75,13 @@ def main() -> None:
     except pylibmc.Error:
         pass
     assert client.get("lm:b") == b"123"
+    if username:
+        stranger = connect("wrong")
+        try:
+            assert not stranger.set("lm:b", b"stolen"), "a wrong password"
+        except pylibmc.Error:
+            pass
+        assert client.get("lm:b") == b"123"
     client.disconnect_all()
     print("ok")
 

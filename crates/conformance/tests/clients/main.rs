@@ -1,0 +1,100 @@
+//! Real clients against a server, against proxies, and against memcached itself. The last shows that
+//! a check asks for nothing that memcached does not do.
+//!
+//! The clients in Python and Go are part of `make test`. Those in JavaScript, Ruby, PHP and Java need
+//! more than a test should install: `make conformance` installs it and runs the ignored tests too.
+
+mod programs;
+mod sasl;
+
+use std::net::SocketAddr;
+
+use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
+
+use programs::{LONG, Program, SHORT, Way, check_python};
+use sasl::sasl_memcached;
+
+/// Runs all programs that go some way.
+fn check_all(programs: &[Program], ways: &[Way], address: SocketAddr) {
+    let mut programs = programs
+        .iter()
+        .filter(|program| ways.contains(&program.way))
+        .peekable();
+    assert!(programs.peek().is_some(), "there are such programs");
+    for program in programs {
+        program.check(address);
+    }
+}
+
+#[test]
+fn clients_work_with_memcached() {
+    let memcached = Memcached::spawn(&[]);
+    check_all(SHORT, &[Way::Text, Way::Binary], memcached.address());
+}
+
+#[test]
+fn clients_work_with_a_server() {
+    let server = evenkeel::server(&["-t", "2"]);
+    check_all(SHORT, &[Way::Text, Way::Binary], server.address());
+}
+
+#[test]
+fn clients_work_with_a_server_of_one_worker() {
+    let server = evenkeel::server(&["-t", "1"]);
+    check_all(SHORT, &[Way::Text, Way::Binary], server.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_with_memcached() {
+    let memcached = Memcached::spawn(&[]);
+    check_all(LONG, &[Way::Text, Way::Binary], memcached.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_with_a_server() {
+    let server = evenkeel::server(&["-t", "2"]);
+    check_all(LONG, &[Way::Text, Way::Binary], server.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_with_a_server_of_one_worker() {
+    let server = evenkeel::server(&["-t", "1"]);
+    check_all(LONG, &[Way::Text, Way::Binary], server.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn all_clients_authenticate_to_memcached() {
+    let memcached = sasl_memcached();
+    check_all(SHORT, &[Way::Sasl], memcached.address());
+    check_all(LONG, &[Way::Sasl], memcached.address());
+}
+
+#[test]
+fn clients_work_through_a_proxy_with_a_coordinator() {
+    let cluster = Cluster::start(ClusterOptions::default());
+    check_all(SHORT, &[Way::Text], cluster.proxies[0].address());
+}
+
+#[test]
+fn clients_work_through_a_proxy_in_front_of_memcached() {
+    let memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
+    let servers = format!("{},{}", memcached[0].address(), memcached[1].address());
+    let proxy = evenkeel::proxy(&["-s", &servers]);
+    check_all(SHORT, &[Way::Text], proxy.address());
+}
+
+#[test]
+fn a_proxy_places_keys_as_libmemcached_does() {
+    let memcached: Vec<Memcached> = (0..5).map(|_| Memcached::spawn(&[])).collect();
+    let servers: Vec<String> = memcached
+        .iter()
+        .map(|server| server.address().to_string())
+        .collect();
+    let proxy = evenkeel::proxy(&["-s", &servers.join(",")]);
+    let arguments = std::iter::once(proxy.address().to_string()).chain(servers);
+    check_python("check_ketama.py", &arguments.collect::<Vec<_>>());
+}
