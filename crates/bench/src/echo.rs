@@ -69,7 +69,7 @@ pub enum EchoRequest {
 /// # Errors
 /// [`BadUsage`](crate::BadUsage) when a length is out of its range; others when the machine refuses.
 pub fn run_echo(args: &EchoArgs) -> anyhow::Result<()> {
-    let shape = Shape::new(args)?;
+    let shape = Shape::new(args.request, args.multiget, args.key_size, args.value_size)?;
     let mut listener = TcpListener::bind(args.listen)
         .with_context(|| format!("failed to listen on {}", args.listen))?;
     let poll = Poll::new().context("failed to make an event queue")?;
@@ -97,16 +97,22 @@ pub fn execute_echo(args: &EchoArgs) -> u8 {
 
 /// The bytes of a request and its answer.
 #[derive(Clone, Debug)]
-struct Shape {
-    request_len: usize,
-    key_len: usize,
-    /// Where the keys are, in the request and in the answer.
-    keys: Vec<(usize, usize)>,
-    answer: Vec<u8>,
+pub(crate) struct Shape {
+    pub(crate) request_len: usize,
+    pub(crate) key_len: usize,
+    /// Where the keys are, in the request and in the answer; empty where the answer has none.
+    pub(crate) keys: Vec<(usize, usize)>,
+    /// The answer, with stand-ins for keys and values.
+    pub(crate) answer: Vec<u8>,
 }
 
 impl Shape {
-    fn new(args: &EchoArgs) -> Result<Self, crate::BadUsage> {
+    pub(crate) fn new(
+        request: EchoRequest,
+        multiget: usize,
+        key_len: usize,
+        value_len: usize,
+    ) -> Result<Self, crate::BadUsage> {
         let within = |what: &str, number: usize, min: usize, max: usize| {
             if (min..=max).contains(&number) {
                 return Ok(());
@@ -114,19 +120,18 @@ impl Shape {
             let message = format!("{what}: {number} is not within {min} and {max}");
             Err(crate::BadUsage(message))
         };
-        within("key size", args.key_size, 1, KEY_LEN_MAX)?;
-        within("value size", args.value_size, 0, VALUE_LEN_MAX)?;
-        within("keys of a get", args.multiget, 1, KEYS_MAX)?;
-        let (key_len, value_len) = (args.key_size, args.value_size);
+        within("key size", key_len, 1, KEY_LEN_MAX)?;
+        within("value size", value_len, 0, VALUE_LEN_MAX)?;
+        within("keys of a get", multiget, 1, KEYS_MAX)?;
         let mut shape = Shape {
             request_len: 0,
             key_len,
             keys: Vec::new(),
             answer: Vec::new(),
         };
-        match args.request {
+        match request {
             EchoRequest::Get => {
-                for index in 0..args.multiget {
+                for index in 0..multiget {
                     shape.answer.extend_from_slice(b"VALUE ");
                     let key_at = "get ".len() + index * (key_len + 1);
                     shape.keys.push((key_at, shape.answer.len()));
@@ -137,7 +142,7 @@ impl Shape {
                     shape.answer.extend_from_slice(b"\r\n");
                 }
                 shape.answer.extend_from_slice(b"END\r\n");
-                shape.request_len = "get".len() + args.multiget * (key_len + 1) + "\r\n".len();
+                shape.request_len = "get".len() + multiget * (key_len + 1) + "\r\n".len();
             }
             EchoRequest::Set => {
                 let facts = format!("set  0 0 {value_len}\r\n");
@@ -309,14 +314,7 @@ mod tests {
     use super::*;
 
     fn shape(request: EchoRequest, multiget: usize) -> Shape {
-        Shape::new(&EchoArgs {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            request,
-            multiget,
-            key_size: 4,
-            value_size: 3,
-        })
-        .unwrap()
+        Shape::new(request, multiget, 4, 3).unwrap()
     }
 
     #[test]

@@ -581,19 +581,23 @@ impl LoadThread {
 
     fn pin(&self) -> Result<(), String> {
         let cores = &self.work.plan.pin;
-        if cores.is_empty() {
-            return Ok(());
+        match cores.get(self.index % cores.len().max(1)) {
+            Some(&core) => pin_thread(core),
+            None => Ok(()),
         }
-        let core = cores[self.index % cores.len()];
-        let mut set = CpuSet::new();
-        set.set(core);
-        rustix::thread::sched_setaffinity(None, &set)
-            .map_err(|error| format!("pinning a thread to core {core}: {error}"))
     }
 }
 
+/// Keeps the calling thread on a core.
+pub(crate) fn pin_thread(core: usize) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| format!("pinning a thread to core {core}: {error}"))
+}
+
 /// Processor time of the calling thread.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }

@@ -1,12 +1,14 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
+use super::exchange::Exchange;
 use super::process::Server;
 use super::report::{PeerResult, RowReport};
 use super::rows::{LOADS, Load, Peer};
-use super::{KEY_LEN, Suite, VALUE_LEN, WARM_UP, finish_row, measure as measure_load};
+use super::{KEY_LEN, Suite, VALUE_LEN, WARM_UP, finish_row};
 use crate::report::median;
-use crate::{LoadPlan, Stop};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use std::slice;
+use std::time::Duration;
 
 /// Measures every load that is wanted.
 pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
@@ -20,22 +22,26 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
 }
 
 fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
+    let exchange = Exchange::new(load, &suite.key_format()?, suite.keys, VALUE_LEN)?;
     let echo = echo(suite, load)?;
     let mut measured = vec![Measured::new(Peer::Echo, &echo)];
-    measured.extend(
-        suite
-            .servers
-            .iter()
-            .map(|(peer, server)| Measured::new(*peer, server)),
-    );
+    let servers = suite.servers.iter();
+    measured.extend(servers.map(|(peer, server)| Measured::new(*peer, server)));
+    let cores = if load.shared_core {
+        slice::from_ref(&suite.server_core)
+    } else {
+        &suite.generator_cores
+    };
     for round in 0..=suite.rounds {
         for peer in &mut measured {
-            let mut plan = plan(suite, load, peer.server)?;
+            let place = || format!("{}, {}", load.id, peer.peer.short());
             if round == 0 {
-                plan.stop.after = Some(WARM_UP);
-                measure_load(plan)?;
+                let warmed = exchange.run(peer.server.address, load, cores, WARM_UP);
+                warmed.with_context(place)?;
             } else {
-                peer.measure(plan, load)?;
+                let place = place();
+                let measured = peer.measure(&exchange, load, cores, suite.duration);
+                measured.context(place)?;
             }
         }
     }
@@ -74,20 +80,6 @@ fn echo(suite: &Suite, load: &Load) -> anyhow::Result<Server> {
     Server::evenkeel(&arguments, &[suite.server_core])
 }
 
-fn plan(suite: &Suite, load: &Load, server: &Server) -> anyhow::Result<LoadPlan> {
-    let mut plan = LoadPlan {
-        pipeline: load.pipeline,
-        multiget: load.multiget,
-        ..suite.plan(server, load.operation, load.connections)?
-    };
-    if load.shared_core {
-        plan.threads = 1;
-        plan.connections_per_thread = load.connections;
-        plan.pin = vec![suite.server_core];
-    }
-    Ok(plan)
-}
-
 /// A peer's rounds of one load.
 struct Measured<'s> {
     peer: Peer,
@@ -108,32 +100,25 @@ impl<'s> Measured<'s> {
         }
     }
 
-    fn measure(&mut self, plan: LoadPlan, load: &Load) -> anyhow::Result<()> {
-        debug_assert_ne!(plan.stop, Stop::default());
+    fn measure(
+        &mut self,
+        exchange: &Exchange,
+        load: &Load,
+        cores: &[usize],
+        time: Duration,
+    ) -> anyhow::Result<()> {
         let before = self.server.cpu_time()?;
-        let round = measure_load(plan)?;
+        let done = exchange.run(self.server.address, load, cores, time)?;
         let cpu = self.server.cpu_time()?.saturating_sub(before);
-        let counters = round.counters;
-        ensure!(
-            counters.requests > 0 && counters.errors == 0 && counters.misses == 0,
-            "{}, {}: {} requests, {} errors, {} misses ({})",
-            load.id,
-            self.peer.short(),
-            counters.requests,
-            counters.errors,
-            counters.misses,
-            round.first_error.as_deref().unwrap_or("no error was told")
-        );
-        let cpu_us = cpu.as_secs_f64() * 1e6 / counters.requests as f64;
+        ensure!(done.in_time > 0, "no request was answered");
+        let cpu_us = cpu.as_secs_f64() * 1e6 / done.requests as f64;
         self.cpu_us.push(cpu_us);
         self.figures.push(if load.shared_core {
             cpu_us
-        } else if load.multiget > 1 {
-            round.keys_per_second
         } else {
-            round.requests_per_second
+            (done.in_time * load.multiget as u64) as f64 / done.elapsed.as_secs_f64()
         });
-        self.generator_cpu_share_max = self.generator_cpu_share_max.max(round.generator_cpu_share);
+        self.generator_cpu_share_max = self.generator_cpu_share_max.max(done.cpu_share);
         Ok(())
     }
 

@@ -10,10 +10,12 @@
 //! ```text
 //!  rows     what is measured, and the goals           process  servers on their cores, /proc, stats
 //!  loads    one worker: throughput, shared core       memory   items in a limit, idle connections
+//!  exchange the cheap closed loop that loads need
 //!  latency  at half of memcached's maximum            workers  two against one
 //!  report   table, JSON
 //! ```
 
+mod exchange;
 mod latency;
 mod loads;
 mod memory;
