@@ -49,10 +49,12 @@ impl Server {
     pub(crate) fn evenkeel(arguments: &[&str], cores: &[usize]) -> anyhow::Result<Server> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let name = format!("evenkeel {}", arguments.join(" "));
+        let is_server = arguments.first() == Some(&"server");
         let mut command = Command::new(program);
         command
             .args(["--die-with", &std::process::id().to_string()])
             .args(arguments)
+            .args(if is_server { stay_root() } else { &[] })
             .stdout(Stdio::piped());
         let (mut child, files) = spawn(&mut command, cores)?;
         let stdout = child.stdout.take().context("standard output is a pipe")?;
@@ -88,11 +90,9 @@ impl Server {
         command
             .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"])
             .args(arguments)
+            .args(stay_root())
             .env("MEMCACHED_PORT_FILENAME", &port_file)
             .stdout(Stdio::null());
-        if rustix::process::getuid().is_root() {
-            command.args(["-u", "root"]);
-        }
         let (mut child, files) = spawn(&mut command, cores)?;
         let end = Instant::now() + READY_DEADLINE;
         loop {
@@ -232,6 +232,15 @@ fn spawn(command: &mut Command, cores: &[usize]) -> anyhow::Result<(Child, TempD
     sched_setaffinity(None, &own).context("taking back the cores")?;
     let program = command.get_program().display().to_string();
     Ok((child.with_context(|| format!("starting {program}"))?, files))
+}
+
+/// What a server insists on being told where root starts it.
+fn stay_root() -> &'static [&'static str] {
+    if rustix::process::getuid().is_root() {
+        &["-u", "root"]
+    } else {
+        &[]
+    }
 }
 
 fn error_file(files: &TempDir) -> PathBuf {
