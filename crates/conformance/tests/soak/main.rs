@@ -30,9 +30,10 @@ const LIMIT_MB: u64 = 64;
 /// item.
 const RESIDENT_BYTES_MAX: u64 = (LIMIT_MB << 20) / 100 * 105 + (64 << 20);
 
-/// What each client may make the server hold besides: the largest item, half received, and 1 MiB of
-/// answers that it does not read. All at once, they are nearly all of the 64 MiB.
-const CLIENT_BYTES_MAX: u64 = 2 << 20;
+/// What each client may make the server hold besides while it is there: the largest item, half
+/// received, 1 MiB of answers that it does not read, and the answer that went beyond that; each in a
+/// buffer that grows by doubling.
+const CLIENT_BYTES_MAX: u64 = 2 * (3 << 20);
 
 /// How long the server may take to close what the last clients left.
 const QUIET_DEADLINE: Duration = Duration::from_secs(45);
