@@ -25,6 +25,7 @@ mod privileges;
 mod signals;
 mod stream;
 mod threads;
+mod tls;
 mod units;
 pub mod uring;
 
@@ -43,4 +44,8 @@ pub use privileges::{allow_core_files, become_user, is_root, lift_lock_limit, lo
 pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
 pub use threads::{pin_to_core, spawn_named};
+pub use tls::{
+    ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsStream,
+    TlsVersion,
+};
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};

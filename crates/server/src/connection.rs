@@ -20,6 +20,8 @@ pub struct Connection {
     more: bool,
     /// The end of the client's bytes has been received.
     ended: bool,
+    /// The carrier of its bytes (TLS) is still being agreed on.
+    opening: bool,
     /// Something was consumed or written since the last judgement.
     moved: bool,
     /// Since when it owes progress: half a command has come, or answers are not read.
@@ -50,6 +52,7 @@ impl Connection {
             input: InputBuffer::default(),
             more: false,
             ended: false,
+            opening: false,
             moved: false,
             stalled_since: None,
             active_at: now.monotonic,
@@ -110,6 +113,12 @@ impl Connection {
         self.ended = true;
     }
 
+    /// Whether the carrier of its bytes is still being agreed on: a client that has to do its part of
+    /// that owes progress.
+    pub fn set_opening(&mut self, opening: bool) {
+        self.opening = opening;
+    }
+
     /// Whether more input is welcome now. While it is not, the client's bytes stay in its socket:
     /// that is how a client that does not read its answers is held back.
     pub fn wants_input(&self, core: &mut WorkerCore) -> bool {
@@ -161,7 +170,8 @@ impl Connection {
         if drained && (session.closing || (self.ended && !self.more)) {
             return Next::Close;
         }
-        let owes = session.owes_output() || (!self.input.is_empty() && !session.awaits());
+        let owes =
+            session.owes_output() || (!self.input.is_empty() && !session.awaits()) || self.opening;
         if moved {
             self.active_at = now.monotonic;
         }

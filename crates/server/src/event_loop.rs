@@ -13,11 +13,12 @@ use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
+use crate::tls;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
-    Stream, TurnClock, accept,
+    Stream, TlsContexts, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -82,6 +83,8 @@ pub struct Parts {
     pub incoming: Receiver<Arrival>,
     /// What the listeners say of their connections; the last is for the worker's own port.
     pub kinds: Arc<[ListenerKind]>,
+    /// Certificates, when any listener speaks TLS.
+    pub tls: Option<Arc<TlsContexts>>,
     /// Words from the process.
     pub control: Receiver<Control>,
     /// Queues to and from the other workers.
@@ -289,7 +292,9 @@ impl Worker {
         let slot = id.slot as usize;
         let token = Token(slot + FIRST_CONNECTION);
         let registry = self.parts.poll.registry();
-        let Ok(socket) = (self.parts.transport).adopt(registry, token, id.slot, stream) else {
+        let tls = tls::context(&self.parts.kinds[listener], self.parts.tls.as_deref());
+        let transport = &mut self.parts.transport;
+        let Ok(socket) = transport.adopt(registry, token, id.slot, stream, tls) else {
             self.parts.core.close(id);
             self.parts.connections.closed();
             return;
@@ -339,6 +344,7 @@ impl Worker {
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
                 Control::Facts(facts) => self.parts.core.set_process_facts(facts),
+                Control::Tls(contexts) => self.parts.tls = Some(contexts),
                 Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
                 Control::Drain => {
                     self.draining = true;

@@ -5,6 +5,7 @@ use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::ConnectionCount;
 use evenkeel_storage::SegmentPool;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Reads what changes: CPU time, connections, memory.
 pub fn read(
@@ -166,17 +167,38 @@ fn settings(
         "0",
         &mut list,
     );
-    off(&["ext_drop_unread", "ssl_enabled"], "no", &mut list);
-    off(&["ssl_chain_cert", "ssl_key"], "(null)", &mut list);
-    off(&["ssl_verify_mode", "ssl_keyformat"], "0", &mut list);
-    off(&["ssl_ciphers", "ssl_ca_cert"], "NULL", &mut list);
-    off(&["ssl_wbuf_size"], "0", &mut list);
-    off(&["ssl_session_cache", "ssl_kernel_tls"], "no", &mut list);
-    off(
-        &["ssl_min_version", "num_napi_ids", "memory_file"],
-        "(null)",
-        &mut list,
-    );
+    off(&["ext_drop_unread"], "no", &mut list);
+    let tls = &extended.tls;
+    let path = |path: &Option<PathBuf>, none: &str| match path {
+        Some(path) => path.display().to_string(),
+        None => none.to_owned(),
+    };
+    list.extend([
+        ("ssl_enabled", yes(args.enable_ssl)),
+        ("ssl_chain_cert", path(&tls.chain_cert, "(null)")),
+        ("ssl_key", path(&tls.key, "(null)")),
+        ("ssl_verify_mode", tls.verify_mode.to_string()),
+        // OpenSSL's number for PEM.
+        ("ssl_keyformat", u8::from(args.enable_ssl).to_string()),
+        (
+            "ssl_ciphers",
+            tls.ciphers.clone().unwrap_or_else(|| "NULL".to_owned()),
+        ),
+        ("ssl_ca_cert", path(&tls.ca_cert, "NULL")),
+        ("ssl_wbuf_size", "0".to_owned()),
+        ("ssl_session_cache", yes(tls.session_cache)),
+        ("ssl_kernel_tls", yes(false)),
+        (
+            "ssl_min_version",
+            match (args.enable_ssl, tls.min_version) {
+                (false, _) => "(null)",
+                (true, Some(3)) => "tlsv1.3",
+                (true, _) => "tlsv1.2",
+            }
+            .to_owned(),
+        ),
+    ]);
+    off(&["num_napi_ids", "memory_file"], "(null)", &mut list);
     list
 }
 

@@ -18,6 +18,7 @@ mod listeners;
 mod member;
 mod process;
 mod start;
+mod tls;
 mod transport;
 
 pub use args::{Args, file_arguments};

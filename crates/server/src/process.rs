@@ -182,6 +182,11 @@ impl Running {
 impl Running {
     /// Reads anew what may have changed in files. What cannot be read stays as it was.
     fn reload(&self, args: &Args) {
+        match self.server.reload_certificates() {
+            Ok(false) => {}
+            Ok(true) => eprintln!("evenkeel server: read the certificates"),
+            Err(error) => eprintln!("evenkeel server: kept the certificates there were: {error}"),
+        }
         let Some(file) = args.credentials_file() else {
             return;
         };

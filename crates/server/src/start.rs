@@ -5,18 +5,19 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
 use crate::listeners::Listeners;
-use crate::{credentials, facts, member};
+use crate::{credentials, facts, member, tls};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    Credentials, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore, first_version,
+    Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore,
+    first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
-    accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, TlsConfig, TlsContexts,
+    UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
@@ -24,7 +25,7 @@ use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -38,13 +39,51 @@ const FACTS_INTERVAL: Duration = Duration::from_millis(250);
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
+    clock: Clock,
     name: String,
     addresses: Vec<SocketAddr>,
     workers: Vec<WorkerHandle>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     helpers: Vec<JoinHandle<()>>,
     membership: Option<MemberHandle>,
+    tls: Option<Tls>,
     stop: Arc<AtomicBool>,
+}
+
+/// The server's certificates.
+#[derive(Debug)]
+struct Tls {
+    config: TlsConfig,
+    /// As they were at the start.
+    contexts: Arc<TlsContexts>,
+    /// When they were last read, in seconds since the start.
+    read_at_s: Arc<AtomicU64>,
+}
+
+impl Tls {
+    fn start(
+        args: &Args,
+        extended: &Extended,
+        listeners: &Listeners,
+    ) -> Result<Option<Tls>, UsageError> {
+        if !args.enable_ssl {
+            return Ok(None);
+        }
+        if !args.coordinator.is_empty() {
+            return Err(UsageError(
+                "-Z --coordinator: servers and proxies of a cluster speak to each other in plain \
+                 text in this version; use one or the other"
+                    .into(),
+            ));
+        }
+        let config = tls::config(&extended.tls)?;
+        let contexts = tls::load(&config, &listeners.kinds)?;
+        Ok(Some(Tls {
+            config,
+            contexts,
+            read_at_s: Arc::default(),
+        }))
+    }
 }
 
 impl Server {
@@ -76,6 +115,7 @@ impl Server {
         };
         let (name, addresses) = (listeners.name(), listeners.addresses());
         let tcp = addresses.first().copied();
+        let tls = Tls::start(args, extended, &listeners)?;
         let clock = Clock::start();
         let stop = Arc::new(AtomicBool::new(false));
         let over_limit = match extended.maxconns_fast {
@@ -142,6 +182,7 @@ impl Server {
                 listener,
                 incoming,
                 kinds: listeners.kinds.clone(),
+                tls: tls.as_ref().map(|tls| Arc::clone(&tls.contexts)),
                 control,
                 mesh,
                 connections: connections.clone(),
@@ -160,8 +201,13 @@ impl Server {
         }
 
         let fixed_facts = facts::fixed(args, extended, tcp);
+        let tls_read_at = tls.as_ref().map(|tls| Arc::clone(&tls.read_at_s));
         let mut helpers = Vec::new();
-        let facts_now = facts::read(&fixed_facts, &connections, &pool);
+        let read = move |connections: &ConnectionCount, pool: &SegmentPool| ProcessFacts {
+            tls_read_at_s: tls_read_at.as_ref().map(|at| at.load(Ordering::Relaxed)),
+            ..facts::read(&fixed_facts, connections, pool)
+        };
+        let facts_now = read(&connections, &pool);
         for worker in &workers {
             worker.say(Control::Facts(facts_now.clone()));
         }
@@ -170,7 +216,7 @@ impl Server {
             move || {
                 while !stop.load(Ordering::Acquire) {
                     std::thread::park_timeout(FACTS_INTERVAL);
-                    let facts = facts::read(&fixed_facts, &connections, &pool);
+                    let facts = read(&connections, &pool);
                     for worker in &workers {
                         worker.say(Control::Facts(facts.clone()));
                     }
@@ -205,12 +251,14 @@ impl Server {
             )?)
         };
         Ok(Server {
+            clock,
             name,
             addresses,
             workers,
             worker_threads,
             helpers,
             membership,
+            tls,
             stop,
         })
     }
@@ -220,6 +268,24 @@ impl Server {
         for worker in &self.workers {
             worker.say(Control::Credentials(credentials.clone()));
         }
+    }
+
+    /// Reads certificates anew; false when there are none to read. Connections that stand keep those
+    /// they began with.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used; then all stays as it was.
+    pub fn reload_certificates(&self) -> Result<bool, String> {
+        let Some(tls) = &self.tls else {
+            return Ok(false);
+        };
+        let contexts = Arc::new(TlsContexts::load(&tls.config)?);
+        for worker in &self.workers {
+            worker.say(Control::Tls(Arc::clone(&contexts)));
+        }
+        let now = self.clock.now().monotonic.as_secs();
+        tls.read_at_s.store(now, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Stops accepting, writes answers that are ready, and ends all threads.

@@ -132,6 +132,10 @@ counters! {
     receives_starved,
     /// Connections closed because they were idle for `-o idle_timeout`.
     idle_kicks,
+    /// TLS connections that did not come about.
+    ssl_handshake_errors,
+    /// TLS connections whose client broke the protocol later.
+    ssl_proto_errors,
     /// Maps of the coordinator that could not be used.
     maps_refused,
     /// Commands that the parser refused.

@@ -32,6 +32,8 @@ pub struct ProcessFacts {
     pub accepting_pauses: u64,
     /// For how long it lasted in all, in microseconds.
     pub accepting_paused_us: u64,
+    /// When TLS certificates were last read, in seconds since the start; `None` without TLS.
+    pub tls_read_at_s: Option<u64>,
     /// `-o idle_timeout` is on.
     pub idle_timeout: bool,
     /// Memory limit for items and indexes, in bytes.
@@ -174,6 +176,22 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("log_watcher_skipped", 0),
             ("log_watcher_sent", 0),
             ("log_watchers", 0),
+        ],
+    );
+    if let Some(read_at_s) = facts.tls_read_at_s {
+        let since_s = now.monotonic.as_secs().saturating_sub(read_at_s);
+        numbers(
+            out,
+            &[
+                ("ssl_handshake_errors", sum.ssl_handshake_errors),
+                ("ssl_proto_errors", sum.ssl_proto_errors),
+                ("time_since_server_cert_refresh", since_s),
+            ],
+        );
+    }
+    numbers(
+        out,
+        &[
             ("unexpected_napi_ids", 0),
             ("round_robin_fallback", 0),
             ("bytes", sum.bytes),

@@ -4,6 +4,7 @@
 use crate::connection::{Connection, Next};
 use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
+use evenkeel_runtime::TlsFailure;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -12,6 +13,28 @@ const FLUSH_AT: usize = 32 * 1024;
 
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
 const READS_PER_TURN: usize = 4;
+
+/// Plain bytes of a connection, whatever carries them.
+pub trait Bytes: Read + Write {
+    /// After a read that gave `count` of `wanted` bytes: whether the next one may give more although
+    /// the socket says nothing. A short read of a socket has emptied it.
+    fn may_have_more(&self, count: usize, wanted: usize) -> bool {
+        count == wanted
+    }
+
+    /// Whether something has to be agreed on before the first byte.
+    fn is_opening(&self) -> bool {
+        false
+    }
+
+    /// Nothing follows; says so to the client where the carrier has words for it.
+    fn finish(&mut self) {}
+
+    /// What went wrong with the carrier.
+    fn failure(&self) -> Option<TlsFailure> {
+        None
+    }
+}
 
 /// The socket of a connection; `S` is the stream, or what stands before it.
 #[derive(Debug)]
@@ -23,7 +46,7 @@ pub struct Socket<S> {
     hung_up: bool,
 }
 
-impl<S: Read + Write> Socket<S> {
+impl<S: Bytes> Socket<S> {
     /// The socket of a connection that was just accepted. It is registered already.
     pub fn new(stream: S) -> Self {
         Socket {
@@ -49,13 +72,28 @@ impl<S: Read + Write> Socket<S> {
     ) -> Served {
         // Whatever went wrong with the socket, there is nobody left to tell.
         if self.work(connection, core, now, scratch).is_err() {
+            self.count_failure(core);
             return Served::Closed;
         }
+        connection.set_opening(self.stream.is_opening());
         match connection.judge(core, now) {
             Next::Commands => Served::More,
             Next::Input if self.readable => Served::More,
             Next::Input | Next::Wait => Served::Idle,
-            Next::Close => Served::Closed,
+            Next::Close => {
+                self.stream.finish();
+                self.count_failure(core);
+                Served::Closed
+            }
+        }
+    }
+
+    fn count_failure(&self, core: &mut WorkerCore) {
+        let counters = core.counters();
+        match self.stream.failure() {
+            None => {}
+            Some(TlsFailure::Handshake) => counters.ssl_handshake_errors += 1,
+            Some(TlsFailure::Protocol) => counters.ssl_proto_errors += 1,
         }
     }
 
@@ -85,7 +123,7 @@ impl<S: Read + Write> Socket<S> {
             }
             // A short read has emptied the socket, and more bytes will be announced anew; but an end
             // that was announced together with these bytes will not.
-            self.readable = self.hung_up || count == scratch.len();
+            self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
             connection.received(core, now, &scratch[..count]);
             if connection.output(core).len() >= FLUSH_AT {
                 self.flush(connection, core)?;
@@ -114,6 +152,6 @@ impl<S: Read + Write> Socket<S> {
         if total > 0 {
             connection.wrote(core, total);
         }
-        Ok(())
+        self.stream.flush()
     }
 }

@@ -16,24 +16,28 @@
 //! | [`epoll`] | reads and writes when the socket says that it is ready |
 //! | [`uring`] | receives and sends that complete by themselves |
 //!
-//! Something that encrypts stands between the socket and steps 2 and 3: [`epoll::Socket`] reads and
-//! writes through `std::io::{Read, Write}`, and whatever implements both, and says `WouldBlock` as a
-//! socket does, can take the place of the plain stream. `Ok(0)` from `read` is the end of the client's
-//! bytes; `flush` must push out what `write` has kept.
+//! TLS stands between the socket and steps 2 and 3: [`epoll::Socket`] reads and writes through
+//! [`epoll::Bytes`], and [`wire::Wire`] is the socket or TLS on it. `Ok(0)` from `read` is the end of
+//! the client's bytes; what `write` has reported as written has left, so that a connection without
+//! output is done; `flush` sends what the carrier itself has to say. A worker with a ring serves its
+//! TLS clients by readiness too: the ring watches the poll.
 
 pub mod epoll;
 pub mod uring;
+pub mod wire;
 
 use crate::connection::Connection;
 use evenkeel_roles::server::WorkerCore;
-use evenkeel_runtime::Stream;
 use evenkeel_runtime::uring::{Event as Completion, Ring};
+use evenkeel_runtime::{Stream, TlsContext, TlsStream};
 use evenkeel_types::Now;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Registry, Token};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
+use wire::Wire;
 
 /// What a turn with a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +63,9 @@ pub enum Transport {
 /// The socket of one client.
 #[derive(Debug)]
 pub enum Socket {
-    /// See [`Transport::Epoll`].
-    Epoll(epoll::Socket<Stream>),
-    /// See [`Transport::Uring`].
+    /// Announced by the poll.
+    Epoll(epoll::Socket<Wire>),
+    /// Belongs to the ring.
     Uring(uring::Socket),
 }
 
@@ -121,31 +125,38 @@ impl Transport {
         }
     }
 
-    /// Takes over the socket of a client that was just accepted. What happens to it is announced by the
+    /// Takes over the socket of a client that was just accepted, and begins TLS on it where its
+    /// listener wants that. What happens to it is announced by the
     /// poll under `token`, or completes under `tag`.
     ///
     /// # Errors
-    /// When the poll cannot take it.
+    /// When the poll or TLS cannot take it.
     pub fn adopt(
         &mut self,
         registry: &Registry,
         token: Token,
         tag: u32,
         mut stream: Stream,
+        tls: Option<&Arc<TlsContext>>,
     ) -> io::Result<Socket> {
-        match self {
-            Transport::Epoll => {
-                registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-                Ok(Socket::Epoll(epoll::Socket::new(stream)))
-            }
-            Transport::Uring(ring) => Ok(Socket::Uring(uring::Socket::new(ring, stream, tag))),
+        if let (Transport::Uring(ring), None) = (self, tls) {
+            return Ok(Socket::Uring(uring::Socket::new(ring, stream, tag)));
         }
+        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        let wire = match tls {
+            None => Wire::Plain(stream),
+            Some(context) => {
+                let stream = TlsStream::new(stream, context).map_err(io::Error::other)?;
+                Wire::Tls(Box::new(stream))
+            }
+        };
+        Ok(Socket::Epoll(epoll::Socket::new(wire)))
     }
 
     /// Serves a client within the bounds of a turn.
     ///
     /// # Panics
-    /// When the socket belongs to another kind of transport.
+    /// When the socket belongs to a ring that this is not.
     #[inline]
     pub fn serve(
         &mut self,
@@ -156,13 +167,13 @@ impl Transport {
         scratch: &mut [u8],
     ) -> Served {
         match (self, socket) {
-            (Transport::Epoll, Socket::Epoll(socket)) => {
-                socket.serve(connection, core, now, scratch)
-            }
+            (_, Socket::Epoll(socket)) => socket.serve(connection, core, now, scratch),
             (Transport::Uring(ring), Socket::Uring(socket)) => {
                 socket.serve(ring, connection, core, now)
             }
-            _ => unreachable!("a worker's transport never changes"),
+            (Transport::Epoll, Socket::Uring(_)) => {
+                unreachable!("a worker's transport never changes")
+            }
         }
     }
 
