@@ -18,6 +18,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("memcached", "memcached"),
     ("memccapable", "libmemcached-tools"),
     ("go", "golang-go"),
+    ("openssl", "openssl"),
     ("python3", "python3-venv"),
     ("node", "nodejs"),
     ("java", "default-jdk-headless"),

@@ -42,6 +42,10 @@ pub enum Signal {
     Terminate,
     /// `SIGINT`: Ctrl-C.
     Interrupt,
+    /// `SIGHUP`: files have changed.
+    Hangup,
+    /// `SIGUSR1`: finish what was begun, then end.
+    Drain,
 }
 
 /// Says how to start a [`Process`].
@@ -270,6 +274,8 @@ impl Process {
             Signal::Continue => unix::Signal::CONT,
             Signal::Terminate => unix::Signal::TERM,
             Signal::Interrupt => unix::Signal::INT,
+            Signal::Hangup => unix::Signal::HUP,
+            Signal::Drain => unix::Signal::USR1,
         };
         unix::kill_process(unix::Pid::from_child(&self.child), signal)
             .expect("a child that was not reaped can be signalled");

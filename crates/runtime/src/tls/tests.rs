@@ -151,9 +151,8 @@ fn move_client(client: &mut ClientConnection, to_server: &Queue, to_client: &Que
             client.read_tls(&mut rest).expect("room");
             client.process_new_packets().expect("the server is right");
             let mut plain = Vec::new();
-            match client.reader().read_to_end(&mut plain) {
-                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
-                Ok(_) => {}
+            if let Err(error) = client.reader().read_to_end(&mut plain) {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
             }
             read.extend(plain);
         }
@@ -201,7 +200,8 @@ fn echo_through(pieces: &[usize], total: usize) {
 fn bytes_come_back_whatever_the_pieces() {
     echo_through(&[1 << 20], 300_000);
     echo_through(&[0, 1, 7, 0, 0, 300], 20_000);
-    echo_through(&[1, 0], 3_000);
+    // Not [1, 0]: reads would always meet the one and writes the other.
+    echo_through(&[1, 0, 0, 1, 0], 3_000);
     echo_through(&[5000, 0, 16_000, 3, 0], 150_000);
 }
 
