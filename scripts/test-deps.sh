@@ -8,6 +8,7 @@ CLIENTS=$ROOT/crates/conformance/clients
 need_program memcached memcached
 need_program memccapable libmemcached-tools
 need_program go golang-go
+need_program openssl openssl
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \
   || install_packages "Python 3 with venv is missing" python3 python3-venv
 

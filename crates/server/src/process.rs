@@ -12,8 +12,9 @@ use crate::start::Server;
 use anyhow::Context;
 use evenkeel_roles::server::VERSION;
 use evenkeel_runtime::{
-    Daemon, ExitCode, PidFile, ProcessSignal, ProcessSignals, UsageError, allow_core_files,
-    become_user, daemonize, is_root, lift_lock_limit, lock_memory, raise_descriptor_limit,
+    Daemon, ExitCode, HttpPort, PidFile, ProcessSignal, ProcessSignals, UsageError,
+    allow_core_files, become_user, daemonize, is_root, lift_lock_limit, lock_memory,
+    raise_descriptor_limit,
 };
 use sd_notify::NotifyState;
 use std::io::Write;
@@ -111,6 +112,7 @@ struct Running {
     server: Server,
     signals: ProcessSignals,
     pid_file: Option<PidFile>,
+    admin: Option<HttpPort>,
 }
 
 impl Running {
@@ -142,10 +144,21 @@ impl Running {
             .ok()
             .map(|(file, _)| file)
         });
+        let admin = match args.admin {
+            Some(address) => Some(HttpPort::start(address, server.probes())?),
+            None => None,
+        };
+        if let Some(admin) = &admin {
+            eprintln!(
+                "evenkeel server: probes are answered on {}",
+                admin.address()
+            );
+        }
         Ok(Running {
             server,
             signals,
             pid_file,
+            admin,
         })
     }
 
@@ -169,6 +182,9 @@ impl Running {
             }
         };
         tell_supervisor(NotifyState::Stopping);
+        if let Some(admin) = self.admin {
+            admin.stop();
+        }
         let ended = if drain {
             self.server.drain()
         } else {

@@ -16,11 +16,11 @@ use evenkeel_roles::server::{
     first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, TlsConfig, TlsContexts,
-    UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, Page, TlsConfig,
+    TlsContexts, UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::BootId;
+use evenkeel_types::{BootId, Epoch};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -261,6 +261,30 @@ impl Server {
             tls,
             stop,
         })
+    }
+
+    /// What probes are answered: `/healthz` says that the process runs, `/readyz` whether it serves. A
+    /// member of a cluster serves once each of its workers has a map.
+    pub fn probes(&self) -> impl Fn(&str) -> Option<Page> + Send + 'static {
+        let clustered = self.membership.is_some();
+        let workers = self.workers.clone();
+        let page = |status, body: &str| {
+            Some(Page {
+                status,
+                body: body.to_owned(),
+            })
+        };
+        move |path| match path {
+            "/healthz" => page(200, "ok\n"),
+            "/readyz" => {
+                let mapped = |worker: &WorkerHandle| worker.gauges.epoch() > Epoch(0);
+                match !clustered || workers.iter().all(mapped) {
+                    true => page(200, "ok\n"),
+                    false => page(503, "the coordinator has not sent a map yet\n"),
+                }
+            }
+            _ => None,
+        }
     }
 
     /// Tells all workers who may come in from now on.

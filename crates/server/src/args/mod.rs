@@ -235,7 +235,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     pub progress_timeout: Option<u32>,
 
-    /// Address of the HTTP port for /metrics, /healthz and /readyz; without it there is none
+    /// Address of an HTTP port for probes, /healthz and /readyz; without it there is none
     #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_ADMIN")]
     pub admin: Option<SocketAddr>,
 

@@ -94,7 +94,7 @@ fn root_says_whom_to_run_as() {
     if !rustix::process::geteuid().is_root() {
         // Others than root are not asked, and cannot become anybody.
         let server = evenkeel::server(&["-u", "no-such-user"]);
-        assert_eq!(server.address().port() == 0, false);
+        assert_eq!(Client::connect(server.address()).set("k", b"v"), "STORED");
         return;
     }
     let refused = evenkeel::run(&["server", "-p", "0", "-l", "127.0.0.1"]);
@@ -223,5 +223,26 @@ fn draining_lets_clients_finish_what_they_have_begun() {
     busy.send(b"56789\r\n");
     assert_eq!(busy.line(), "STORED");
     assert!(busy.closed());
+    assert_eq!(server.wait(EXIT_DEADLINE).code(), Some(0));
+}
+
+#[test]
+fn probes_are_answered_where_asked_for() {
+    let mut server = evenkeel::server(&["-t", "1", "--admin", "127.0.0.1:0"]);
+    let address: SocketAddr = poll_until(DEADLINE, "the line with the address", || {
+        let told = server.stderr_text();
+        let line = told.lines().find_map(|line| {
+            line.strip_prefix("evenkeel server: probes are answered on ")
+                .map(str::to_owned)
+        })?;
+        line.parse().ok()
+    });
+    for path in ["/healthz", "/readyz"] {
+        let answer = evenkeel_testkit::http::get(address, path).expect("an answer");
+        assert_eq!(answer, (200, "ok\n".to_owned()), "{path}");
+    }
+    let (status, _) = evenkeel_testkit::http::get(address, "/nowhere").expect("an answer");
+    assert_eq!(status, 404);
+    server.signal(Signal::Terminate);
     assert_eq!(server.wait(EXIT_DEADLINE).code(), Some(0));
 }
