@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// One end of a line. Each call moves at most as many bytes as `pieces` says, in turn; a zero is a
+/// One end of a line. Each call moves at most as many bytes as one of `pieces` says; a zero is a
 /// `WouldBlock`.
 struct End {
     incoming: Rc<RefCell<VecDeque<u8>>>,
@@ -25,7 +25,9 @@ struct End {
 impl End {
     fn piece(&mut self) -> io::Result<usize> {
         self.calls += 1;
-        match self.pieces[self.calls % self.pieces.len()] {
+        // Mixed, so that a rhythm of the calls never meets the same piece each time.
+        let mixed = (self.calls as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        match self.pieces[mixed as usize % self.pieces.len()] {
             0 => Err(ErrorKind::WouldBlock.into()),
             piece => Ok(piece),
         }
@@ -200,8 +202,7 @@ fn echo_through(pieces: &[usize], total: usize) {
 fn bytes_come_back_whatever_the_pieces() {
     echo_through(&[1 << 20], 300_000);
     echo_through(&[0, 1, 7, 0, 0, 300], 20_000);
-    // Not [1, 0]: reads would always meet the one and writes the other.
-    echo_through(&[1, 0, 0, 1, 0], 3_000);
+    echo_through(&[1, 0], 3_000);
     echo_through(&[5000, 0, 16_000, 3, 0], 150_000);
 }
 

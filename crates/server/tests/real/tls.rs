@@ -3,7 +3,9 @@
 use evenkeel_testkit::{
     Client, EXIT_DEADLINE, IO_TIMEOUT, Process, Signal, evenkeel, poll_until, require_program,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -47,10 +49,11 @@ impl Authority {
     /// A new certificate and key of `localhost`, as NAME.pem and NAME.key.
     fn sign(&self, name: &str) {
         let key = KeyPair::generate().expect("a key");
-        let certificate = CertificateParams::new(vec!["localhost".to_owned()])
-            .expect("a name")
-            .signed_by(&key, &self.issuer)
-            .expect("signed");
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        // The subject differs from the authority's: OpenSSL takes equal ones for self-signed.
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
         let (chain, key_file) = (format!("{name}.pem"), format!("{name}.key"));
         std::fs::write(self.file(&key_file), key.serialize_pem()).expect("written");
         std::fs::write(self.file(&chain), certificate.pem()).expect("written");
