@@ -1,6 +1,8 @@
 //! What the fuzz targets check: the very laws of the protocol crate's property tests, and a store beside a
 //! plain table.
 
+#[path = "../../crates/protocol/tests/protocol/binary_laws.rs"]
+pub mod binary_laws;
 #[path = "../../crates/protocol/tests/protocol/describe.rs"]
 pub mod describe;
 #[path = "../../crates/protocol/tests/protocol/laws.rs"]

@@ -1,4 +1,5 @@
-//! libmemcached's own test of servers: all 27 text cases of `memccapable -a`, by name.
+//! libmemcached's own test of servers, by name: all 27 text cases of `memccapable -a`, and of servers
+//! the 27 binary cases of `memccapable -b` too. The proxy speaks text.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel, require_program};
 
 /// The text cases. Listed, so that a tool that runs fewer of them does not count as passed.
-const CASES: [&str; 27] = [
+const TEXT: [&str; 27] = [
     "ascii version",
     "ascii quit",
     "ascii verbosity",
@@ -36,12 +37,50 @@ const CASES: [&str; 27] = [
     "ascii stat",
 ];
 
+/// The binary cases.
+const BINARY: [&str; 27] = [
+    "binary noop",
+    "binary quit",
+    "binary quitq",
+    "binary set",
+    "binary setq",
+    "binary flush",
+    "binary flushq",
+    "binary add",
+    "binary addq",
+    "binary replace",
+    "binary replaceq",
+    "binary delete",
+    "binary deleteq",
+    "binary get",
+    "binary getq",
+    "binary getk",
+    "binary getkq",
+    "binary incr",
+    "binary incrq",
+    "binary decr",
+    "binary decrq",
+    "binary version",
+    "binary append",
+    "binary appendq",
+    "binary prepend",
+    "binary prependq",
+    "binary stat",
+];
+
 /// Seconds the tool waits for one answer; beyond it the case fails.
 const ANSWER_SECONDS: &str = "10";
 
+/// Both protocols.
 fn check(address: SocketAddr) {
+    check_cases(address, "-a", &TEXT);
+    check_cases(address, "-b", &BINARY);
+}
+
+/// The cases of one protocol, which the tool is told by `flag`.
+fn check_cases(address: SocketAddr, flag: &str, cases: &[&str]) {
     let output = Command::new(require_program("memccapable"))
-        .args(["-a", "-t", ANSWER_SECONDS])
+        .args([flag, "-t", ANSWER_SECONDS])
         .args([
             "-h",
             &address.ip().to_string(),
@@ -52,10 +91,7 @@ fn check(address: SocketAddr) {
         .expect("memccapable is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
-    let failed: Vec<&str> = CASES
-        .into_iter()
-        .filter(|case| !passed(&text, case))
-        .collect();
+    let failed: Vec<_> = cases.iter().filter(|case| !passed(&text, case)).collect();
     assert!(
         failed.is_empty(),
         "memccapable: {failed:?} did not pass:\n{text}"
@@ -99,7 +135,7 @@ fn proxy_with_a_coordinator_passes() {
         proxy_args: vec!["--allow-flush".to_owned()],
         ..ClusterOptions::default()
     });
-    check(cluster.proxies[0].address());
+    check_cases(cluster.proxies[0].address(), "-a", &TEXT);
 }
 
 #[test]
@@ -107,5 +143,5 @@ fn proxy_in_front_of_memcached_passes() {
     let memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
     let servers = format!("{},{}", memcached[0].address(), memcached[1].address());
     let proxy = evenkeel::proxy(&["-s", &servers, "--allow-flush"]);
-    check(proxy.address());
+    check_cases(proxy.address(), "-a", &TEXT);
 }

@@ -1,5 +1,7 @@
 //! Tests of the protocol crate from outside: tables of what is accepted and refused, and laws.
 
+mod binary;
+mod binary_laws;
 mod compose;
 mod describe;
 mod laws;
