@@ -160,7 +160,8 @@ fn other_first_bytes_are_another_protocol() {
 
 /// A random request that is right.
 fn request(random: &mut Random, out: &mut Vec<u8>) {
-    let key_len = 1 + random.below(if random.below(8) == 0 { KEY_LEN_MAX } else { 9 });
+    let key_len_max = if random.below(8) == 0 { KEY_LEN_MAX } else { 9 };
+    let key_len = 1 + random.below(key_len_max);
     let key = random.bytes(key_len);
     let value_len = random.below(60);
     let value = random.bytes(value_len);
