@@ -36,6 +36,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
+: >"$work/out"
 valgrind --tool=callgrind --compress-strings=no --callgrind-out-file="$work/counts" \
   "$EVENKEEL" server -u "$(id -un)" -l 127.0.0.1 -p 0 -t 1 -m 256 >"$work/out" 2>"$work/log" &
 server=$!
