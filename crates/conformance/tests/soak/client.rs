@@ -71,7 +71,7 @@ impl Visitor {
     pub fn key(&mut self) -> String {
         let n = self.below(KEYS);
         // Some are as long as a key can be.
-        if n % 50 == 0 {
+        if n.is_multiple_of(50) {
             format!("soak:{n:0245}")
         } else {
             format!("soak:{n}")
