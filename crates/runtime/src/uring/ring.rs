@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Buffers of completed sends kept for the next ones.
@@ -284,14 +284,6 @@ impl Ring {
     #[inline]
     pub fn take_starved(&mut self) -> u64 {
         core::mem::take(&mut self.stats.starved)
-    }
-
-    /// A socket's descriptor, for options and addresses; `None` once it is closed.
-    pub fn descriptor(&self, socket: Socket) -> Option<BorrowedFd<'_>> {
-        let place = self.places.get(socket.place as usize)?;
-        let holder = place.holder.as_ref()?;
-        (place.generation == socket.generation && !holder.closing)
-            .then(|| holder.descriptor.as_fd())
     }
 
     /// Counters.
