@@ -63,6 +63,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod auth;
 pub mod base64;
 pub mod binary;

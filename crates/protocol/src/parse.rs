@@ -138,6 +138,13 @@ pub(crate) fn parse_line<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'
         b"slabs" => frame.done(Request::Admin(Admin::Slabs(words.rest()))),
         b"lru" => frame.done(Request::Admin(Admin::Lru(words.rest()))),
         b"refresh_certs" => frame.done(Request::Admin(Admin::RefreshCerts)),
+        b"config" => match (words.next(), words.rest()) {
+            (Some(b"get"), name) if !name.is_empty() => {
+                frame.done(Request::Admin(Admin::ConfigGet(name)))
+            }
+            _ => frame.refuse(text::ERROR),
+        },
+        b"debugtime" => frame.done(Request::Admin(Admin::DebugTime(words.rest()))),
         b"evenkeel" => match Hello::parse(words) {
             Some(hello) => frame.done(Request::Hello(hello)),
             None => frame.refuse(text::ERROR),

@@ -139,7 +139,8 @@ pub enum Direction {
     Decr,
 }
 
-/// Words for the operator, which the wire format knows and a server may or may not carry out.
+/// Words for the operator, which the wire format knows and a server may or may not carry out;
+/// [`admin`](crate::admin) reads what follows them.
 /// [`Admin::answer_without_feature`] is what memcached says where it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin<'a> {
@@ -162,6 +163,10 @@ pub enum Admin<'a> {
     Lru(&'a [u8]),
     /// `refresh_certs`.
     RefreshCerts,
+    /// `config get`, with the name behind it: the list of servers, as ElastiCache's clients ask.
+    ConfigGet(&'a [u8]),
+    /// `debugtime`, with what follows the command.
+    DebugTime(&'a [u8]),
 }
 
 /// How `shutdown` asks to stop.
@@ -185,7 +190,11 @@ impl Admin<'_> {
             Admin::CacheMemlimit { noreply: false, .. } => text::MEMLIMIT_ADJUST_FAILED,
             Admin::Watch(_) => text::WATCH_NOT_ALLOWED,
             Admin::RefreshCerts => text::TLS_NOT_ENABLED,
-            Admin::LruCrawler(_) | Admin::Slabs(_) | Admin::Lru(_) => text::ERROR,
+            Admin::LruCrawler(_)
+            | Admin::Slabs(_)
+            | Admin::Lru(_)
+            | Admin::ConfigGet(_)
+            | Admin::DebugTime(_) => text::ERROR,
         }
     }
 }

@@ -98,3 +98,29 @@ pub const AUTH_FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 pub const BAD_AUTH_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 /// Credentials that do not end where the command said.
 pub const BAD_TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+/// A dump where it is switched off: everything but the value.
+pub const METADUMP_NOT_ALLOWED: &[u8] = b"ERROR metadump not allowed\r\n";
+/// A dump where it is switched off: keys.
+pub const MGDUMP_NOT_ALLOWED: &[u8] = b"ERROR key dump not allowed\r\n";
+/// `stats cachedump` where dumps are switched off.
+pub const CACHEDUMP_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+/// `stats cachedump` of a class that cannot exist.
+pub const BAD_SLAB_ID: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
+/// A class number that no class can have.
+pub const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
+/// `slabs reassign` with such a number.
+pub const BAD_SLAB_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
+/// `slabs reassign` from a class to itself.
+pub const SAME_CLASS: &[u8] = b"SAME src and dst class are identical\r\n";
+/// `slabs reassign` where there is nothing to move.
+pub const NO_SPARE_PAGES: &[u8] = b"NOSPARE source class has no spare pages\r\n";
+/// `lru_crawler sleep` beyond a second.
+pub const CRAWLER_SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
+/// `lru tune` that leaves too little to cold items.
+pub const LRU_TOO_HOT: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
+/// `lru tune` with a factor that is not positive.
+pub const LRU_BAD_FACTOR: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+/// `watch` when too many watch already.
+pub const TOO_MANY_WATCHERS: &[u8] = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
+/// `stats detail` without a word that is known.
+pub const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";

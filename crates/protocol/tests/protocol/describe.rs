@@ -90,6 +90,8 @@ pub fn request(request: &Request<'_>) -> String {
             Admin::Watch(arguments) => format!("watch [{}]", text(arguments)),
             Admin::Slabs(arguments) => format!("slabs [{}]", text(arguments)),
             Admin::Lru(arguments) => format!("lru [{}]", text(arguments)),
+            Admin::ConfigGet(name) => format!("config get [{}]", text(name)),
+            Admin::DebugTime(arguments) => format!("debugtime [{}]", text(arguments)),
             other => format!("{other:?}"),
         },
         Request::MetaGet(meta) => format!("mg {} {}", key(meta.key), text(meta.flags.raw())),

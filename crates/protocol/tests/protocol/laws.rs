@@ -253,6 +253,8 @@ fn compose_admin(out: &mut Vec<u8>, admin: Admin<'_>) {
         Admin::Slabs(arguments) => (b"slabs", arguments.to_vec()),
         Admin::Lru(arguments) => (b"lru", arguments.to_vec()),
         Admin::RefreshCerts => (b"refresh_certs", Vec::new()),
+        Admin::ConfigGet(name) => (b"config get", name.to_vec()),
+        Admin::DebugTime(arguments) => (b"debugtime", arguments.to_vec()),
     };
     out.extend_from_slice(word);
     out.push(b' ');

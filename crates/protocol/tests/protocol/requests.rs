@@ -239,6 +239,8 @@ fn words_for_the_operator() {
     check("slabs reassign 1 2\r\n", "slabs [reassign 1 2]");
     check("lru mode flat\r\n", "lru [mode flat]");
     check("refresh_certs\r\n", "RefreshCerts");
+    check("config get cluster\r\n", "config get [cluster]");
+    check("debugtime  61 \r\n", "debugtime [61]");
 }
 
 #[test]
@@ -266,6 +268,8 @@ fn what_memcached_says_without_the_feature() {
         (Admin::Slabs(b""), text::ERROR),
         (Admin::Lru(b""), text::ERROR),
         (Admin::Watch(b""), text::WATCH_NOT_ALLOWED),
+        (Admin::ConfigGet(b"cluster"), text::ERROR),
+        (Admin::DebugTime(b"p"), text::ERROR),
         (Admin::RefreshCerts, text::TLS_NOT_ENABLED),
     ] {
         assert_eq!(admin.answer_without_feature(), answer);
