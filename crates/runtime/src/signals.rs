@@ -16,6 +16,16 @@ pub enum ProcessSignal {
 }
 
 impl ProcessSignal {
+    /// Sends this process the signal, as a client may ask for.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn raise(self) -> io::Result<()> {
+        self.numbers()
+            .first()
+            .map_or(Ok(()), |number| signal_hook::low_level::raise(*number))
+    }
+
     fn numbers(self) -> &'static [i32] {
         match self {
             ProcessSignal::Stop => &[SIGTERM, SIGINT],

@@ -15,10 +15,13 @@ use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
 use crate::tls;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, Peer, WorkerCore};
+use evenkeel_protocol::text;
+use evenkeel_roles::server::{
+    CloseReason, ConnectionId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
+};
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
-    Stream, TlsContexts, TurnClock, accept,
+    ProcessSignal, Stream, TlsContexts, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -161,7 +164,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     let mut clock = TurnClock::new(worker.parts.clock);
-    let mut now = clock.now();
+    let mut now = worker.parts.core.now(clock.now());
     loop {
         // By the time of the last turn: that is late by the length of a turn at most.
         let wait = worker.wait(now.monotonic);
@@ -170,7 +173,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        now = clock.now();
+        now = worker.parts.core.now(clock.now());
         worker.take_completions();
         for event in &events {
             worker.take_event(now, event);
@@ -185,6 +188,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         }
         worker.count_connections();
         worker.serve_ready(now);
+        worker.ask_process(now)?;
         worker.serve_links(now);
         worker.send_messages()?;
         worker.keep_time(now);
@@ -287,6 +291,7 @@ impl Worker {
         let Arrival { stream, listener } = arrival;
         let id = self.parts.core.open(Peer {
             address: stream.peer_address(),
+            listener,
             protocols: self.parts.kinds[listener].protocols,
         });
         let slot = id.slot as usize;
@@ -323,11 +328,15 @@ impl Worker {
     }
 
     fn close(&mut self, id: ConnectionId) {
+        self.close_for(id, CloseReason::Normal);
+    }
+
+    fn close_for(&mut self, id: ConnectionId, reason: CloseReason) {
         if self.client(id).is_some()
             && let Some(client) = self.clients[id.slot as usize].take()
         {
             self.parts.transport.close(client.socket);
-            self.parts.core.close(id);
+            self.parts.core.close_for(id, reason);
             self.parts.connections.closed();
         }
     }
@@ -411,6 +420,24 @@ impl Worker {
         while let Some(id) = self.parts.core.poll_touched() {
             self.enqueue(id);
         }
+    }
+
+    /// Passes on what clients ask of the whole process.
+    fn ask_process(&mut self, now: Now) -> io::Result<()> {
+        while let Some(request) = self.parts.core.poll_process_request() {
+            match request {
+                ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
+                ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
+                // The process reads them behind the client's back and says on standard error what was
+                // wrong; until then the old ones serve.
+                ProcessRequest::RefreshCertificates(to) => {
+                    ProcessSignal::Reload.raise()?;
+                    let core = &mut self.parts.core;
+                    core.answer_process_request(now, to, text::OK);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Opens, closes and moves links as the core asks.
@@ -528,7 +555,11 @@ impl Worker {
             let counters = self.parts.core.counters();
             counters.stalled_closed += u64::from(stalled);
             counters.idle_kicks += u64::from(!stalled);
-            self.close(id);
+            let reason = match stalled {
+                true => CloseReason::Error,
+                false => CloseReason::IdleTimeout,
+            };
+            self.close_for(id, reason);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What `stats` says about the process.
 
 use crate::args::{Args, Extended, ListenerProtocol};
+use crate::start::PREFIX_DELIMITER;
 use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::ConnectionCount;
 use evenkeel_storage::SegmentPool;
@@ -24,22 +25,46 @@ pub fn read(
         accepting_paused: !connections.is_accepting(),
         accepting_pauses,
         accepting_paused_us: paused.as_micros() as u64,
+        limit_bytes: pool.limit_bytes() as u64,
         used_bytes: pool.used_bytes() as u64,
         ..fixed.clone()
     }
 }
 
 /// What stays the same for the life of the process.
-pub fn fixed(args: &Args, extended: &Extended, address: Option<SocketAddr>) -> ProcessFacts {
+pub fn fixed(
+    args: &Args,
+    extended: &Extended,
+    address: Option<SocketAddr>,
+    listeners: Vec<String>,
+) -> ProcessFacts {
     ProcessFacts {
         pid: std::process::id(),
         connections_max: args.conn_limit as u64,
         limit_bytes: (args.memory_limit as u64) << 20,
         threads: args.threads.into(),
+        address: address.map(|address| (reached_by(args, address), address.port())),
+        listeners,
         idle_timeout: !extended.idle_timeout.is_zero(),
         settings: settings(args, extended, address),
         ..ProcessFacts::default()
     }
+}
+
+/// The name of the machine.
+const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
+
+/// The host name or address under which clients reach the server. One that listens everywhere is
+/// known by the name of its machine.
+fn reached_by(args: &Args, address: SocketAddr) -> String {
+    if let Some(host) = &args.advertise {
+        return host.clone();
+    }
+    let name = match address.ip().is_unspecified() {
+        true => std::fs::read_to_string(HOST_NAME_FILE).ok(),
+        false => None,
+    };
+    name.map_or(address.ip().to_string(), |name| name.trim().to_owned())
 }
 
 /// `stats settings`: memcached's names in memcached's order. What is a matter of slabs, LRU lists,
@@ -78,13 +103,16 @@ fn settings(
         ),
         ("domain_socket", socket),
         ("umask", format!("{:o}", args.unix_mask)),
-        ("shutdown_command", yes(false)),
+        ("shutdown_command", yes(args.enable_shutdown)),
         ("growth_factor", "1.00".to_owned()),
         ("chunk_size", "0".to_owned()),
         ("num_threads", args.threads.to_string()),
         ("num_threads_per_udp", "0".to_owned()),
-        ("stat_key_prefix", ":".to_owned()),
-        ("detail_enabled", yes(false)),
+        (
+            "stat_key_prefix",
+            char::from(args.prefix_delimiter.unwrap_or(PREFIX_DELIMITER)).to_string(),
+        ),
+        ("detail_enabled", yes(args.prefix_delimiter.is_some())),
         ("reqs_per_event", args.max_reqs_per_event.to_string()),
         ("cas_enabled", yes(!args.disable_cas)),
         ("tcp_backlog", args.listen_backlog.to_string()),
@@ -125,7 +153,7 @@ fn settings(
         &mut list,
     );
     list.push(("flush_enabled", yes(!args.disable_flush_all)));
-    off(&["dump_enabled"], "no", &mut list);
+    list.push(("dump_enabled", yes(!args.disable_dumping)));
     list.push(("hash_algorithm", "foldhash".to_owned()));
     off(&["lru_maintainer_thread", "lru_segmented"], "no", &mut list);
     off(
@@ -141,16 +169,15 @@ fn settings(
     off(&["temp_lru"], "no", &mut list);
     off(&["temporary_ttl"], "0", &mut list);
     list.push(("idle_timeout", extended.idle_timeout.as_secs().to_string()));
-    off(
-        &[
-            "watcher_logbuf_size",
-            "worker_logbuf_size",
-            "read_buf_mem_limit",
-        ],
-        "0",
-        &mut list,
-    );
-    off(&["track_sizes", "inline_ascii_response"], "no", &mut list);
+    for (name, bytes) in [
+        ("watcher_logbuf_size", extended.watcher_logbuf_bytes),
+        ("worker_logbuf_size", extended.worker_logbuf_bytes),
+        ("read_buf_mem_limit", extended.read_buf_bytes_max),
+    ] {
+        list.push((name, bytes.to_string()));
+    }
+    list.push(("track_sizes", yes(extended.track_sizes)));
+    off(&["inline_ascii_response"], "no", &mut list);
     off(
         &[
             "ext_item_size",
@@ -198,7 +225,10 @@ fn settings(
             .to_owned(),
         ),
     ]);
-    off(&["num_napi_ids", "memory_file"], "(null)", &mut list);
+    off(&["num_napi_ids"], "0", &mut list);
+    off(&["memory_file"], "(null)", &mut list);
+    // Bytes of an item's client flags.
+    off(&["client_flags_size"], "4", &mut list);
     list
 }
 

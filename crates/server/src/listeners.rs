@@ -92,6 +92,16 @@ impl Listeners {
             })
     }
 
+    /// Every socket as `stats conns` shows it, in their order.
+    pub fn shown(&self) -> Vec<String> {
+        let show = |socket: &Listener| match socket.address() {
+            Some(SocketAddr::V4(address)) => format!("tcp:{address}"),
+            Some(SocketAddr::V6(address)) => format!("tcp6:{address}"),
+            None => format!("unix:{socket}"),
+        };
+        self.sockets.iter().map(show).collect()
+    }
+
     /// What people call the server: its first address or path.
     pub fn name(&self) -> String {
         self.sockets

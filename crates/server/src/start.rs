@@ -12,8 +12,8 @@ use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig, WorkerCore,
-    first_version,
+    AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
+    WorkerCore, first_version,
 };
 use evenkeel_runtime::{
     AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, Page, TlsConfig,
@@ -35,6 +35,9 @@ const MESH_CAPACITY: usize = 4096;
 
 /// How often `stats` learns anew about the process.
 const FACTS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Ends the prefix of a key for `stats detail`, unless `-D` says what does.
+pub const PREFIX_DELIMITER: u8 = b':';
 
 /// A running server.
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl Server {
             }
         };
         let (name, addresses) = (listeners.name(), listeners.addresses());
+        let shown_listeners = listeners.shown();
         let tcp = addresses.first().copied();
         let tls = Tls::start(args, extended, &listeners)?;
         let clock = Clock::start();
@@ -142,7 +146,7 @@ impl Server {
         let transports = transports(args.io.io, args.threads)?;
         let meshes = mesh(&notifiers, MESH_CAPACITY);
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
-        let config = worker_config(args, clock, boot)?;
+        let config = worker_config(args, extended, clock, boot)?;
 
         let mut workers = Vec::new();
         let mut worker_ports = Vec::new();
@@ -200,7 +204,7 @@ impl Server {
             })?);
         }
 
-        let fixed_facts = facts::fixed(args, extended, tcp);
+        let fixed_facts = facts::fixed(args, extended, tcp, shown_listeners);
         let tls_read_at = tls.as_ref().map(|tls| Arc::clone(&tls.read_at_s));
         let mut helpers = Vec::new();
         let read = move |connections: &ConnectionCount, pool: &SegmentPool| ProcessFacts {
@@ -376,7 +380,12 @@ fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAd
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
-fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig, UsageError> {
+fn worker_config(
+    args: &Args,
+    extended: &Extended,
+    clock: Clock,
+    boot: BootId,
+) -> Result<WorkerConfig, UsageError> {
     let defaults = HotKeysConfig::default();
     let entries_max = ssm_entries(args.threads.into());
     let hot_share = args.hot_share / 100.0;
@@ -408,6 +417,19 @@ fn worker_config(args: &Args, clock: Clock, boot: BootId) -> Result<WorkerConfig
         allow_flush: !args.disable_flush_all,
         cas_shown: !args.disable_cas,
         auth: args.auth_mode(),
+        admin: AdminConfig {
+            dump: !args.disable_dumping,
+            watch: !args.disable_watch,
+            shutdown: args.enable_shutdown,
+            test_commands: args.test_commands,
+            refresh_certs: args.enable_ssl,
+            cluster_config: !args.compat,
+            track_sizes: extended.track_sizes,
+            detail: args.prefix_delimiter.is_some(),
+            prefix_delimiter: args.prefix_delimiter.unwrap_or(PREFIX_DELIMITER),
+            watcher_log_bytes: extended.watcher_logbuf_bytes,
+            worker_log_bytes: extended.worker_logbuf_bytes,
+        },
         evict: !args.disable_evictions,
         clustered: !args.coordinator.is_empty(),
         hot_keys,

@@ -8,6 +8,11 @@ use evenkeel_types::CacheletId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkCursor(u64);
 
+impl WalkCursor {
+    /// The start of a cachelet.
+    pub const START: WalkCursor = WalkCursor(0);
+}
+
 impl Store {
     /// Every item of a cachelet that has not expired, in no particular order; none when the
     /// cachelet is not here.

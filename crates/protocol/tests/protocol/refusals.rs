@@ -90,8 +90,8 @@ fn lines_that_are_no_command() {
     check("get\ta\r\nmn\r\n", &[ERROR, "mn"]);
     check("getx a\r\n", &[ERROR]);
     check("foo noreply\r\nmn\r\n", &[ERROR, "mn"]);
-    check("config get cluster\r\n", &[ERROR]);
-    check("misbehave\r\ndebugtime 1\r\n", &[ERROR, ERROR]);
+    check("config cluster\r\n", &[ERROR]);
+    check("misbehave\r\nslap\r\n", &[ERROR, ERROR]);
     check("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\nmn\r\n", &[ERROR, "mn"]);
     // 1.6.18 would end the word at the NUL.
     check("get a\0b\r\n", &["get a\\x00b"]);

@@ -140,6 +140,22 @@ counters! {
     maps_refused,
     /// Commands that the parser refused.
     protocol_errors,
+    /// Lines written for watchers.
+    log_worker_written,
+    /// Lines for watchers that found no room on the way.
+    log_worker_dropped,
+    /// Lines that watchers got, each counted.
+    log_watcher_sent,
+    /// Lines that watchers did not get because they had too many unread.
+    log_watcher_skipped,
+    /// Watchers now.
+    log_watchers,
+    /// Commands that `stats detail` did not count because there were too many prefixes.
+    prefixes_overflowed,
+    /// Connections with answers that were not read yet.
+    response_count,
+    /// Bytes of these answers.
+    response_bytes,
 }
 
 impl Counters {

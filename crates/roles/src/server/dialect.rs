@@ -6,6 +6,7 @@
 use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
 use super::dispatch::NO_OWNER;
 use super::message::Message;
+use super::observe::Deed;
 use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
 use super::worker::{Progress, WorkerCore};
@@ -237,8 +238,13 @@ impl WorkerCore {
             Command::SaslMechanisms | Command::Sasl { .. } => {
                 return self.authenticate(session, request);
             }
-            Command::ConfigGet { .. } => {
-                return answer::error(session.sink(), echo, Status::UnknownCommand);
+            Command::ConfigGet { name } => {
+                let config = &self.engine.cluster_config;
+                return if name == b"cluster" && !config.is_empty() {
+                    answer::hit(session.sink(), echo, 0, b"", config, 0);
+                } else {
+                    answer::error(session.sink(), echo, Status::UnknownCommand);
+                };
             }
             // What is left is carried out as in the text protocol, and only worded differently.
             Command::Flush { .. } if !self.config.allow_flush => {
@@ -359,6 +365,11 @@ impl WorkerCore {
     ) {
         let (at, _) = self.at(now, key, Reader::Unaware);
         let at = at.confined_to(key);
+        if self.observers.is_on() {
+            return self.observed(&at, key, Deed::of_binary(request), |core| {
+                commands::binary::answer(&mut core.engine, &at, request, out);
+            });
+        }
         commands::binary::answer(&mut self.engine, &at, request, out);
     }
 

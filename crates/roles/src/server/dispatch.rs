@@ -4,11 +4,13 @@
 use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, store, touch};
 use super::counters::Counters;
 use super::engine::At;
+use super::listing::list_share;
 use super::lists;
-use super::message::{CountersView, LinesView, Message, ReturnAddress, Task};
+use super::message::{Message, ReturnAddress, Task};
+use super::observe::{Deed, dump_prefixes};
 use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
-use super::stats;
+use super::stats::{self, ClassStats};
 use super::time::{Seconds, TimeBase};
 use super::worker::WorkerCore;
 use evenkeel_policy::hot_keys::replication::REPLICA_LIFETIME;
@@ -81,22 +83,19 @@ impl WorkerCore {
             }
             Request::MetaNoop => session.sink().extend_from_slice(text::META_NOOP),
             Request::Version => answer::version(session.sink(), stats::VERSION),
-            Request::Verbosity { noreply, .. } => reply(session, text::OK, *noreply),
+            Request::Verbosity { level, noreply } => {
+                self.whole(now, id, session, Task::Verbosity(*level), *noreply);
+            }
             Request::Quit => session.closing = true,
             Request::Hello(hello) => self.agree(id, session, hello),
             Request::FlushAll { delay, noreply } => {
                 self.flush_all(now, id, session, *delay, *noreply);
             }
-            Request::Stats { arguments } => self.stats(now, id, session, arguments),
-            Request::Admin(admin) => {
-                // None of the features behind these words is here, except that they are known.
-                session
-                    .sink()
-                    .extend_from_slice(admin.answer_without_feature());
-            }
+            Request::Stats { arguments } => return self.stats(now, id, session, arguments),
+            Request::Admin(admin) => return self.admin(now, id, session, admin),
             Request::Store(store) => {
                 let (at, worker) = self.at(now, store.key, Reader::Unaware);
-                if worker != self.config.index {
+                if worker != self.config.index || self.observers.is_on() {
                     self.one_key(now, id, session, request, frame);
                 } else {
                     let answer = store::store(&mut self.engine, &at, store);
@@ -123,7 +122,9 @@ impl WorkerCore {
             return;
         };
         let mut scratch = KeyScratch::default();
-        self.invalidate(now, sent.decode(&mut scratch));
+        let key = sent.decode(&mut scratch);
+        self.observe_refusal(now, key);
+        self.invalidate(now, key);
     }
 
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
@@ -231,6 +232,15 @@ impl WorkerCore {
 
     /// Carries a command on one key out at this worker, which holds the key.
     fn execute(&mut self, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
+        if self.observers.is_on() {
+            return self.observed(at, key, Deed::of(request), |core| {
+                core.carry_out(at, key, request, out);
+            });
+        }
+        self.carry_out(at, key, request, out);
+    }
+
+    fn carry_out(&mut self, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
         let engine = &mut self.engine;
         let mut say = |bytes: &[u8], noreply: bool| {
             if !noreply {
@@ -359,6 +369,15 @@ impl WorkerCore {
 
     #[inline]
     fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
+        if self.observers.is_on() {
+            return self.observed(at, key, Deed::Read, |core| {
+                core.carry_out_get(at, key, form, out);
+            });
+        }
+        self.carry_out_get(at, key, form, out);
+    }
+
+    fn carry_out_get(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
         match form.touch {
             None => get::get_key(&mut self.engine, at, key, form.with_cas, out),
             Some(exptime) => {
@@ -444,7 +463,7 @@ impl WorkerCore {
     }
 
     /// Starts a command to which every worker contributes, this one at once.
-    fn whole(
+    pub(super) fn whole(
         &mut self,
         now: Now,
         id: ConnectionId,
@@ -458,22 +477,58 @@ impl WorkerCore {
             self.forward(worker, Message::Whole { to, task });
         }
         let mut bytes = Vec::new();
-        self.do_share(now, task, &mut bytes);
+        let task = self.do_share(now, task, &mut bytes);
         if let Some(to) = to {
             self.add_share(now, session, to, task, &bytes);
         }
     }
 
-    /// Does this worker's share of a command about the whole server.
-    pub(super) fn do_share(&mut self, now: Now, task: Task, out: &mut Vec<u8>) {
+    /// Does this worker's share of a command about the whole server. Gives the task as it is to go
+    /// on: a list says where it has come to.
+    pub(super) fn do_share(&mut self, now: Now, task: Task, out: &mut Vec<u8>) -> Task {
         match task {
             Task::OneKey => {}
+            Task::List(step) => return Task::List(list_share(&self.engine, step, now, out)),
+            Task::Classes(_) => {
+                self.engine.classes(now).encode(out);
+                self.engine.counts().encode(out);
+            }
+            Task::Detail(on) => self.observers.set_detail(on),
+            Task::Prefixes => self.observers.encode_prefixes(out),
+            Task::Watch { .. } => self.take_watched(task),
+            Task::Verbosity(level) => self.verbosity = Some(level),
+            Task::DebugTime(change) => self.debug_clock.change(change),
             Task::Flush { at_s: None } => self.flush(now),
             Task::Flush { at_s } => self.flush_at = at_s,
-            Task::Stats(_) => self.engine.counts().encode(out),
+            Task::Stats(_) => self.counts().encode(out),
+            Task::Connections => self.connection_lines(now, out),
             Task::Lines(view) => lists::lines(&self.engine, view, now, out),
-            Task::ResetStats => self.reset_stats(),
+            Task::ResetStats => self.reset_stats(now),
         }
+        task
+    }
+
+    /// What this worker has counted, with what is counted only when somebody asks.
+    pub fn counts(&self) -> Counters {
+        let (written, dropped, prefixes_overflowed) = self.observers.counts();
+        let mut counts = Counters {
+            log_worker_written: written,
+            log_worker_dropped: dropped,
+            log_watchers: self.observers.watchers_here(),
+            prefixes_overflowed,
+            ..self.engine.counts()
+        };
+        for (_, session) in self.sessions() {
+            let bytes = session.waiting_bytes() as u64;
+            counts.response_count += u64::from(bytes > 0);
+            counts.response_bytes += bytes;
+        }
+        counts
+    }
+
+    /// What is held and was evicted at this worker, by size.
+    pub fn classes(&self, now: Now) -> ClassStats {
+        self.engine.classes(now)
     }
 
     /// An answer from another worker arrived for a connection of this one.
@@ -486,7 +541,7 @@ impl WorkerCore {
         self.touched.push_back(to.connection);
     }
 
-    fn add_share(
+    pub(super) fn add_share(
         &mut self,
         now: Now,
         session: &mut Session,
@@ -494,16 +549,31 @@ impl WorkerCore {
         task: Task,
         bytes: &[u8],
     ) {
+        let bytes = match task {
+            Task::List(step) => {
+                session.release();
+                let listing = session.list.as_deref_mut();
+                listing.map_or(bytes, |listing| listing.advance(step, bytes))
+            }
+            _ => bytes,
+        };
         let merge = |parts: &mut Vec<u8>| match task {
             Task::Stats(_) => Counters::merge(parts, bytes),
+            Task::Classes(_) => stats::merge_classes(parts, bytes),
             _ => parts.extend_from_slice(bytes),
         };
         let facts = &self.facts;
         let finish = |parts: Vec<u8>| match task {
-            Task::OneKey => parts,
-            Task::Flush { .. } => text::OK.to_vec(),
+            Task::OneKey | Task::List(_) => parts,
+            Task::Flush { .. }
+            | Task::Detail(_)
+            | Task::Watch { .. }
+            | Task::Verbosity(_)
+            | Task::DebugTime(_) => text::OK.to_vec(),
+            Task::Prefixes => [&dump_prefixes(&parts), text::END].concat(),
+            Task::Classes(view) => stats::compose_classes(view, &parts),
             Task::Stats(view) => stats::compose(view, &Counters::decode(&parts), facts, now),
-            Task::Lines(_) => [&parts, text::END].concat(),
+            Task::Lines(_) | Task::Connections => [&parts, text::END].concat(),
             Task::ResetStats => text::RESET.to_vec(),
         };
         session.answer_arrived(to.ticket, merge, finish);
@@ -533,29 +603,6 @@ impl WorkerCore {
             return reply(session, text::OK, noreply);
         }
         self.whole(now, id, session, task, noreply);
-    }
-
-    fn stats(&mut self, now: Now, id: ConnectionId, session: &mut Session, arguments: &[u8]) {
-        let task = match arguments {
-            b"" => Task::Stats(CountersView::General),
-            b"items" => Task::Stats(CountersView::Items),
-            b"slabs" => Task::Stats(CountersView::Slabs),
-            b"evenkeel" => Task::Stats(CountersView::Evenkeel),
-            b"hotkeys" => Task::Lines(LinesView::HotKeys),
-            b"replicas" => Task::Lines(LinesView::Replicas),
-            b"cachelets" => Task::Lines(LinesView::Cachelets),
-            b"reset" => Task::ResetStats,
-            b"settings" => {
-                let settings = stats::settings(&self.facts);
-                return session.sink().extend_from_slice(&settings);
-            }
-            b"sizes" => {
-                answer::stat(session.sink(), b"sizes_status", b"disabled");
-                return session.sink().extend_from_slice(text::END);
-            }
-            _ => return session.sink().extend_from_slice(text::ERROR),
-        };
-        self.whole(now, id, session, task, false);
     }
 
     /// The extension's hello. A home's newest link ends its older ones: what they still hold unread

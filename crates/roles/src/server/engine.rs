@@ -2,10 +2,11 @@
 
 use super::counters::Counters;
 use super::replicas::Replicas;
+use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
-use evenkeel_storage::{Item, NewItem, Store, StoreError, TableHash};
+use evenkeel_storage::{Item, NewItem, Store, StoreError, StoreStats, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
@@ -82,6 +83,12 @@ pub struct Engine {
     version: Version,
     /// Whether clients are shown CAS uniques (`-C` hides them). Agreed peers always are.
     pub cas_shown: bool,
+    /// The list of servers for clients that look for it, as the value of
+    /// [`CLUSTER_KEY`](super::admin::CLUSTER_KEY); empty when there is none.
+    pub cluster_config: Vec<u8>,
+    /// What the store had counted when `stats reset` was last said.
+    baseline: StoreStats,
+    baseline_classes: ClassStats,
     /// Old values on their way into new items (append, prepend, incr).
     pub scratch: Vec<u8>,
 }
@@ -107,6 +114,9 @@ impl Engine {
             limits,
             version: first,
             cas_shown,
+            cluster_config: Vec::new(),
+            baseline: StoreStats::default(),
+            baseline_classes: ClassStats::default(),
             scratch: Vec::new(),
         }
     }
@@ -190,21 +200,34 @@ impl Engine {
         }
     }
 
+    /// Counts from here on.
+    pub fn reset_counts(&mut self, now: Now) {
+        self.counters = Counters::default();
+        self.baseline = self.store.stats();
+        self.baseline_classes = ClassStats::of(&self.store, now);
+    }
+
+    /// What is held and was evicted, by size.
+    pub fn classes(&self, now: Now) -> ClassStats {
+        ClassStats::of(&self.store, now).since(self.baseline_classes)
+    }
+
     /// The current counts, those of the store included.
     pub fn counts(&self) -> Counters {
         let store = self.store.stats();
+        let before = &self.baseline;
         let (replica_items, replica_bytes) = self.replicas.held();
         Counters {
             replica_items,
             replica_bytes,
             curr_items: store.items,
             bytes: store.bytes,
-            evictions: store.evictions,
-            evicted_unfetched: store.evicted_unfetched,
-            evicted_active: store.evicted_active,
-            expired_unfetched: store.expired_unfetched,
-            reclaimed: store.reclaimed,
-            get_expired: store.get_expired,
+            evictions: store.evictions - before.evictions,
+            evicted_unfetched: store.evicted_unfetched - before.evicted_unfetched,
+            evicted_active: store.evicted_active - before.evicted_active,
+            expired_unfetched: store.expired_unfetched - before.expired_unfetched,
+            reclaimed: store.reclaimed - before.reclaimed,
+            get_expired: store.get_expired - before.get_expired,
             segments: store.segments,
             segment_bytes: store.held_bytes,
             index_bytes: store.index_bytes,
@@ -250,11 +273,17 @@ pub fn saw_read(
 /// An item's version as a reader is shown it: always to agreed peers, otherwise unless `-C` hides it.
 #[inline]
 pub fn shown_version(cas_shown: bool, at: &At, version: Version) -> Version {
-    if cas_shown || matches!(at.reader, Reader::Aware { .. }) {
+    if matches!(at.reader, Reader::Aware { .. }) {
         version
     } else {
-        Version(0)
+        shown_cas(cas_shown, version)
     }
+}
+
+/// An item's version as anybody is shown it, unless `-C` hides it.
+#[inline]
+pub fn shown_cas(cas_shown: bool, version: Version) -> Version {
+    if cas_shown { version } else { Version(0) }
 }
 
 /// Seconds an item has left; `None` when it never expires.

@@ -60,11 +60,22 @@ pub fn lines(engine: &Engine, view: LinesView, now: Now, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a key so that it is one word of printable characters: other bytes become `%XX`, as in
-/// memcached's `lru_crawler metadump`.
+/// Writes a key so that it is one word of printable characters, still easy to read: only what is not
+/// printable, and the sign itself, becomes `%XX`.
 pub fn escape(key: &[u8], out: &mut Vec<u8>) {
     for &byte in key {
         if byte.is_ascii_graphic() && byte != b'%' {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// Writes a key as memcached does in dumps and logs: what may not stand in a URI becomes `%XX`.
+pub fn uri_encode(key: &[u8], out: &mut Vec<u8>) {
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             out.push(byte);
         } else {
             let _ = write!(out, "%{byte:02X}");
@@ -81,5 +92,8 @@ mod tests {
         let mut out = Vec::new();
         escape(b"a%b \x00\xff", &mut out);
         assert_eq!(out, b"a%25b%20%00%FF");
+        out.clear();
+        uri_encode(b"a:b-c._~/ %", &mut out);
+        assert_eq!(out, b"a%3Ab-c._~%2F%20%25");
     }
 }

@@ -4,7 +4,10 @@
 //! sent in, is carried out there, and its answer travels back to the connection that waits for it.
 //! Commands about the whole server (`stats`, `flush_all`) go to every worker.
 
+use super::listing::ListStep;
+use super::observe::Lines;
 use super::session::{ConnectionId, Ticket};
+use evenkeel_protocol::admin::{DebugTime, Streams};
 
 /// Who waits for an answer, and where in the order of a connection's answers it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,10 @@ pub enum Message {
         /// The share.
         bytes: Vec<u8>,
     },
+    /// Lines for your watchers.
+    Log(Lines),
+    /// Your lines were taken; more may follow.
+    LogTaken,
 }
 
 /// What a worker contributes to a command, and how the contributions are put together.
@@ -57,6 +64,29 @@ pub enum Task {
     },
     /// `stats`: counters are added up.
     Stats(CountersView),
+    /// `stats items|slabs`: what is held and was evicted, by size, is added up.
+    Classes(ClassesView),
+    /// A step of a list of items, at one worker. The answer says where it has come to.
+    List(ListStep),
+    /// `stats conns`: lines are put one after the other.
+    Connections,
+    /// `stats detail on|off`.
+    Detail(bool),
+    /// `stats detail dump`: counts by prefix are added up.
+    Prefixes,
+    /// A worker's watchers want other lines from now on.
+    Watch {
+        /// The worker.
+        worker: u16,
+        /// What they want.
+        streams: Streams,
+        /// How many they are.
+        watchers: u16,
+    },
+    /// `verbosity`.
+    Verbosity(u32),
+    /// `debugtime`.
+    DebugTime(DebugTime),
     /// `stats hotkeys|replicas|cachelets`: lines are put one after the other.
     Lines(LinesView),
     /// `stats reset`.
@@ -68,12 +98,17 @@ pub enum Task {
 pub enum CountersView {
     /// `stats`, with memcached's names.
     General,
-    /// `stats items`, one pseudo slab class.
-    Items,
-    /// `stats slabs`, one pseudo slab class.
-    Slabs,
     /// `stats evenkeel`.
     Evenkeel,
+}
+
+/// A way to show what is held by size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassesView {
+    /// `stats items`.
+    Items,
+    /// `stats slabs`.
+    Slabs,
 }
 
 /// A list of which every worker holds a part.

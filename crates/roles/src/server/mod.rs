@@ -17,6 +17,7 @@
 //! answer is composed straight into the connection's output. See `placement` for who holds what,
 //! `links` and `replicas` for the two sides of replication.
 
+mod admin;
 mod auth;
 mod commands;
 mod counters;
@@ -24,8 +25,10 @@ mod dialect;
 mod dispatch;
 mod engine;
 mod links;
+mod listing;
 mod lists;
 mod message;
+mod observe;
 mod outbox;
 mod placement;
 mod reads;
@@ -36,6 +39,7 @@ mod time;
 mod wording;
 mod worker;
 
+pub use admin::{AdminConfig, CLUSTER_KEY, ProcessRequest};
 pub use auth::{
     AuthMode, CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials, CredentialsError, Dialect,
     Protocols, Sasl,
@@ -43,9 +47,10 @@ pub use auth::{
 pub use counters::Counters;
 pub use engine::first_version;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
-pub use message::{CountersView, LinesView, Message, ReturnAddress, Task};
+pub use message::{ClassesView, CountersView, LinesView, Message, ReturnAddress, Task};
+pub use observe::CloseReason;
 pub use outbox::OUTBOX_MAX;
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
 pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Peer, Session, Ticket};
-pub use stats::{ProcessFacts, VERSION};
+pub use stats::{ClassStats, Pages, ProcessFacts, VERSION};
 pub use worker::{Progress, WorkerConfig, WorkerCore};

@@ -4,10 +4,11 @@
 //! worker does the connection hold a line of *slots*, so that later answers wait for earlier ones.
 
 use super::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
+use super::listing::Listing;
 use super::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
-use evenkeel_types::Epoch;
+use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
@@ -62,6 +63,8 @@ enum Slot {
 pub struct Peer {
     /// Its TCP address; `None` for a unix socket.
     pub address: Option<SocketAddr>,
+    /// Which listener of the process it came by, in the order in which they are shown.
+    pub listener: usize,
     /// What its listener lets it speak.
     pub protocols: Protocols,
 }
@@ -93,6 +96,14 @@ pub struct Session {
     pub dialect: Dialect,
     /// How far it has come with SASL.
     pub sasl: Sasl,
+    /// The list of items at the front of the input, as far as it has come.
+    pub list: Option<Box<Listing>>,
+    /// It is told what happens, and not listened to.
+    pub watching: bool,
+    /// When its last bytes came.
+    pub heard_at: Instant,
+    /// See [`Session::hold`]: the limit of awaited answers meanwhile.
+    held: Option<usize>,
     /// The client opened with the extension's hello.
     pub agreed: bool,
     /// Epoch of the map that an agreed client named in its latest hello.
@@ -217,6 +228,25 @@ impl Session {
     #[inline]
     pub fn is_paused(&self) -> bool {
         self.out.len() + self.taken + self.parked >= OUT_PAUSE || self.awaited >= self.awaited_limit
+    }
+
+    /// Pauses the connection until [`Session::release`]: its command goes on when an answer comes.
+    pub fn hold(&mut self) {
+        if self.held.is_none() {
+            self.held = Some(core::mem::take(&mut self.awaited_limit));
+        }
+    }
+
+    /// Ends a [`Session::hold`].
+    pub fn release(&mut self) {
+        if let Some(limit) = self.held.take() {
+            self.awaited_limit = limit;
+        }
+    }
+
+    /// Bytes of answers that were not written yet.
+    pub fn waiting_bytes(&self) -> usize {
+        self.out.len() + self.parked
     }
 
     /// Whether any answer is still awaited from another worker.

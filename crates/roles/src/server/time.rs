@@ -36,6 +36,11 @@ impl TimeBase {
             + CLOCK_START
     }
 
+    /// A time of the store's clock as a Unix time.
+    pub fn unix(&self, seconds: Seconds) -> i64 {
+        self.zero_unix + i64::from(seconds)
+    }
+
     /// When an item with this exptime expires (protocol.txt, "Expiration times"): 0 never, negative
     /// at once, up to 30 days relative, anything larger a Unix time.
     pub fn expiry(&self, now: Now, exptime: i64) -> Seconds {

@@ -1,10 +1,12 @@
 //! [`WorkerCore`]: connections, messages, links, map and time, brought together.
 
+use super::admin::{AdminConfig, DebugClock, ProcessRequests};
 use super::auth::{AuthMode, Credentials, Dialect};
 use super::counters::Counters;
 use super::engine::{At, Engine};
 use super::links::{LinkRequest, Links, Surroundings};
 use super::message::{Message, ReturnAddress, Task};
+use super::observe::{CloseReason, ObserverConfig, Observers};
 use super::outbox::Outbox;
 use super::placement::{LocalPlace, LocalPlacement};
 use super::reads::Run;
@@ -49,6 +51,8 @@ pub struct WorkerConfig {
     pub cas_shown: bool,
     /// What clients must do before they are heard (`-S`, `-Y`).
     pub auth: AuthMode,
+    /// What operators may do and see.
+    pub admin: AdminConfig,
     /// Whether to evict when memory is full (`-M` forbids it).
     pub evict: bool,
     /// Whether a coordinator will send a map. Without one the server owns every key.
@@ -126,6 +130,17 @@ pub struct WorkerCore {
     pub(super) flush_at: Option<Seconds>,
     /// Who may come in; nobody until they are set, where authentication is on.
     pub(super) credentials: Option<Arc<Credentials>>,
+    /// Who looks on.
+    pub(super) observers: Observers,
+    /// The memory that all workers share.
+    pub(super) pool: Arc<SegmentPool>,
+    /// What the process is asked for.
+    pub(super) process_requests: ProcessRequests,
+    pub(super) debug_clock: DebugClock,
+    /// The time when it was last told by the driver.
+    pub(super) now: Now,
+    /// What `verbosity` was set to.
+    pub(super) verbosity: Option<u32>,
     /// Connections admitted and refused before the last `stats reset`.
     connections_before_reset: (u64, u64),
 }
@@ -197,6 +212,20 @@ impl WorkerCore {
             home_links: BTreeMap::new(),
             flush_at: None,
             credentials: None,
+            observers: Observers::new(&ObserverConfig {
+                worker: config.index,
+                workers: config.workers,
+                start: config.start,
+                detail: config.admin.detail,
+                delimiter: config.admin.prefix_delimiter,
+                watcher_bytes_max: config.admin.watcher_log_bytes,
+                worker_bytes_max: config.admin.worker_log_bytes,
+            }),
+            pool: pool.clone(),
+            process_requests: ProcessRequests::new(),
+            debug_clock: DebugClock::default(),
+            now: config.start,
+            verbosity: None,
             connections_before_reset: (0, 0),
             config,
         })
@@ -212,11 +241,29 @@ impl WorkerCore {
         let limit = awaited_limit(self.config.limits.item_size_max);
         let mut session = Session::new(peer, limit);
         session.begin(self.config.auth);
+        session.heard_at = self.now.monotonic;
         entry.session = Some(Box::new(session));
-        ConnectionId {
+        let id = ConnectionId {
             slot,
             generation: entry.generation,
+        };
+        if self.observers.is_on() {
+            self.observe_open(id);
         }
+        id
+    }
+
+    /// The number of a connection in statistics and logs: like a descriptor's, it is unique in the
+    /// process while the connection stands.
+    pub(super) fn connection_number(&self, id: ConnectionId) -> u32 {
+        self.number_at(self.config.index, id)
+    }
+
+    /// As [`connection_number`](Self::connection_number), of a connection of any worker. The first
+    /// numbers are those of the process's listeners.
+    fn number_at(&self, worker: u16, id: ConnectionId) -> u32 {
+        let listeners = self.facts.listeners.len() as u32;
+        listeners + id.slot * u32::from(self.config.workers) + u32::from(worker) + 1
     }
 
     /// Who may come in from now on; connections that are known already stay so, as with memcached.
@@ -226,8 +273,17 @@ impl WorkerCore {
 
     /// A connection is gone. Answers that are still on their way to it will be ignored.
     pub fn close(&mut self, id: ConnectionId) {
+        self.close_for(id, CloseReason::Normal);
+    }
+
+    /// As [`close`](Self::close), for another reason than that the client is done.
+    pub fn close_for(&mut self, id: ConnectionId, reason: CloseReason) {
         if self.session(id).is_none() {
             return;
+        }
+        if self.observers.is_on() {
+            self.observe_close(id, reason);
+            self.forget_watcher(id);
         }
         let entry = &mut self.sessions[id.slot as usize];
         entry.session = None;
@@ -242,6 +298,20 @@ impl WorkerCore {
         slot.session
             .as_deref_mut()
             .filter(|_| slot.generation == id.generation)
+    }
+
+    /// The connections that stand, with their names.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (ConnectionId, &Session)> {
+        self.sessions
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, entry)| {
+                let id = ConnectionId {
+                    slot: slot as u32,
+                    generation: entry.generation,
+                };
+                Some((id, entry.session.as_deref()?))
+            })
     }
 
     /// Takes a connection's state out, so that commands can borrow it beside the rest of the worker.
@@ -271,6 +341,11 @@ impl WorkerCore {
         };
         if session.out.capacity() == 0 {
             session.out = core::mem::take(&mut self.spare);
+        }
+        session.heard_at = now.monotonic;
+        if self.observers.is_on() {
+            let number = self.connection_number(id);
+            self.observers.set_asking(number);
         }
         let progress = match session.dialect {
             Dialect::Text => self.work_through(now, id, &mut session, input),
@@ -360,10 +435,11 @@ impl WorkerCore {
                     consumed: length,
                 } => {
                     if !self.dispatch(now, id, session, &request, &rest[..length]) {
-                        // A multi-get that waits for room; it goes on where it stopped.
+                        // A multi-get or a list that waits for room, or has had its share of the
+                        // turn; it goes on where it stopped.
                         return Progress {
                             consumed,
-                            more: self.outbox.is_full(),
+                            more: !session.is_paused(),
                         };
                     }
                     consumed += length;
@@ -398,15 +474,24 @@ impl WorkerCore {
         match message {
             Message::Command { to, frame, part } => {
                 self.engine.counters.forwarded_in += 1;
+                if self.observers.is_on() {
+                    let number = to.map_or(0, |to| self.number_at(from, to.connection));
+                    self.observers.set_asking(number);
+                }
                 let bytes = self.carry_out_forwarded(now, &frame, part);
                 self.answer(from, to, Task::OneKey, bytes);
             }
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
-                self.do_share(now, task, &mut bytes);
+                let task = self.do_share(now, task, &mut bytes);
                 self.answer(from, to, task, bytes);
             }
             Message::Answer { to, task, bytes } => self.take_answer(now, to, task, &bytes),
+            Message::Log(lines) => {
+                self.write_to_watchers(&lines);
+                self.outbox.push(from, Message::LogTaken);
+            }
+            Message::LogTaken => self.lines_taken(from),
         }
         self.carry_out_replication(now);
     }
@@ -430,6 +515,9 @@ impl WorkerCore {
 
     /// A connection whose output grew or that is to be closed, by other means than its own input.
     pub fn poll_touched(&mut self) -> Option<ConnectionId> {
+        if self.observers.is_on() {
+            self.send_lines();
+        }
         self.touched.pop_front()
     }
 
@@ -460,6 +548,7 @@ impl WorkerCore {
         self.placement = placement;
         self.server = server;
         self.map = Some(map.clone());
+        self.update_cluster_config();
         let me = self.me();
         self.engine.hot.handle_map(now.monotonic, map.clone(), me);
         self.carry_out_replication(now);
@@ -479,7 +568,11 @@ impl WorkerCore {
 
     /// What the process knows for `stats`.
     pub fn set_process_facts(&mut self, facts: ProcessFacts) {
+        let moved = self.facts.address != facts.address;
         self.facts = facts;
+        if moved {
+            self.update_cluster_config();
+        }
     }
 
     /// How many connections the process has, for `stats`: open now, admitted and refused so far.
@@ -586,8 +679,9 @@ impl WorkerCore {
     }
 
     /// Counts from here on.
-    pub(super) fn reset_stats(&mut self) {
-        self.engine.counters = Counters::default();
+    pub(super) fn reset_stats(&mut self, now: Now) {
+        self.engine.reset_counts(now);
+        self.observers.reset();
         let facts = &mut self.facts;
         let (total, refused) = &mut self.connections_before_reset;
         *total += core::mem::take(&mut facts.connections_total);

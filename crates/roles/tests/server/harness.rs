@@ -5,7 +5,7 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AuthMode, ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
+    AdminConfig, AuthMode, ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
@@ -31,6 +31,7 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
         allow_flush: true,
         cas_shown: true,
         auth: AuthMode::Open,
+        admin: AdminConfig::default(),
         evict: true,
         clustered,
         hot_keys: HotKeysConfig {

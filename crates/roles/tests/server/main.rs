@@ -1,5 +1,6 @@
 //! The core of a server's workers, driven without threads or sockets.
 
+mod admin;
 mod auth;
 mod binary;
 mod commands;

@@ -104,6 +104,26 @@ pub struct Args {
     #[arg(short = 'I', long, default_value = "1m", value_parser = parse_size)]
     pub max_item_size: usize,
 
+    /// Carry out shutdown, by which a client ends the server
+    #[arg(short = 'A', long)]
+    pub enable_shutdown: bool,
+
+    /// Refuse to list keys: stats cachedump, lru_crawler metadump and mgdump
+    #[arg(short = 'X', long)]
+    pub disable_dumping: bool,
+
+    /// Refuse watch, by which a client sees what others do
+    #[arg(short = 'W', long)]
+    pub disable_watch: bool,
+
+    /// Count commands by the prefix of their key, which ends with this character (stats detail)
+    #[arg(short = 'D', value_name = "CHAR", value_parser = parse_delimiter)]
+    pub prefix_delimiter: Option<u8>,
+
+    /// Carry out debugtime, by which a client moves the server's clock; for tests
+    #[arg(long, hide = true)]
+    pub test_commands: bool,
+
     /// Refuse flush_all
     #[arg(short = 'F', long)]
     pub disable_flush_all: bool,
@@ -263,12 +283,6 @@ pub struct Args {
 /// memcached flags that have no meaning here: each is accepted with one warning line.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct Ignored {
-    #[arg(short = 'X', long, hide = true)]
-    disable_dumping: bool,
-    #[arg(short = 'W', long, hide = true)]
-    disable_watch: bool,
-    #[arg(short = 'D', hide = true)]
-    prefix_delimiter: Option<String>,
     #[arg(short = 'L', long, hide = true)]
     enable_largepages: bool,
     #[arg(short = 'f', long, hide = true)]
@@ -279,8 +293,6 @@ pub struct Ignored {
     napi_ids: Option<usize>,
     #[arg(short = 'e', long, hide = true)]
     memory_file: Option<String>,
-    #[arg(short = 'A', long, hide = true)]
-    enable_shutdown: bool,
 }
 
 impl Args {
@@ -386,12 +398,17 @@ impl Args {
     }
 }
 
+/// As memcached: the first character counts.
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [delimiter, ..] if delimiter.is_ascii_graphic() => Ok(*delimiter),
+        _ => Err("give one printable character".to_owned()),
+    }
+}
+
 impl Ignored {
     fn warnings(&self) -> Vec<String> {
         let given = [
-            ("-X (there are no dump commands)", self.disable_dumping),
-            ("-W (there is no watch command)", self.disable_watch),
-            ("-D", self.prefix_delimiter.is_some()),
             (
                 "-L (huge pages are the kernel's choice)",
                 self.enable_largepages,
@@ -400,7 +417,6 @@ impl Ignored {
             ("-n", self.slab_min_size.is_some()),
             ("-N", self.napi_ids.is_some()),
             ("-e", self.memory_file.is_some()),
-            ("-A (there is no shutdown command)", self.enable_shutdown),
         ];
         given
             .iter()

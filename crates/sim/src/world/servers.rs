@@ -12,8 +12,8 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AuthMode, ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig, WorkerCore,
-    first_version,
+    AdminConfig, AuthMode, ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig,
+    WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
@@ -123,6 +123,7 @@ impl World {
             clustered: true,
             cas_shown: true,
             auth: AuthMode::Open,
+            admin: AdminConfig::default(),
             hot_keys,
             seed,
             boot,

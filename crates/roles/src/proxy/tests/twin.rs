@@ -3,7 +3,9 @@
 
 use super::world::{World, map};
 use crate::proxy::ProxyConfig;
-use crate::server::{AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version};
+use crate::server::{
+    AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,
+};
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{PoolConfig, SegmentPool};
@@ -41,6 +43,7 @@ impl Server {
             allow_flush: true,
             cas_shown: true,
             auth: AuthMode::Open,
+            admin: AdminConfig::default(),
             evict: true,
             clustered,
             hot_keys: HotKeysConfig::default(),

@@ -1,5 +1,6 @@
 //! `get`, `gets`, `gat` and `gats`.
 
+use crate::server::admin::CLUSTER_KEY;
 use crate::server::engine::{At, Engine, saw_read, shown_version};
 use crate::server::time::Seconds;
 use evenkeel_policy::hot_keys::server::WriteKind;
@@ -14,6 +15,9 @@ pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &m
         engine.counters.get_hits += 1;
     } else {
         engine.counters.get_misses += 1;
+        if key == CLUSTER_KEY && !engine.cluster_config.is_empty() {
+            answer::value(out, key, 0, &engine.cluster_config, None);
+        }
     }
     // A classic client knows nothing of leases: whatever the advice, it is not told.
     let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, present);

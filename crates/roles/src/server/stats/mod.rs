@@ -1,10 +1,15 @@
 //! The answers to `stats`, under memcached's names.
 //!
 //! Tools read these by name and some by position, so the general list keeps memcached's names and
-//! order. Names that mean nothing here show 0; items and slabs are shown as one pseudo slab class.
+//! order. Names that mean nothing here show 0; items and slabs are shown by size, see `classes`.
+
+mod classes;
+mod command;
+
+pub use classes::{ClassStats, Pages, class_of};
 
 use super::counters::Counters;
-use super::message::CountersView;
+use super::message::{ClassesView, CountersView};
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
 use evenkeel_types::Now;
@@ -42,6 +47,10 @@ pub struct ProcessFacts {
     pub used_bytes: u64,
     /// Workers.
     pub threads: u64,
+    /// Host name or address and port that clients reach this server by.
+    pub address: Option<(String, u16)>,
+    /// The ports and sockets that the server listens on for anyone.
+    pub listeners: Vec<String>,
     /// `stats settings`, in order.
     pub settings: Vec<(&'static str, String)>,
 }
@@ -55,18 +64,46 @@ pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: No
     let mut out = Vec::with_capacity(4096);
     match view {
         CountersView::General => general(&mut out, sum, facts, now),
-        CountersView::Items => items(&mut out, sum),
-        CountersView::Slabs => slabs(&mut out, sum),
         CountersView::Evenkeel => evenkeel(&mut out, sum, facts),
     }
     out.extend_from_slice(text::END);
     out
 }
 
-/// Composes the answer to `stats settings`.
-pub fn settings(facts: &ProcessFacts) -> Vec<u8> {
+/// Adds one worker's share of `stats items` or `stats slabs` to those that came before.
+pub fn merge_classes(parts: &mut Vec<u8>, share: &[u8]) {
+    let split = |bytes: &[u8]| {
+        let at = ClassStats::ENCODED_BYTES.min(bytes.len());
+        (bytes[..at].to_vec(), bytes[at..].to_vec())
+    };
+    let (mut classes, mut counters) = split(parts);
+    let (more_classes, more_counters) = split(share);
+    ClassStats::merge(&mut classes, &more_classes);
+    Counters::merge(&mut counters, &more_counters);
+    *parts = [classes, counters].concat();
+}
+
+/// Composes `stats items` or `stats slabs` from the workers' merged shares.
+pub fn compose_classes(view: ClassesView, parts: &[u8]) -> Vec<u8> {
+    let at = ClassStats::ENCODED_BYTES.min(parts.len());
+    let classes = ClassStats::decode(&parts[..at]);
+    let sum = Counters::decode(&parts[at..]);
+    let mut out = Vec::with_capacity(4096);
+    match view {
+        ClassesView::Items => classes::items(&mut out, &classes),
+        ClassesView::Slabs => classes::slabs(&mut out, &classes, sum.segment_bytes),
+    }
+    out.extend_from_slice(text::END);
+    out
+}
+
+/// Composes the answer to `stats settings`. What `changed` names has another value by now than the
+/// process knows.
+pub fn settings(facts: &ProcessFacts, changed: &[(&str, String)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2048);
     for (name, value) in &facts.settings {
+        let now = changed.iter().find(|(other, _)| other == name);
+        let value = now.map_or(value, |(_, value)| value);
         stat(&mut out, name.as_bytes(), value.as_bytes());
     }
     out.extend_from_slice(text::END);
@@ -107,8 +144,8 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("rejected_connections", facts.connections_refused),
             ("connection_structures", facts.connections_open),
             ("response_obj_oom", 0),
-            ("response_obj_count", 0),
-            ("response_obj_bytes", 0),
+            ("response_obj_count", sum.response_count),
+            ("response_obj_bytes", sum.response_bytes),
             ("read_buf_count", 0),
             ("read_buf_bytes", 0),
             ("read_buf_bytes_free", 0),
@@ -159,23 +196,27 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("hash_is_expanding", 0),
             ("slab_reassign_rescues", 0),
             ("slab_reassign_chunk_rescues", 0),
-            ("slab_reassign_evictions_nomem", 0),
             ("slab_reassign_inline_reclaim", 0),
             ("slab_reassign_busy_items", 0),
             ("slab_reassign_busy_deletes", 0),
             ("slab_reassign_busy_nomem", 0),
-            ("slab_reassign_last_busy_status", 0),
+        ],
+    );
+    stat(out, b"slab_reassign_last_busy_status", b"none");
+    numbers(
+        out,
+        &[
             ("slab_reassign_running", 0),
             ("slabs_moved", 0),
             ("lru_crawler_running", 0),
             ("lru_crawler_starts", 0),
             ("lru_maintainer_juggles", 0),
             ("malloc_fails", sum.store_no_memory),
-            ("log_worker_dropped", 0),
-            ("log_worker_written", 0),
-            ("log_watcher_skipped", 0),
-            ("log_watcher_sent", 0),
-            ("log_watchers", 0),
+            ("log_worker_dropped", sum.log_worker_dropped),
+            ("log_worker_written", sum.log_worker_written),
+            ("log_watcher_skipped", sum.log_watcher_skipped),
+            ("log_watcher_sent", sum.log_watcher_sent),
+            ("log_watchers", sum.log_watchers),
         ],
     );
     if let Some(read_at_s) = facts.tls_read_at_s {
@@ -220,79 +261,6 @@ fn hash_power(index_bytes: u64) -> u64 {
     u64::from((index_bytes / 8).max(1).ilog2())
 }
 
-fn items(out: &mut Vec<u8>, sum: &Counters) {
-    if sum.curr_items == 0 {
-        return;
-    }
-    numbers(
-        out,
-        &[
-            ("items:1:number", sum.curr_items),
-            ("items:1:number_hot", 0),
-            ("items:1:number_warm", 0),
-            ("items:1:number_cold", sum.curr_items),
-            ("items:1:age_hot", 0),
-            ("items:1:age_warm", 0),
-            ("items:1:age", 0),
-            ("items:1:mem_requested", sum.bytes),
-            ("items:1:evicted", sum.evictions),
-            ("items:1:evicted_nonzero", 0),
-            ("items:1:evicted_time", 0),
-            ("items:1:outofmemory", sum.store_no_memory),
-            ("items:1:tailrepairs", 0),
-            ("items:1:reclaimed", sum.reclaimed),
-            ("items:1:expired_unfetched", sum.expired_unfetched),
-            ("items:1:evicted_unfetched", sum.evicted_unfetched),
-            ("items:1:evicted_active", sum.evicted_active),
-            ("items:1:crawler_reclaimed", 0),
-            ("items:1:crawler_items_checked", 0),
-            ("items:1:lrutail_reflocked", 0),
-            ("items:1:moves_to_cold", 0),
-            ("items:1:moves_to_warm", 0),
-            ("items:1:moves_within_lru", 0),
-            ("items:1:direct_reclaims", 0),
-            ("items:1:hits_to_hot", 0),
-            ("items:1:hits_to_warm", 0),
-            ("items:1:hits_to_cold", sum.get_hits),
-            ("items:1:hits_to_temp", 0),
-        ],
-    );
-}
-
-fn slabs(out: &mut Vec<u8>, sum: &Counters) {
-    // One class whose chunks are the segments.
-    let chunk = sum.segment_bytes.checked_div(sum.segments).unwrap_or(0);
-    if sum.segments > 0 {
-        numbers(
-            out,
-            &[
-                ("1:chunk_size", chunk),
-                ("1:chunks_per_page", 1),
-                ("1:total_pages", sum.segments),
-                ("1:total_chunks", sum.segments),
-                ("1:used_chunks", sum.segments),
-                ("1:free_chunks", 0),
-                ("1:free_chunks_end", 0),
-                ("1:get_hits", sum.get_hits),
-                ("1:cmd_set", sum.cmd_set),
-                ("1:delete_hits", sum.delete_hits),
-                ("1:incr_hits", sum.incr_hits),
-                ("1:decr_hits", sum.decr_hits),
-                ("1:cas_hits", sum.cas_hits),
-                ("1:cas_badval", sum.cas_badval),
-                ("1:touch_hits", sum.touch_hits),
-            ],
-        );
-    }
-    numbers(
-        out,
-        &[
-            ("active_slabs", u64::from(sum.segments > 0)),
-            ("total_malloced", sum.segment_bytes),
-        ],
-    );
-}
-
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
     numbers(
         out,
@@ -318,6 +286,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("receives_starved", sum.receives_starved),
             ("maps_refused", sum.maps_refused),
             ("protocol_errors", sum.protocol_errors),
+            ("prefixes_overflowed", sum.prefixes_overflowed),
         ],
     );
 }
