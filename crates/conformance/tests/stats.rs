@@ -30,6 +30,29 @@ const COUNTERS: &[&str] = &[
     "store_too_large",
 ];
 
+/// Names of Debian's memcached 1.6.18 that later versions, whose names we have, gave up.
+const GIVEN_UP: &[&str] = &["slab_reassign_evictions_nomem"];
+
+/// Names of plain `stats` of memcached 1.6.45 without TLS, in their order: tools expect these and no
+/// others, ours are under `stats evenkeel`.
+const NAMES_OF_1_6_45: &str = "pid uptime time version libevent pointer_size rusage_user \
+    rusage_system max_connections curr_connections total_connections rejected_connections \
+    connection_structures response_obj_oom response_obj_count response_obj_bytes read_buf_count \
+    read_buf_bytes read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set cmd_flush cmd_touch \
+    cmd_meta get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses \
+    incr_hits decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses \
+    store_too_large store_no_memory auth_cmds auth_errors bytes_read bytes_written limit_maxbytes \
+    accepting_conns listen_disabled_num time_in_listen_disabled_us threads conn_yields \
+    hash_power_level hash_bytes hash_is_expanding slab_reassign_rescues \
+    slab_reassign_chunk_rescues slab_reassign_inline_reclaim slab_reassign_busy_items \
+    slab_reassign_busy_deletes slab_reassign_busy_nomem slab_reassign_last_busy_status \
+    slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts \
+    lru_maintainer_juggles malloc_fails log_worker_dropped log_worker_written log_watcher_skipped \
+    log_watcher_sent log_watchers unexpected_napi_ids round_robin_fallback bytes curr_items \
+    total_items slab_global_page_pool expired_unfetched evicted_unfetched evicted_active evictions \
+    reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold moves_to_warm \
+    moves_within_lru direct_reclaims lru_bumps_dropped";
+
 /// Commands of every kind, hits and misses of each.
 const WORKLOAD: &str = "set a 0 0 1\r\n1\r\nset b 0 0 1\r\nx\r\nset c 0 0 2\r\n10\r\n\
     add a 0 0 1\r\n2\r\nadd d 0 0 1\r\n2\r\nreplace a 0 0 1\r\n3\r\nreplace none 0 0 1\r\n3\r\n\
@@ -75,7 +98,10 @@ fn compare_names(argument: &str) {
     let theirs = names(&mut work(memcached.address()), argument);
     let ours = names(&mut work(server.address()), argument);
     let known: BTreeSet<&String> = ours.iter().collect();
-    let missing: Vec<&String> = theirs.iter().filter(|name| !known.contains(name)).collect();
+    let missing: Vec<&String> = theirs
+        .iter()
+        .filter(|name| !known.contains(name) && !GIVEN_UP.contains(&name.as_str()))
+        .collect();
     assert!(missing.is_empty(), "stats {argument} lacks {missing:?}");
     let theirs: Vec<&String> = theirs.iter().filter(|name| known.contains(name)).collect();
     let shared: BTreeSet<&String> = theirs.iter().copied().collect();
@@ -86,6 +112,14 @@ fn compare_names(argument: &str) {
 #[test]
 fn stats_has_the_names_of_memcached_in_order() {
     compare_names("");
+}
+
+#[test]
+fn plain_stats_has_the_names_of_1_6_45_and_no_others() {
+    let server = evenkeel::server(&[]);
+    let ours = names(&mut Client::connect(server.address()), "");
+    let expected: Vec<&str> = NAMES_OF_1_6_45.split_whitespace().collect();
+    assert_eq!(ours, expected);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod links;
 mod listing;
 mod lists;
 mod message;
+pub mod metrics;
 mod observe;
 mod outbox;
 mod placement;
