@@ -1,0 +1,141 @@
+//! What operators use: `memcached-tool` unmodified, and the words that need a whole process.
+
+use std::process::Command;
+use std::time::Duration;
+
+use evenkeel_testkit::{Client, evenkeel, poll_until};
+
+/// Where Debian's memcached package puts it.
+const TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
+
+/// A server that was told to end has this long.
+const END_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs `memcached-tool` against a server and gives what it printed.
+fn tool(address: &str, mode: &[&str]) -> String {
+    let output = Command::new("perl")
+        .arg(TOOL)
+        .arg(address)
+        .args(mode)
+        .output()
+        .expect("perl runs");
+    assert!(
+        output.status.success(),
+        "memcached-tool (package memcached) failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn memcached_tool_works_unmodified() {
+    let server = evenkeel::server(&["-t", "2", "-o", "track_sizes"]);
+    let address = server.address().to_string();
+    let mut client = Client::connect(server.address());
+    for number in 0..50 {
+        client.set(&format!("key:{number}"), b"value");
+    }
+    client.set("large", &[b'v'; 3000]);
+
+    let display = tool(&address, &[]);
+    let classes: Vec<Vec<&str>> = display
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let counts: Vec<&str> = classes.iter().map(|class| class[4]).collect();
+    assert_eq!(counts, ["50", "1"], "{display}");
+    assert_eq!((classes[0][1], classes[1][1]), ("64B", "4.0K"), "{display}");
+
+    let stats = tool(&address, &["stats"]);
+    let shows = |text: &str, name: &str, value: &str| {
+        text.lines()
+            .any(|line| line.split_whitespace().eq([name, value]))
+    };
+    assert!(shows(&stats, "curr_items", "51"), "{stats}");
+    let settings = tool(&address, &["settings"]);
+    assert!(shows(&settings, "track_sizes", "yes"), "{settings}");
+    let sizes = tool(&address, &["sizes"]);
+    assert!(shows(&sizes, "32", "50"), "{sizes}");
+
+    let keys = tool(&address, &["keys"]);
+    assert_eq!(keys.matches("key=key%3A").count(), 50, "{keys}");
+    let dump = tool(&address, &["dump"]);
+    assert_eq!(dump.matches("add key:").count(), 50, "{dump}");
+    assert!(dump.contains("add key:7 0 0 5\r\nvalue\r\n"), "{dump}");
+}
+
+#[test]
+fn shutdown_ends_the_process_where_it_is_allowed() {
+    for command in ["shutdown\r\n", "shutdown graceful\r\n"] {
+        let mut server = evenkeel::server(&["-A"]);
+        let mut client = Client::connect(server.address());
+        client.send(command.as_bytes());
+        assert!(server.wait(END_DEADLINE).success(), "{command}");
+    }
+}
+
+#[test]
+fn a_watcher_sees_what_other_connections_do() {
+    let server = evenkeel::server(&["-t", "2"]);
+    let mut watcher = Client::connect(server.address());
+    assert_eq!(watcher.command("watch mutations deletions"), "OK");
+    let mut client = Client::connect(server.address());
+    for number in 0..20 {
+        client.set(&format!("key{number}"), b"value");
+    }
+    client.delete("key7");
+    let mut keys: Vec<String> = (0..21)
+        .map(|_| {
+            let line = watcher.line();
+            let word = |name: &str| {
+                line.split(' ')
+                    .find_map(|word| word.strip_prefix(name))
+                    .unwrap_or_else(|| panic!("no {name} in `{line}`"))
+                    .to_owned()
+            };
+            assert!(word("ts=").contains('.') && !word("gid=").is_empty());
+            format!("{} {}", word("type="), word("key="))
+        })
+        .collect();
+    keys.sort();
+    let mut expected: Vec<String> = (0..20).map(|n| format!("item_store key{n}")).collect();
+    expected.push("deleted key7".to_owned());
+    expected.sort();
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn a_test_moves_the_clock_past_an_expiry() {
+    let server = evenkeel::server(&["-t", "2", "--test-commands"]);
+    let mut client = Client::connect(server.address());
+    for number in 0..20 {
+        client.set_with(&format!("key{number}"), 0, 100, b"value");
+    }
+    assert_eq!(client.command("debugtime 99"), "OK");
+    assert!(client.get("key1").is_some());
+    assert_eq!(client.command("debugtime 2"), "OK");
+    for number in 0..20 {
+        assert!(client.get(&format!("key{number}")).is_none());
+    }
+}
+
+#[test]
+fn the_memory_limit_changes_under_load() {
+    let server = evenkeel::server(&["-t", "2", "-m", "64"]);
+    let mut client = Client::connect(server.address());
+    let value = vec![b'v'; 10_000];
+    for number in 0..4000 {
+        client.set(&format!("key{number}"), &value);
+    }
+    assert_eq!(client.command("cache_memlimit 16"), "OK");
+    poll_until(END_DEADLINE, "memory that is given back", || {
+        let stats = client.stats("evenkeel");
+        let used: u64 = stats["memory_used_bytes"].parse().expect("a number");
+        (used <= 16 << 20).then_some(())
+    });
+    let stats = client.stats("");
+    assert_eq!(stats["limit_maxbytes"], (16 << 20).to_string());
+    assert_ne!(stats["evictions"], "0");
+    assert_eq!(client.set("still", b"here"), "STORED");
+}
