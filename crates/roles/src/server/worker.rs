@@ -139,6 +139,8 @@ pub struct WorkerCore {
     pub(super) debug_clock: DebugClock,
     /// The time when it was last told by the driver.
     pub(super) now: Now,
+    /// What `stats conns` says of the connection that asks for it.
+    pub(super) asking_lines: Vec<u8>,
     /// What `verbosity` was set to.
     pub(super) verbosity: Option<u32>,
     /// Connections admitted and refused before the last `stats reset`.
@@ -225,6 +227,7 @@ impl WorkerCore {
             process_requests: ProcessRequests::new(),
             debug_clock: DebugClock::default(),
             now: config.start,
+            asking_lines: Vec::new(),
             verbosity: None,
             connections_before_reset: (0, 0),
             config,

@@ -423,6 +423,7 @@ fn connections_are_listed_with_what_they_do() {
     for line in [
         "STAT 1:addr tcp:127.0.0.1:11211\r\nSTAT 1:state conn_listening\r\n",
         "STAT 3:addr unix\r\nSTAT 3:listen_addr tcp:127.0.0.1:11211\r\nSTAT 3:state conn_watch\r\nSTAT 3:secs_since_last_cmd 9\r\n",
+        "STAT 2:addr unix\r\nSTAT 2:listen_addr tcp:127.0.0.1:11211\r\nSTAT 2:state conn_parse_cmd\r\nSTAT 2:secs_since_last_cmd 0\r\n",
     ] {
         assert!(conns.contains(line), "{line}{conns}");
     }

@@ -39,7 +39,12 @@ impl WorkerCore {
             b"hotkeys" => Task::Lines(LinesView::HotKeys),
             b"replicas" => Task::Lines(LinesView::Replicas),
             b"cachelets" => Task::Lines(LinesView::Cachelets),
-            b"conns" => Task::Connections,
+            b"conns" => {
+                let mut lines = Vec::new();
+                self.connection_facts(now, id, session, "conn_parse_cmd", &mut lines);
+                self.asking_lines = lines;
+                Task::Connections
+            }
             b"reset" => Task::ResetStats,
             b"settings" => {
                 let settings = settings(&self.facts, &self.changed_settings());
@@ -112,34 +117,49 @@ impl WorkerCore {
         changed
     }
 
-    /// This worker's part of `stats conns`; the first worker adds what the server listens on.
-    pub(in crate::server) fn connection_lines(&self, now: Now, out: &mut Vec<u8>) {
-        let mut fact = |number: u32, name: &str, value: &str| {
-            stat(out, format!("{number}:{name}").as_bytes(), value.as_bytes());
-        };
+    /// This worker's part of `stats conns`; the first worker adds what the server listens on. The
+    /// connection that asks is not among the others while its command is carried out: what there
+    /// is to say of it was written down before.
+    pub(in crate::server) fn connection_lines(&mut self, now: Now, out: &mut Vec<u8>) {
         if self.config.index == 0 {
             let uptime = now.monotonic.as_secs().to_string();
             for (listener, number) in self.facts.listeners.iter().zip(1..) {
-                fact(number, "addr", listener);
-                fact(number, "state", "conn_listening");
-                fact(number, "secs_since_last_cmd", &uptime);
+                fact(out, number, "addr", listener);
+                fact(out, number, "state", "conn_listening");
+                fact(out, number, "secs_since_last_cmd", &uptime);
             }
         }
+        out.append(&mut self.asking_lines);
         for (id, session) in self.sessions() {
-            let number = self.connection_number(id);
-            let address = session
-                .peer
-                .address
-                .map_or("unix".to_owned(), |address| format!("tcp:{address}"));
-            fact(number, "addr", &address);
-            if let Some(listener) = self.facts.listeners.get(session.peer.listener) {
-                fact(number, "listen_addr", listener);
-            }
-            fact(number, "state", state(session));
-            let silent = now.monotonic.since(session.heard_at).as_secs();
-            fact(number, "secs_since_last_cmd", &silent.to_string());
+            self.connection_facts(now, id, session, state(session), out);
         }
     }
+
+    fn connection_facts(
+        &self,
+        now: Now,
+        id: ConnectionId,
+        session: &Session,
+        state: &str,
+        out: &mut Vec<u8>,
+    ) {
+        let number = self.connection_number(id);
+        let address = session
+            .peer
+            .address
+            .map_or("unix".to_owned(), |address| format!("tcp:{address}"));
+        fact(out, number, "addr", &address);
+        if let Some(listener) = self.facts.listeners.get(session.peer.listener) {
+            fact(out, number, "listen_addr", listener);
+        }
+        fact(out, number, "state", state);
+        let silent = now.monotonic.since(session.heard_at).as_secs();
+        fact(out, number, "secs_since_last_cmd", &silent.to_string());
+    }
+}
+
+fn fact(out: &mut Vec<u8>, number: u32, name: &str, value: &str) {
+    stat(out, format!("{number}:{name}").as_bytes(), value.as_bytes());
 }
 
 fn say(session: &mut Session, reply: &[u8]) -> bool {
