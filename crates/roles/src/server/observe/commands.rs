@@ -163,11 +163,11 @@ impl WorkerCore {
                     ("cas", false) => "not_found",
                     _ => "not_stored",
                 };
-                let size = match (status, after.item) {
-                    ("stored", Some(_)) => after.size(),
-                    _ => (0, len),
+                let (size, ttl) = match (status, after.item) {
+                    ("stored", Some(_)) => (after.size(), after.ttl()),
+                    _ => ((0, len), 0),
                 };
-                observers.saw_store(at.now, key, (command, status), size, after.ttl());
+                observers.saw_store(at.now, key, (command, status), size, ttl);
             }
             Deed::Delete(command) => {
                 counts.del = 1;
