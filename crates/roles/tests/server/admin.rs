@@ -134,7 +134,7 @@ fn sizes_and_cachedump() {
     assert_eq!(some.matches("ITEM key:").count(), 7);
     for (command, answer) in [
         ("stats cachedump 0 1", "END\r\n"),
-        ("stats cachedump 63 1", "CLIENT_ERROR Illegal slab id\r\n"),
+        ("stats cachedump 64 1", "CLIENT_ERROR Illegal slab id\r\n"),
         (
             "stats cachedump x 1",
             "CLIENT_ERROR bad command line format\r\n",

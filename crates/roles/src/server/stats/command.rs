@@ -14,8 +14,8 @@ use evenkeel_types::Now;
 /// Largest level that `verbosity` sets, as in memcached.
 const VERBOSITY_MAX: u32 = 2;
 
-/// Numbers of memcached's slab classes that `stats cachedump` does not refuse: 0 to 62.
-const CACHEDUMP_CLASS_MAX: u64 = 62;
+/// Numbers that `stats cachedump` does not refuse, as in memcached: 0 to 63.
+const CACHEDUMP_CLASS_MAX: u64 = 63;
 
 impl WorkerCore {
     /// Carries out `stats`. False when it must be shown again later.
@@ -26,8 +26,9 @@ impl WorkerCore {
         session: &mut Session,
         arguments: &[u8],
     ) -> bool {
-        // What `cache_memlimit` may have changed since the process last said it.
+        // Fresher than what the process last said.
         self.facts.limit_bytes = self.pool.limit_bytes() as u64;
+        self.facts.used_bytes = self.pool.used_bytes() as u64;
         let mut words = arguments
             .split(|&byte| byte == b' ')
             .filter(|w| !w.is_empty());
