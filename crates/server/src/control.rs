@@ -2,11 +2,11 @@
 
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::server::{Credentials, ProcessFacts};
-use evenkeel_runtime::TlsContexts;
+use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
 use evenkeel_types::{Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub enum Control {
     Facts(ProcessFacts),
     /// Who may come in from now on.
     Credentials(Arc<Credentials>),
-    /// Certificates were read anew; connections that stand keep theirs.
-    Tls(Arc<TlsContexts>),
+    /// Say what was counted so far, and what is held by size.
+    Count(Sender<(Counters, ClassStats)>),
     /// Finish, with the answers that are ready.
     Stop,
     /// Finish what clients have asked, and end each connection once it is idle.

@@ -13,15 +13,15 @@ use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
-use crate::tls;
+use crate::tls::Certificates;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_protocol::text;
+use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
     CloseReason, ConnectionId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
 };
 use evenkeel_runtime::{
     Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
-    ProcessSignal, Stream, TlsContexts, TurnClock, accept,
+    ProcessSignal, Stream, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -87,7 +87,7 @@ pub struct Parts {
     /// What the listeners say of their connections; the last is for the worker's own port.
     pub kinds: Arc<[ListenerKind]>,
     /// Certificates, when any listener speaks TLS.
-    pub tls: Option<Arc<TlsContexts>>,
+    pub certificates: Option<Arc<Certificates>>,
     /// Words from the process.
     pub control: Receiver<Control>,
     /// Queues to and from the other workers.
@@ -297,9 +297,15 @@ impl Worker {
         let slot = id.slot as usize;
         let token = Token(slot + FIRST_CONNECTION);
         let registry = self.parts.poll.registry();
-        let tls = tls::context(&self.parts.kinds[listener], self.parts.tls.as_deref());
+        let kind = &self.parts.kinds[listener];
+        let tls = kind.tls.and_then(|_| {
+            let certificates = self.parts.certificates.as_ref();
+            certificates
+                .expect("a server with a TLS listener has read its certificates")
+                .context(kind)
+        });
         let transport = &mut self.parts.transport;
-        let Ok(socket) = transport.adopt(registry, token, id.slot, stream, tls) else {
+        let Ok(socket) = transport.adopt(registry, token, id.slot, stream, tls.as_ref()) else {
             self.parts.core.close(id);
             self.parts.connections.closed();
             return;
@@ -353,7 +359,11 @@ impl Worker {
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
                 Control::Facts(facts) => self.parts.core.set_process_facts(facts),
-                Control::Tls(contexts) => self.parts.tls = Some(contexts),
+                Control::Count(asker) => {
+                    let core = &self.parts.core;
+                    // Whoever asked may have given up waiting.
+                    let _ = asker.send((core.counts(), core.classes(now)));
+                }
                 Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
                 Control::Drain => {
                     self.draining = true;
@@ -428,12 +438,19 @@ impl Worker {
             match request {
                 ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
                 ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
-                // The process reads them behind the client's back and says on standard error what was
-                // wrong; until then the old ones serve.
+                // Holds the other clients of this worker up for as long as the disk does, as in memcached.
                 ProcessRequest::RefreshCertificates(to) => {
-                    ProcessSignal::Reload.raise()?;
-                    let core = &mut self.parts.core;
-                    core.answer_process_request(now, to, text::OK);
+                    let mut answer = text::OK.to_vec();
+                    match &self.parts.certificates {
+                        None => answer = text::TLS_NOT_ENABLED.to_vec(),
+                        Some(certificates) => {
+                            if let Err(error) = certificates.reload() {
+                                answer.clear();
+                                compose::answer::server_error(&mut answer, &error);
+                            }
+                        }
+                    }
+                    self.parts.core.answer_process_request(now, to, &answer);
                 }
             }
         }

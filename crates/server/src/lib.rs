@@ -16,6 +16,7 @@ mod io;
 mod link;
 mod listeners;
 mod member;
+mod pages;
 mod process;
 mod start;
 mod tls;

@@ -145,7 +145,7 @@ impl Running {
             .map(|(file, _)| file)
         });
         let admin = match args.admin {
-            Some(address) => Some(HttpPort::start(address, server.probes())?),
+            Some(address) => Some(HttpPort::start(address, server.pages().into_answers())?),
             None => None,
         };
         if let Some(admin) = &admin {

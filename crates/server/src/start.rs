@@ -5,7 +5,9 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
 use crate::listeners::Listeners;
-use crate::{credentials, facts, member, tls};
+use crate::pages::Pages;
+use crate::tls::Certificates;
+use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
@@ -16,16 +18,16 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, Page, TlsConfig,
-    TlsContexts, UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
+    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
+    accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Epoch};
+use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,7 +42,6 @@ const FACTS_INTERVAL: Duration = Duration::from_millis(250);
 pub const PREFIX_DELIMITER: u8 = b':';
 
 /// A running server.
-#[derive(Debug)]
 pub struct Server {
     clock: Clock,
     name: String,
@@ -49,44 +50,9 @@ pub struct Server {
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     helpers: Vec<JoinHandle<()>>,
     membership: Option<MemberHandle>,
-    tls: Option<Tls>,
+    certificates: Option<Arc<Certificates>>,
+    facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     stop: Arc<AtomicBool>,
-}
-
-/// The server's certificates.
-#[derive(Debug)]
-struct Tls {
-    config: TlsConfig,
-    /// As they were at the start.
-    contexts: Arc<TlsContexts>,
-    /// When they were last read, in seconds since the start.
-    read_at_s: Arc<AtomicU64>,
-}
-
-impl Tls {
-    fn start(
-        args: &Args,
-        extended: &Extended,
-        listeners: &Listeners,
-    ) -> Result<Option<Tls>, UsageError> {
-        if !args.enable_ssl {
-            return Ok(None);
-        }
-        if !args.coordinator.is_empty() {
-            return Err(UsageError(
-                "-Z --coordinator: servers and proxies of a cluster speak to each other in plain \
-                 text in this version; use one or the other"
-                    .into(),
-            ));
-        }
-        let config = tls::config(&extended.tls)?;
-        let contexts = tls::load(&config, &listeners.kinds)?;
-        Ok(Some(Tls {
-            config,
-            contexts,
-            read_at_s: Arc::default(),
-        }))
-    }
 }
 
 impl Server {
@@ -119,8 +85,8 @@ impl Server {
         let (name, addresses) = (listeners.name(), listeners.addresses());
         let shown_listeners = listeners.shown();
         let tcp = addresses.first().copied();
-        let tls = Tls::start(args, extended, &listeners)?;
         let clock = Clock::start();
+        let certificates = certificates(args, extended, &listeners, clock)?;
         let stop = Arc::new(AtomicBool::new(false));
         let over_limit = match extended.maxconns_fast {
             true => OverLimit::Refuse,
@@ -171,6 +137,8 @@ impl Server {
             });
             let config = WorkerConfig {
                 index: index as u16,
+                // Each its own, so that two keys seldom show the same CAS unique.
+                first_version: first_version(RandomState::new().hash_one(boot.0)),
                 ..config.clone()
             };
             let mut core =
@@ -186,7 +154,7 @@ impl Server {
                 listener,
                 incoming,
                 kinds: listeners.kinds.clone(),
-                tls: tls.as_ref().map(|tls| Arc::clone(&tls.contexts)),
+                certificates: certificates.clone(),
                 control,
                 mesh,
                 connections: connections.clone(),
@@ -205,22 +173,24 @@ impl Server {
         }
 
         let fixed_facts = facts::fixed(args, extended, tcp, shown_listeners);
-        let tls_read_at = tls.as_ref().map(|tls| Arc::clone(&tls.read_at_s));
         let mut helpers = Vec::new();
-        let read = move |connections: &ConnectionCount, pool: &SegmentPool| ProcessFacts {
-            tls_read_at_s: tls_read_at.as_ref().map(|at| at.load(Ordering::Relaxed)),
-            ..facts::read(&fixed_facts, connections, pool)
-        };
-        let facts_now = read(&connections, &pool);
+        let facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync> = Arc::new({
+            let (certificates, connections) = (certificates.clone(), connections.clone());
+            move || ProcessFacts {
+                tls_read_at_s: certificates.as_ref().map(|them| them.read_at_s()),
+                ..facts::read(&fixed_facts, &connections, &pool)
+            }
+        });
+        let facts_now = facts();
         for worker in &workers {
             worker.say(Control::Facts(facts_now.clone()));
         }
         helpers.push(spawn_named("facts".into(), {
-            let (workers, connections, stop) = (workers.clone(), connections.clone(), stop.clone());
+            let (workers, facts, stop) = (workers.clone(), Arc::clone(&facts), stop.clone());
             move || {
                 while !stop.load(Ordering::Acquire) {
                     std::thread::park_timeout(FACTS_INTERVAL);
-                    let facts = read(&connections, &pool);
+                    let facts = facts();
                     for worker in &workers {
                         worker.say(Control::Facts(facts.clone()));
                     }
@@ -262,32 +232,19 @@ impl Server {
             worker_threads,
             helpers,
             membership,
-            tls,
+            certificates,
+            facts,
             stop,
         })
     }
 
-    /// What probes are answered: `/healthz` says that the process runs, `/readyz` whether it serves. A
-    /// member of a cluster serves once each of its workers has a map.
-    pub fn probes(&self) -> impl Fn(&str) -> Option<Page> + Send + 'static {
-        let clustered = self.membership.is_some();
-        let workers = self.workers.clone();
-        let page = |status, body: &str| {
-            Some(Page {
-                status,
-                body: body.to_owned(),
-            })
-        };
-        move |path| match path {
-            "/healthz" => page(200, "ok\n"),
-            "/readyz" => {
-                let mapped = |worker: &WorkerHandle| worker.gauges.epoch() > Epoch(0);
-                match !clustered || workers.iter().all(mapped) {
-                    true => page(200, "ok\n"),
-                    false => page(503, "the coordinator has not sent a map yet\n"),
-                }
-            }
-            _ => None,
+    /// What probes and scrapers are answered.
+    pub fn pages(&self) -> Pages {
+        Pages {
+            clustered: self.membership.is_some(),
+            clock: self.clock,
+            workers: self.workers.clone(),
+            facts: Arc::clone(&self.facts),
         }
     }
 
@@ -304,16 +261,10 @@ impl Server {
     /// # Errors
     /// Names the file that cannot be used; then all stays as it was.
     pub fn reload_certificates(&self) -> Result<bool, String> {
-        let Some(tls) = &self.tls else {
-            return Ok(false);
-        };
-        let contexts = Arc::new(TlsContexts::load(&tls.config)?);
-        for worker in &self.workers {
-            worker.say(Control::Tls(Arc::clone(&contexts)));
+        match &self.certificates {
+            None => Ok(false),
+            Some(certificates) => certificates.reload().map(|()| true),
         }
-        let now = self.clock.now().monotonic.as_secs();
-        tls.read_at_s.store(now, Ordering::Relaxed);
-        Ok(true)
     }
 
     /// Stops accepting, writes answers that are ready, and ends all threads.
@@ -365,6 +316,26 @@ impl Server {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+}
+
+/// The certificates of `-Z`; `None` without it.
+fn certificates(
+    args: &Args,
+    extended: &Extended,
+    listeners: &Listeners,
+    clock: Clock,
+) -> Result<Option<Arc<Certificates>>, UsageError> {
+    if !args.enable_ssl {
+        return Ok(None);
+    }
+    if !args.coordinator.is_empty() {
+        return Err(UsageError(
+            "-Z --coordinator: servers and proxies of a cluster speak to each other in plain text \
+             in this version; use one or the other"
+                .into(),
+        ));
+    }
+    Certificates::load(&extended.tls, &listeners.kinds, clock).map(|them| Some(Arc::new(them)))
 }
 
 /// Where a worker listens for aware clients and other servers; `None` when nobody would come, because
@@ -437,6 +408,6 @@ fn worker_config(
         seed: RandomState::new().hash_one(boot.0),
         boot,
         start: clock.now(),
-        first_version: first_version(RandomState::new().hash_one(boot.0)),
+        first_version: Version::default(),
     })
 }

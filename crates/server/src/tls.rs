@@ -3,16 +3,93 @@
 use crate::args::TlsOptions;
 use crate::listeners::{ListenerKind, TlsKind};
 use evenkeel_runtime::{
-    ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, UsageError,
+    ClientCertificates, Clock, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, UsageError,
 };
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The server's certificates, shared by its threads. They may be read anew at any time; connections
+/// that stand keep those they began with.
+#[derive(Debug)]
+pub struct Certificates {
+    config: TlsConfig,
+    clock: Clock,
+    /// Looked at once for each new connection.
+    current: Mutex<Arc<TlsContexts>>,
+    /// When they were last read, in seconds since the start.
+    read_at_s: AtomicU64,
+}
+
+impl Certificates {
+    /// Reads the files for the first time, and sees that each listener has what it needs.
+    ///
+    /// # Errors
+    /// When the options do not go together, or a file cannot be used; names it.
+    pub fn load(
+        options: &TlsOptions,
+        listeners: &[ListenerKind],
+        clock: Clock,
+    ) -> Result<Self, UsageError> {
+        let config = config(options)?;
+        let contexts =
+            TlsContexts::load(&config).map_err(|error| UsageError(format!("-Z: {error}")))?;
+        let mutual = listeners
+            .iter()
+            .any(|kind| kind.tls == Some(TlsKind::Mutual));
+        if mutual && contexts.mutual.is_none() {
+            return Err(UsageError(
+                "-l mtls: clients' certificates need their authorities, -o ssl_ca_cert=FILE".into(),
+            ));
+        }
+        Ok(Certificates {
+            config,
+            clock,
+            current: Mutex::new(Arc::new(contexts)),
+            read_at_s: AtomicU64::new(clock.now().monotonic.as_secs()),
+        })
+    }
+
+    /// Reads the files anew. Takes as long as the disk does.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used; then all stays as it was.
+    pub fn reload(&self) -> Result<(), String> {
+        // Whether there are authorities depends on the options alone, so that listeners still have
+        // what they need.
+        let contexts = Arc::new(TlsContexts::load(&self.config)?);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = contexts;
+        let now_s = self.clock.now().monotonic.as_secs();
+        self.read_at_s.store(now_s, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// When they were last read, in seconds since the start.
+    pub fn read_at_s(&self) -> u64 {
+        self.read_at_s.load(Ordering::Relaxed)
+    }
+
+    /// What a connection that came by this listener begins TLS with; `None` for plain bytes.
+    ///
+    /// # Panics
+    /// When the listener is not among those shown to [`Certificates::load`].
+    pub fn context(&self, kind: &ListenerKind) -> Option<Arc<TlsContext>> {
+        let tls = kind.tls?;
+        let contexts = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(match tls {
+            TlsKind::Default => &contexts.default,
+            TlsKind::Basic => &contexts.basic,
+            TlsKind::Mutual => (contexts.mutual.as_ref())
+                .expect("a server with an mtls: listener has read clients' authorities"),
+        }))
+    }
+}
 
 /// What the options ask for.
 ///
 /// # Errors
 /// When they do not go together.
-pub fn config(options: &TlsOptions) -> Result<TlsConfig, UsageError> {
+fn config(options: &TlsOptions) -> Result<TlsConfig, UsageError> {
     // Read again later, when a process in the background has changed its directory.
     let absolute = |path: &PathBuf| {
         std::path::absolute(path)
@@ -45,43 +122,5 @@ pub fn config(options: &TlsOptions) -> Result<TlsConfig, UsageError> {
         },
         ciphers: options.ciphers.clone(),
         session_cache: options.session_cache,
-    })
-}
-
-/// Reads the files for the first time, and sees that each listener has what it needs.
-///
-/// # Errors
-/// Names the file or the listener's prefix.
-pub fn load(
-    config: &TlsConfig,
-    listeners: &[ListenerKind],
-) -> Result<Arc<TlsContexts>, UsageError> {
-    let contexts = TlsContexts::load(config).map_err(|error| UsageError(format!("-Z: {error}")))?;
-    let mutual = listeners
-        .iter()
-        .any(|kind| kind.tls == Some(TlsKind::Mutual));
-    if mutual && contexts.mutual.is_none() {
-        return Err(UsageError(
-            "-l mtls: clients' certificates need their authorities, -o ssl_ca_cert=FILE".into(),
-        ));
-    }
-    Ok(Arc::new(contexts))
-}
-
-/// What a connection that came by this listener begins TLS with; `None` for plain bytes.
-///
-/// # Panics
-/// When the certificates of a TLS listener were not loaded by [`load`].
-pub fn context<'c>(
-    kind: &ListenerKind,
-    contexts: Option<&'c TlsContexts>,
-) -> Option<&'c Arc<TlsContext>> {
-    let tls = kind.tls?;
-    let contexts = contexts.expect("a server with a TLS listener has read its certificates");
-    Some(match tls {
-        TlsKind::Default => &contexts.default,
-        TlsKind::Basic => &contexts.basic,
-        TlsKind::Mutual => (contexts.mutual.as_ref())
-            .expect("a server with an mtls: listener has read clients' authorities"),
     })
 }

@@ -69,7 +69,7 @@ pub enum ProcessRequest {
     Stop,
     /// Finish what clients have asked, then end.
     Drain,
-    /// Read certificates and passwords again, and answer by
+    /// Read the certificates again, and answer by
     /// [`answer_process_request`](WorkerCore::answer_process_request).
     RefreshCertificates(ReturnAddress),
 }

@@ -255,7 +255,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     pub progress_timeout: Option<u32>,
 
-    /// Address of an HTTP port for probes, /healthz and /readyz; without it there is none
+    /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
     #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_ADMIN")]
     pub admin: Option<SocketAddr>,
 

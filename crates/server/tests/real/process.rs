@@ -241,6 +241,25 @@ fn probes_are_answered_where_asked_for() {
         let answer = evenkeel_testkit::http::get(address, path).expect("an answer");
         assert_eq!(answer, (200, "ok\n".to_owned()), "{path}");
     }
+    let mut client = Client::connect(server.address());
+    client.send(b"set a 0 0 1\r\n1\r\nget a\r\nget b\r\n");
+    assert_eq!(client.line(), "STORED");
+    while client.line() != "END" {}
+    assert_eq!(client.line(), "END");
+    let (status, metrics) = evenkeel_testkit::http::get(address, "/metrics").expect("an answer");
+    assert_eq!(status, 200);
+    for sample in [
+        "memcached_up 1",
+        "memcached_current_items 1",
+        "memcached_commands_total{command=\"get\",status=\"hit\"} 1",
+        "memcached_commands_total{command=\"get\",status=\"miss\"} 1",
+        "memcached_commands_total{command=\"set\",status=\"hit\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|line| line == sample),
+            "{sample} in {metrics}"
+        );
+    }
     let (status, _) = evenkeel_testkit::http::get(address, "/nowhere").expect("an answer");
     assert_eq!(status, 404);
     server.signal(Signal::Terminate);

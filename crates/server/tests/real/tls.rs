@@ -305,6 +305,18 @@ fn certificates_are_read_again_on_a_signal() {
         server.stderr_text().contains("server.pem").then_some(())
     });
     assert_eq!(served(server.address()), good);
+    // A client may ask for the same, and hears what came of it.
+    let answer = ask(&mut old_client, b"refresh_certs\r\n", "\r\n").expect("an answer");
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(
+        answer.starts_with("SERVER_ERROR ") && answer.contains("server.pem"),
+        "{answer}"
+    );
+    authority.sign("server");
+    let answer = ask(&mut old_client, b"refresh_certs\r\n", "\r\n").expect("an answer");
+    assert_eq!(answer, b"OK\r\n");
+    assert_eq!(served(server.address()), on_disk());
+    assert_ne!(served(server.address()), good);
     server.signal(Signal::Terminate);
     assert_eq!(server.wait(EXIT_DEADLINE).code(), Some(0));
 }
