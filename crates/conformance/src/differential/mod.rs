@@ -9,7 +9,7 @@
 //! Answers are compared as those of transcripts are (CAS uniques by identity, seconds with a
 //! tolerance), and else byte for byte. A session whose answers differ is run again; one that differs
 //! each time is explained by one of the [`differences`] that we intend, or it is a finding: it is made
-//! as small as it gets ([`minimise`]) and printed as a transcript.
+//! as small as it gets (see `minimise`) and printed as a transcript.
 //!
 //! What was rejected: unique keys for each session instead of a flush (keys of 250 bytes and bad keys
 //! would not be the same ones any more), and one long connection for many sessions (a session that
