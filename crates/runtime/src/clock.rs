@@ -39,7 +39,7 @@ impl Clock {
 }
 
 /// The clock as an event loop reads it, once for each turn: the wall clock, which has whole seconds,
-/// is read anew only every [`WALL_LOOK`].
+/// is read anew only every `WALL_LOOK`.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnClock {
     clock: Clock,

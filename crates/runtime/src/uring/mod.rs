@@ -16,10 +16,10 @@
 //! ```
 //!
 //! **Who owns what.** While an operation is under way the kernel may touch its memory, so the ring owns
-//! that memory: received bytes lie in the ring's own buffers ([`ReceiveBuffers`](buffers)) and are lent
+//! that memory: received bytes lie in the ring's own buffers (`ReceiveBuffers`) and are lent
 //! out as [`Piece`]s until they are recycled; bytes to be sent are moved into the ring and stay there
 //! until their completion. A socket, too, belongs to the ring and is closed only when none of its
-//! operations is under way. All `unsafe` is in [`buffers`] and in one function of [`ring`].
+//! operations is under way. All `unsafe` is in `buffers` and in one function of `ring`.
 //!
 //! **Rejected.** Receives without provided buffers need a buffer for each idle connection. Zero-copy
 //! sends cost a second completion each, which pays from some tens of KiB on. A kernel thread that polls
