@@ -27,7 +27,10 @@ const IMPURE_PATHS: &[(&str, &str)] = &[
         "std::time",
         "reads a clock (only std::time::Duration is pure)",
     ),
-    ("std::net", "names sockets"),
+    (
+        "std::net",
+        "names sockets (only addresses, as data, are pure)",
+    ),
     ("std::os", "names the operating system"),
     ("std::thread", "names threads"),
     ("std::fs", "names files"),
@@ -46,7 +49,11 @@ const IMPURE_PATHS: &[(&str, &str)] = &[
 ];
 
 /// Exceptions to [`IMPURE_PATHS`].
-const PURE_PATHS: &[&str] = &["std::time::Duration"];
+const PURE_PATHS: &[&str] = &[
+    "std::time::Duration",
+    "std::net::IpAddr",
+    "std::net::SocketAddr",
+];
 
 /// Names that are wrong wherever they come from.
 const IMPURE_NAMES: &[(&str, &str)] = &[
@@ -427,8 +434,8 @@ mod tests {
         "thread_local! { static X: u8 = 0; }",
         "fn f() { static CELL: OnceLock<u8> = OnceLock::new(); }",
         "fn f<'a>(x: &'a str) { std::fs::read(x); }",
-        "const QUOTE: char = '\"'; use std::net::SocketAddr; const Q: char = '\"';",
-        "#[cfg(test)] use a::{b, c}; use std::net::Ipv4Addr;",
+        "const QUOTE: char = '\"'; use std::net::UdpSocket; const Q: char = '\"';",
+        "#[cfg(test)] use a::{b, c}; use std::net::ToSocketAddrs;",
         "#[cfg(test)] mod tests { fn f() {} } use std::thread;",
         "#[cfg(not(test))] use std::thread;",
         "/* /* nested */ */ use std::thread;",
@@ -440,6 +447,7 @@ mod tests {
         "use std::time::Duration;",
         "use std::{collections::BTreeMap, fmt, sync::Arc};",
         "use core::time::Duration;",
+        "use core::net::{IpAddr, SocketAddr};",
         "// std::time::Instant::now() in a comment",
         "/// [`std::thread`] in documentation\nfn f() {}",
         "const TEXT: &str = \"std::net::TcpStream\";",
@@ -474,7 +482,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(
             found[0].to_string(),
-            "line 5: `std::net::TcpStream` names sockets"
+            "line 5: `std::net::TcpStream` names sockets (only addresses, as data, are pure)"
         );
     }
 

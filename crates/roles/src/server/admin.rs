@@ -4,13 +4,13 @@ use super::listing::ListForm;
 use super::message::{ReturnAddress, Task};
 use super::session::{ConnectionId, Session};
 use super::worker::WorkerCore;
+use core::net::IpAddr;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::admin::{self, Crawler, DebugTime, DumpForm};
 use evenkeel_protocol::{Admin, ShutdownMode, text};
 use evenkeel_types::{Instant, Now};
 use std::collections::VecDeque;
 use std::io::Write;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// The key under which old clients of ElastiCache look for the list of servers. It is found where
