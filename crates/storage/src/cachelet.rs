@@ -18,6 +18,7 @@ use crate::item::{self, Item, Layout, Meta, version_high};
 use crate::pool::{Account, Geometry, SegmentPool};
 use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
 use crate::stats::{CacheletStats, StoreStats};
+use crate::worth::Scale;
 use crate::{NewItem, Seconds};
 use evenkeel_types::CacheletId;
 use std::sync::Arc;
@@ -79,6 +80,12 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Bytes of an item without any of its extra words: near enough to judge its size.
+    #[inline]
+    fn least_bytes(new: &NewItem<'_>) -> usize {
+        item::FIXED_BYTES + new.key.len() + new.value[0].len() + new.value[1].len()
+    }
+
     #[inline]
     pub fn layout(&self, segment_version_high: u32) -> Layout {
         let value_len = self.value[0].len() + self.value[1].len();
@@ -253,6 +260,12 @@ impl Inner {
         &mut self.segments[place.segment as usize].data[place.offset as usize..]
     }
 
+    /// What the sizes of this cachelet's items are measured against.
+    #[inline]
+    pub fn scale(&self) -> Scale {
+        Scale::of(self.live_bytes, self.live_items)
+    }
+
     /// Whether an item with this layout is gone at `now`; looks at its expiry only if it has one.
     #[inline]
     pub fn is_expired(&self, place: Place, layout: Layout, now: Seconds) -> bool {
@@ -377,9 +390,10 @@ impl Inner {
             } else {
                 QueueName::Small
             };
+            let size = self.geometry.align_up(Entry::least_bytes(new));
             return Replaced::Gone {
                 queue,
-                frequency: 0,
+                frequency: self.scale().credit(size),
             };
         };
         let segment = &mut self.segments[place.segment as usize];

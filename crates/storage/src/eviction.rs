@@ -4,7 +4,7 @@
 //! it costs no links: newcomers queue in the *small* queue, about a tenth of the memory; who is read
 //! there before reaching the end moves to the *main* queue, where items go round as long as they are
 //! read between two visits. Who left the small queue unread and is stored again soon enters the main
-//! queue at once (`ghosts.rs`). A queue is a list of segments by age, and one step of eviction looks
+//! queue at once (`ghosts.rs`), and small items stay longer (`worth.rs`). A queue is a list of segments by age, and one step of eviction looks
 //! through the oldest segment. What stays is appended to the open segment of the main queue, or, when
 //! that is full, pushed together in place; the compacted segment then becomes the open one. So
 //! a step needs no memory to begin with, dead bytes vanish on the way, and full segments need no
@@ -28,6 +28,7 @@
 use crate::cachelet::{Cachelet, Context, Inner, Need, Place};
 use crate::item::{self, Layout};
 use crate::segment::{NONE, QueueName, TtlClass};
+use crate::worth::Scale;
 use crate::{Seconds, Store};
 
 /// The small queue's part of the memory (S3-FIFO, section 4.1: a tenth).
@@ -289,7 +290,8 @@ impl Inner {
         let used = core::mem::take(&mut segment.used) as usize;
         segment.live_bytes = 0;
         segment.live_items = 0;
-        let high = segment.version_high;
+        let (high, stamp) = (segment.version_high, segment.stamp);
+        let scale = Scale::of(self.live_bytes, self.live_items);
         // Taken out, so that items can be copied from it to another segment of this cachelet.
         let mut data = core::mem::take(&mut segment.data);
         let mut from = 0;
@@ -308,7 +310,14 @@ impl Inner {
                 offset: at as u32,
             });
             let expires_at = layout.expires_at(bytes_of_item);
-            let Some(frequency) = survives(bytes_of_item, keep, old_queue, now, context) else {
+            let costs = scale.round_costs(bytes, hash, stamp);
+            let judged = Judged {
+                data: bytes_of_item,
+                queue: old_queue,
+                reads_more: scale.reads_more(bytes),
+                round_costs: costs,
+            };
+            let Some(frequency) = judged.survives(keep, now, context) else {
                 let expired = item::is_expired(layout.expires_at(bytes_of_item), now);
                 if old_queue == QueueName::Small && !expired {
                     self.ghosts.put(hash);
@@ -397,7 +406,14 @@ impl Inner {
         let old_queue = self.segments[victim as usize].queue;
         let item = self.item(place, now);
         let (hash, expires_at) = (context.hasher.hash(item.key()), item.expires_at());
-        match survives(&item.data[..item.size()], keep, old_queue, now, context) {
+        let (scale, size) = (self.scale(), item.size());
+        let judged = Judged {
+            data: &item.data[..size],
+            queue: old_queue,
+            reads_more: scale.reads_more(size),
+            round_costs: scale.round_costs(size, hash, self.segments[victim as usize].stamp),
+        };
+        match judged.survives(keep, now, context) {
             None => {
                 if old_queue == QueueName::Small && !item::is_expired(expires_at, now) {
                     self.ghosts.put(hash);
@@ -413,38 +429,47 @@ impl Inner {
     }
 }
 
-/// The frequency that an item goes on with, or `None` when it goes; counts why. `data` is the item
-/// with its padding.
-fn survives(
-    data: &[u8],
-    keep: Keep,
+/// An item that a sweep has come to.
+struct Judged<'a> {
+    /// The item with its padding.
+    data: &'a [u8],
     queue: QueueName,
-    now: Seconds,
-    context: &mut Context,
-) -> Option<u8> {
-    let counters = &mut context.counters;
-    let layout = Layout::read(data);
-    let unfetched = u64::from(!layout.fetched());
-    if item::is_expired(layout.expires_at(data), now) {
-        counters.reclaimed += 1;
-        counters.expired_unfetched += unfetched;
-        context.fates.expired(layout, data.len());
-        return None;
-    }
-    let frequency = layout.frequency();
-    match keep {
-        Keep::All => Some(frequency),
-        // A newcomer that made it starts anew; later each round costs one (S3-FIFO, algorithm 1).
-        Keep::HotterThan(threshold) if frequency > threshold => match queue {
-            QueueName::Small => Some(0),
-            QueueName::Main => Some(frequency - 1),
-        },
-        Keep::HotterThan(_) => {
-            counters.evictions += 1;
-            counters.evicted_unfetched += unfetched;
-            counters.evicted_active += u64::from(frequency > 0);
-            context.fates.evicted(data, data.len(), now);
-            None
+    /// Reads that it needs beyond those that others need to leave the small queue.
+    reads_more: u8,
+    /// Whether a round in the main queue costs it one of its frequency.
+    round_costs: bool,
+}
+
+impl Judged<'_> {
+    /// The frequency that the item goes on with, or `None` when it goes; counts why.
+    fn survives(&self, keep: Keep, now: Seconds, context: &mut Context) -> Option<u8> {
+        let counters = &mut context.counters;
+        let layout = Layout::read(self.data);
+        let unfetched = u64::from(!layout.fetched());
+        if item::is_expired(layout.expires_at(self.data), now) {
+            counters.reclaimed += 1;
+            counters.expired_unfetched += unfetched;
+            context.fates.expired(layout, self.data.len());
+            return None;
         }
+        let frequency = layout.frequency();
+        let (stays, cost) = match (keep, self.queue) {
+            (Keep::All, _) => (true, 0),
+            // Leaving the small queue costs one, as each round does later (S3-FIFO, algorithm 1).
+            (Keep::HotterThan(threshold), QueueName::Small) => {
+                (frequency > threshold.saturating_add(self.reads_more), 1)
+            }
+            (Keep::HotterThan(threshold), QueueName::Main) => {
+                (frequency > threshold, u8::from(self.round_costs))
+            }
+        };
+        if stays {
+            return Some(frequency - cost);
+        }
+        counters.evictions += 1;
+        counters.evicted_unfetched += unfetched;
+        counters.evicted_active += u64::from(frequency > 0);
+        context.fates.evicted(self.data, self.data.len(), now);
+        None
     }
 }

@@ -35,7 +35,7 @@ pub const MEMCACHED_FLAGS_SIZE: usize = 4;
 /// Bytes of a word.
 const WORD: usize = 4;
 /// Words that every item has.
-const FIXED_BYTES: usize = 3 * WORD;
+pub(crate) const FIXED_BYTES: usize = 3 * WORD;
 
 const VALUE_LEN_SHIFT: u32 = 8;
 /// A value length field of all ones says that an extra word has the length.

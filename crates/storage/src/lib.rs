@@ -110,6 +110,7 @@ mod segment;
 mod stats;
 mod store;
 mod walk;
+mod worth;
 
 pub use bands::{
     BandCounters, BandGauge, BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
