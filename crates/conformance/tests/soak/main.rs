@@ -70,21 +70,22 @@ fn random_clients_do_no_harm() {
         (descriptors(&server) <= descriptors_before).then_some(())
     });
     assert!(server.is_running(), "the server lives on");
-    for (when, name, bound) in [
-        ("now", "VmRSS:", RESIDENT_BYTES_MAX),
-        (
-            "at most",
-            "VmHWM:",
-            RESIDENT_BYTES_MAX + THREADS * CLIENT_BYTES_MAX,
-        ),
-    ] {
-        let resident = memory(&server, name);
-        println!("resident {when}: {} MiB", resident >> 20);
-        assert!(
-            resident <= bound,
-            "{resident} B are resident {when}, more than {bound}"
-        );
-    }
+    // The allocator gives memory back some time after it was freed, when it is next asked for some.
+    let resident_now = poll_until(QUIET_DEADLINE, "memory is given back", || {
+        witness.stats("");
+        let resident = memory(&server, "VmRSS:");
+        (resident <= RESIDENT_BYTES_MAX).then_some(resident)
+    });
+    println!("resident now: {} MiB", resident_now >> 20);
+    let (most, bound) = (
+        memory(&server, "VmHWM:"),
+        RESIDENT_BYTES_MAX + THREADS * CLIENT_BYTES_MAX,
+    );
+    println!("resident at most: {} MiB", most >> 20);
+    assert!(
+        most <= bound,
+        "{most} B were resident at most, more than {bound}"
+    );
     let after = witness.stats("");
     let grown = |name: &str| number(&after[name]) - number(&before[name]);
     assert_eq!(grown("total_connections"), tally.connections);
