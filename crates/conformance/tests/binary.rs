@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use evenkeel_conformance::exchange::{Split, exchange, seed};
-use evenkeel_testkit::{Memcached, Process, evenkeel};
+use evenkeel_testkit::{Client, Memcached, Process, evenkeel};
 
 const HEADER_LEN: usize = 24;
 
@@ -458,28 +458,69 @@ fn text_authentication_answers_as_memcached_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let memcached = Memcached::spawn(&["-Y", &users(&folder)]);
     let (_folder, server) = with_users(&["-Y"]);
-    let noop = write(&[]);
-    for input in [
-        b"get a\r\nversion\r\nmn\r\nquit\r\nstats\r\n".as_slice(),
-        b"set a 0 0 9\r\nme secret\r\nset a 0 0 1\r\nx\r\nget a\r\nquit\r\n",
-        b"set a 0 0 9\r\nyou other\r\nget a\r\nset a 0 0 1\r\ny\r\n",
-        b"set a 0 0 8\r\nme wrong\r\nset a 0 0 9\r\nme secret\r\nget b\r\n",
-        b"set a 0 0 6\r\nsecret\r\nget a\r\n",
-        b"set a 0 0 9\r\nme secretxxget a\r\n",
-        b"set a 0 0\r\nset a 0 0 x\r\nadd a 0 0 9\r\nme secret\r\n",
-        b"set a 0 0 9 noreply\r\nme secret\r\nget b\r\n",
-        b"set a 0 0 9\nme secret\r\nget b\r\n",
-        b"  set   a  0 0   12  \r\n me  secret \r\nget b\r\n",
-        &[&noop[..], b"\r\nget a\r\n"].concat(),
-    ] {
+    // What is sent, in steps that are each answered by so many lines.
+    let sessions: &[&[(&[u8], usize)]] = &[
+        &[
+            (b"get a\r\n", 1),
+            (b"version\r\n", 1),
+            (b"mn\r\n", 1),
+            (b"quit\r\n", 1),
+            (b"stats\r\n", 1),
+        ],
+        &[
+            (b"set a 0 0 9\r\nme secret\r\n", 1),
+            (b"set a 0 0 1\r\nx\r\n", 1),
+            (b"get a\r\n", 3),
+            (b"quit\r\n", 0),
+        ],
+        &[(b"set a 0 0 9\r\nyou other\r\n", 1), (b"get b\r\n", 1)],
+        &[
+            (b"set a 0 0 8\r\nme wrong\r\n", 1),
+            (b"set a 0 0 9\r\nme secret\r\n", 1),
+            (b"get b\r\n", 1),
+        ],
+        &[(b"set a 0 0 6\r\nsecret\r\n", 1), (b"get a\r\n", 1)],
+        &[(b"set a 0 0 9\r\nme secretxx", 1), (b"get a\r\n", 1)],
+        &[
+            (b"set a 0 0\r\n", 1),
+            (b"set a 0 0 x\r\n", 1),
+            (b"add a 0 0 9\r\n", 1),
+            (b"me secret\r\n", 1),
+        ],
+        &[
+            (b"set a 0 0 9 noreply\r\nme secret\r\n", 1),
+            (b"get b\r\n", 1),
+        ],
+        &[(b"set a 0 0 9\nme secret\r\n", 1), (b"get b\r\n", 1)],
+        &[
+            (b"  set   a  0 0   12  \r\n me  secret \r\n", 1),
+            (b"get b\r\n", 1),
+        ],
+        // The header of a binary noop, whose opcode is a line feed.
+        &[(b"\x80\n", 1), (b"\0\0\0\0\0\0\r\n", 1), (b"get a\r\n", 1)],
+    ];
+    for steps in sessions {
         // Of several refusals in one read memcached sends the last one alone, and a success in the same
-        // read takes their place. We answer each, as it does when the bytes arrive one by one.
-        let expected = exchange(memcached.address(), input, Split::SingleBytes).expect("answered");
+        // read takes their place. We answer each, as it does when it is asked one by one.
+        let mut asked = Client::connect(memcached.address());
+        let mut expected = String::new();
+        for (bytes, lines) in *steps {
+            asked.send(bytes);
+            for _ in 0..*lines {
+                expected += &asked.line();
+                expected += "\r\n";
+            }
+        }
+        let input: Vec<u8> = steps
+            .iter()
+            .flat_map(|(bytes, _)| *bytes)
+            .copied()
+            .collect();
         for split in [Split::Whole, Split::SingleBytes] {
-            let answer = exchange(server.address(), input, split).expect("answered");
+            let answer = exchange(server.address(), &input, split).expect("answered");
             assert_eq!(
-                answer.escape_ascii().to_string(),
-                expected.escape_ascii().to_string(),
+                String::from_utf8_lossy(&answer),
+                expected,
                 "{}",
                 input.escape_ascii()
             );
