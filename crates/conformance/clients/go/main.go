@@ -1,9 +1,11 @@
-// Drives gomemcache (classic text protocol) against one address: clientcheck HOST:PORT.
+// Drives gomemcache (classic text protocol) against one address: clientcheck HOST:PORT [--tls CA].
 // Ends with a line "ok" and status 0, or with what failed.
 package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -41,6 +43,9 @@ func value(client *memcache.Client, key string) string {
 func main() {
 	client := memcache.New(os.Args[1])
 	client.Timeout = 10 * time.Second
+	if len(os.Args) > 3 && os.Args[2] == "--tls" {
+		client.DialContext = tlsDialer(os.Args[3]).DialContext
+	}
 
 	stores(client)
 	manyKeys(client)
@@ -50,6 +55,17 @@ func main() {
 	must("ping", client.Ping())
 	must("close", client.Close())
 	fmt.Println("ok")
+}
+
+// tlsDialer trusts the authority alone whose certificate the file holds.
+func tlsDialer(authority string) *tls.Dialer {
+	pem, err := os.ReadFile(authority)
+	must("read of the authority", err)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		fail("%s holds no certificate", authority)
+	}
+	return &tls.Dialer{Config: &tls.Config{RootCAs: roots}}
 }
 
 func stores(client *memcache.Client) {

@@ -1,5 +1,5 @@
 // Drives memcache-client (classic text protocol) against one address: check_memcache_client.js
-// HOST:PORT [CA], over TLS when the certificate of an authority is given.
+// HOST:PORT [--tls CA], over TLS when the certificate of an authority is given.
 "use strict";
 
 const fs = require("node:fs");
@@ -7,7 +7,7 @@ const fs = require("node:fs");
 const { MemcacheClient } = require("memcache-client");
 const { bytes, failure, run, same } = require("./checks");
 
-const [address, authority] = process.argv.slice(2);
+const [address, , authority] = process.argv.slice(2);
 
 run(async () => {
   const tls = authority && { ca: fs.readFileSync(authority), servername: "localhost" };

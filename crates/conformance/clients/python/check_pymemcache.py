@@ -1,19 +1,26 @@
-"""Drives pymemcache (classic text protocol) against one address: check_pymemcache.py HOST PORT.
+"""Drives pymemcache (classic text protocol) against one address: check_pymemcache.py HOST PORT [--tls CA].
 
 Ends with a line `ok` and status 0, or with the assertion that failed.
 """
 
-import sys
+import argparse
+import ssl
 
 from pymemcache.client.base import Client, PooledClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError, MemcacheServerError
 
 
 def main() -> None:
-    address = (sys.argv[1], int(sys.argv[2]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("host")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--tls")
+    options = parser.parse_args()
+    address = (options.host, options.port)
+    context = ssl.create_default_context(cafile=options.tls) if options.tls else None
     # default_noreply is pymemcache's own default (True); both are driven.
-    client = Client(address, default_noreply=False, connect_timeout=10, timeout=10)
-    quiet = Client(address, connect_timeout=10, timeout=10)
+    client = Client(address, default_noreply=False, connect_timeout=10, timeout=10, tls_context=context)
+    quiet = Client(address, connect_timeout=10, timeout=10, tls_context=context)
 
     # Storing and reading.
     assert client.get("py:a") is None
@@ -102,7 +109,7 @@ def main() -> None:
     assert client.version()
     stats = client.stats()
     assert stats[b"cmd_get"] > 0 and stats[b"curr_connections"] > 0, stats
-    pool = PooledClient(address, max_pool_size=4, default_noreply=False, timeout=10)
+    pool = PooledClient(address, max_pool_size=4, default_noreply=False, timeout=10, tls_context=context)
     assert pool.set("py:pool", b"x") and pool.get("py:pool") == b"x" and pool.delete("py:pool")
     client.quit()
     print("ok")

@@ -6,24 +6,37 @@
 
 mod programs;
 mod sasl;
+mod tls;
 
 use std::net::SocketAddr;
 
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
 
 use programs::{LONG, Program, SHORT, Way, check_python};
-use sasl::sasl_memcached;
+use sasl::{sasl_memcached, sasl_server};
+use tls::{Encrypting, tls_server};
 
 /// Runs all programs that go some way.
 fn check_all(programs: &[Program], ways: &[Way], address: SocketAddr) {
-    let mut programs = programs
-        .iter()
-        .filter(|program| ways.contains(&program.way))
-        .peekable();
-    assert!(programs.peek().is_some(), "there are such programs");
-    for program in programs {
+    for program in chosen(programs, ways) {
         program.check(address);
     }
+}
+
+/// Runs all programs that speak TLS.
+fn check_all_over_tls(programs: &[Program], server: &Encrypting) {
+    for program in chosen(programs, &[Way::Tls]) {
+        program.check_over_tls(server.address(), &server.authority());
+    }
+}
+
+fn chosen<'a>(programs: &'a [Program], ways: &[Way]) -> Vec<&'a Program> {
+    let chosen: Vec<_> = programs
+        .iter()
+        .filter(|program| ways.contains(&program.way))
+        .collect();
+    assert!(!chosen.is_empty(), "there are such programs");
+    chosen
 }
 
 #[test]
@@ -42,6 +55,18 @@ fn clients_work_with_a_server() {
 fn clients_work_with_a_server_of_one_worker() {
     let server = evenkeel::server(&["-t", "1"]);
     check_all(SHORT, &[Way::Text, Way::Binary], server.address());
+}
+
+#[test]
+fn clients_authenticate_to_a_server() {
+    let server = sasl_server();
+    check_all(SHORT, &[Way::Sasl], server.address());
+}
+
+#[test]
+fn clients_work_over_tls() {
+    let server = tls_server();
+    check_all_over_tls(SHORT, &server);
 }
 
 #[test]
@@ -71,6 +96,20 @@ fn all_clients_authenticate_to_memcached() {
     let memcached = sasl_memcached();
     check_all(SHORT, &[Way::Sasl], memcached.address());
     check_all(LONG, &[Way::Sasl], memcached.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_authenticate_to_a_server() {
+    let server = sasl_server();
+    check_all(LONG, &[Way::Sasl], server.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_over_tls() {
+    let server = tls_server();
+    check_all_over_tls(LONG, &server);
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub enum Way {
     Binary,
     /// The binary protocol, after authentication by SASL PLAIN.
     Sasl,
+    /// Over TLS, in whichever protocol the client prefers. pylibmc, php-memcached, spymemcached, memjs,
+    /// npm memcached and meta-memcache have no TLS.
+    Tls,
 }
 
 /// One client's program in one way.
@@ -70,13 +73,24 @@ pub const SHORT: &[Program] = &[
         },
     },
     Program {
+        name: "pymemcache, TLS",
+        way: Way::Tls,
+        command: |address| python("check_pymemcache.py", &host_and_port(address)),
+    },
+    Program {
+        name: "python-binary-memcached, TLS",
+        way: Way::Tls,
+        command: |address| python("check_bmemcached.py", &host_and_port(address)),
+    },
+    Program {
+        name: "gomemcache, TLS",
+        way: Way::Tls,
+        command: gomemcache,
+    },
+    Program {
         name: "gomemcache",
         way: Way::Text,
-        command: |address| {
-            let mut command = Command::new(go_program());
-            command.arg(address.to_string());
-            command
-        },
+        command: gomemcache,
     },
 ];
 
@@ -111,6 +125,16 @@ pub const LONG: &[Program] = &[
         name: "memcache-client",
         way: Way::Text,
         command: |address| node("check_memcache_client.js", &[&address.to_string()]),
+    },
+    Program {
+        name: "memcache-client, TLS",
+        way: Way::Tls,
+        command: |address| node("check_memcache_client.js", &[&address.to_string()]),
+    },
+    Program {
+        name: "dalli, TLS",
+        way: Way::Tls,
+        command: |address| ruby(&[&address.to_string()]),
     },
     Program {
         name: "dalli",
@@ -178,6 +202,17 @@ impl Program {
         println!("{} against {address}", self.name);
         check((self.command)(address));
     }
+
+    /// Runs the program against a server whose certificate is signed by `authority`, a PEM file.
+    ///
+    /// # Panics
+    /// As [`Self::check`].
+    pub fn check_over_tls(&self, address: SocketAddr, authority: &Path) {
+        println!("{} against {address}", self.name);
+        let mut command = (self.command)(address);
+        command.arg("--tls").arg(authority);
+        check(command);
+    }
 }
 
 /// Runs a check, which ends with a line `ok`.
@@ -234,6 +269,12 @@ fn sasl_plugins() -> PathBuf {
         .filter_map(|folder| Some(folder.ok()?.path().join("sasl2")))
         .find(|folder| folder.is_dir())
         .expect("this test needs SASL's plugins: apt-get install libsasl2-modules (make conformance does it)")
+}
+
+fn gomemcache(address: SocketAddr) -> Command {
+    let mut command = Command::new(go_program());
+    command.arg(address.to_string());
+    command
 }
 
 /// The Go program, built once.

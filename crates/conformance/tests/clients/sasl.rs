@@ -1,11 +1,11 @@
-//! Servers that want SASL PLAIN: memcached with what Cyrus SASL reads.
+//! Servers that want SASL PLAIN: ours with a file of users, memcached with what Cyrus SASL reads.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use evenkeel_testkit::{Memcached, require_program};
+use evenkeel_testkit::{Memcached, Process, evenkeel, require_program};
 use tempfile::TempDir;
 
 use crate::programs::{PASSWORD, USER};
@@ -22,6 +22,20 @@ impl<T> Authenticating<T> {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// `evenkeel server -S`.
+pub fn sasl_server() -> Authenticating<Process> {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let users = dir.path().join("users");
+    fs::write(&users, format!("{USER}:{PASSWORD}\n")).expect("a file can be written");
+    let users = users.to_str().expect("a temporary path is text").to_owned();
+    let server = evenkeel::server(&["-t", "2", "-S", "--sasl-pwdb", &users]);
+    Authenticating {
+        address: server.address(),
+        _server: server,
+        _dir: dir,
     }
 }
 
