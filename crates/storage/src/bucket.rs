@@ -12,16 +12,20 @@ const FREE: u8 = 0;
 /// Bits of the filter of tags that passed by.
 const FILTER_BITS: u32 = 24;
 
+/// Words before the locations: three of tags, one about who passed by.
+const HEAD_WORDS: usize = 4;
+const PASSED: usize = HEAD_WORDS - 1;
+/// In the last word of the head, the filter stands above the count.
+const FILTER_SHIFT: u32 = 8;
+
 /// One cache line of the index.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
-    /// Tags of the twelve slots, [`FREE`] for a free one.
-    tags: [u8; BUCKET_SLOTS],
-    /// Entries that passed by here because it was full.
-    overflow: u8,
-    /// Tags of the entries that passed by, as a filter of 24 bits; empty when `overflow` is zero.
-    passed: [u8; 3],
+    /// From the lowest byte of the first word on, twelve tags of a byte each, [`FREE`] for a free slot. In
+    /// the last word, the entries that passed by here because it was full: their number in the lowest
+    /// byte, their tags as a filter of 24 bits above. In one piece, so that a lookup loads it at once.
+    head: [u32; HEAD_WORDS],
     locations: [u32; BUCKET_SLOTS],
 }
 
@@ -36,25 +40,20 @@ pub(crate) fn tag_of(hash: TableHash) -> u8 {
 
 impl Bucket {
     pub const EMPTY: Bucket = Bucket {
-        tags: [FREE; BUCKET_SLOTS],
-        overflow: 0,
-        passed: [0; 3],
+        head: [0; HEAD_WORDS],
         locations: [0; BUCKET_SLOTS],
     };
 
     /// The slots that have this tag.
     #[inline]
     pub fn matches(&self, tag: u8) -> Slots {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let rest = u32::from_le_bytes([i, j, k, l]);
-        Slots(equal_bytes(first, rest, tag) & ALL_SLOTS)
+        Slots(equal_bytes(&self.head, tag))
     }
 
     /// The slots that hold an entry.
     #[inline]
     pub fn used(&self) -> Slots {
-        Slots(self.matches(FREE).0 ^ ALL_SLOTS)
+        Slots(!self.matches(FREE).0 & ALL_SLOTS)
     }
 
     #[inline]
@@ -69,8 +68,14 @@ impl Bucket {
 
     #[inline]
     pub fn set(&mut self, slot: usize, tag: u8, location: u32) {
-        self.tags[slot] = tag;
+        self.set_tag(slot, tag);
         self.locations[slot] = location;
+    }
+
+    #[inline]
+    fn set_tag(&mut self, slot: usize, tag: u8) {
+        let (word, shift) = (&mut self.head[slot / 4], slot % 4 * 8);
+        *word = *word & !(0xff << shift) | u32::from(tag) << shift;
     }
 
     #[inline]
@@ -80,12 +85,14 @@ impl Bucket {
 
     #[inline]
     pub fn clear(&mut self, slot: usize) {
-        self.tags[slot] = FREE;
+        self.set_tag(slot, FREE);
     }
 
     /// Entries that passed by because it was full; [`OVERFLOW_STUCK`] stands for that many or more.
+    #[inline]
     pub fn overflow(&self) -> u8 {
-        self.overflow
+        // The lowest byte.
+        self.head[PASSED] as u8
     }
 
     /// The bit of the filter that stands for a tag.
@@ -94,37 +101,30 @@ impl Bucket {
         (u32::from(tag) * FILTER_BITS) >> 8
     }
 
-    /// The filter, in the upper three bytes.
-    #[inline]
-    fn filter(&self) -> u32 {
-        let [low, middle, high] = self.passed;
-        u32::from_le_bytes([self.overflow, low, middle, high])
-    }
-
     /// Whether an entry with this tag may stand in a later bucket because this one was full.
     #[inline]
     pub fn may_have_passed(&self, tag: u8) -> bool {
-        (self.filter() >> 8) >> Self::filter_bit(tag) & 1 != 0
+        self.head[PASSED] >> (Self::filter_bit(tag) + FILTER_SHIFT) & 1 != 0
     }
 
     pub fn pass_by(&mut self, tag: u8) {
-        let bit = Self::filter_bit(tag);
-        self.passed[bit as usize >> 3] |= 1 << (bit & 7);
-        self.overflow = self.overflow.saturating_add(1);
+        let passed = &mut self.head[PASSED];
+        *passed |= 1 << (Self::filter_bit(tag) + FILTER_SHIFT);
+        *passed += u32::from(*passed as u8 != OVERFLOW_STUCK);
     }
 
     /// One entry that passed by is gone. The filter is cleared with the last.
     pub fn forget_passing(&mut self) {
-        if self.overflow != OVERFLOW_STUCK {
-            self.overflow -= 1;
+        if self.overflow() != OVERFLOW_STUCK {
+            self.head[PASSED] -= 1;
         }
-        if self.overflow == 0 {
-            self.passed = [0; 3];
+        if self.overflow() == 0 {
+            self.head[PASSED] = 0;
         }
     }
 }
 
-/// A set of a bucket's slots: bit i for slot i.
+/// A set of a bucket's slots: bit i for slot i. Higher bits count for nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots(u32);
 
@@ -152,19 +152,26 @@ mod tests {
     fn matches_agrees_with_looking_at_each_tag() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(4);
         for _ in 0..10_000 {
+            let mut tags = [0; BUCKET_SLOTS];
+            tags.fill_with(|| (rng.next_u64() % 4 * 85) as u8);
             let mut bucket = Bucket::EMPTY;
-            bucket.overflow = 3;
-            bucket.tags.fill_with(|| (rng.next_u64() % 4 * 85) as u8);
-            for tag in [0, 1, 84, 85, 86, 128, 170, 254, 255] {
-                let expected: Vec<usize> = (0..12).filter(|&i| bucket.tags[i] == tag).collect();
-                assert_eq!(bucket.matches(tag).collect::<Vec<_>>(), expected);
-                let (first, rest) = bucket.tags.split_at(8);
-                let first = u64::from_le_bytes(first.try_into().unwrap());
-                let rest = u32::from_le_bytes(rest.try_into().unwrap());
-                let portable = Slots(equal_bytes_in_words(first, rest, tag) & ALL_SLOTS);
-                assert_eq!(portable.collect::<Vec<_>>(), expected);
+            bucket.head[PASSED] = rng.next_u64() as u32;
+            for (slot, tag) in tags.iter().enumerate() {
+                // Over another, whose bits must not stay.
+                bucket.set(slot, rng.next_u64() as u8, 0);
+                bucket.set(slot, *tag, slot as u32);
             }
-            let used: Vec<usize> = (0..12).filter(|&i| bucket.tags[i] != FREE).collect();
+            let bytes: Vec<u8> = bucket.head.iter().flat_map(|w| w.to_le_bytes()).collect();
+            assert_eq!(bytes[..BUCKET_SLOTS], tags);
+            for tag in [0, 1, 84, 85, 86, 128, 170, 254, 255] {
+                let expected: Vec<usize> = (0..12).filter(|&i| tags[i] == tag).collect();
+                assert_eq!(bucket.matches(tag).collect::<Vec<_>>(), expected);
+                let of_all = (0..16).filter(|&i| bytes[i] == tag).map(|i| 1 << i);
+                let of_all = of_all.sum::<u32>();
+                assert_eq!(equal_bytes(&bucket.head, tag), of_all);
+                assert_eq!(equal_bytes_in_words(&bucket.head, tag), of_all);
+            }
+            let used: Vec<usize> = (0..12).filter(|&i| tags[i] != FREE).collect();
             assert_eq!(bucket.used().collect::<Vec<_>>(), used);
         }
     }
@@ -180,7 +187,7 @@ mod tests {
             bucket.forget_passing();
             assert!(bucket.may_have_passed(tag), "a filter cannot take one out");
             bucket.forget_passing();
-            assert_eq!((bucket.overflow(), bucket.passed), (0, [0; 3]));
+            assert_eq!(bucket.head, Bucket::EMPTY.head);
         }
     }
 }

@@ -13,7 +13,7 @@
 use crate::bands::{Fates, Gauges};
 use crate::ghosts::{Ghosts, Returning};
 use crate::hash::{TableHash, TableHasher};
-use crate::index::{Index, Items, Room};
+use crate::index::{Guess, Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
 use crate::pool::{Account, Geometry, SegmentPool};
 use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
@@ -42,6 +42,8 @@ pub(crate) struct Context {
     pub fates: Fates,
     /// Whether what is stored had been here before.
     pub returning: Returning,
+    /// Counts what makes a [`Hint`](crate::Hint) outdated: items that came, went or moved, and cachelets.
+    pub changes: u64,
 }
 
 /// What has to be freed before a call can succeed.
@@ -84,6 +86,13 @@ impl Entry<'_> {
     #[inline]
     fn least_bytes(new: &NewItem<'_>) -> usize {
         item::FIXED_BYTES + new.key.len() + new.value[0].len() + new.value[1].len()
+    }
+
+    /// Bytes of the item with all extra words and padding that there may be.
+    #[inline]
+    fn bytes_max(&self) -> usize {
+        let value_len = self.value[0].len() + self.value[1].len();
+        item::BESIDES_BYTES_MAX + self.key.len() + value_len
     }
 
     #[inline]
@@ -153,10 +162,10 @@ pub(crate) struct Inner {
 
 #[inline]
 fn place_of(geometry: Geometry, location: u32) -> Place {
-    // Both shifts are below 32, so nothing wraps.
+    // The shift is below 32 and an offset below the size of a segment, so nothing wraps.
     Place {
         segment: location.wrapping_shr(geometry.offset_bits),
-        offset: (location & geometry.offset_mask).wrapping_shl(geometry.align_shift),
+        offset: (location & geometry.offset_mask).wrapping_mul(geometry.align as u32),
     }
 }
 
@@ -266,12 +275,6 @@ impl Inner {
         Scale::of(self.live_bytes, self.live_items)
     }
 
-    /// Whether an item with this layout is gone at `now`; looks at its expiry only if it has one.
-    #[inline]
-    pub fn is_expired(&self, place: Place, layout: Layout, now: Seconds) -> bool {
-        layout.expires() && item::is_expired(layout.expires_at(self.data(place)), now)
-    }
-
     #[inline]
     pub fn item(&self, place: Place, now: Seconds) -> Item<'_> {
         let segment = &self.segments[place.segment as usize];
@@ -287,40 +290,60 @@ impl Inner {
 
     /// Finds an item of the key that lies elsewhere than `here`.
     pub fn find_other(&self, key: &[u8], hash: TableHash, here: Place) -> Option<Place> {
-        self.index.find(hash, |location| {
-            let place = self.place(location);
-            (place != here && self.item(place, 0).key() == key).then_some(place)
-        })
+        let here = self.location(here);
+        let is_it = |location| location != here && self.has_key(location, key);
+        let location = self.index.search(hash, is_it);
+        location.map(|location| self.place(location))
     }
 
     /// Finds an item, expired or not.
     #[inline]
     pub fn find(&self, key: &[u8], hash: TableHash) -> Option<Place> {
-        self.find_with_layout(key, hash).map(|(place, _)| place)
+        self.location_of(key, hash)
+            .map(|location| self.place(location))
     }
 
-    /// As [`Inner::find`], with the layout that was read on the way.
-    #[inline]
-    pub fn find_with_layout(&self, key: &[u8], hash: TableHash) -> Option<(Place, Layout)> {
-        self.index.find(hash, |location| {
-            let place = self.place(location);
-            let data = self.data(place);
-            let layout = Layout::read(data);
-            layout.has_key(data, key).then_some((place, layout))
-        })
+    /// The location of the item that has this key, expired or not.
+    // Not inlined: it is long. A number comes back in registers, which a place would not.
+    #[inline(never)]
+    pub fn location_of(&self, key: &[u8], hash: TableHash) -> Option<u32> {
+        match self.index.guess(hash) {
+            Guess::At(location) if self.has_key(location, key) => Some(location),
+            Guess::Nowhere => None,
+            _ => self.search(key, hash),
+        }
     }
 
+    /// As [`Inner::location_of`], where a guess was wrong or unknown.
+    #[cold]
+    #[inline(never)]
+    pub fn search(&self, key: &[u8], hash: TableHash) -> Option<u32> {
+        self.index
+            .search(hash, |location| self.has_key(location, key))
+    }
+
+    /// Whether the item at a location has this key.
+    // Inlined, as all that it calls, so that what it looks at is not looked at again afterwards.
+    #[inline(always)]
+    pub fn has_key(&self, location: u32, key: &[u8]) -> bool {
+        item::has_key(self.data(self.place(location)), key)
+    }
+
+    /// Starts loading the item that a lookup of the hash would look at first.
     #[inline]
-    pub fn prefetch_item(&self, hash: TableHash) {
-        self.index.candidates(hash, |location| {
+    pub fn prefetch_item(&self, hash: TableHash) -> Guess {
+        let guess = self.index.guess(hash);
+        if let Guess::At(location) = guess {
             crate::processor::prefetch(&self.data(self.place(location))[0]);
-        });
+        }
+        guess
     }
 
     // Removal.
 
     /// Takes an item out of the index and marks it dead. A segment whose last item goes is freed.
     pub fn remove(&mut self, hash: TableHash, place: Place, context: &mut Context) {
+        context.changes += 1;
         self.index.remove(hash, self.location(place));
         self.bury(place, context);
     }
@@ -349,6 +372,7 @@ impl Inner {
 
     /// Empties the cachelet in time proportional to its segments and shards.
     pub fn flush(&mut self, context: &mut Context) {
+        context.changes += 1;
         for segment in core::mem::take(&mut self.segments) {
             if segment.is_in_use() {
                 context.account.release(segment.data);
@@ -383,7 +407,7 @@ impl Inner {
             queue: QueueName::Small,
             frequency: 0,
         };
-        let Some((place, old)) = self.find_with_layout(new.key, hash) else {
+        let Some(place) = self.find(new.key, hash) else {
             // What was evicted too early is no newcomer.
             let queue = if self.ghosts.take(hash, &mut context.returning) {
                 QueueName::Main
@@ -398,6 +422,7 @@ impl Inner {
         };
         let segment = &mut self.segments[place.segment as usize];
         let data = &mut segment.data[place.offset as usize..];
+        let old = Layout::read(data);
         if item::is_expired(old.expires_at(data), now) {
             self.expire(hash, place, context);
             return newcomer;
@@ -450,6 +475,7 @@ impl Inner {
         now: Seconds,
         context: &mut Context,
     ) -> Result<Place, Need> {
+        context.changes += 1;
         self.make_index_room(entry.hash, context)?;
         let place = self.write(entry, now, context)?;
         self.index.insert(entry.hash, self.location(place));
@@ -518,27 +544,14 @@ impl Inner {
         context: &mut Context,
     ) -> Result<Place, Need> {
         let class = TtlClass::of(entry.meta.expires_at, now);
-        let high = version_high(entry.meta.version);
-        let least = self.geometry.align_up(entry.layout(high).size());
-        let alone = least > self.geometry.item_bytes_max();
-        let ordinary = self.geometry.segment_bytes;
-        let found = if alone {
-            None
-        } else {
+        let found = if entry.bytes_max() <= self.geometry.item_bytes_max() {
             self.open_segment_for(entry, class)
+        } else {
+            None
         };
         let (at, layout) = match found {
             Some(found) => found,
-            None => {
-                let bytes = if alone {
-                    self.block_bytes(least)
-                } else {
-                    ordinary
-                };
-                let at = self.new_segment(bytes, entry.queue, class, context)?;
-                self.segments[at as usize].version_high = high;
-                (at, entry.layout(high))
-            }
+            None => self.new_segment_for(entry, class, context)?,
         };
         let bytes = self.geometry.align_up(layout.size());
         let segment = &mut self.segments[at as usize];
@@ -556,6 +569,30 @@ impl Inner {
             segment: at,
             offset: offset as u32,
         })
+    }
+
+    /// Where an item goes for which no open segment is known yet, and its layout there.
+    #[inline(never)]
+    fn new_segment_for(
+        &mut self,
+        entry: &Entry<'_>,
+        class: TtlClass,
+        context: &mut Context,
+    ) -> Result<(u32, Layout), Need> {
+        let high = version_high(entry.meta.version);
+        let layout = entry.layout(high);
+        let least = self.geometry.align_up(layout.size());
+        let alone = least > self.geometry.item_bytes_max();
+        let bytes = if alone {
+            self.block_bytes(least)
+        } else if let Some(found) = self.open_segment_for(entry, class) {
+            return Ok(found);
+        } else {
+            self.geometry.segment_bytes
+        };
+        let at = self.new_segment(bytes, entry.queue, class, context)?;
+        self.segments[at as usize].version_high = high;
+        Ok((at, layout))
     }
 
     /// Size of a right-sized segment; never that of an ordinary one, which tells them apart.

@@ -279,6 +279,7 @@ impl Inner {
         if self.segments[victim as usize].alone {
             return self.sweep_alone(victim, keep, now, context);
         }
+        context.changes += 1;
         self.close_segment(victim);
         let segment = &mut self.segments[victim as usize];
         let (class, old_queue) = (segment.class, segment.queue);

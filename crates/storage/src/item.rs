@@ -4,7 +4,7 @@
 //! so the description is three words, and what most items do not need is only there when needed:
 //!
 //! ```text
-//! word 0   key length 8 | value length 15 (all ones: an extra word has it) | which extra words 3 |
+//! word 0   key length 8 | value length 14 (unless an extra word has it) | which extra words 4 |
 //!          frequency 2 | fetched | stale | win sent | dead
 //! word 1   last access 24 (seconds, modulo 2^24) | version bits 32..40
 //! word 2   version bits 0..32
@@ -37,13 +37,18 @@ const WORD: usize = 4;
 /// Words that every item has.
 pub(crate) const FIXED_BYTES: usize = 3 * WORD;
 
+/// Most bytes that an item takes besides key and value: all extra words, and padding.
+pub(crate) const BESIDES_BYTES_MAX: usize = FIXED_BYTES + 4 * WORD + 64;
+
 const VALUE_LEN_SHIFT: u32 = 8;
-/// A value length field of all ones says that an extra word has the length.
-const VALUE_LEN_EXTENDED: u32 = 0x7fff;
-const HAS_SHIFT: u32 = 23;
+/// Longest value whose length is in the first word; that of a longer one has an extra word.
+const SHORT_VALUE_MAX: u32 = 0x3fff;
+const HAS_SHIFT: u32 = 22;
 const HAS_FLAGS: u32 = 1 << HAS_SHIFT;
 const HAS_EXPIRY: u32 = 1 << (HAS_SHIFT + 1);
 const WIDE_VERSION: u32 = 1 << (HAS_SHIFT + 2);
+const LONG_VALUE: u32 = 1 << (HAS_SHIFT + 3);
+const HAS_ANY: u32 = HAS_FLAGS | HAS_EXPIRY | WIDE_VERSION | LONG_VALUE;
 const FREQUENCY_SHIFT: u32 = 26;
 /// Highest frequency: two bits, as in S3-FIFO (section 4.1): more would only delay forgetting.
 pub(crate) const FREQUENCY_MAX: u8 = 3;
@@ -132,19 +137,42 @@ fn set_word(data: &mut [u8], at: usize, value: u32) {
     data[at..at + WORD].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The first word of an item and what follows from it: where its parts are.
+/// The first word of an item and the length of its value, from which follows where its parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     first: u32,
     value_len: u32,
-    /// Where the key stands: behind the words that the first one tells of.
-    key_at: u32,
 }
 
-/// Bytes before the key for each combination of the three bits that tell of an extra word.
-const KEY_AT: [u8; 8] = [12, 16, 16, 20, 16, 20, 20, 24];
-const _: () =
-    assert!(KEY_AT[0] as usize == FIXED_BYTES && KEY_AT[7] as usize == FIXED_BYTES + 3 * WORD);
+/// Bytes before the key for each combination of the four bits that tell of an extra word.
+const KEY_AT: [u8; 16] = {
+    let mut key_at = [0; 16];
+    let mut bits = 0;
+    while bits < key_at.len() {
+        key_at[bits] = (FIXED_BYTES + bits.count_ones() as usize * WORD) as u8;
+        bits += 1;
+    }
+    key_at
+};
+
+/// Where the key stands: behind the words that the first one tells of.
+#[inline]
+fn key_at(first: u32) -> usize {
+    usize::from(KEY_AT[(first >> HAS_SHIFT & 0xf) as usize])
+}
+
+/// Whether the item that `data` starts with has this key. What a lookup asks, so it looks at no more than
+/// it must.
+#[inline(always)]
+pub(crate) fn has_key(data: &[u8], key: &[u8]) -> bool {
+    let first = word(data, 0);
+    // Keys in an index are shorter than 256 bytes, and so is what may be added to 24.
+    let at = key_at(first);
+    (first & 0xff) as usize == key.len()
+        && data
+            .get(at..at.wrapping_add(key.len()))
+            .is_some_and(|other| same_bytes(other, key))
+}
 
 impl Layout {
     /// The layout of a new item in a segment whose versions have these upper bits.
@@ -152,51 +180,35 @@ impl Layout {
     /// The caller has checked the lengths: a key has at most 255 bytes and a value fewer than 2^32.
     #[inline]
     pub fn of(meta: &Meta, key_len: usize, value_len: usize, segment_version_high: u32) -> Self {
-        assert!(
-            key_len <= usize::from(u8::MAX),
-            "the store checks the key's length"
-        );
-        let value_len = u32::try_from(value_len).expect("the store checks the value's length");
-        let mut first = key_len as u32 | value_len.min(VALUE_LEN_EXTENDED) << VALUE_LEN_SHIFT;
-        first |= if meta.flags != 0 { HAS_FLAGS } else { 0 };
-        first |= if meta.expires_at != NEVER {
-            HAS_EXPIRY
-        } else {
-            0
-        };
+        debug_assert!(key_len <= usize::from(u8::MAX) && u32::try_from(value_len).is_ok());
+        // The store checks the value's length.
+        let value_len = value_len as u32;
+        let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+        let is_long = value_len > SHORT_VALUE_MAX;
         let wide = version_high(meta.version) != segment_version_high;
-        first |= if wide { WIDE_VERSION } else { 0 };
-        first |= u32::from(meta.frequency.min(FREQUENCY_MAX)) << FREQUENCY_SHIFT;
-        first |= if meta.fetched { FETCHED } else { 0 };
-        first |= if meta.stale { STALE } else { 0 };
-        first |= if meta.win_sent { WIN_SENT } else { 0 };
-        let mut layout = Layout::of_first(first);
-        if value_len >= VALUE_LEN_EXTENDED {
-            layout.value_len = value_len;
-            layout.key_at += WORD as u32;
-        }
-        layout
-    }
-
-    /// What a first word tells, but for a value length that an extra word has.
-    #[inline]
-    fn of_first(first: u32) -> Self {
-        Layout {
-            first,
-            value_len: first >> VALUE_LEN_SHIFT & VALUE_LEN_EXTENDED,
-            key_at: u32::from(KEY_AT[(first >> HAS_SHIFT & 7) as usize]),
-        }
+        let first = key_len as u32
+            | bit(!is_long, value_len << VALUE_LEN_SHIFT)
+            | bit(is_long, LONG_VALUE)
+            | bit(meta.flags != 0, HAS_FLAGS)
+            | bit(meta.expires_at != NEVER, HAS_EXPIRY)
+            | bit(wide, WIDE_VERSION)
+            | u32::from(meta.frequency.min(FREQUENCY_MAX)) << FREQUENCY_SHIFT
+            | bit(meta.fetched, FETCHED)
+            | bit(meta.stale, STALE)
+            | bit(meta.win_sent, WIN_SENT);
+        Layout { first, value_len }
     }
 
     /// Reads the layout of the item that `data` starts with.
     #[inline]
     pub fn read(data: &[u8]) -> Self {
-        let mut layout = Layout::of_first(word(data, 0));
-        if layout.is_extended() {
-            layout.value_len = word(data, FIXED_BYTES);
-            layout.key_at += WORD as u32;
-        }
-        layout
+        let first = word(data, 0);
+        let value_len = if first & LONG_VALUE == 0 {
+            first >> VALUE_LEN_SHIFT & SHORT_VALUE_MAX
+        } else {
+            word(data, FIXED_BYTES)
+        };
+        Layout { first, value_len }
     }
 
     #[inline]
@@ -205,8 +217,8 @@ impl Layout {
     }
 
     #[inline]
-    fn is_extended(self) -> bool {
-        (self.first >> VALUE_LEN_SHIFT) & VALUE_LEN_EXTENDED == VALUE_LEN_EXTENDED
+    fn is_long(self) -> bool {
+        self.has(LONG_VALUE)
     }
 
     #[inline]
@@ -221,13 +233,13 @@ impl Layout {
 
     #[inline]
     fn key_at(self) -> usize {
-        self.key_at as usize
+        key_at(self.first)
     }
 
     /// Where the extra words stand, in their order.
     #[inline]
     fn expiry_at(self) -> usize {
-        FIXED_BYTES + usize::from(self.is_extended()) * WORD
+        FIXED_BYTES + usize::from(self.is_long()) * WORD
     }
 
     #[inline]
@@ -252,20 +264,14 @@ impl Layout {
         self.value_at().wrapping_add(self.value_len())
     }
 
-    /// Whether the item in `data` has this key.
-    #[inline]
-    pub fn has_key(self, data: &[u8], key: &[u8]) -> bool {
-        self.key_len() == key.len() && same_bytes(self.key(data), key)
-    }
-
     #[inline]
     pub fn key(self, data: &[u8]) -> &[u8] {
-        &data[self.key_at()..][..self.key_len()]
+        &data[self.key_at()..self.value_at()]
     }
 
     #[inline]
     pub fn value(self, data: &[u8]) -> &[u8] {
-        &data[self.value_at()..][..self.value_len()]
+        &data[self.value_at()..self.size()]
     }
 
     #[inline]
@@ -361,21 +367,29 @@ impl Layout {
     }
 
     /// Writes everything before the key.
-    #[inline]
+    #[inline(always)]
     fn write_words(self, data: &mut [u8], meta: &Meta) {
         set_word(data, 0, self.first);
         set_version_low(data, meta.last_access, meta.version);
-        if self.is_extended() {
+        if self.first & HAS_ANY != 0 {
+            self.write_extra_words(data, meta.expires_at, meta.flags, meta.version);
+        }
+    }
+
+    /// Writes the words that not every item has.
+    #[inline(never)]
+    fn write_extra_words(self, data: &mut [u8], expires_at: Seconds, flags: u32, version: Version) {
+        if self.is_long() {
             set_word(data, FIXED_BYTES, self.value_len);
         }
         if self.has(HAS_EXPIRY) {
-            set_word(data, self.expiry_at(), meta.expires_at);
+            set_word(data, self.expiry_at(), expires_at);
         }
         if self.has(HAS_FLAGS) {
-            set_word(data, self.flags_at(), meta.flags);
+            set_word(data, self.flags_at(), flags);
         }
         if self.has(WIDE_VERSION) {
-            set_word(data, self.version_at(), version_high(meta.version));
+            set_word(data, self.version_at(), version_high(version));
         }
     }
 }
@@ -455,33 +469,53 @@ pub(crate) fn touch_access(data: &mut [u8], now: Seconds) {
 pub(crate) fn note_read(data: &mut [u8], layout: Layout, now: Seconds) -> Layout {
     let uses = u32::from(layout.frequency() < FREQUENCY_MAX);
     let first = (layout.first | FETCHED).wrapping_add(uses << FREQUENCY_SHIFT);
+    let old = word(data, WORD);
+    let new = old & !ACCESS_MASK | now & ACCESS_MASK;
     if first != layout.first {
         set_word(data, 0, first);
     }
-    let old = word(data, WORD);
-    let new = old & !ACCESS_MASK | now & ACCESS_MASK;
     if old != new {
         set_word(data, WORD, new);
     }
     Layout { first, ..layout }
 }
 
-/// Whether two slices of the same length are equal, compared a word at a time: keys are short, and a
-/// call of the library's comparison costs more than most of them.
-#[inline]
+/// Whether two slices of the same length are equal, compared sixteen bytes at a time: keys are short, and
+/// a call of the library's comparison costs more than most of them.
+#[inline(always)]
 fn same_bytes(left: &[u8], right: &[u8]) -> bool {
     debug_assert_eq!(left.len(), right.len());
-    let (left_words, left_rest) = left.as_chunks::<8>();
-    let (right_words, right_rest) = right.as_chunks::<8>();
-    for (left, right) in left_words.iter().zip(right_words) {
-        if u64::from_ne_bytes(*left) != u64::from_ne_bytes(*right) {
+    let (Some(left_end), Some(right_end)) = (left.last_chunk(), right.last_chunk()) else {
+        return same_short_bytes(left, right);
+    };
+    // The ends first, because that is where most keys differ.
+    if u128::from_ne_bytes(*left_end) != u128::from_ne_bytes(*right_end) {
+        return false;
+    }
+    // What is before the last byte: the end would be compared again where it makes up a whole chunk.
+    let (left_chunks, _) = left[..left.len() - 1].as_chunks();
+    let (right_chunks, _) = right[..right.len() - 1].as_chunks();
+    for (left, right) in left_chunks.iter().zip(right_chunks) {
+        if u128::from_ne_bytes(*left) != u128::from_ne_bytes(*right) {
             return false;
         }
     }
-    // The last word, which overlaps the one before it; without one, byte by byte.
-    match (left.last_chunk::<8>(), right.last_chunk::<8>()) {
-        (Some(left), Some(right)) => u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right),
-        _ => left_rest.iter().zip(right_rest).all(|(a, b)| a == b),
+    true
+}
+
+/// As [`same_bytes`], for fewer than sixteen bytes.
+#[inline]
+fn same_short_bytes(left: &[u8], right: &[u8]) -> bool {
+    // Two words that overlap where there is room for one; otherwise byte by byte.
+    match (left.last_chunk(), right.last_chunk()) {
+        (Some(left_end), Some(right_end)) => {
+            let starts = left.first_chunk().zip(right.first_chunk());
+            u64::from_ne_bytes(*left_end) == u64::from_ne_bytes(*right_end)
+                && starts.is_some_and(|(left, right)| {
+                    u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right)
+                })
+        }
+        _ => left.iter().zip(right).all(|(a, b)| a == b),
     }
 }
 
@@ -654,7 +688,7 @@ mod tests {
 
     #[test]
     fn value_lengths_around_the_extended_form_read_back() {
-        for len in [0, 0x7ffe, 0x7fff, 0x8000] {
+        for len in [0, 0x3ffe, 0x3fff, 0x4000, 0x8000] {
             round_trip(meta(), &[b'k'; 250], &vec![1; len], 0);
         }
     }

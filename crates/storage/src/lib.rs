@@ -99,6 +99,7 @@ mod index;
 mod invariants;
 mod item;
 mod item_mut;
+mod look_ahead;
 mod maintenance;
 mod pool;
 #[expect(
@@ -119,6 +120,7 @@ pub use cachelet::Cachelet;
 pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};
 pub use item_mut::ItemMut;
+pub use look_ahead::Hint;
 pub use pool::{PoolConfig, SegmentPool};
 pub use stats::{CacheletStats, StoreStats};
 pub use store::{Store, StoreConfig, StoreError};

@@ -24,17 +24,17 @@ pub(crate) fn prefetch<T>(target: &T) {
     let _ = target;
 }
 
-/// Which of the twelve bytes in `first` and `rest` equal `tag`: bit i for byte i. Bits 12 to 15 are
-/// arbitrary.
+/// Which of the sixteen bytes in four words equal `byte`: bit i for byte i, counted from the lowest byte
+/// of the first word.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-pub(crate) fn equal_bytes(first: u64, rest: u32, tag: u8) -> u32 {
-    use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
-    // SAFETY: the instructions compute on values alone; SSE2, which they belong to, is part of every
-    // x86-64.
+pub(crate) fn equal_bytes(words: &[u32; 4], byte: u8) -> u32 {
+    use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    // SAFETY: the load reads the sixteen bytes that the reference lends, whatever their alignment; the
+    // rest computes on values alone. SSE2, which all belong to, is part of every x86-64.
     let equal = unsafe {
-        let tags = _mm_set_epi64x(i64::from(rest), first as i64);
-        _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8)))
+        let bytes = _mm_loadu_si128(core::ptr::from_ref(words).cast());
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8)))
     };
     equal as u32
 }
@@ -45,7 +45,7 @@ pub(crate) use equal_bytes_in_words as equal_bytes;
 /// As [`equal_bytes`], in the arithmetic that every machine has: eight bytes at a time in one word.
 #[cfg(any(test, not(all(target_arch = "x86_64", not(miri)))))]
 #[inline]
-pub(crate) fn equal_bytes_in_words(first: u64, rest: u32, tag: u8) -> u32 {
+pub(crate) fn equal_bytes_in_words(words: &[u32; 4], byte: u8) -> u32 {
     /// The lowest bit of each byte of a word.
     const LOW_BITS: u64 = 0x0101_0101_0101_0101;
     /// Moves bit 8i of a word to bit 56 + i of the product, for each i.
@@ -56,6 +56,7 @@ pub(crate) fn equal_bytes_in_words(first: u64, rest: u32, tag: u8) -> u32 {
         let highest = !(((word & low_seven) + low_seven) | word | low_seven);
         ((highest >> 7).wrapping_mul(GATHER) >> 56) as u32
     };
-    let wanted = u64::from(tag) * LOW_BITS;
-    zero_bytes(first ^ wanted) | zero_bytes(u64::from(rest) ^ wanted) << 8
+    let wanted = u64::from(byte) * LOW_BITS;
+    let [a, b, c, d] = words.map(u64::from);
+    zero_bytes((a | b << 32) ^ wanted) | zero_bytes((c | d << 32) ^ wanted) << 8
 }

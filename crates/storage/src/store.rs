@@ -5,7 +5,9 @@ use crate::bands::Fates;
 use crate::cachelet::{Cachelet, Context, Entry, Inner, Place, Replaced};
 use crate::ghosts::Returning;
 use crate::hash::{TableHash, TableHasher};
-use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
+use crate::item::{
+    self, Item, Layout, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem,
+};
 use crate::item_mut::ItemMut;
 use crate::maintenance::RoundCursor;
 use crate::pool::{Account, SegmentPool};
@@ -115,6 +117,7 @@ impl Store {
             hasher: TableHasher::new(config.hash_seed),
             counters: StoreStats::default(),
             fates: Fates::default(),
+            changes: 0,
             returning: Returning::default(),
         };
         Store {
@@ -159,6 +162,7 @@ impl Store {
             cachelet.inner.is_of(self.context.account.pool()),
             "stores share a pool"
         );
+        self.context.changes += 1;
         let id = cachelet.id();
         let displaced = self.detach(id);
         let slot = usize::from(id.0);
@@ -174,6 +178,7 @@ impl Store {
     /// Takes a cachelet out, with its items and their memory.
     pub fn detach(&mut self, id: CacheletId) -> Option<Cachelet> {
         let cachelet = self.cachelets.get_mut(usize::from(id.0))?.take()?;
+        self.context.changes += 1;
         self.ids.retain(|&other| other != id);
         self.context.account.hand_over(cachelet.inner.held);
         Some(cachelet)
@@ -213,22 +218,6 @@ impl Store {
         self.context.hasher.hash(key)
     }
 
-    /// Starts loading the index line of a hash. First stage for a batch of keys.
-    #[inline]
-    pub fn prefetch(&self, id: CacheletId, hash: TableHash) {
-        if let Some(inner) = self.inner(usize::from(id.0)) {
-            inner.index.prefetch(hash);
-        }
-    }
-
-    /// Starts loading the item of a hash. Second stage, once the index line has arrived.
-    #[inline]
-    pub fn prefetch_item(&self, id: CacheletId, hash: TableHash) {
-        if let Some(inner) = self.inner(usize::from(id.0)) {
-            inner.prefetch_item(hash);
-        }
-    }
-
     /// Finds an item and counts the use. An expired item is removed and not found.
     ///
     /// `fetched` and `last_access` stay as they were, so that the caller can show them; an ordinary
@@ -249,17 +238,19 @@ impl Store {
         now: Seconds,
     ) -> Option<ItemMut<'_>> {
         let slot = usize::from(id.0);
-        let inner = &mut self.cachelets.get_mut(slot)?.as_mut()?.inner;
-        inner.reads += 1;
-        let Some((place, layout)) = inner.find_with_layout(key, hash) else {
-            inner.misses += 1;
+        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
+        inner.reads = inner.reads.wrapping_add(1);
+        let Some(place) = inner.find(key, hash) else {
+            inner.misses = inner.misses.wrapping_add(1);
             return None;
         };
-        if inner.is_expired(place, layout, now) {
+        let data = inner.data_mut(place);
+        let layout = Layout::read(data);
+        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
             inner.expire_read(hash, place, &mut self.context);
             return None;
         }
-        item::bump_frequency(inner.data_mut(place), layout);
+        item::bump_frequency(data, layout);
         Some(ItemMut::new(self, slot, place, now))
     }
 
@@ -283,26 +274,11 @@ impl Store {
         hash: TableHash,
         now: Seconds,
     ) -> Option<Item<'_>> {
-        let inner = &mut self.cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
-        inner.reads += 1;
-        let Some((place, layout)) = inner.find_with_layout(key, hash) else {
-            inner.misses += 1;
-            return None;
-        };
-        if inner.is_expired(place, layout, now) {
-            inner.expire_read(hash, place, &mut self.context);
-            return None;
-        }
-        let segment = &mut inner.segments[place.segment as usize];
-        let data = &mut segment.data[place.offset as usize..];
-        let layout = item::note_read(data, layout, now);
-        Some(Item {
-            data,
-            layout,
-            segment_version_high: segment.version_high,
-            now,
-            align: inner.geometry.align,
-        })
+        let Store {
+            cachelets, context, ..
+        } = self;
+        let inner = &mut *cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
+        inner.look_up(key, hash, now, context)
     }
 
     /// Finds an item and leaves no trace. An expired item is not found.
@@ -351,7 +327,7 @@ impl Store {
         let too_large = self.is_too_large(&item);
         let cachelet = self.cachelets.get_mut(slot).and_then(Option::as_mut);
         let inner = &mut cachelet.ok_or(StoreError::NoCachelet)?.inner;
-        inner.writes += 1;
+        inner.writes = inner.writes.wrapping_add(1);
         if too_large {
             if let Some(place) = inner.find(item.key, hash) {
                 inner.remove(hash, place, &mut self.context);
@@ -378,20 +354,23 @@ impl Store {
                 now,
             )?;
         }
-        self.context.counters.total_items += 1;
+        let total = &mut self.context.counters.total_items;
+        *total = total.wrapping_add(1);
         Ok(())
     }
 
+    #[inline]
     fn is_too_large(&self, item: &NewItem<'_>) -> bool {
         let flags = if item.flags != 0 {
             MEMCACHED_FLAGS_SIZE
         } else {
             0
         };
-        let size = (item.value[0].len())
-            .saturating_add(item.value[1].len())
-            .saturating_add(item.key.len() + MEMCACHED_ITEM_OVERHEAD + flags);
-        size > self.item_size_max || item.key.len() > KEY_BYTES_MAX
+        // Lengths of slices: none is more than half of all numbers, so two of them do not wrap.
+        let values = item.value[0].len().wrapping_add(item.value[1].len());
+        item.key.len() > KEY_BYTES_MAX
+            || values > self.item_size_max
+            || values + item.key.len() + MEMCACHED_ITEM_OVERHEAD + flags > self.item_size_max
     }
 
     /// Appends an item to a cachelet, making room as long as it takes.

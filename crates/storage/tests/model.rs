@@ -6,7 +6,7 @@
 //! `EVENKEEL_SEED=n` replays one.
 
 use evenkeel_storage::{
-    Item, NEVER, NewItem, PoolConfig, SegmentPool, Store, StoreConfig, StoreError, WalkCursor,
+    Hint, Item, NEVER, NewItem, PoolConfig, SegmentPool, Store, StoreConfig, StoreError, WalkCursor,
 };
 use evenkeel_types::{CacheletId, Version};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -68,6 +68,8 @@ struct Run {
     now: u32,
     version: u64,
     hits: u64,
+    /// The last hint that each store gave of a key, most of them outdated.
+    hints: [HashMap<(u16, Vec<u8>), Hint>; 2],
     /// What the pool may have lent: its limit, or what was lent when that was lowered.
     ceiling: usize,
 }
@@ -98,6 +100,7 @@ impl Run {
             now: 10,
             version: seed << 32,
             hits: 0,
+            hints: Default::default(),
             ceiling: setting.limit_bytes,
         }
     }
@@ -276,6 +279,34 @@ impl Run {
         self.compare(&at);
     }
 
+    /// Reads in one of the ways there are: as the model says, whatever hint is given.
+    fn read(&mut self, at: (u16, Vec<u8>)) {
+        let (now, home, id) = (self.now, self.home[usize::from(at.0)], CacheletId(at.0));
+        let (choice, keeps) = (self.below(4), self.below(2) == 0);
+        let (store, key) = (&mut self.stores[home], &at.1);
+        if choice == 0 {
+            let found = store.get(id, key, now).is_some();
+            assert_eq!(found, self.model.contains_key(&at));
+            return;
+        }
+        let hash = store.hash(key);
+        let fresh = store.prefetch_item(id, hash);
+        let hint = match choice {
+            1 => Hint::NONE,
+            2 => fresh,
+            _ => *self.hints[home].get(&at).unwrap_or(&fresh),
+        };
+        if keeps {
+            self.hints[home].insert(at.clone(), fresh);
+        }
+        let found = store.read_hinted(id, key, hash, hint, now);
+        let found = found.map(|item| Expected::of(&item));
+        if let Some(expected) = self.model.get_mut(&at) {
+            (expected.fetched, expected.last_access) = (true, now);
+        }
+        assert_eq!(found.as_ref(), self.model.get(&at), "{hint:?}");
+    }
+
     fn step(&mut self) {
         let choice = self.below(1_000);
         let at = self.pick();
@@ -294,9 +325,7 @@ impl Run {
             }
             450..700 => {
                 self.hits += u64::from(self.compare(&at));
-                let now = self.now;
-                let found = self.store(at.0).get(CacheletId(at.0), &at.1, now).is_some();
-                assert_eq!(found, self.model.contains_key(&at));
+                self.read(at);
             }
             700..850 => self.change(at),
             850..950 => {

@@ -101,15 +101,15 @@ impl WorkerCore {
         }
     }
 
-    /// Starts to load the index lines of the keys that are here, and then their items.
-    fn ask_ahead(&self, located: &[Located]) {
+    /// Starts to load the index lines of the keys that are here, and then their items. What that finds
+    /// spares each read the way through the index.
+    fn ask_ahead(&self, located: &mut [Located]) {
         let (store, me) = (&self.engine.store, self.config.index);
-        let here = || located.iter().filter(|key| key.place.worker == me);
-        for key in here() {
+        for key in located.iter().filter(|key| key.place.worker == me) {
             store.prefetch(key.place.cachelet, key.table);
         }
-        for key in here() {
-            store.prefetch_item(key.place.cachelet, key.table);
+        for key in located.iter_mut().filter(|key| key.place.worker == me) {
+            key.hint = store.prefetch_item(key.place.cachelet, key.table);
         }
     }
 }

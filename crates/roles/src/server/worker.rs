@@ -18,7 +18,7 @@ use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{Limits, RequestOutcome, parse_request};
-use evenkeel_storage::{SegmentPool, Store, StoreConfig, TableHash};
+use evenkeel_storage::{Hint, SegmentPool, Store, StoreConfig, TableHash};
 use evenkeel_types::{BootId, Epoch, Instant, KeyHash, Now, ServerId, Version, WorkerRef};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -82,6 +82,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
     pub table: TableHash,
+    pub hint: Hint,
     pub placement: Option<KeyHash>,
     pub place: LocalPlace,
 }
@@ -95,6 +96,7 @@ impl Located {
             seconds: TimeBase::seconds(now),
             cachelet: self.place.cachelet,
             table: self.table,
+            hint: self.hint,
             placement: self.placement,
             reader,
             owned: self.place.owned,
@@ -713,6 +715,7 @@ impl WorkerCore {
         let (place, placement) = self.placement.locate(key, table);
         Located {
             table,
+            hint: Hint::NONE,
             placement,
             place,
         }

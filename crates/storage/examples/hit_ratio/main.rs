@@ -22,6 +22,7 @@ mod traces;
 use engines::{Cache, Memcached, Ours};
 use report::{Drift, Row};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use traces::{Request, Trace};
 
 /// Requests that are asked at once, and those of a trace with few keys, where a window should not be a
@@ -37,31 +38,55 @@ struct Options {
     json: Option<PathBuf>,
 }
 
+const USAGE: &str =
+    "hit_ratio [--data DIR] [--traces NAME,...] [--shares PER_CENT,...] [--json FILE]";
+
 impl Options {
-    fn parse() -> Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options {
             data: PathBuf::from("../shared/data"),
             traces: Vec::new(),
             shares_percent: vec![10, 30],
             json: None,
         };
-        let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
-            let value = arguments.next().expect("each option has a value");
-            let list = || value.split(',').map(str::to_owned);
+            let mut value = || {
+                let missing = || format!("The option {argument} needs a value.");
+                arguments.next().ok_or_else(missing)
+            };
             match argument.as_str() {
-                "--data" => options.data = value.into(),
-                "--traces" => options.traces = list().collect(),
-                "--shares" => {
-                    let shares = list().map(|share| share.parse().expect("a share in per cent"));
-                    options.shares_percent = shares.collect();
-                }
-                "--json" => options.json = Some(value.into()),
-                other => panic!("there is no option {other}"),
+                "--data" => options.data = value()?.into(),
+                "--traces" => options.traces = traces_of(&value()?)?,
+                "--shares" => options.shares_percent = shares_of(&value()?)?,
+                "--json" => options.json = Some(value()?.into()),
+                other => return Err(format!("There is no option {other}.")),
             }
         }
-        options
+        Ok(options)
     }
+}
+
+fn traces_of(list: &str) -> Result<Vec<String>, String> {
+    let known = || traces::TRACES.iter().map(|(name, _)| *name);
+    let check = |name: &str| match known().find(|other| *other == name) {
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            let known: Vec<&str> = known().collect();
+            let known = known.join(", ");
+            Err(format!("There is no trace {name:?}; there are {known}."))
+        }
+    };
+    list.split(',').map(check).collect()
+}
+
+fn shares_of(list: &str) -> Result<Vec<u32>, String> {
+    let check = |share: &str| match share.parse() {
+        Ok(share @ 1..=100) => Ok(share),
+        _ => Err(format!(
+            "{share:?} is not a share in per cent, from 1 to 100."
+        )),
+    };
+    list.split(',').map(check).collect()
 }
 
 /// Replays a trace; returns the misses of its gets.
@@ -142,8 +167,14 @@ fn drift() -> Drift {
     }
 }
 
-fn main() {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(sentence) => {
+            eprintln!("{sentence}\nUsage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
     println!("{}", engines::memcached_version());
     println!("{}", report::HEADER);
     let mut rows = Vec::new();
@@ -165,4 +196,5 @@ fn main() {
         let json = report::json(&engines::memcached_version(), &rows, &drift);
         std::fs::write(&path, json).expect("the JSON file can be written");
     }
+    ExitCode::SUCCESS
 }

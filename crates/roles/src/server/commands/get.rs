@@ -48,7 +48,7 @@ pub fn get_and_touch_key(
 #[inline]
 fn show(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> bool {
     let store = &mut engine.store;
-    let Some(item) = store.read_hashed(at.cachelet, key, at.table, at.seconds) else {
+    let Some(item) = store.read_hinted(at.cachelet, key, at.table, at.hint, at.seconds) else {
         return false;
     };
     let cas = with_cas.then(|| shown_version(engine.cas_shown, at, item.version()));
