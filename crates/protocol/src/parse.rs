@@ -68,9 +68,7 @@ pub struct Refusal<'a> {
 /// whatever the bytes.
 #[inline]
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
-    if buf.first_chunk() == Some(b"set ")
-        && let Some((store, consumed)) = scan_set(buf, limits)
-    {
+    if let Some((store, consumed)) = scan_set(buf, limits) {
         let request = Request::Store(store);
         return RequestOutcome::Request { request, consumed };
     }

@@ -1,7 +1,5 @@
 //! A line as words. Words are separated by spaces and by nothing else: a tab belongs to a word.
 
-use memchr::memchr;
-
 /// The words of a line, in order; runs of spaces count as one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a>(&'a [u8]);
@@ -32,11 +30,31 @@ impl<'a> Iterator for Words<'a> {
             self.0 = text;
             return None;
         }
-        let len = memchr(b' ', text).unwrap_or(text.len());
+        let len = space_at(text).unwrap_or(text.len());
         let (word, rest) = text.split_at(len);
         self.0 = rest;
         Some(word)
     }
+}
+
+/// Where the first space is. Words are short, so a call would cost more than the look.
+#[inline(always)]
+fn space_at(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const SPACES: u64 = u64::from_le_bytes([b' '; 8]);
+    let mut at = 0;
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        // A byte that is no space is not zero here; the lowest that is zero borrows first, which is all
+        // that counts.
+        let differs = u64::from_le_bytes(*chunk) ^ SPACES;
+        let found = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+        if found != 0 {
+            return Some(at + (found.trailing_zeros() >> 3) as usize);
+        }
+        at += 8;
+    }
+    let tail = text[at..].iter().position(|&byte| byte == b' ')?;
+    Some(at + tail)
 }
 
 /// The words of a line of known shape. Holds at most `N`; a line with more has `count` over `N`.
@@ -92,6 +110,19 @@ mod tests {
         assert_eq!(words, [b"a\tb".as_slice(), b"c\r", b"d"]);
         assert_eq!(Words::new(b"   ").next(), None);
         assert_eq!(Words::new(b"").next(), None);
+    }
+
+    #[test]
+    fn a_word_ends_at_the_first_space() {
+        for len in 0..40 {
+            for other in 0..=u8::MAX {
+                let mut text = vec![other; len];
+                let expected = text.iter().position(|&byte| byte == b' ');
+                assert_eq!(space_at(&text), expected);
+                text.extend_from_slice(b" \x21 \x1f");
+                assert_eq!(space_at(&text), Some(expected.unwrap_or(len)));
+            }
+        }
     }
 
     #[test]

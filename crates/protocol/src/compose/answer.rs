@@ -9,46 +9,102 @@ use crate::reply::MetaStatus;
 use crate::text;
 
 /// `VALUE <key> <flags> <bytes> [<cas unique>]` and the value: a hit of a classic `get`.
-#[inline]
+#[inline(always)]
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<Version>) {
-    out.reserve(VALUE_LINE_LEN_TYPICAL + key.len() + data.len());
-    out.extend_from_slice(b"VALUE ");
-    out.extend_from_slice(key);
-    match cas {
-        None if flags < 10 && data.len() < 1000 => {
-            // The frequent case in one store: eight bytes, of which the surplus goes again.
-            let (bytes, len) = short_numbers(flags, data.len());
-            let end = out.len() + len;
-            out.extend_from_slice(&bytes);
-            out.truncate(end);
-        }
-        _ => {
-            out.push(b' ');
-            number(out, flags);
-            out.push(b' ');
-            number(out, data.len());
-            if let Some(Version(cas)) = cas {
-                out.push(b' ');
-                number(out, cas);
-            }
-            out.extend_from_slice(text::CRLF);
-        }
+    out.reserve(SHORT_LINE_LEN + data.len() + text::CRLF.len());
+    if cas.is_none() && flags < 10 && data.len() < 1000 && key.len() <= SHORT_KEY_LEN {
+        // The frequent case in one store: a line of fixed length, of which the surplus goes again.
+        let mut line = [0; SHORT_LINE_LEN];
+        let end = out.len() + short_line(&mut line, key, flags, data.len());
+        out.extend_from_slice(&line);
+        out.truncate(end);
+    } else {
+        long_line(out, key, flags, data.len(), cas);
     }
     out.extend_from_slice(data);
     out.extend_from_slice(text::CRLF);
 }
 
-/// ` <flags> <len>\r\n` for flags of one digit and a length of at most three, and how many of the
-/// bytes count.
+#[inline(never)]
+fn long_line(out: &mut Vec<u8>, key: &[u8], flags: u32, len: usize, cas: Option<Version>) {
+    out.extend_from_slice(VALUE);
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, flags);
+    out.push(b' ');
+    number(out, len);
+    if let Some(Version(cas)) = cas {
+        out.push(b' ');
+        number(out, cas);
+    }
+    out.extend_from_slice(text::CRLF);
+}
+
+const VALUE: &[u8] = b"VALUE ";
+
+/// Longest key of a [`short_line`], in bytes.
+const SHORT_KEY_LEN: usize = 48;
+
+/// Room of a [`short_line`], in bytes: the word, the key, and eight bytes of numbers.
+const SHORT_LINE_LEN: usize = 64;
+const _: () = assert!(VALUE.len() + SHORT_KEY_LEN + 8 <= SHORT_LINE_LEN);
+
+/// Writes the line before a value without a version whose key has at most [`SHORT_KEY_LEN`] bytes, its
+/// flags one digit and its length at most three. Gives how many of the bytes count.
 #[inline(always)]
-fn short_numbers(flags: u32, len: usize) -> ([u8; 8], usize) {
-    let len = len as u64;
-    let (hundreds, tens, ones) = (len / 100, len / 10 % 10, len % 10);
-    let zeros = u64::from(len < 100) + u64::from(len < 10);
-    let digits = u64::from_le_bytes(*b"000\r\n\0\0\0") + (hundreds | tens << 8 | ones << 16);
-    let head = u64::from_le_bytes(*b" 0 \0\0\0\0\0") + (u64::from(flags) << 8);
-    let bytes = head | digits >> (8 * zeros) << 24;
-    (bytes.to_le_bytes(), 8 - zeros as usize)
+fn short_line(line: &mut [u8; SHORT_LINE_LEN], key: &[u8], flags: u32, value_len: usize) -> usize {
+    let (word, rest) = line.split_at_mut(VALUE.len());
+    word.copy_from_slice(VALUE);
+    copy_short(rest, key);
+    let numbers = u64::from_le_bytes(ZERO_AND_LEN[value_len]) + (u64::from(flags) << 8);
+    rest[key.len()..key.len() + 8].copy_from_slice(&numbers.to_le_bytes());
+    VALUE.len() + key.len() + 6 + usize::from(value_len >= 10) + usize::from(value_len >= 100)
+}
+
+/// ` 0 <len>\r\n` for each length of at most three digits.
+static ZERO_AND_LEN: [[u8; 8]; 1000] = zeros_and_lens();
+
+const fn zeros_and_lens() -> [[u8; 8]; 1000] {
+    let mut lines = [*b" 0 \0\0\0\r\n"; 1000];
+    let mut len = 0;
+    while len < lines.len() {
+        let digits = [(len / 100) as u8, (len / 10 % 10) as u8, (len % 10) as u8];
+        let mut at = 3;
+        let mut digit = if len >= 100 {
+            0
+        } else if len >= 10 {
+            1
+        } else {
+            2
+        };
+        while digit < digits.len() {
+            lines[len][at] = b'0' + digits[digit];
+            at += 1;
+            digit += 1;
+        }
+        lines[len][at] = b'\r';
+        lines[len][at + 1] = b'\n';
+        len += 1;
+    }
+    lines
+}
+
+/// Copies a key of at most [`SHORT_KEY_LEN`] bytes by pieces of fixed length, which may overlap: for so
+/// few bytes a call would cost as much again.
+#[inline(always)]
+fn copy_short(to: &mut [u8], key: &[u8]) {
+    const PIECE: usize = 16;
+    let (Some(first), Some(last)) = (key.first_chunk::<PIECE>(), key.last_chunk::<PIECE>()) else {
+        return to[..key.len()].copy_from_slice(key);
+    };
+    to[..PIECE].copy_from_slice(first);
+    if let Some((_, rest)) = key.split_at_checked(PIECE)
+        && let Some(second) = rest.first_chunk::<PIECE>()
+    {
+        to[PIECE..2 * PIECE].copy_from_slice(second);
+    }
+    let at = key.len() - PIECE;
+    to[at..at + PIECE].copy_from_slice(last);
 }
 
 /// A number on a line of its own: the answer to `incr` and `decr`.
@@ -227,25 +283,33 @@ pub fn unknown_flag(request: &crate::Request<'_>) -> &'static [u8] {
     }
 }
 
-/// Room for the words of a `VALUE` line besides the key, at their usual lengths.
-const VALUE_LINE_LEN_TYPICAL: usize = 32;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::KEY_LEN_MAX;
+
+    fn check_value_line(key: &str, flags: u32, len: usize, cas: Option<Version>) {
+        let data = vec![b'x'; len];
+        let mut out = b"before".to_vec();
+        value(&mut out, key.as_bytes(), flags, &data, cas);
+        let cas = cas.map_or(String::new(), |cas| format!(" {}", cas.0));
+        let line = format!("beforeVALUE {key} {flags} {len}{cas}\r\n");
+        assert_eq!(out, [line.as_bytes(), &data, b"\r\n"].concat());
+    }
 
     #[test]
     fn every_value_line_is_what_formatting_gives() {
         for len in (0..1100).chain([9_999, 100_000]) {
             for flags in [0, 1, 9, 10, u32::MAX] {
-                let data = vec![b'x'; len];
                 for cas in [None, Some(Version(7))] {
-                    let mut out = b"before".to_vec();
-                    value(&mut out, b"key", flags, &data, cas);
-                    let cas = cas.map_or(String::new(), |cas| format!(" {}", cas.0));
-                    let line = format!("beforeVALUE key {flags} {len}{cas}\r\n");
-                    assert_eq!(out, [line.as_bytes(), &data, b"\r\n"].concat());
+                    check_value_line("key", flags, len, cas);
                 }
+            }
+        }
+        for key_len in 1..=KEY_LEN_MAX {
+            let key: String = ('!'..='~').cycle().take(key_len).collect();
+            for len in [5, 50, 500, 5000] {
+                check_value_line(&key, 0, len, None);
             }
         }
     }

@@ -93,16 +93,8 @@ impl WorkerCore {
             }
             Request::Stats { arguments } => return self.stats(now, id, session, arguments),
             Request::Admin(admin) => return self.admin(now, id, session, admin),
-            Request::Store(store) => {
-                let (at, worker) = self.at(now, store.key, Reader::Unaware);
-                if worker != self.config.index || self.observers.is_on() {
-                    self.one_key(now, id, session, request, frame);
-                } else {
-                    let answer = store::store(&mut self.engine, &at, store);
-                    reply(session, answer, store.noreply);
-                }
-            }
-            Request::Delete { .. }
+            Request::Store(_)
+            | Request::Delete { .. }
             | Request::Arithmetic { .. }
             | Request::Touch { .. }
             | Request::MetaGet(_)

@@ -6,7 +6,7 @@ use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
-use evenkeel_storage::{Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash};
+use evenkeel_storage::{Item, NewItem, Store, StoreError, StoreStats, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
@@ -36,8 +36,6 @@ pub struct At {
     pub cachelet: CacheletId,
     /// The key's hash in the store's index.
     pub table: TableHash,
-    /// What the store said of the key when its memory was asked for ahead.
-    pub hint: Hint,
     /// The key's placement hash, if it was needed to find the key's place.
     pub placement: Option<KeyHash>,
     /// What the asker knows of leases.
@@ -162,6 +160,7 @@ impl Engine {
 
     /// Stores an item under a new or chosen version. On failure the old item of the key is gone,
     /// as with memcached, so that nobody reads what the client meant to replace.
+    #[inline]
     pub fn put(&mut self, at: &At, item: NewItem<'_>) -> Result<Version, PutError> {
         let (key, version) = (item.key, item.version);
         // An item that has expired already need not be stored to be found missing.

@@ -32,7 +32,7 @@ pub mod metrics;
 mod observe;
 mod outbox;
 mod placement;
-mod reads;
+mod plain;
 mod replicas;
 mod session;
 mod stats;

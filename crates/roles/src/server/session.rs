@@ -227,7 +227,23 @@ impl Session {
     /// Whether this connection's commands must wait until answers were written or have arrived.
     #[inline]
     pub fn is_paused(&self) -> bool {
-        self.out.len() + self.taken + self.parked >= OUT_PAUSE || self.awaited >= self.awaited_limit
+        self.out.len() >= self.room()
+    }
+
+    /// Length of `out` from which on commands must wait; 0 when they must wait for other reasons.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.awaited >= self.awaited_limit {
+            0
+        } else {
+            OUT_PAUSE.saturating_sub(self.taken + self.parked)
+        }
+    }
+
+    /// Whether the next answer goes straight to `out`.
+    #[inline]
+    pub fn is_direct(&self) -> bool {
+        self.slots.is_empty()
     }
 
     /// Pauses the connection until [`Session::release`]: its command goes on when an answer comes.

@@ -9,7 +9,7 @@ use super::message::{Message, ReturnAddress, Task};
 use super::observe::{CloseReason, ObserverConfig, Observers};
 use super::outbox::Outbox;
 use super::placement::{LocalPlace, LocalPlacement};
-use super::reads::Run;
+use super::plain::Run;
 use super::replicas::Replicas;
 use super::session::{ConnectionId, OUT_PAUSE, Peer, Session, awaited_limit};
 use super::stats::ProcessFacts;
@@ -18,7 +18,7 @@ use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{Limits, RequestOutcome, parse_request};
-use evenkeel_storage::{Hint, SegmentPool, Store, StoreConfig, TableHash};
+use evenkeel_storage::{SegmentPool, Store, StoreConfig, TableHash};
 use evenkeel_types::{BootId, Epoch, Instant, KeyHash, Now, ServerId, Version, WorkerRef};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -82,7 +82,6 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
     pub table: TableHash,
-    pub hint: Hint,
     pub placement: Option<KeyHash>,
     pub place: LocalPlace,
 }
@@ -96,7 +95,6 @@ impl Located {
             seconds: TimeBase::seconds(now),
             cachelet: self.place.cachelet,
             table: self.table,
-            hint: self.hint,
             placement: self.placement,
             reader,
             owned: self.place.owned,
@@ -419,7 +417,7 @@ impl WorkerCore {
                 };
             }
             session.need = 0;
-            if session.keys_done == 0 {
+            if rest[0] == b'g' && session.keys_done == 0 {
                 let left = self.config.requests_per_turn - commands;
                 if let Some((progress, taken)) = self.plain_reads(now, id, session, rest, left) {
                     consumed += progress.consumed;
@@ -434,6 +432,10 @@ impl WorkerCore {
                 }
             }
             commands += 1;
+            if let Some(length) = self.plain_set(now, session, rest) {
+                consumed += length;
+                continue;
+            }
             match parse_request(rest, &self.config.limits) {
                 RequestOutcome::Request {
                     request,
@@ -715,7 +717,6 @@ impl WorkerCore {
         let (place, placement) = self.placement.locate(key, table);
         Located {
             table,
-            hint: Hint::NONE,
             placement,
             place,
         }

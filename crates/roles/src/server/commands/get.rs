@@ -5,6 +5,8 @@ use crate::server::engine::{At, Engine, saw_read, shown_version};
 use crate::server::time::Seconds;
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
+use evenkeel_storage::{Hint, TableHash};
+use evenkeel_types::CacheletId;
 
 /// Answers one key of a classic get: a `VALUE` block, or nothing on a miss.
 #[inline]
@@ -14,13 +16,42 @@ pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &m
     if present {
         engine.counters.get_hits += 1;
     } else {
-        engine.counters.get_misses += 1;
-        if key == CLUSTER_KEY && !engine.cluster_config.is_empty() {
-            answer::value(out, key, 0, &engine.cluster_config, None);
-        }
+        missed(engine, key, out);
     }
     // A classic client knows nothing of leases: whatever the advice, it is not told.
     let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, present);
+}
+
+/// As [`get_key`] without versions, of a key in this place, and without telling anybody of the read.
+/// Gives whether the key is there.
+#[inline]
+pub fn plain(
+    engine: &mut Engine,
+    (cachelet, table, hint): (CacheletId, TableHash, Hint),
+    now: Seconds,
+    key: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    engine.counters.cmd_get += 1;
+    match engine.store.read_hinted(cachelet, key, table, hint, now) {
+        Some(item) => {
+            engine.counters.get_hits += 1;
+            answer::value(out, key, item.flags(), item.value(), None);
+            true
+        }
+        None => {
+            missed(engine, key, out);
+            false
+        }
+    }
+}
+
+/// Counts a miss. One key is answered all the same: some clients look for the servers under it.
+fn missed(engine: &mut Engine, key: &[u8], out: &mut Vec<u8>) {
+    engine.counters.get_misses += 1;
+    if key == CLUSTER_KEY && !engine.cluster_config.is_empty() {
+        answer::value(out, key, 0, &engine.cluster_config, None);
+    }
 }
 
 /// Answers one key of a get-and-touch, which also gives what it finds a new expiry. memcached
@@ -48,7 +79,7 @@ pub fn get_and_touch_key(
 #[inline]
 fn show(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> bool {
     let store = &mut engine.store;
-    let Some(item) = store.read_hinted(at.cachelet, key, at.table, at.hint, at.seconds) else {
+    let Some(item) = store.read_hashed(at.cachelet, key, at.table, at.seconds) else {
         return false;
     };
     let cas = with_cas.then(|| shown_version(engine.cas_shown, at, item.version()));

@@ -72,7 +72,28 @@ pub fn store(engine: &mut Engine, at: &At, store: &Store<'_>) -> &'static [u8] {
         chosen: None,
         vivify: None,
     };
-    match carry_out(engine, at, &order) {
+    in_text(carry_out(engine, at, &order))
+}
+
+/// As [`store()`] for a `set`, which needs no look at what is there.
+#[inline]
+pub fn plain(engine: &mut Engine, at: &At, set: &Store<'_>) -> &'static [u8] {
+    debug_assert_eq!(set.verb, StoreVerb::Set);
+    engine.counters.cmd_set += 1;
+    let item = NewItem {
+        key: set.key,
+        value: [set.value, b""],
+        flags: set.flags,
+        expires_at: engine.time.expiry(at.now, set.exptime),
+        version: engine.next_version(),
+    };
+    in_text(stored(engine, at, item))
+}
+
+/// What a classic client is told.
+#[inline]
+fn in_text(outcome: Outcome) -> &'static [u8] {
+    match outcome {
         Outcome::Stored(_) => text::STORED,
         Outcome::NotStored => text::NOT_STORED,
         Outcome::Exists => text::EXISTS,
@@ -273,6 +294,7 @@ fn put(
     stored(engine, at, item)
 }
 
+#[inline]
 fn stored(engine: &mut Engine, at: &At, item: NewItem<'_>) -> Outcome {
     match engine.put(at, item) {
         Ok(version) => {
