@@ -68,9 +68,11 @@ pub struct Refusal<'a> {
 /// whatever the bytes.
 #[inline]
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
-    if let Some((store, consumed)) = scan_set(buf, limits) {
-        let request = Request::Store(store);
-        return RequestOutcome::Request { request, consumed };
+    if let Some(set) = scan_set(buf, 0, limits) {
+        return RequestOutcome::Request {
+            request: Request::Store(set.of(buf)),
+            consumed: set.end(),
+        };
     }
     parse_line(buf, limits)
 }

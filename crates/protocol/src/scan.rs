@@ -9,6 +9,7 @@
 
 use crate::limits::{KEY_LEN_MAX, Limits};
 use crate::request::{Store, StoreVerb};
+use crate::text;
 use memchr::memchr;
 
 /// A key of a [`scan_get`], by its place in the buffer.
@@ -158,39 +159,81 @@ fn has_blank(chunk: &[u8; 16]) -> bool {
         != 0
 }
 
-/// If a `set` stands at the front, whole and plain, the request and its length.
+/// A `set` of [`scan_set`], by its places in the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetAt {
+    /// Where the request starts.
+    start: u32,
+    /// Where the value starts.
+    value: u32,
+    value_len: u32,
+    flags: u32,
+    exptime: u32,
+    key_len: u8,
+}
+
+const SET: &[u8; 4] = b"set ";
+
+impl SetAt {
+    /// The key.
+    #[inline]
+    pub fn key<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
+        let start = self.start as usize + SET.len();
+        &buf[start..start + usize::from(self.key_len)]
+    }
+
+    /// The request itself.
+    #[inline]
+    pub fn of<'a>(&self, buf: &'a [u8]) -> Store<'a> {
+        let value = self.value as usize;
+        Store {
+            verb: StoreVerb::Set,
+            key: self.key(buf),
+            flags: self.flags,
+            exptime: self.exptime.into(),
+            value: &buf[value..value + self.value_len as usize],
+            noreply: false,
+        }
+    }
+
+    /// Where the next request starts.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.value as usize + self.value_len as usize + text::CRLF.len()
+    }
+}
+
+/// If a `set` stands at `at`, whole and plain, where its parts are. Otherwise the request is for
+/// [`parse_request`](crate::parse_request).
 ///
 /// Plain: words with one space between them, numbers of at most nine digits, CRLF, an answer wanted,
 /// and nothing to refuse.
 #[inline]
-pub fn scan_set<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Store<'a>, usize)> {
-    let (word, line) = buf.split_first_chunk()?;
-    if word != b"set " {
+pub fn scan_set(buf: &[u8], at: usize, limits: &Limits) -> Option<SetAt> {
+    let (word, line) = buf.get(at..)?.split_first_chunk()?;
+    if word != SET || u32::try_from(buf.len()).is_err() {
         return None;
     }
-    let len = word_len(line);
-    if len == 0 || len > KEY_LEN_MAX || line.get(len) != Some(&b' ') {
+    let key_len = word_len(line);
+    if key_len == 0 || key_len > KEY_LEN_MAX || line.get(key_len) != Some(&b' ') {
         return None;
     }
-    let key = &line[..len];
-    let (flags, at) = digits(line, len + 1, b' ')?;
-    let (exptime, at) = digits(line, at, b' ')?;
-    let (value_len, at) = digits(line, at, b'\r')?;
-    let value_len = value_len as usize;
-    let block = line.get(at..)?;
-    let (value, end) = block.get(1..value_len + 3)?.split_at(value_len);
-    if block[0] != b'\n' || end != b"\r\n" || limits.is_too_large(len, value_len, flags) {
+    let (flags, next) = digits(line, key_len + 1, b' ')?;
+    let (exptime, next) = digits(line, next, b' ')?;
+    let (value_len, next) = digits(line, next, b'\r')?;
+    let block = line.get(next..)?.get(..value_len as usize + 3)?;
+    let is_whole = block.first() == Some(&b'\n') && block.ends_with(text::CRLF);
+    if !is_whole || limits.is_too_large(key_len, value_len as usize, flags) {
         return None;
     }
-    let store = Store {
-        verb: StoreVerb::Set,
-        key,
+    Some(SetAt {
+        start: at as u32,
+        value: (at + SET.len() + next + 1) as u32,
+        value_len,
         flags,
-        exptime: exptime.into(),
-        value,
-        noreply: false,
-    };
-    Some((store, 4 + at + 1 + value_len + 2))
+        exptime,
+        key_len: key_len as u8,
+    })
 }
 
 /// A number of one to nine digits at `at` with `end` behind it, and the place behind that.
@@ -326,10 +369,16 @@ mod tests {
                 "{}",
                 line.escape_ascii()
             );
-            sets += usize::from(line.starts_with(b"set ") && scan_set(&line, &limits).is_some());
-
             let shift = random.below(20);
             let shifted = [&vec![b'x'; shift], &line[..]].concat();
+            if let Some(set) = scan_set(&shifted, shift, &limits) {
+                sets += 1;
+                let by_glance = RequestOutcome::Request {
+                    request: Request::Store(set.of(&shifted)),
+                    consumed: set.end() - shift,
+                };
+                assert_eq!(by_glance, by_words, "{}", line.escape_ascii());
+            }
             let earlier = KeyAt {
                 start: 0,
                 len: 1,

@@ -4,9 +4,9 @@
 //!
 //! A look-up waits for memory twice, for a line of the index and for the item. One that is carried
 //! out alone waits for both in full. So `get`s that stand one behind the other in a connection's
-//! input are taken as a run, a window of keys at a time: the keys of a window are hashed and their
-//! index lines asked for, then their items, and only then are they answered, one after the other and
-//! in order, so that the waiting overlaps.
+//! input are taken as a run, a window of keys at a time, and so are `set`s: the keys of a window are
+//! hashed and their index lines asked for, then their items, and only then are they carried out, one
+//! after the other and in order, so that the waiting overlaps.
 //!
 //! Whatever is not plain ([`scan_get`] and [`scan_set`] say what is) is left to the ordinary path, and
 //! so is the rest of a multi-get that had to stop in the middle. Of what is plain, keys that another
@@ -14,15 +14,15 @@
 
 use super::commands::{get, store};
 use super::dispatch::GetForm;
-use super::engine::Engine;
+use super::engine::{At, Engine};
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
 use super::worker::{Progress, WorkerCore};
 use core::ops::Range;
 use evenkeel_policy::hot_keys::server::Reader;
-use evenkeel_protocol::{KeyAt, scan_get, scan_set, text};
+use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set, text};
 use evenkeel_storage::{Hint, TableHash};
-use evenkeel_types::{CacheletId, KeyHash, Now};
+use evenkeel_types::{CacheletId, Epoch, KeyHash, Now};
 
 /// Keys that are asked for ahead. Processors have room for ten to twenty lines on their way; more
 /// would only push out of the first cache what was asked for first.
@@ -35,6 +35,7 @@ const KEYS_KEEP_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Run {
     keys: Vec<KeyAt>,
+    sets: Vec<SetAt>,
     /// Where the keys of the window are.
     probes: Vec<Probe>,
 }
@@ -47,6 +48,23 @@ struct Probe {
     hint: Hint,
     cachelet: CacheletId,
     owned: bool,
+}
+
+impl Probe {
+    /// The place of a command that names no map.
+    #[inline]
+    fn at(&self, now: Now) -> At {
+        At {
+            now,
+            seconds: TimeBase::seconds(now),
+            cachelet: self.cachelet,
+            table: self.table,
+            placement: None,
+            reader: Reader::Unaware,
+            owned: self.owned,
+            since: Epoch(0),
+        }
+    }
 }
 
 /// What became of a window.
@@ -129,7 +147,7 @@ impl WorkerCore {
     #[inline]
     fn locate_window(&mut self, input: &[u8], window: Range<usize>) -> bool {
         let (store, me) = (&self.engine.store, self.config.index);
-        let Run { keys, probes } = &mut self.run;
+        let Run { keys, probes, .. } = &mut self.run;
         let mut elsewhere = 0;
         probes.clear();
         probes.extend(keys[window].iter().map(|key| {
@@ -157,10 +175,8 @@ impl WorkerCore {
         window: Range<usize>,
     ) -> Answered {
         let engine = &mut self.engine;
-        let Run { keys, probes } = &mut self.run;
-        if probes.len() > 1 {
-            ask_ahead(engine, probes);
-        }
+        let Run { keys, probes, .. } = &mut self.run;
+        ask_ahead(engine, probes);
         let seconds = TimeBase::seconds(now);
         let room = session.room();
         let mut answered = Answered { keys: 0, end: None };
@@ -221,23 +237,55 @@ impl WorkerCore {
         answered
     }
 
-    /// Carries out a plain `set` at the front of `input`, if one is there and its key is here. Gives its
-    /// length.
+    /// Carries out the plain `set`s at the front of `input` whose keys are here, at most `commands` of
+    /// them. Gives what was consumed and how many commands that were; nothing when there are none.
     #[inline]
-    pub(super) fn plain_set(
+    pub(super) fn plain_sets(
         &mut self,
         now: Now,
         session: &mut Session,
         input: &[u8],
-    ) -> Option<usize> {
-        let (request, length) = scan_set(input, &self.config.limits)?;
-        let (at, worker) = self.at(now, request.key, Reader::Unaware);
-        if worker != self.config.index || self.observers.is_on() {
+        commands: u32,
+    ) -> Option<(usize, u32)> {
+        if self.observers.is_on() {
             return None;
         }
-        let said = store::plain(&mut self.engine, &at, &request);
-        session.sink().extend_from_slice(said);
-        Some(length)
+        let engine = &mut self.engine;
+        let Run { sets, probes, .. } = &mut self.run;
+        sets.clear();
+        probes.clear();
+        let window = WINDOW.min(commands as usize);
+        let mut end = 0;
+        while sets.len() < window {
+            let Some(set) = scan_set(input, end, &self.config.limits) else {
+                break;
+            };
+            let key = set.key(input);
+            let table = engine.store.hash(key);
+            let (place, _) = self.placement.locate(key, table);
+            if place.worker != self.config.index {
+                break;
+            }
+            end = set.end();
+            sets.push(set);
+            probes.push(Probe {
+                table,
+                hint: Hint::NONE,
+                cachelet: place.cachelet,
+                owned: place.owned,
+            });
+        }
+        if sets.is_empty() {
+            return None;
+        }
+        if sets.len() > 1 {
+            ask_ahead(engine, probes);
+        }
+        for (set, probe) in sets.iter().zip(probes) {
+            let said = store::plain(engine, &probe.at(now), &set.of(input));
+            session.sink().extend_from_slice(said);
+        }
+        Some((end, sets.len() as u32))
     }
 }
 
@@ -245,8 +293,10 @@ impl WorkerCore {
 /// spares each read the way through the index.
 #[inline]
 fn ask_ahead(engine: &Engine, probes: &mut [Probe]) {
-    for probe in probes.iter() {
-        engine.store.prefetch(probe.cachelet, probe.table);
+    if probes.len() > 1 {
+        for probe in probes.iter() {
+            engine.store.prefetch(probe.cachelet, probe.table);
+        }
     }
     for probe in probes {
         probe.hint = engine.store.prefetch_item(probe.cachelet, probe.table);

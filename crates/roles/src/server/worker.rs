@@ -417,25 +417,27 @@ impl WorkerCore {
                 };
             }
             session.need = 0;
-            if rest[0] == b'g' && session.keys_done == 0 {
-                let left = self.config.requests_per_turn - commands;
-                if let Some((progress, taken)) = self.plain_reads(now, id, session, rest, left) {
-                    consumed += progress.consumed;
+            let left = self.config.requests_per_turn - commands;
+            if rest[0] == b's' {
+                if let Some((length, taken)) = self.plain_sets(now, session, rest, left) {
+                    consumed += length;
                     commands += taken;
-                    if session.keys_done > 0 || progress.more {
-                        return Progress {
-                            consumed,
-                            more: progress.more,
-                        };
-                    }
                     continue;
                 }
-            }
-            commands += 1;
-            if let Some(length) = self.plain_set(now, session, rest) {
-                consumed += length;
+            } else if session.keys_done == 0
+                && let Some((progress, taken)) = self.plain_reads(now, id, session, rest, left)
+            {
+                consumed += progress.consumed;
+                commands += taken;
+                if session.keys_done > 0 || progress.more {
+                    return Progress {
+                        consumed,
+                        more: progress.more,
+                    };
+                }
                 continue;
             }
+            commands += 1;
             match parse_request(rest, &self.config.limits) {
                 RequestOutcome::Request {
                     request,

@@ -5,6 +5,6 @@ mod auth;
 mod binary;
 mod commands;
 mod harness;
-mod reads;
+mod plain;
 mod replication;
 mod workers;

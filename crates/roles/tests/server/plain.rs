@@ -1,5 +1,5 @@
-//! Runs of plain reads against their simple twin: the same reads one by one on the ordinary path,
-//! which a second space behind `get` leads to.
+//! Runs of plain reads and sets against their simple twin: the same requests one by one on the ordinary
+//! path, which a second space behind the first word leads to.
 
 use crate::harness::{Client, Server, at};
 use crate::workers::runner;
@@ -13,15 +13,21 @@ const STEP_MS: u64 = 400;
 enum Command {
     /// The keys of a `get`.
     Read(Vec<u8>),
+    /// What stands behind the first space of a `set`.
+    Set(String),
     Other(String),
 }
 
 fn command() -> impl Strategy<Value = Command> {
     let key = || 0..60_u8;
+    let set = (key(), 0..3_u8, 0..400_usize, 0..20_u8).prop_map(|(key, exptime, len, odd)| {
+        let noreply = if odd == 0 { " noreply" } else { "" };
+        let value = "v".repeat(len);
+        Command::Set(format!(
+            "k{key} {odd} {exptime} {len}{noreply}\r\n{value}\r\n"
+        ))
+    });
     let other = prop_oneof![
-        4 => (key(), 0..3_u8, 0..400_usize).prop_map(|(key, exptime, len)| {
-            format!("set k{key} 5 {exptime} {len}\r\n{}\r\n", "v".repeat(len))
-        }),
         1 => key().prop_map(|key| format!("delete k{key}\r\n")),
         1 => key().prop_map(|key| format!("mg k{key} h l t s\r\n")),
         1 => key().prop_map(|key| format!("gets k{key}\r\n")),
@@ -29,13 +35,15 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         6 => key().prop_map(|key| Command::Read(vec![key])),
         1 => proptest::collection::vec(key(), 2..70).prop_map(Command::Read),
-        3 => other.prop_map(Command::Other),
+        5 => set,
+        2 => other.prop_map(Command::Other),
     ]
 }
 
 fn text(command: &Command, space: &str) -> String {
     match command {
         Command::Other(text) => text.clone(),
+        Command::Set(text) => format!("set{space}{text}"),
         Command::Read(keys) => {
             let keys: Vec<String> = keys.iter().map(|key| format!("k{key}")).collect();
             format!("get{space}{}\r\n", keys.join(" "))
@@ -54,7 +62,7 @@ fn counts(server: &mut Server) -> Vec<Counters> {
 }
 
 #[test]
-fn runs_of_reads_answer_and_count_as_the_same_reads_one_by_one() {
+fn runs_answer_and_count_as_the_same_requests_one_by_one() {
     let batches = proptest::collection::vec(proptest::collection::vec(command(), 1..80), 1..8);
     runner(96)
         .run(&(batches, 0..2_u8), |(batches, several)| {
