@@ -9,7 +9,7 @@
     reason = "the benchmark macros make items that they do not document"
 )]
 
-use evenkeel_storage::{NEVER, NewItem, PoolConfig, SegmentPool, Store};
+use evenkeel_storage::{Hint, NEVER, NewItem, PoolConfig, SegmentPool, Store};
 use evenkeel_types::{CacheletId, Version};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use std::hint::black_box;
@@ -17,6 +17,8 @@ use std::hint::black_box;
 /// Operations of each measured function.
 const OPERATIONS: u64 = 1_000;
 const ITEMS: u64 = 20_000;
+/// Keys of a batch.
+const BATCH: usize = 16;
 const ID: CacheletId = CacheletId(0);
 const VALUE: [u8; 64] = [b'v'; 64];
 
@@ -83,6 +85,31 @@ fn read((mut store, keys): (Store, Vec<Key>)) -> Store {
     store
 }
 
+// As the server reads what has come together: memory asked for ahead, then read with the hints.
+#[library_benchmark]
+#[bench::hit(store(64 << 20, 0))]
+#[bench::miss(store(64 << 20, ITEMS))]
+fn read_batch((mut store, keys): (Store, Vec<Key>)) -> Store {
+    let mut batch = [(store.hash(b""), Hint::NONE); BATCH];
+    for keys in keys.chunks(BATCH) {
+        let store = black_box(&mut store);
+        let batch = &mut batch[..keys.len()];
+        for ((hash, _), key) in batch.iter_mut().zip(keys) {
+            *hash = store.hash(key);
+            store.prefetch(ID, *hash);
+        }
+        for (hash, hint) in batch.iter_mut() {
+            *hint = store.prefetch_item(ID, *hash);
+        }
+        for (key, (hash, hint)) in keys.iter().zip(batch) {
+            if let Some(item) = store.read_hinted(ID, key, *hash, *hint, 2) {
+                black_box(item.value());
+            }
+        }
+    }
+    store
+}
+
 #[library_benchmark]
 #[bench::hit(store(64 << 20, 0))]
 fn get((mut store, keys): (Store, Vec<Key>)) -> Store {
@@ -106,5 +133,5 @@ fn set((mut store, keys): (Store, Vec<Key>)) -> Store {
     store
 }
 
-library_benchmark_group!(name = paths; benchmarks = read, get, set);
+library_benchmark_group!(name = paths; benchmarks = read, read_batch, get, set);
 main!(library_benchmark_groups = paths);

@@ -5,7 +5,7 @@
 //! prefetching counts.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use evenkeel_storage::{NEVER, NewItem, PoolConfig, SegmentPool, Store};
+use evenkeel_storage::{Hint, NEVER, NewItem, PoolConfig, SegmentPool, Store};
 use evenkeel_types::{CacheletId, KeyHash, Version};
 use std::hint::black_box;
 use std::time::Duration;
@@ -96,19 +96,17 @@ fn paths(criterion: &mut Criterion) {
         bencher.iter_batched_ref(
             &mut batch,
             |keys| {
-                let mut hashes = [store.hash(b""); BATCH];
-                for (hash, (id, key)) in hashes.iter_mut().zip(keys.iter()) {
+                let mut batch = [(store.hash(b""), Hint::NONE); BATCH];
+                for ((hash, _), (id, key)) in batch.iter_mut().zip(keys.iter()) {
                     *hash = store.hash(key);
                     store.prefetch(*id, *hash);
                 }
-                for (hash, (id, _)) in hashes.iter().zip(keys.iter()) {
-                    store.prefetch_item(*id, *hash);
+                for ((hash, hint), (id, _)) in batch.iter_mut().zip(keys.iter()) {
+                    *hint = store.prefetch_item(*id, *hash);
                 }
-                for (hash, (id, key)) in hashes.iter().zip(keys) {
-                    let item = store.get_hashed(*id, key, *hash, 2);
-                    let mut item = item.expect("there is room for all");
-                    item.touch_access(2);
-                    black_box(item.value()[0]);
+                for ((hash, hint), (id, key)) in batch.iter().zip(keys) {
+                    let item = store.read_hinted(*id, key, *hash, *hint, 2);
+                    black_box(item.expect("there is room for all").value()[0]);
                 }
             },
             BatchSize::SmallInput,

@@ -19,6 +19,7 @@ use evenkeel_types::{CacheletId, KeyHash, Version};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::json;
+use std::process::ExitCode;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
@@ -235,19 +236,55 @@ fn median(mut rounds: Vec<f64>) -> f64 {
     rounds[rounds.len() / 2]
 }
 
-fn main() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut threads_max, mut keys, mut file) = (cores, 1_000_000, None);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let value = arguments.next().expect("each option has a value");
-        match argument.as_str() {
-            "--threads" => threads_max = value.parse().expect("a number of threads"),
-            "--keys" => keys = value.parse().expect("a number of keys"),
-            "--json" => file = Some(value),
-            other => panic!("there is no option {other}"),
+struct Options {
+    threads_max: usize,
+    keys: u64,
+    json: Option<String>,
+}
+
+const USAGE: &str = "threads [--threads N] [--keys N] [--json FILE]";
+
+impl Options {
+    fn parse(cores: usize, mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            threads_max: cores,
+            keys: 1_000_000,
+            json: None,
+        };
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                let missing = || format!("The option {argument} needs a value.");
+                arguments.next().ok_or_else(missing)
+            };
+            let number = |value: String| match value.parse::<u64>() {
+                Ok(number @ 1..) => Ok(number),
+                _ => Err(format!("{value:?} is not a number of at least one.")),
+            };
+            match argument.as_str() {
+                "--threads" => options.threads_max = number(value()?)? as usize,
+                "--keys" => options.keys = number(value()?)?,
+                "--json" => options.json = Some(value()?),
+                other => return Err(format!("There is no option {other}.")),
+            }
         }
+        Ok(options)
     }
+}
+
+fn main() -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = match Options::parse(cores, std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(sentence) => {
+            eprintln!("{sentence}\nUsage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let Options {
+        threads_max,
+        keys,
+        json: file,
+    } = options;
     println!(
         "{cores} cores, {keys} keys of {KEY_LEN} bytes, values of {} bytes; million operations a second",
         VALUE.len()
@@ -295,4 +332,5 @@ fn main() {
         let report = json!({"cores": cores, "keys": keys, "rows": rows});
         std::fs::write(file, format!("{report:#}\n")).expect("the JSON file can be written");
     }
+    ExitCode::SUCCESS
 }

@@ -408,16 +408,19 @@ impl Inner {
             frequency: 0,
         };
         let Some(place) = self.find(new.key, hash) else {
-            // What was evicted too early is no newcomer.
-            let queue = if self.ghosts.take(hash, &mut context.returning) {
+            let size = self.geometry.align_up(Entry::least_bytes(new));
+            let scale = self.scale();
+            // What was evicted too early is no newcomer. But one large item takes the place of many: it
+            // must be read again like any other large one before it may stay.
+            let returns = self.ghosts.take(hash, &mut context.returning);
+            let queue = if returns && scale.reads_more(size) == 0 {
                 QueueName::Main
             } else {
                 QueueName::Small
             };
-            let size = self.geometry.align_up(Entry::least_bytes(new));
             return Replaced::Gone {
                 queue,
-                frequency: self.scale().credit(size),
+                frequency: scale.credit(size),
             };
         };
         let segment = &mut self.segments[place.segment as usize];

@@ -2,7 +2,8 @@
 //!
 //! S3-FIFO (section 4.1) keeps a *ghost queue* of the keys that left the small queue unread. A key that
 //! is stored again while it is remembered enters the main queue at once: it is asked for at distances
-//! that the small queue is too short for. Without ghosts such keys never reach the main queue.
+//! that the small queue is too short for. Without ghosts such keys never reach the main queue. A large item
+//! (`worth.rs`) does not: where sizes differ, large ones that return would crowd out many small ones.
 //!
 //! A ghost is a fingerprint of 16 bits in one of many lines of a cache line each, and each line forgets
 //! its oldest first, so that all of them together forget about in order. One in some two thousand
@@ -179,6 +180,9 @@ impl Ghosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::QueueName;
+    use crate::{NEVER, NewItem, PoolConfig, SegmentPool, Store};
+    use evenkeel_types::{CacheletId, Version};
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -223,5 +227,52 @@ mod tests {
         assert_eq!(ghosts.bytes_wanted(64 << 20, 35_000), None);
         assert_eq!(ghosts.bytes_wanted(16 << 10, 35_000), Some(2 * LINE_BYTES));
         assert_eq!(ghosts.bytes_wanted(64 << 20, 0), Some(0));
+    }
+
+    /// What is stored again soon after it was evicted goes to the main queue, unless it is large.
+    #[test]
+    fn who_returns_is_no_newcomer_unless_it_is_large() {
+        let pool = SegmentPool::new(PoolConfig {
+            limit_bytes: 4 << 20,
+            item_size_max: 1 << 20,
+            cachelets_expected: 1,
+        });
+        let mut store = Store::new(pool, 11);
+        let id = CacheletId(0);
+        store.create_cachelet(id);
+        let is_large = |number: u32| number.is_multiple_of(50);
+        let value = [b'v'; 3_000];
+        // Some three times as many as fit; nobody reads them, so the oldest go.
+        let insert = |store: &mut Store, number: u32| {
+            let len = if is_large(number) { value.len() } else { 270 };
+            let key = number.to_le_bytes();
+            let new = NewItem {
+                key: &key,
+                value: [&value[..len], &[]],
+                flags: 0,
+                expires_at: NEVER,
+                version: Version(1),
+            };
+            let was_there = store.peek(id, &key, 1).is_some();
+            store.insert(id, new, 1).expect("a store that evicts");
+            let inner = store.inner(0).expect("it was created");
+            let place = inner.find(&key, store.hash(&key)).expect("just stored");
+            assert!(!was_there, "it had been evicted, or never stored");
+            inner.segments[place.segment as usize].queue
+        };
+        let queues = (0..36_000).map(|number| insert(&mut store, number));
+        let mistaken = queues.filter(|queue| *queue == QueueName::Main).count();
+        assert!(mistaken < 60, "{mistaken}: one in two thousand");
+        let (mut small_in_main, mut large) = (0, 0);
+        for number in 18_000..20_000 {
+            match insert(&mut store, number) {
+                QueueName::Main if is_large(number) => panic!("a large item came back to stay"),
+                QueueName::Main => small_in_main += 1,
+                QueueName::Small => large += u32::from(is_large(number)),
+            }
+        }
+        println!("{small_in_main} small ones in the main queue, {large} large ones not");
+        assert_eq!(large, 40);
+        assert!(small_in_main > 1_500, "{small_in_main} of 1,960");
     }
 }

@@ -35,8 +35,9 @@
 //! let keys = [b"greeting".as_slice(), b"farewell"];
 //! let hashes = keys.map(|key| store.hash(key));
 //! hashes.iter().for_each(|hash| store.prefetch(id, *hash));
-//! hashes.iter().for_each(|hash| store.prefetch_item(id, *hash));
-//! let found = keys.iter().zip(hashes).filter(|(key, hash)| store.read_hashed(id, key, *hash, 70).is_some());
+//! let hints = hashes.map(|hash| store.prefetch_item(id, hash));
+//! let batch = keys.iter().zip(hashes).zip(hints);
+//! let found = batch.filter(|((key, hash), hint)| store.read_hinted(id, key, *hash, *hint, 70).is_some());
 //! assert_eq!(found.count(), 1);
 //!
 //! // A cachelet moves to another thread with its items and memory, by pointer.
@@ -68,7 +69,7 @@
 //! | see an item as it was before this read, or change it | [`Store::get`], then [`ItemMut`] |
 //! | look without a trace | [`Store::peek`] |
 //! | write | [`Store::insert`], [`Store::delete`], [`Store::flush`] |
-//! | read a batch from a store larger than the processor's caches | [`Store::hash`], [`Store::prefetch`], [`Store::prefetch_item`], [`Store::read_hashed`] |
+//! | read a batch from a store larger than the processor's caches | [`Store::hash`], [`Store::prefetch`], [`Store::prefetch_item`], [`Store::read_hinted`] |
 //! | go through all items | [`Store::items`], or [`Store::walk`] a step at a time |
 //! | keep house | [`Store::maintain`], often |
 //! | change the budget | [`SegmentPool::set_limit_bytes`] |
