@@ -307,7 +307,13 @@ impl Inner {
     // Not inlined: it is long. A number comes back in registers, which a place would not.
     #[inline(never)]
     pub fn location_of(&self, key: &[u8], hash: TableHash) -> Option<u32> {
-        match self.index.guess(hash) {
+        self.location_guessed(self.index.guess(hash), key, hash)
+    }
+
+    /// As [`Inner::location_of`], with what the index guesses.
+    #[inline(always)]
+    pub fn location_guessed(&self, guess: Guess, key: &[u8], hash: TableHash) -> Option<u32> {
+        match guess {
             Guess::At(location) if self.has_key(location, key) => Some(location),
             Guess::Nowhere => None,
             _ => self.search(key, hash),
@@ -399,6 +405,7 @@ impl Inner {
     pub fn replace(
         &mut self,
         hash: TableHash,
+        found: Option<u32>,
         new: &NewItem<'_>,
         now: Seconds,
         context: &mut Context,
@@ -407,7 +414,7 @@ impl Inner {
             queue: QueueName::Small,
             frequency: 0,
         };
-        let Some(place) = self.find(new.key, hash) else {
+        let Some(location) = found else {
             let size = self.geometry.align_up(Entry::least_bytes(new));
             let scale = self.scale();
             // What was evicted too early is no newcomer. But one large item takes the place of many: it
@@ -423,6 +430,7 @@ impl Inner {
                 frequency: scale.credit(size),
             };
         };
+        let place = self.place(location);
         let segment = &mut self.segments[place.segment as usize];
         let data = &mut segment.data[place.offset as usize..];
         let old = Layout::read(data);

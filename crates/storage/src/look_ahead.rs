@@ -28,10 +28,17 @@ pub struct Hint {
 impl Hint {
     /// Says nothing: a read with it looks for the item as any other.
     pub const NONE: Hint = Hint {
-        changes: 0,
+        changes: u64::MAX,
         cachelet: CacheletId(0),
         guess: Guess::Unknown,
     };
+
+    /// What it says of a key of this cachelet, unless it is outdated.
+    #[inline]
+    pub(crate) fn guess(self, id: CacheletId, context: &Context) -> Option<Guess> {
+        let is_current = self.changes == context.changes && self.cachelet == id;
+        is_current.then_some(self.guess)
+    }
 }
 
 impl Store {
@@ -69,14 +76,12 @@ impl Store {
         let Store {
             cachelets, context, ..
         } = self;
-        let is_current = hint.changes == context.changes && hint.cachelet == id;
+        let guess = hint.guess(id, context);
         let inner = &mut *cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
-        let guess = if is_current {
-            hint.guess
-        } else {
-            Guess::Unknown
-        };
-        inner.read_guessed(guess, key, hash, now, context)
+        match guess {
+            Some(guess) => inner.read_guessed(guess, key, hash, now, context),
+            None => inner.look_up(key, hash, now, context),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::item::{
     self, Item, Layout, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem,
 };
 use crate::item_mut::ItemMut;
+use crate::look_ahead::Hint;
 use crate::maintenance::RoundCursor;
 use crate::pool::{Account, SegmentPool};
 use crate::stats::{CacheletStats, StoreStats};
@@ -316,11 +317,25 @@ impl Store {
     }
 
     /// As [`Store::insert`], with the key's hash.
+    #[inline]
     pub fn insert_hashed(
         &mut self,
         id: CacheletId,
         item: NewItem<'_>,
         hash: TableHash,
+        now: Seconds,
+    ) -> Result<(), StoreError> {
+        self.insert_hinted(id, item, hash, Hint::NONE, now)
+    }
+
+    /// As [`Store::insert_hashed`], with what [`Store::prefetch_item`] said of the same key. An outdated
+    /// hint changes nothing but the time it takes.
+    pub fn insert_hinted(
+        &mut self,
+        id: CacheletId,
+        item: NewItem<'_>,
+        hash: TableHash,
+        hint: Hint,
         now: Seconds,
     ) -> Result<(), StoreError> {
         let slot = usize::from(id.0);
@@ -335,7 +350,11 @@ impl Store {
             self.context.counters.too_large += 1;
             return Err(StoreError::TooLarge);
         }
-        let replaced = inner.replace(hash, &item, now, &mut self.context);
+        let found = match hint.guess(id, &self.context) {
+            Some(guess) => inner.location_guessed(guess, item.key, hash),
+            None => inner.location_of(item.key, hash),
+        };
+        let replaced = inner.replace(hash, found, &item, now, &mut self.context);
         if let Replaced::Gone { queue, frequency } = replaced {
             let meta = Meta {
                 frequency,

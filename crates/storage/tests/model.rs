@@ -199,7 +199,10 @@ impl Run {
             expires_at,
             version,
         };
-        let stored = self.store(at.0).insert(CacheletId(at.0), new, now);
+        let hint = self.hint(&at);
+        let store = self.store(at.0);
+        let hash = store.hash(new.key);
+        let stored = store.insert_hinted(CacheletId(at.0), new, hash, hint, now);
         let expected = Expected {
             value: value.concat(),
             flags,
@@ -279,26 +282,34 @@ impl Run {
         self.compare(&at);
     }
 
-    /// Reads in one of the ways there are: as the model says, whatever hint is given.
-    fn read(&mut self, at: (u16, Vec<u8>)) {
-        let (now, home, id) = (self.now, self.home[usize::from(at.0)], CacheletId(at.0));
-        let (choice, keeps) = (self.below(4), self.below(2) == 0);
-        let (store, key) = (&mut self.stores[home], &at.1);
-        if choice == 0 {
-            let found = store.get(id, key, now).is_some();
-            assert_eq!(found, self.model.contains_key(&at));
-            return;
-        }
-        let hash = store.hash(key);
-        let fresh = store.prefetch_item(id, hash);
+    /// No hint, a fresh one, or one of earlier that may be outdated.
+    fn hint(&mut self, at: &(u16, Vec<u8>)) -> Hint {
+        let home = self.home[usize::from(at.0)];
+        let (choice, keeps) = (self.below(3), self.below(2) == 0);
+        let store = &self.stores[home];
+        let fresh = store.prefetch_item(CacheletId(at.0), store.hash(&at.1));
         let hint = match choice {
-            1 => Hint::NONE,
-            2 => fresh,
-            _ => *self.hints[home].get(&at).unwrap_or(&fresh),
+            0 => Hint::NONE,
+            1 => fresh,
+            _ => *self.hints[home].get(at).unwrap_or(&fresh),
         };
         if keeps {
             self.hints[home].insert(at.clone(), fresh);
         }
+        hint
+    }
+
+    /// Reads in one of the ways there are: as the model says, whatever hint is given.
+    fn read(&mut self, at: (u16, Vec<u8>)) {
+        let (now, home, id) = (self.now, self.home[usize::from(at.0)], CacheletId(at.0));
+        if self.below(4) == 0 {
+            let found = self.stores[home].get(id, &at.1, now).is_some();
+            assert_eq!(found, self.model.contains_key(&at));
+            return;
+        }
+        let hint = self.hint(&at);
+        let (store, key) = (&mut self.stores[home], &at.1);
+        let hash = store.hash(key);
         let found = store.read_hinted(id, key, hash, hint, now);
         let found = found.map(|item| Expected::of(&item));
         if let Some(expected) = self.model.get_mut(&at) {

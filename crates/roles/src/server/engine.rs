@@ -6,7 +6,7 @@ use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
-use evenkeel_storage::{Item, NewItem, Store, StoreError, StoreStats, TableHash};
+use evenkeel_storage::{Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
@@ -162,6 +162,17 @@ impl Engine {
     /// as with memcached, so that nobody reads what the client meant to replace.
     #[inline]
     pub fn put(&mut self, at: &At, item: NewItem<'_>) -> Result<Version, PutError> {
+        self.put_hinted(at, item, Hint::NONE)
+    }
+
+    /// As [`Engine::put`], with what the store said of the key when its memory was asked for ahead.
+    #[inline]
+    pub fn put_hinted(
+        &mut self,
+        at: &At,
+        item: NewItem<'_>,
+        hint: Hint,
+    ) -> Result<Version, PutError> {
         let (key, version) = (item.key, item.version);
         // An item that has expired already need not be stored to be found missing.
         if item.expires_at != NEVER && item.expires_at <= at.seconds {
@@ -172,7 +183,7 @@ impl Engine {
         }
         match self
             .store
-            .insert_hashed(at.cachelet, item, at.table, at.seconds)
+            .insert_hinted(at.cachelet, item, at.table, hint, at.seconds)
         {
             Ok(()) => {
                 self.saw_write(at, key, WriteKind::Update);

@@ -282,7 +282,7 @@ impl WorkerCore {
             ask_ahead(engine, probes);
         }
         for (set, probe) in sets.iter().zip(probes) {
-            let said = store::plain(engine, &probe.at(now), &set.of(input));
+            let said = store::plain(engine, &probe.at(now), &set.of(input), probe.hint);
             session.sink().extend_from_slice(said);
         }
         Some((end, sets.len() as u32))

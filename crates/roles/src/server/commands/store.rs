@@ -8,7 +8,7 @@ use crate::server::time::{NEVER, Seconds};
 use evenkeel_policy::hot_keys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, Store, StoreMode, StoreVerb, text};
-use evenkeel_storage::NewItem;
+use evenkeel_storage::{Hint, NewItem};
 use evenkeel_types::Version;
 
 /// What became of a storage command.
@@ -77,7 +77,7 @@ pub fn store(engine: &mut Engine, at: &At, store: &Store<'_>) -> &'static [u8] {
 
 /// As [`store()`] for a `set`, which needs no look at what is there.
 #[inline]
-pub fn plain(engine: &mut Engine, at: &At, set: &Store<'_>) -> &'static [u8] {
+pub fn plain(engine: &mut Engine, at: &At, set: &Store<'_>, hint: Hint) -> &'static [u8] {
     debug_assert_eq!(set.verb, StoreVerb::Set);
     engine.counters.cmd_set += 1;
     let item = NewItem {
@@ -87,7 +87,8 @@ pub fn plain(engine: &mut Engine, at: &At, set: &Store<'_>) -> &'static [u8] {
         expires_at: engine.time.expiry(at.now, set.exptime),
         version: engine.next_version(),
     };
-    in_text(stored(engine, at, item))
+    let put = engine.put_hinted(at, item, hint);
+    in_text(outcome(engine, put))
 }
 
 /// What a classic client is told.
@@ -294,9 +295,14 @@ fn put(
     stored(engine, at, item)
 }
 
-#[inline]
 fn stored(engine: &mut Engine, at: &At, item: NewItem<'_>) -> Outcome {
-    match engine.put(at, item) {
+    let put = engine.put(at, item);
+    outcome(engine, put)
+}
+
+#[inline]
+fn outcome(engine: &mut Engine, put: Result<Version, PutError>) -> Outcome {
+    match put {
         Ok(version) => {
             engine.counters.total_items += 1;
             Outcome::Stored(version)
