@@ -18,6 +18,9 @@ pub struct InputBuffer {
 /// shall cost less than 4 KiB in all.
 const KEEP_MAX: usize = 1024;
 
+/// A buffer of which less than one part in so many is in use gives the rest back.
+const SPARSE: usize = 4;
+
 impl InputBuffer {
     /// Bytes waiting.
     pub fn as_slice(&self) -> &[u8] {
@@ -34,10 +37,29 @@ impl InputBuffer {
         self.bytes.len() - self.start
     }
 
+    /// Bytes of memory held.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Keeps bytes for later.
     pub fn push(&mut self, bytes: &[u8]) {
         self.compact();
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Makes room for `total` waiting bytes, those that are there included, so that a command whose
+    /// length is known takes its size once and is not moved while it grows.
+    pub fn reserve(&mut self, total: usize) {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        self.bytes
+            .reserve_exact(total.saturating_sub(self.bytes.len()));
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        *self = InputBuffer::default();
     }
 
     /// Drops `count` bytes from the front.
@@ -46,13 +68,21 @@ impl InputBuffer {
     /// When `count` exceeds what is there: a core consumed bytes that it was never shown.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.len(), "consumed more than was there");
+        if count == 0 {
+            // What was reserved for the rest of a command stays.
+            return;
+        }
         self.start += count;
         if self.is_empty() {
             self.start = 0;
             self.bytes.clear();
-            if self.bytes.capacity() > KEEP_MAX {
-                self.bytes = Vec::new();
-            }
+        }
+        let capacity = self.bytes.capacity();
+        if capacity > KEEP_MAX && self.len() < capacity / SPARSE {
+            // A quarter at most is moved, and three quarters were filled and consumed before.
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            self.bytes.shrink_to_fit();
         }
     }
 
@@ -105,6 +135,32 @@ mod tests {
         buffer.push(&vec![1; 1 << 20]);
         buffer.consume(1 << 20);
         assert!(buffer.is_empty());
-        assert!(buffer.bytes.capacity() <= KEEP_MAX);
+        assert!(buffer.capacity() <= KEEP_MAX);
+    }
+
+    #[test]
+    fn a_buffer_with_a_little_left_in_it_gives_the_rest_back() {
+        let mut buffer = InputBuffer::default();
+        buffer.push(&vec![1; 1 << 20]);
+        buffer.push(b"tail");
+        buffer.consume(1 << 20);
+        assert_eq!(buffer.as_slice(), b"tail");
+        assert!(buffer.capacity() <= KEEP_MAX);
+    }
+
+    #[test]
+    fn what_was_reserved_is_enough_and_no_more() {
+        let mut buffer = InputBuffer::default();
+        buffer.push(b"set k 0 0 100000\r\n");
+        buffer.consume(4);
+        buffer.reserve(100_000);
+        assert!(buffer.as_slice().starts_with(b"k 0"));
+        let reserved = buffer.capacity();
+        assert!((100_000..101_000).contains(&reserved));
+        buffer.consume(0);
+        while buffer.len() < 100_000 {
+            buffer.push(&[0; 500][..500.min(100_000 - buffer.len())]);
+        }
+        assert_eq!(buffer.capacity(), reserved);
     }
 }

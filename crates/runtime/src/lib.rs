@@ -11,6 +11,7 @@
 //! ```
 
 mod acceptor;
+mod allocator;
 mod buffer;
 mod clock;
 mod connections;
@@ -31,6 +32,7 @@ mod units;
 pub mod uring;
 
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
+pub use allocator::give_back_at_once;
 pub use buffer::InputBuffer;
 pub use clock::{Clock, TurnClock};
 pub use connections::{ConnectionCount, OverLimit};

@@ -7,9 +7,14 @@
 //! socket that announces readiness, one whose reads and writes complete by themselves, and one with
 //! TLS in between.
 
-use evenkeel_roles::server::{ConnectionId, WorkerCore};
+use crate::budget::{Held, Level, TIGHT_UNREAD};
+use evenkeel_roles::server::{ConnectionId, OUT_PAUSE, WorkerCore};
 use evenkeel_runtime::InputBuffer;
 use evenkeel_types::{Instant, Now};
+
+/// A command that needs more room than it has, and at least so many bytes, asks for it. Less comes with
+/// the connection.
+const ASK_MIN: usize = 4 << 10;
 
 /// A connection of a worker.
 #[derive(Debug)]
@@ -28,6 +33,20 @@ pub struct Connection {
     stalled_since: Option<Instant>,
     /// When it last did anything.
     active_at: Instant,
+    /// Bytes of room that the command at the front of the input needs and has not; zero when it has.
+    asks: usize,
+    /// It was told that there is no room for the time being.
+    waits_for_room: bool,
+    /// See [`Connection::held`].
+    held: Held,
+    /// Since when the input has held the command at its front.
+    input_since: Instant,
+    /// Since when the oldest unread answers are unread, within a factor of two.
+    unread_since: Instant,
+    /// How many bytes were unread then and still are.
+    unread_before: usize,
+    /// See [`Connection::set_answer_level`].
+    answer_level: Level,
 }
 
 /// How to go on with a connection.
@@ -56,6 +75,13 @@ impl Connection {
             moved: false,
             stalled_since: None,
             active_at: now.monotonic,
+            asks: 0,
+            waits_for_room: false,
+            held: Held::default(),
+            input_since: now.monotonic,
+            unread_since: now.monotonic,
+            unread_before: 0,
+            answer_level: Level::Easy,
         }
     }
 
@@ -73,6 +99,7 @@ impl Connection {
             self.moved |= progress.consumed > 0;
             self.input.consume(progress.consumed);
             self.more = progress.more;
+            self.left_over(core, now, progress.consumed > 0);
         }
     }
 
@@ -86,6 +113,7 @@ impl Connection {
             let progress = core.handle_input(now, self.id, bytes);
             if progress.consumed < bytes.len() {
                 self.input.push(&bytes[progress.consumed..]);
+                self.left_over(core, now, true);
             }
             self.more = progress.more;
         } else {
@@ -93,7 +121,23 @@ impl Connection {
             let progress = core.handle_input(now, self.id, self.input.as_slice());
             self.input.consume(progress.consumed);
             self.more = progress.more;
+            self.left_over(core, now, progress.consumed > 0);
         }
+    }
+
+    /// Something is left over: sees whether it needs more room than it has. `fresh` when it is another
+    /// command than before.
+    fn left_over(&mut self, core: &mut WorkerCore, now: Now, fresh: bool) {
+        if fresh {
+            self.input_since = now.monotonic;
+        }
+        let need = core.session(self.id).map_or(0, |session| session.need);
+        let has = self.input.capacity();
+        self.asks = match need > has && need >= ASK_MIN && !self.input.is_empty() {
+            // A line tells no length, and grows by parts of itself.
+            true => need.max(has + has / 2),
+            false => 0,
+        };
     }
 
     /// Keeps what was received although no more input was welcome: a transport whose receives are
@@ -122,7 +166,93 @@ impl Connection {
     /// Whether more input is welcome now. While it is not, the client's bytes stay in its socket:
     /// that is how a client that does not read its answers is held back.
     pub fn wants_input(&self, core: &mut WorkerCore) -> bool {
-        !self.more && !self.ended && !self.is_paused(core)
+        !self.more && !self.ended && self.asks == 0 && !self.is_paused(core)
+    }
+
+    /// Bytes of room that the command at the front of the input needs in all; zero when it has them.
+    /// Until it is told, no more input is welcome.
+    pub fn asks(&self) -> usize {
+        self.asks
+    }
+
+    /// There is the room that it asked for.
+    pub fn grant(&mut self, now: Now) {
+        self.input.reserve(core::mem::take(&mut self.asks));
+        self.held.input = self.input.capacity();
+        self.waits_for_room = false;
+        self.input_since = now.monotonic;
+        self.moved = true;
+    }
+
+    /// There is no room for the time being: the client's bytes stay in its socket until
+    /// [`Connection::grant`].
+    pub fn defer(&mut self) {
+        self.waits_for_room = true;
+    }
+
+    /// Whether it was told to wait for room.
+    pub fn waits_for_room(&self) -> bool {
+        self.waits_for_room
+    }
+
+    /// Gives up the command at the front of the input, and with it the connection, which is over once the
+    /// client was told.
+    pub fn give_up_input(&mut self, core: &mut WorkerCore) {
+        self.input.clear();
+        self.asks = 0;
+        self.more = false;
+        self.waits_for_room = false;
+        if let Some(session) = core.session(self.id) {
+            session.give_up_input();
+        }
+    }
+
+    /// Room that is there for the command at the front of the input, in bytes.
+    pub fn room(&self) -> usize {
+        self.input.capacity() - self.input.len()
+    }
+
+    /// Looks at what it holds.
+    pub fn weigh(&mut self, core: &mut WorkerCore) {
+        if let Some(session) = core.session(self.id) {
+            self.held = Held {
+                input: self.input.capacity(),
+                answers: session.held_bytes(),
+            };
+        }
+    }
+
+    /// What it holds, as of the last look, judgement or grant.
+    pub fn held(&self) -> Held {
+        self.held
+    }
+
+    /// Since when it holds the input that it holds.
+    pub fn input_since(&self) -> Instant {
+        self.input_since
+    }
+
+    /// Since when the client has not read what it has not read.
+    pub fn unread_since(&self) -> Instant {
+        self.unread_since
+    }
+
+    /// How much of the memory for answers was taken when it was last told.
+    pub fn answer_level(&self) -> Level {
+        self.answer_level
+    }
+
+    /// Tells how much of the memory for answers is taken; with it goes how many may be unread. While it
+    /// is full, no command is carried out.
+    pub fn set_answer_level(&mut self, core: &mut WorkerCore, level: Level) {
+        self.answer_level = level;
+        if let Some(session) = core.session(self.id) {
+            session.set_room(match level {
+                Level::Easy => OUT_PAUSE,
+                Level::Tight => TIGHT_UNREAD,
+                Level::Full => 0,
+            });
+        }
     }
 
     /// Whether commands are left over that had to let others go first, or wait for nothing any more.
@@ -133,7 +263,7 @@ impl Connection {
     /// Bytes to be written, in order.
     pub fn output<'c>(&self, core: &'c mut WorkerCore) -> &'c [u8] {
         core.session(self.id)
-            .map_or(b"", |session| session.out.as_slice())
+            .map_or(b"", |session| session.output())
     }
 
     /// Lets a transport take over the buffer of [`Connection::output`], or put another empty one in its
@@ -154,6 +284,7 @@ impl Connection {
     /// [`Connection::output`].
     pub fn wrote(&mut self, core: &mut WorkerCore, count: usize) {
         core.wrote(self.id, count);
+        self.unread_before = self.unread_before.saturating_sub(count);
         self.moved |= count > 0;
         // What waited for room goes on.
         self.more |= self.may_have_command(core);
@@ -166,12 +297,25 @@ impl Connection {
         let Some(session) = core.session(self.id) else {
             return Next::Close;
         };
+        self.held = Held {
+            input: self.input.capacity(),
+            answers: session.held_bytes(),
+        };
+        if self.unread_before == 0 && self.held.answers > 0 {
+            // All that was unread at the last mark has been read.
+            self.unread_before = session.waiting_bytes();
+            self.unread_since = now.monotonic;
+        }
         let drained = !session.owes_output() && !session.awaits();
-        if drained && (session.closing || (self.ended && !self.more)) {
+        // Commands that wait for memory are still to be carried out.
+        let withheld =
+            self.asks > 0 || (self.answer_level == Level::Full && !self.input.is_empty());
+        if drained && (session.closing || (self.ended && !self.more && !withheld)) {
             return Next::Close;
         }
         let owes =
             session.owes_output() || (!self.input.is_empty() && !session.awaits()) || self.opening;
+        let owes = owes && !self.waits_for_room;
         if moved {
             self.active_at = now.monotonic;
         }
@@ -182,7 +326,7 @@ impl Connection {
         }
         if self.more {
             Next::Commands
-        } else if self.ended || session.closing || session.is_paused() {
+        } else if self.ended || session.closing || session.is_paused() || self.waits_for_room {
             Next::Wait
         } else {
             Next::Input

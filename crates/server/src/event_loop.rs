@@ -9,6 +9,9 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod shortage;
+
+use crate::budget::{Held, Level, Share, TIGHT_READ};
 use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
@@ -78,6 +81,8 @@ pub struct Parts {
     pub poll: Poll,
     /// What moves its clients' bytes.
     pub transport: Transport,
+    /// What its connections hold of the memory for all of them.
+    pub share: Share,
     /// What wakes it.
     pub notifier: Notifier,
     /// Its own port, for aware clients and other servers, if it has one.
@@ -114,6 +119,10 @@ struct Client {
     socket: Socket,
     /// It is in the list of connections to serve.
     queued: bool,
+    /// It is in the list of connections whose commands wait for memory.
+    held_back: bool,
+    /// What the worker's share counts for it.
+    counted: Held,
 }
 
 struct Worker {
@@ -135,6 +144,18 @@ struct Worker {
     unmaintained: bool,
     /// Messages were left in a queue for the next turn.
     messages_left: bool,
+    /// How much of the memory for input, and for answers, is taken; of the beginning of the turn or
+    /// later.
+    levels: Held<Level>,
+    /// Connections that hold input.
+    input_holders: usize,
+    /// Connections that wait for room for their input.
+    waiters: VecDeque<(ConnectionId, Instant)>,
+    /// Connections whose commands wait until there is memory for answers, in line.
+    held_back: VecDeque<ConnectionId>,
+    next_shortage_look: Instant,
+    /// Messages of other workers that wait until there is memory for answers.
+    deferred: VecDeque<(u16, Message)>,
 }
 
 /// Runs a worker until it is told to stop.
@@ -161,6 +182,12 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         draining: false,
         unmaintained: true,
         messages_left: false,
+        levels: Held::default(),
+        input_holders: 0,
+        waiters: VecDeque::new(),
+        held_back: VecDeque::new(),
+        next_shortage_look: Instant::default(),
+        deferred: VecDeque::new(),
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     let mut clock = TurnClock::new(worker.parts.clock);
@@ -216,7 +243,7 @@ impl Worker {
         }
         let core = self.parts.core.poll_deadline();
         let next = self.accept_again.map_or(core, |again| again.min(core));
-        next.since(now).min(IDLE_LOOK)
+        next.since(now).min(self.shortage_look()).min(IDLE_LOOK)
     }
 
     /// Tells connections what has completed.
@@ -317,6 +344,8 @@ impl Worker {
             connection: Connection::new(id, now),
             socket,
             queued: false,
+            held_back: false,
+            counted: Held::default(),
         });
         self.enqueue(id);
     }
@@ -342,6 +371,7 @@ impl Worker {
             && let Some(client) = self.clients[id.slot as usize].take()
         {
             self.parts.transport.close(client.socket);
+            self.release(&client.connection, client.counted);
             self.parts.core.close_for(id, reason);
             self.parts.connections.closed();
         }
@@ -376,6 +406,7 @@ impl Worker {
 
     fn take_messages(&mut self, now: Now) {
         self.messages_left = false;
+        self.take_deferred(now);
         for from in 0..self.parts.mesh.workers() {
             for taken in 0.. {
                 if taken == MESSAGES_PER_TURN {
@@ -386,7 +417,7 @@ impl Worker {
                 let Some(message) = self.parts.mesh.receive(from) else {
                     break;
                 };
-                self.parts.core.handle_message(now, from as u16, message);
+                self.take_message(now, from as u16, message);
             }
         }
         while let Some(id) = self.parts.core.poll_touched() {
@@ -420,11 +451,30 @@ impl Worker {
             client.queued = false;
             let (socket, connection) = (&mut client.socket, &mut client.connection);
             let parts = &mut self.parts;
-            let scratch = &mut self.scratch;
-            match (parts.transport).serve(socket, connection, &mut parts.core, now, scratch) {
+            let level = self.levels.answers;
+            if connection.answer_level() != level {
+                connection.set_answer_level(&mut parts.core, level);
+            }
+            let most = match self.levels.input {
+                Level::Easy => SCRATCH_BYTES,
+                _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
+            };
+            let scratch = &mut self.scratch[..most];
+            let served = (parts.transport).serve(socket, connection, &mut parts.core, now, scratch);
+            if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
+                self.held_back.push_back(id);
+            }
+            let unsettled = connection.held() != client.counted || connection.asks() > 0;
+            match served {
                 Served::Idle => {}
                 Served::More => self.enqueue(id),
-                Served::Closed => self.close(id),
+                Served::Closed => {
+                    self.close(id);
+                    continue;
+                }
+            }
+            if unsettled {
+                self.settle(now, id);
             }
         }
         while let Some(id) = self.parts.core.poll_touched() {
@@ -523,10 +573,18 @@ impl Worker {
         if !self.parts.core.has_outbox() {
             return Ok(());
         }
-        let mesh = &mut self.parts.mesh;
-        self.parts
-            .core
-            .flush_outbox(|to, message| mesh.send(usize::from(to), message));
+        let (mesh, budget) = (&mut self.parts.mesh, self.parts.share.budget());
+        self.parts.core.flush_outbox(|to, message| {
+            let (pool, weight) = shortage::weigh(budget, &message);
+            if weight > 0 {
+                pool.take(weight);
+            }
+            let sent = mesh.send(usize::from(to), message);
+            if weight > 0 && sent.is_err() {
+                pool.give_back(weight);
+            }
+            sent
+        });
         mesh.notify()
     }
 
@@ -545,6 +603,7 @@ impl Worker {
         {
             self.accept(now);
         }
+        self.relieve(now);
         if now.monotonic >= self.next_stall_look {
             self.next_stall_look = now.monotonic + STALL_LOOK;
             self.close_stalled(now);

@@ -172,7 +172,15 @@ fn settings(
     for (name, bytes) in [
         ("watcher_logbuf_size", extended.watcher_logbuf_bytes),
         ("worker_logbuf_size", extended.worker_logbuf_bytes),
-        ("read_buf_mem_limit", extended.read_buf_bytes_max),
+        (
+            "read_buf_mem_limit",
+            extended.read_buf_bytes_max(args.max_item_size),
+        ),
+        // memcached no longer has it; it is shown where it was.
+        (
+            "resp_obj_mem_limit",
+            extended.response_bytes_max(args.max_item_size),
+        ),
     ] {
         list.push((name, bytes.to_string()));
     }

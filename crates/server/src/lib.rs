@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod budget;
 mod connection;
 mod control;
 mod credentials;

@@ -41,6 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for warning in warnings {
         eprintln!("evenkeel server: {warning}");
     }
+    evenkeel_runtime::give_back_at_once();
     let daemon = prepare(args)?;
     let started = Running::start(args, &extended);
     match (started, daemon) {

@@ -1,6 +1,7 @@
 //! Starting and stopping a server.
 
 use crate::args::{Args, Extended};
+use crate::budget::{Budget, Pool, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
@@ -109,6 +110,10 @@ impl Server {
             notifiers.push(Notifier::new(waker));
             polls.push(poll);
         }
+        let budget = Arc::new(Budget {
+            input: Pool::new(extended.read_buf_bytes_max(args.max_item_size)),
+            answers: Pool::new(extended.response_bytes_max(args.max_item_size)),
+        });
         let transports = transports(args.io.io, args.threads)?;
         let meshes = mesh(&notifiers, MESH_CAPACITY);
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
@@ -150,6 +155,7 @@ impl Server {
                 core,
                 poll,
                 transport,
+                share: Share::new(budget.clone()),
                 notifier: notifiers[index].clone(),
                 listener,
                 incoming,

@@ -128,6 +128,12 @@ counters! {
     links_lost,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
+    /// Connections closed, or told `SERVER_ERROR`, because there was no memory for what they sent.
+    read_buf_oom,
+    /// Connections closed because there was no memory for the answers that they did not read.
+    response_obj_oom,
+    /// Commands that had to wait for memory for what the client sends.
+    read_buf_waits,
     /// Receives that found all of io_uring's receive buffers taken and had to be asked for again.
     receives_starved,
     /// Connections closed because they were idle for `-o idle_timeout`.
@@ -156,6 +162,10 @@ counters! {
     response_count,
     /// Bytes of these answers.
     response_bytes,
+    /// Connections that hold input which was not carried out.
+    read_buf_count,
+    /// Bytes of memory that it takes.
+    read_buf_bytes,
 }
 
 impl Counters {

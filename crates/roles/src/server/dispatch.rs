@@ -508,6 +508,8 @@ impl WorkerCore {
             log_worker_dropped: dropped,
             log_watchers: self.observers.watchers_here(),
             prefixes_overflowed,
+            read_buf_count: self.input_held.0,
+            read_buf_bytes: self.input_held.1,
             ..self.engine.counts()
         };
         for (_, session) in self.sessions() {

@@ -52,6 +52,25 @@ pub enum Message {
     LogTaken,
 }
 
+/// Bytes that one message carries from which on they are worth counting.
+const WEIGHT_MIN: usize = 512;
+
+impl Message {
+    /// Bytes of client's data that the message carries; zero for a small one, of which the queues hold
+    /// a bounded number.
+    #[inline]
+    pub fn weight(&self) -> usize {
+        match self {
+            Message::Command { frame: bytes, .. } | Message::Answer { bytes, .. }
+                if bytes.capacity() >= WEIGHT_MIN =>
+            {
+                bytes.capacity()
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// What a worker contributes to a command, and how the contributions are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {

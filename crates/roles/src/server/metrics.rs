@@ -330,6 +330,11 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             "Bytes of answers that clients have not read.",
             sum.response_bytes,
         ),
+        (
+            "read_buffer_bytes",
+            "Bytes held of commands whose end has not come.",
+            sum.read_buf_bytes,
+        ),
         ("log_watchers", "Connections that watch.", sum.log_watchers),
     ] {
         text.gauge(&format!("evenkeel_{name}"), help, value);
@@ -394,6 +399,21 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             "stalled_closed_total",
             "Connections closed for want of progress.",
             sum.stalled_closed,
+        ),
+        (
+            "read_buffers_refused_total",
+            "Connections closed for want of memory for what they send.",
+            sum.read_buf_oom,
+        ),
+        (
+            "read_buffers_waited_total",
+            "Commands that had to wait for memory for what the client sends.",
+            sum.read_buf_waits,
+        ),
+        (
+            "responses_refused_total",
+            "Connections closed for want of memory for answers that they do not read.",
+            sum.response_obj_oom,
         ),
         (
             "idle_kicks_total",

@@ -7,12 +7,17 @@ use std::collections::VecDeque;
 /// would add to them must wait.
 pub const OUTBOX_MAX: usize = 4096;
 
+/// The same for the bytes that they carry.
+pub const OUTBOX_BYTES_MAX: usize = 4 << 20;
+
 /// What waits for each of the other workers. Knows at once whether anything waits and whether any
 /// queue is full, because that is asked for every command.
 #[derive(Debug)]
 pub struct Outbox {
     queues: Vec<VecDeque<Message>>,
     waiting: usize,
+    /// Bytes that waiting messages carry, small ones not counted.
+    bytes: usize,
     full: bool,
 }
 
@@ -22,6 +27,7 @@ impl Outbox {
         Outbox {
             queues: (0..workers).map(|_| VecDeque::new()).collect(),
             waiting: 0,
+            bytes: 0,
             full: false,
         }
     }
@@ -29,9 +35,10 @@ impl Outbox {
     /// Puts a message behind those that wait for the worker.
     pub fn push(&mut self, worker: u16, message: Message) {
         let queue = &mut self.queues[usize::from(worker)];
+        self.bytes += message.weight();
         queue.push_back(message);
         self.waiting += 1;
-        self.full |= queue.len() >= OUTBOX_MAX;
+        self.full |= queue.len() >= OUTBOX_MAX || self.bytes >= OUTBOX_BYTES_MAX;
     }
 
     /// Whether nothing waits.
@@ -40,7 +47,13 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Whether [`OUTBOX_MAX`] messages or more wait for some worker.
+    /// Bytes that waiting messages carry; see [`Message::weight`].
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether [`OUTBOX_MAX`] messages or more wait for some worker, or [`OUTBOX_BYTES_MAX`] for all.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.full
@@ -53,13 +66,16 @@ impl Outbox {
         }
         for (worker, queue) in self.queues.iter_mut().enumerate() {
             while let Some(message) = queue.pop_front() {
+                let weight = message.weight();
                 if let Err(message) = send(worker as u16, message) {
                     queue.push_front(message);
                     break;
                 }
                 self.waiting -= 1;
+                self.bytes -= weight;
             }
         }
-        self.full = self.queues.iter().any(|queue| queue.len() >= OUTBOX_MAX);
+        self.full = self.bytes >= OUTBOX_BYTES_MAX
+            || self.queues.iter().any(|queue| queue.len() >= OUTBOX_MAX);
     }
 }

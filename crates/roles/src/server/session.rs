@@ -8,11 +8,19 @@ use super::listing::Listing;
 use super::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
+use evenkeel_protocol::text;
 use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
 pub const OUT_PAUSE: usize = 1 << 20;
+
+/// An answer larger than this, in bytes, narrows how many a connection may await: those that follow
+/// may be as large.
+const LARGE_ANSWER: usize = 64 << 10;
+
+/// An output buffer of which less than one part in so many is in use gives the rest back.
+const SPARSE: usize = 4;
 
 /// An emptied output buffer larger than this is given back to the allocator.
 const OUT_KEEP_MAX: usize = 64 * 1024;
@@ -69,22 +77,42 @@ pub struct Peer {
     pub protocols: Protocols,
 }
 
+/// What is added to what a connection holds before it is compared with its limits; zeros but for a
+/// server that is short of memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tight {
+    out: usize,
+    awaited: usize,
+}
+
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Session {
     /// Who connected.
     pub peer: Peer,
-    /// Answers ready to be written, in order.
+    /// Answers ready to be written, in order, behind those that are written already: see
+    /// [`Session::output`].
     pub out: Vec<u8>,
+    /// How many bytes of `out` are written. Invariant: at most half of it, so that none is moved more
+    /// than once on average.
+    out_written: usize,
     /// Bytes of earlier answers that the driver has taken out of `out` and not written yet.
     taken: usize,
+    /// Bytes of memory that hold them.
+    taken_capacity: usize,
     /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
     slots: VecDeque<Slot>,
     awaited: usize,
     /// See [`awaited_limit`].
     awaited_limit: usize,
-    /// Bytes of answers that are there but wait for earlier ones.
+    /// By how much the limit is narrowed, because the last answers were large.
+    awaited_narrowed: usize,
+    /// Short of memory: see [`Session::set_room`].
+    tight: Tight,
+    /// Bytes of answers that are there but wait for earlier ones, apart from some of the last slot.
     parked: usize,
+    /// How many bytes of the last slot, if it is ready, are in `parked`: it may still grow.
+    last_parked: usize,
     next_ticket: Ticket,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
@@ -143,6 +171,7 @@ impl Session {
         }
         if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
             self.slots.push_back(Slot::Ready(Vec::new()));
+            self.last_parked = 0;
         }
         match self.slots.back_mut() {
             Some(Slot::Ready(bytes)) => bytes,
@@ -152,6 +181,7 @@ impl Session {
 
     /// Reserves the place of an answer to which `workers` workers contribute.
     pub fn await_answer(&mut self, workers: u16) -> Ticket {
+        self.park_last();
         let ticket = self.next_ticket;
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.awaited += 1;
@@ -187,6 +217,8 @@ impl Session {
         merge: impl FnOnce(&mut Vec<u8>),
         finish: impl FnOnce(Vec<u8>) -> Vec<u8>,
     ) {
+        self.park_last();
+        let most = self.limit();
         let found = self
             .slots
             .iter_mut()
@@ -209,6 +241,10 @@ impl Session {
             let parts = core::mem::take(parts);
             self.parked = self.parked.saturating_sub(parts.len());
             let mut whole = finish(parts);
+            self.awaited_narrowed = match whole.len() {
+                0..=LARGE_ANSWER => self.awaited_narrowed / 2,
+                large => most.saturating_sub((OUT_PAUSE / large).max(1)),
+            };
             if let Some(echo) = *wording {
                 let said = core::mem::take(&mut whole);
                 wording::in_binary(&said, echo, &mut whole);
@@ -217,10 +253,31 @@ impl Session {
             *slot = Slot::Ready(whole);
             self.awaited -= 1;
         }
+        self.last_parked = 0;
         while let Some(Slot::Ready(bytes)) = self.slots.front() {
             self.parked = self.parked.saturating_sub(bytes.len());
             self.out.extend_from_slice(bytes);
             self.slots.pop_front();
+        }
+        if let Some(Slot::Ready(bytes)) = self.slots.back() {
+            self.last_parked = bytes.len();
+        }
+    }
+
+    /// Counts what the last slot has grown by.
+    fn park_last(&mut self) {
+        self.parked = self.parked_bytes();
+        if let Some(Slot::Ready(bytes)) = self.slots.back() {
+            self.last_parked = bytes.len();
+        }
+    }
+
+    /// Bytes of answers that are there but wait for earlier ones.
+    #[inline]
+    fn parked_bytes(&self) -> usize {
+        match self.slots.back() {
+            Some(Slot::Ready(bytes)) => self.parked + bytes.len() - self.last_parked,
+            _ => self.parked,
         }
     }
 
@@ -233,10 +290,14 @@ impl Session {
     /// Length of `out` from which on commands must wait; 0 when they must wait for other reasons.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.awaited >= self.awaited_limit {
+        let awaits_too_much = self.awaited + self.awaited_narrowed + self.tight.awaited
+            >= self.awaited_limit
+            && (self.awaited > 0 || self.held.is_some());
+        if awaits_too_much {
             0
         } else {
-            OUT_PAUSE.saturating_sub(self.taken + self.parked)
+            (OUT_PAUSE + self.out_written)
+                .saturating_sub(self.taken + self.parked_bytes() + self.tight.out)
         }
     }
 
@@ -244,6 +305,38 @@ impl Session {
     #[inline]
     pub fn is_direct(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Pauses the connection at so many bytes of unread answers, at most [`OUT_PAUSE`]. While a server is
+    /// short of memory for answers they are fewer, and none while it has none; then each command waits
+    /// for what other workers say to those before.
+    pub fn set_room(&mut self, bytes: usize) {
+        self.tight = match OUT_PAUSE.saturating_sub(bytes) {
+            0 => Tight::default(),
+            out => Tight {
+                out,
+                awaited: self.limit(),
+            },
+        };
+    }
+
+    /// How many answers may be awaited in the best of times.
+    fn limit(&self) -> usize {
+        self.held.unwrap_or(self.awaited_limit)
+    }
+
+    /// Bytes of memory that this connection's answers hold.
+    pub fn held_bytes(&self) -> usize {
+        self.out.capacity() + self.taken_capacity + self.parked_bytes()
+    }
+
+    /// There is no memory for the rest of what the client is sending: it is told so, where its protocol
+    /// has words that belong to no request, and nothing more is heard of it.
+    pub fn give_up_input(&mut self) {
+        if self.dialect == Dialect::Text {
+            self.sink().extend_from_slice(text::OUT_OF_MEMORY_READING);
+        }
+        self.closing = true;
     }
 
     /// Pauses the connection until [`Session::release`]: its command goes on when an answer comes.
@@ -262,7 +355,13 @@ impl Session {
 
     /// Bytes of answers that were not written yet.
     pub fn waiting_bytes(&self) -> usize {
-        self.out.len() + self.parked
+        self.output().len() + self.taken + self.parked_bytes()
+    }
+
+    /// Answers ready to be written, in order.
+    #[inline]
+    pub fn output(&self) -> &[u8] {
+        &self.out[self.out_written..]
     }
 
     /// Whether any answer is still awaited from another worker.
@@ -278,10 +377,15 @@ impl Session {
     /// Lets the driver take over the bytes of `out`, all of them or none. They count as unwritten until
     /// [`Session::written`] was told of them.
     pub fn hand_over(&mut self, take: impl FnOnce(&mut Vec<u8>)) {
-        let before = self.out.len();
+        self.out.drain(..self.out_written);
+        self.out_written = 0;
+        let (before, capacity) = (self.out.len(), self.out.capacity());
         take(&mut self.out);
         debug_assert!(self.out.is_empty() || self.out.len() == before);
-        self.taken += before - self.out.len();
+        if self.out.len() < before {
+            self.taken += before;
+            self.taken_capacity += capacity;
+        }
     }
 
     /// The driver wrote `count` bytes: of those that it had taken over, else the first of `out`.
@@ -289,15 +393,24 @@ impl Session {
         if self.taken > 0 {
             assert!(count <= self.taken, "wrote more than was taken over");
             self.taken -= count;
+            if self.taken == 0 {
+                self.taken_capacity = 0;
+            }
             return;
         }
-        if count == self.out.len() {
+        self.out_written += count;
+        if self.out_written == self.out.len() {
             self.out.clear();
+            self.out_written = 0;
             if self.out.capacity() > OUT_KEEP_MAX {
                 self.out = Vec::new();
             }
-        } else {
-            self.out.drain(..count);
+        } else if self.out_written > self.out.len() / 2 {
+            self.out.drain(..self.out_written);
+            self.out_written = 0;
+            if self.out.capacity() > OUT_KEEP_MAX && self.out.len() < self.out.capacity() / SPARSE {
+                self.out.shrink_to_fit();
+            }
         }
     }
 }
@@ -334,10 +447,96 @@ mod tests {
     }
 
     #[test]
+    fn answers_behind_an_awaited_one_count() {
+        let mut session = Session::new(Peer::default(), 32);
+        let ticket = session.await_answer(1);
+        session.sink().extend_from_slice(&[1; 1000]);
+        assert_eq!(session.waiting_bytes(), 1000);
+        let other = session.await_answer(1);
+        session.sink().extend_from_slice(&[2; 10]);
+        session.sink().extend_from_slice(&[2; 10]);
+        assert_eq!(session.held_bytes(), 1020);
+        arrive(&mut session, other, &[3; 100]);
+        assert_eq!(session.held_bytes(), 1120);
+        session.sink().resize(OUT_PAUSE, 2);
+        assert!(session.is_paused());
+        arrive(&mut session, ticket, b"");
+        assert_eq!(session.waiting_bytes(), 1000 + 100 + OUT_PAUSE);
+        session.written(1100 + OUT_PAUSE);
+        assert_eq!((session.waiting_bytes(), session.held_bytes()), (0, 0));
+        // Once more, so that nothing of the count stays behind.
+        let ticket = session.await_answer(1);
+        arrive(&mut session, ticket, &[1; 5]);
+        assert_eq!(session.waiting_bytes(), 5);
+    }
+
+    #[test]
     fn an_answer_to_nobody_is_ignored() {
         let mut session = Session::default();
         arrive(&mut session, 7, b"x");
         assert!(session.out.is_empty());
+    }
+
+    /// Written in pieces of any size, with answers that come in between, everything leaves once and in
+    /// order, and what is written does not stay for long.
+    #[test]
+    fn output_leaves_in_pieces() {
+        let mut session = Session::default();
+        let (mut seen, mut expected) = (Vec::new(), Vec::new());
+        for round in 0..2000_usize {
+            let answer = vec![round as u8; round * 7919 % 3000];
+            session.sink().extend_from_slice(&answer);
+            expected.extend_from_slice(&answer);
+            let piece = (round * 104_729 % 3100).min(session.output().len());
+            seen.extend_from_slice(&session.output()[..piece]);
+            session.written(piece);
+            assert!(session.out.len() <= 2 * session.output().len());
+        }
+        seen.extend_from_slice(session.output());
+        assert!(seen == expected);
+        session.written(session.output().len());
+        assert_eq!(session.held_bytes(), session.out.capacity());
+        assert!(session.held_bytes() <= OUT_KEEP_MAX);
+    }
+
+    #[test]
+    fn a_connection_does_one_thing_at_a_time_when_memory_is_tight() {
+        let mut session = Session::new(Peer::default(), 8);
+        session.set_room(1000);
+        assert!(!session.is_paused());
+        let ticket = session.await_answer(1);
+        assert!(session.is_paused());
+        arrive(&mut session, ticket, b"1");
+        assert!(!session.is_paused());
+        session.out.resize(1000, 0);
+        assert!(session.is_paused());
+        session.set_room(OUT_PAUSE);
+        assert!(!session.is_paused());
+        session.written(1000);
+        session.set_room(0);
+        assert!(session.is_paused());
+    }
+
+    #[test]
+    fn large_answers_narrow_how_many_are_awaited() {
+        let mut session = Session::new(Peer::default(), 32);
+        let ticket = session.await_answer(1);
+        arrive(&mut session, ticket, &vec![0; OUT_PAUSE / 2]);
+        session.written(OUT_PAUSE / 2);
+        let room = |session: &mut Session| {
+            let tickets: Vec<_> = (0..)
+                .map_while(|_| (!session.is_paused()).then(|| session.await_answer(1)))
+                .collect();
+            for ticket in &tickets {
+                arrive(session, *ticket, b"");
+            }
+            tickets.len()
+        };
+        assert_eq!(room(&mut session), 2, "as many as make one pause");
+        for _ in 0..8 {
+            room(&mut session);
+        }
+        assert_eq!(room(&mut session), 32, "small answers widen it again");
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub struct WorkerCore {
     pub(super) verbosity: Option<u32>,
     /// Connections admitted and refused before the last `stats reset`.
     connections_before_reset: (u64, u64),
+    /// See [`WorkerCore::set_input_held`].
+    pub(super) input_held: (u64, u64),
 }
 
 #[derive(Debug, Default)]
@@ -230,6 +232,7 @@ impl WorkerCore {
             asking_lines: Vec::new(),
             verbosity: None,
             connections_before_reset: (0, 0),
+            input_held: (0, 0),
             config,
         })
     }
@@ -520,6 +523,17 @@ impl WorkerCore {
     /// Whether messages wait for room in a queue.
     pub fn has_outbox(&self) -> bool {
         !self.outbox.is_empty()
+    }
+
+    /// Bytes that messages carry which wait for room in a queue; see [`Message::weight`].
+    #[inline]
+    pub fn outbox_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// What the driver holds of input that was not carried out, for `stats`: connections and bytes.
+    pub fn set_input_held(&mut self, connections: u64, bytes: u64) {
+        self.input_held = (connections, bytes);
     }
 
     /// A connection whose output grew or that is to be closed, by other means than its own input.

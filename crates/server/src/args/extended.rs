@@ -6,6 +6,7 @@
 //! the start, as it does in memcached: a misspelled `ssl_verify_mode` must not pass for one.
 
 use super::nearest::did_you_mean;
+use crate::budget::{ANSWER_BYTES_MAX, INPUT_BYTES_MAX};
 use evenkeel_runtime::UsageError;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,10 +73,10 @@ pub struct Extended {
     pub maxconns_fast: bool,
     /// Close a connection that has been idle for so long; zero never.
     pub idle_timeout: Duration,
-    /// Most bytes of input that all connections may hold; zero without limit.
-    pub read_buf_bytes_max: usize,
-    /// Most bytes of answers that all connections may hold; zero without limit.
-    pub response_bytes_max: usize,
+    /// What `read_buf_mem_limit` says, in bytes.
+    pub read_buf_limit: Option<usize>,
+    /// What `resp_obj_mem_limit` says, in bytes.
+    pub response_limit: Option<usize>,
     /// Keep the histogram of `stats sizes`.
     pub track_sizes: bool,
     /// Bytes that wait for one watcher.
@@ -110,8 +111,8 @@ impl Default for Extended {
         Extended {
             maxconns_fast: true,
             idle_timeout: Duration::ZERO,
-            read_buf_bytes_max: 0,
-            response_bytes_max: 0,
+            read_buf_limit: None,
+            response_limit: None,
             track_sizes: false,
             watcher_logbuf_bytes: WATCHER_LOGBUF_BYTES,
             worker_logbuf_bytes: WORKER_LOGBUF_BYTES,
@@ -159,6 +160,19 @@ impl Extended {
         Ok((extended, warnings))
     }
 
+    /// Most bytes of input that all connections may hold; zero without limit. Items may have
+    /// `item_size_max` bytes: two of the largest may be on their way at once.
+    pub fn read_buf_bytes_max(&self, item_size_max: usize) -> usize {
+        self.read_buf_limit
+            .unwrap_or(INPUT_BYTES_MAX.max(2 * item_size_max))
+    }
+
+    /// Likewise of answers.
+    pub fn response_bytes_max(&self, item_size_max: usize) -> usize {
+        self.response_limit
+            .unwrap_or(ANSWER_BYTES_MAX.max(2 * item_size_max))
+    }
+
     /// Takes in one option. False when it has no meaning here.
     fn take(
         &mut self,
@@ -174,8 +188,8 @@ impl Extended {
             "idle_timeout" => {
                 self.idle_timeout = Duration::from_secs(option.number(0, u32::MAX.into())?);
             }
-            "read_buf_mem_limit" => self.read_buf_bytes_max = option.megabytes()?,
-            "resp_obj_mem_limit" => self.response_bytes_max = option.megabytes()?,
+            "read_buf_mem_limit" => self.read_buf_limit = Some(option.megabytes()?),
+            "resp_obj_mem_limit" => self.response_limit = Some(option.megabytes()?),
             "track_sizes" => self.track_sizes = true,
             "watcher_logbuf_size" => self.watcher_logbuf_bytes = option.kilobytes()?,
             "worker_logbuf_size" => self.worker_logbuf_bytes = option.kilobytes()?,
@@ -265,8 +279,8 @@ mod tests {
         let expected = Extended {
             maxconns_fast: false,
             idle_timeout: Duration::from_secs(7),
-            read_buf_bytes_max: 2 << 20,
-            response_bytes_max: 3 << 20,
+            read_buf_limit: Some(2 << 20),
+            response_limit: Some(3 << 20),
             track_sizes: true,
             watcher_logbuf_bytes: 8 << 10,
             worker_logbuf_bytes: 4 << 10,

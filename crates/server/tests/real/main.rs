@@ -1,6 +1,7 @@
 //! `evenkeel server` as a process: what its flags, files and signals do.
 
 mod limits;
+mod memory;
 mod process;
 mod settings;
 mod tls;

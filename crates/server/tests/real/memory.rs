@@ -1,0 +1,226 @@
+//! What connections may cost: the sum of their buffers is bounded whatever they do, and an idle one
+//! costs next to nothing.
+
+use evenkeel_testkit::{Client, Process, evenkeel, poll_until};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How sockets are served; `auto` is io_uring, where the machine allows it.
+const WAYS: [&str; 2] = ["epoll", "auto"];
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Memory limit of the server, in megabytes.
+const LIMIT_MB: u64 = 64;
+
+/// The promise: the limit, 5 % and 64 MiB for everything that is no item.
+const RESIDENT_BYTES_MAX: u64 = (LIMIT_MB << 20) / 100 * 105 + (64 << 20);
+
+/// Clients of each hostile manner: enough to make the server hold three times what it may.
+const HOSTILE: usize = 80;
+
+const LARGE: usize = 1_000_000;
+
+/// Connections that warm the server up: enough to touch every receive buffer of a ring.
+const WARM: usize = 600;
+
+/// Idle connections after those.
+const IDLE: usize = 2000;
+
+/// Most that an idle connection may cost, in bytes.
+const IDLE_BYTES_MAX: u64 = 4096;
+
+/// Many who send most of a large value, and many who ask for megabytes and read nothing: memory stays
+/// within the promise, whoever behaves is served meanwhile, and what was done about the others is counted.
+#[test]
+fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
+    for way in WAYS {
+        let limit = LIMIT_MB.to_string();
+        let server = evenkeel::server(&["-t", "2", "-m", &limit, "--io", way]);
+        let address = server.address();
+        let mut witness = Client::connect(address);
+        let keys: Vec<String> = (0..10).map(|n| format!("large{n}")).collect();
+        for key in &keys {
+            assert_eq!(witness.set(key, &vec![b'v'; LARGE]), "STORED");
+        }
+        // Keys of both workers, twice a pause's worth for each.
+        let question = format!("get {}\r\n", keys.join(" ")).repeat(4);
+        let half = [
+            format!("set half 0 0 {LARGE}\r\n").as_bytes(),
+            &[b'h'; LARGE / 10 * 9],
+        ]
+        .concat();
+        let mut hostile = Vec::new();
+        for n in 0..HOSTILE {
+            hostile.push(pushed(address, question.as_bytes()));
+            hostile.push(pushed(address, &half));
+            let value = vec![b'w'; n * 4000];
+            assert_eq!(witness.set("witness", &value), "STORED");
+            let seen = witness.get("witness").map(|value| value.data);
+            assert!(seen.is_some_and(|seen| seen == value), "{way}");
+        }
+        let number = |stats: &std::collections::BTreeMap<String, String>, name: &str| -> u64 {
+            stats[name].parse().expect("a number")
+        };
+        poll_until(DEADLINE, "those who do not move are closed", || {
+            assert_eq!(witness.set("witness", &[b'w'; 200_000]), "STORED");
+            let stats = witness.stats("");
+            (number(&stats, "read_buf_oom") > 0 && number(&stats, "response_obj_oom") > 0)
+                .then_some(())
+        });
+        let most = memory(&server, "VmHWM:");
+        println!("{way}: {} MiB resident at most", most >> 20);
+        assert!(most <= RESIDENT_BYTES_MAX, "{way}: {most} B were resident");
+
+        // Then they all go, and what they held is free for others.
+        drop(hostile);
+        poll_until(DEADLINE, "nothing is held any more", || {
+            let stats = witness.stats("");
+            let held = number(&stats, "read_buf_bytes") + number(&stats, "response_obj_bytes");
+            // But for the few bytes that the witness keeps for its next command.
+            (number(&stats, "curr_connections") == 1 && held <= IDLE_BYTES_MAX).then_some(())
+        });
+        for key in &keys {
+            assert_eq!(witness.set(key, &vec![b'x'; LARGE]), "STORED");
+            let seen = witness.get(key).map(|value| value.data.len());
+            assert_eq!(seen, Some(LARGE));
+        }
+    }
+}
+
+/// A command for which there is no room waits, here until the one who holds all of it is given up.
+#[test]
+fn a_command_waits_for_room_that_another_holds() {
+    for way in WAYS {
+        let server = evenkeel::server(&[
+            "-t",
+            "1",
+            "-I",
+            "4m",
+            "-o",
+            "read_buf_mem_limit=1",
+            "--io",
+            way,
+        ]);
+        let mut witness = Client::connect(server.address());
+        assert_eq!(witness.stats("settings")["read_buf_mem_limit"], "1048576");
+        let mut holder = pushed(
+            server.address(),
+            format!("set a 0 0 {LARGE}\r\nhalf").as_bytes(),
+        );
+        poll_until(DEADLINE, "it holds its room", || {
+            let held: usize = witness.stats("")["read_buf_bytes"].parse().expect("bytes");
+            (held >= LARGE).then_some(())
+        });
+        // Asks for room, waits for it, and is served once the holder has been given up.
+        assert_eq!(witness.set("b", &vec![b'b'; LARGE]), "STORED");
+        let stats = witness.stats("");
+        assert_eq!(stats["read_buf_oom"], "1", "{way}");
+        assert_eq!(witness.stats("evenkeel")["read_buf_waits"], "1", "{way}");
+        let mut told = String::new();
+        holder.set_read_timeout(Some(DEADLINE)).expect("an option");
+        holder.read_to_string(&mut told).expect("then the end");
+        assert_eq!(told, "SERVER_ERROR out of memory reading request\r\n");
+        // A value that is larger than all of the memory is let in when nobody else is there.
+        assert_eq!(witness.set("c", &vec![b'c'; 3 * LARGE]), "STORED");
+    }
+}
+
+/// A client that says all it has to say and then that nothing follows is answered, whatever waits for
+/// memory in between.
+#[test]
+fn a_large_value_before_the_end_is_stored() {
+    for way in WAYS {
+        let server = evenkeel::server(&["-t", "1", "--io", way]);
+        let mut bytes = format!("set last 0 0 {LARGE}\r\n").into_bytes();
+        bytes.resize(bytes.len() + LARGE, b'l');
+        bytes.extend_from_slice(b"\r\n");
+        let answer = Client::connect(server.address()).finish(&bytes);
+        assert_eq!(answer, b"STORED\r\n", "{way}");
+    }
+}
+
+/// The same for answers: who does not read is closed when others need the memory.
+#[test]
+fn the_one_who_has_not_read_for_longest_goes_first() {
+    for way in WAYS {
+        let server = evenkeel::server(&["-t", "1", "-o", "resp_obj_mem_limit=1", "--io", way]);
+        let mut witness = Client::connect(server.address());
+        assert_eq!(witness.stats("settings")["resp_obj_mem_limit"], "1048576");
+        assert_eq!(witness.set("large", &vec![b'v'; LARGE]), "STORED");
+        let mut stubborn = pushed(server.address(), "get large\r\n".repeat(20).as_bytes());
+        poll_until(DEADLINE, "the one who does not read is closed", || {
+            assert_eq!(
+                witness.get("large").map(|seen| seen.data.len()),
+                Some(LARGE)
+            );
+            (witness.stats("")["response_obj_oom"] == "1").then_some(())
+        });
+        stubborn
+            .set_read_timeout(Some(DEADLINE))
+            .expect("an option");
+        let mut rest = Vec::new();
+        match stubborn.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+        assert!(rest.len() < 20 * LARGE, "{way}: not all was sent");
+    }
+}
+
+/// A connection that has been answered and says nothing more costs less than 4 KiB.
+#[test]
+fn an_idle_connection_costs_little() {
+    for way in WAYS {
+        let server = evenkeel::server(&["-t", "2", "-c", "4000", "--io", way]);
+        let mut open: Vec<Client> = (0..WARM).map(|_| answered(server.address())).collect();
+        let before = memory(&server, "VmRSS:");
+        open.extend((0..IDLE).map(|_| answered(server.address())));
+        let grown = memory(&server, "VmRSS:").saturating_sub(before);
+        let each = grown / IDLE as u64;
+        println!("{way}: {each} B for an idle connection");
+        assert!(each <= IDLE_BYTES_MAX, "{way}: {each} B");
+        assert_eq!(open.len(), WARM + IDLE);
+    }
+}
+
+/// A connection that stored and read a value of some kilobytes.
+fn answered(address: SocketAddr) -> Client {
+    let mut client = Client::connect(address);
+    assert_eq!(client.set("idle", &[b'i'; 6000]), "STORED");
+    assert_eq!(client.get("idle").map(|value| value.data.len()), Some(6000));
+    client
+}
+
+/// A connection on which as much of the bytes was sent as the server takes, and nothing is read.
+fn pushed(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    const STEP: Duration = Duration::from_millis(20);
+    let mut stream = TcpStream::connect(address).expect("the server accepts");
+    stream.set_write_timeout(Some(STEP)).expect("an option");
+    match stream.write_all(bytes) {
+        // It may have been closed already, to make room for others.
+        Ok(()) => {}
+        Err(error) => assert!(
+            [
+                ErrorKind::WouldBlock,
+                ErrorKind::ConnectionReset,
+                ErrorKind::BrokenPipe
+            ]
+            .contains(&error.kind()),
+            "{error}"
+        ),
+    }
+    stream
+}
+
+/// A line of `/proc/PID/status`, in bytes.
+fn memory(process: &Process, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))
+        .expect("a running process has a status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok())
+        .expect("with its memory in kB")
+        * 1024
+}
