@@ -56,8 +56,8 @@ fn server_answers_random_sessions_as_memcached() {
         report.sessions as f64 / elapsed
     );
     println!(
-        "{} differed once and agreed when run again",
-        report.unconfirmed
+        "{} shared connections; {} differed once and agreed when run again",
+        report.shared, report.unconfirmed
     );
     for difference in DIFFERENCES {
         let count = report.explained.get(difference.name).unwrap_or(&0);

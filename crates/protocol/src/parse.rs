@@ -8,7 +8,6 @@
 
 use memchr::memchr;
 
-use crate::binary::REQUEST_MAGIC;
 use crate::extension::Hello;
 use crate::limits::{
     FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_SPACES_MAX, Limits,
@@ -60,6 +59,8 @@ pub struct Refusal<'a> {
     /// A key whose item must go: memcached removes the old value when the new one is too large, so
     /// that nobody reads what the client meant to replace.
     pub invalidates: Option<SentKey<'a>>,
+    /// Whether that is a value beyond the limit of items, which is counted.
+    pub too_large: bool,
 }
 
 /// Reads the first request of `buf`.
@@ -79,9 +80,6 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
 
 /// As [`parse_request`], by the line and its words alone.
 pub(crate) fn parse_line<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'a> {
-    if buf.first() == Some(&REQUEST_MAGIC) {
-        return RequestOutcome::Close { reply: b"" };
-    }
     let Some(end) = memchr(b'\n', buf) else {
         return match line_may_grow(buf, buf.len(), limits) {
             true => RequestOutcome::Incomplete {
@@ -196,7 +194,7 @@ impl<'a> Frame<'a, '_> {
     }
 
     fn refuse(&self, reply: &'static [u8]) -> RequestOutcome<'a> {
-        self.refuse_block(reply, None, 0)
+        self.refuse_block(reply, 0)
     }
 
     /// Refuses unless the client wants no answer, in which case it hears nothing.
@@ -204,15 +202,31 @@ impl<'a> Frame<'a, '_> {
         self.refuse(if noreply { b"" } else { reply })
     }
 
-    fn refuse_block(
+    fn refuse_block(&self, reply: &'static [u8], swallow: usize) -> RequestOutcome<'a> {
+        RequestOutcome::Refused {
+            refusal: Refusal {
+                reply,
+                invalidates: None,
+                too_large: false,
+            },
+            consumed: self.line_len,
+            swallow,
+        }
+    }
+
+    /// Refuses an item for its size, and the old one goes if the command gives it up.
+    fn refuse_item(
         &self,
         reply: &'static [u8],
         invalidates: Option<SentKey<'a>>,
         swallow: usize,
     ) -> RequestOutcome<'a> {
-        let refusal = Refusal { reply, invalidates };
         RequestOutcome::Refused {
-            refusal,
+            refusal: Refusal {
+                reply,
+                invalidates,
+                too_large: true,
+            },
             consumed: self.line_len,
             swallow,
         }
@@ -264,7 +278,7 @@ impl<'a> Frame<'a, '_> {
             let reply = if noreply { b"" } else { text::TOO_LARGE };
             // Of the classic commands only `set` gives up the old value.
             let invalidates = matches!(verb, StoreVerb::Set).then(|| SentKey::plain(key));
-            return self.refuse_block(reply, invalidates, value_len + 2);
+            return self.refuse_item(reply, invalidates, value_len + 2);
         }
         self.block(
             value_len,
@@ -302,6 +316,7 @@ impl<'a> Frame<'a, '_> {
                 refusal: Refusal {
                     reply: bad_data,
                     invalidates: None,
+                    too_large: false,
                 },
                 consumed: total,
                 swallow: 0,
@@ -487,7 +502,7 @@ impl<'a> Frame<'a, '_> {
         };
         let flags = match meta::parse_flags(MetaVerb::Set, key, words) {
             Ok(flags) => flags,
-            Err(reply) => return self.refuse_block(reply, None, value_len + 2),
+            Err(reply) => return self.refuse_block(reply, value_len + 2),
         };
         let key = SentKey {
             text: key,
@@ -498,7 +513,7 @@ impl<'a> Frame<'a, '_> {
             .limits
             .is_too_large(key_len, value_len, flags.client_flags().unwrap_or(0))
         {
-            return self.refuse_block(text::TOO_LARGE, Some(key), value_len + 2);
+            return self.refuse_item(text::TOO_LARGE, Some(key), value_len + 2);
         }
         self.block(value_len, text::BAD_DATA, |value| {
             Request::MetaSet(Meta { key, flags, value })

@@ -3,7 +3,7 @@
 //! Written against memcached's `protocol-binary.xml`, and apart from the parser of the product on
 //! purpose: a witness must not share the eyes of the one it watches.
 
-use super::random::Choices;
+use super::random::{Choices, OWN_LEN};
 
 /// First byte of a request.
 pub const REQUEST_MAGIC: u8 = 0x80;
@@ -17,6 +17,7 @@ const HEADER_LEN: usize = 24;
 /// Where the CAS unique stands in a header.
 const CAS_AT: std::ops::Range<usize> = 16..24;
 
+const NOOP: u8 = 0x0a;
 const VERSION: u8 = 0x0b;
 const STAT: u8 = 0x10;
 
@@ -41,6 +42,30 @@ pub fn fill_in(bytes: &[u8], taken: &[Option<u64>]) -> Vec<u8> {
         }
     }
     filled
+}
+
+/// A no-op, and its answer.
+pub fn noop(opaque: u32) -> (Vec<u8>, Vec<u8>) {
+    let mut frame = Frame::new(NOOP, &[], &[], &[]);
+    frame.opaque = opaque;
+    let mut request = Vec::new();
+    frame.write(&mut request);
+    let mut answer = request.clone();
+    answer[0] = ANSWER_MAGIC;
+    (request, answer)
+}
+
+/// Whether the requests end where their headers say.
+pub fn ends_whole(requests: &[u8]) -> bool {
+    let mut rest = requests;
+    while let Some(len) = rest.get(8..12) {
+        let body = u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
+        match rest.get(HEADER_LEN.saturating_add(body)..) {
+            Some(behind) if rest[0] == REQUEST_MAGIC => rest = behind,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
 }
 
 /// One request, with every field of its header at hand.
@@ -120,7 +145,7 @@ const COMMANDS: [(usize, [u8; 2], Shape); 18] = [
     (4, [0x1d, 0x1e], Shape::Touch),  // gat
     (4, [0x23, 0x24], Shape::Touch),  // gatk
     (1, [0x08, 0x18], Shape::Flush),  // flush
-    (6, [0x0a, 0x0a], Shape::Bare),   // noop
+    (6, [NOOP, NOOP], Shape::Bare),   // noop
     (1, [VERSION, VERSION], Shape::Bare),
     (1, [0x07, 0x17], Shape::Bare), // quit
     (2, [0x20, 0x30], Shape::Bare), // sasl mechanisms; a command that there is not
@@ -203,11 +228,20 @@ fn frame(choices: &mut Choices) -> Frame {
 
 fn key(choices: &mut Choices) -> Vec<u8> {
     match choices.weighted(&[(94, 0), (3, 1), (3, 2)]) {
-        0 => choices.pick(&["a", "b", "c", "k1"]).into(),
-        1 => b"k".repeat(choices.weighted(&[(2, 250), (1, 251), (1, 300), (1, 0)])),
-        _ => (0..1 + choices.below(8))
-            .map(|_| choices.number() as u8)
-            .collect(),
+        0 => {
+            let key = choices.pick(&["a", "b", "c", "k1"]);
+            choices.own(key)
+        }
+        1 => match choices.weighted(&[(2, 250), (1, 251), (1, 300), (1, 0)]) {
+            0 => Vec::new(),
+            len => choices.own(b"k".repeat(len - OWN_LEN)),
+        },
+        _ => {
+            let key: Vec<u8> = (0..1 + choices.below(8))
+                .map(|_| choices.number() as u8)
+                .collect();
+            choices.own(key)
+        }
     }
 }
 
@@ -369,6 +403,31 @@ mod tests {
             let bytes = &answer(1, 0, b"abcdef")[..len];
             assert_eq!(normalise(bytes, &mut Vec::new()), bytes);
         }
+    }
+
+    #[test]
+    fn requests_end_where_their_headers_say() {
+        let (request, answer) = noop(7);
+        assert_eq!(answer, answer_of_noop());
+        let mut long = request.clone();
+        long[11] = 1;
+        for (bytes, whole) in [
+            (&b""[..], true),
+            (&request, true),
+            (&request[..5], false),
+            (&request[..23], false),
+            (&long, false),
+            (&[&long[..], b"x", &request].concat(), true),
+            (&answer, false),
+        ] {
+            assert_eq!(ends_whole(bytes), whole, "{bytes:?}");
+        }
+    }
+
+    fn answer_of_noop() -> Vec<u8> {
+        let mut bytes = answer(NOOP, 0, b"");
+        bytes[15] = 7;
+        bytes
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use crate::exchange::next_random;
 
+/// How many characters [`Choices::own`] appends.
+pub const OWN_LEN: usize = 3;
+
 /// A stream of random choices, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Choices {
     state: u64,
+    session: u64,
 }
 
 impl Choices {
@@ -13,7 +17,17 @@ impl Choices {
     pub fn of_session(seed: u64, session: u64) -> Choices {
         let mut state = seed ^ session.wrapping_mul(0x2545_f491_4f6c_dd1d);
         next_random(&mut state);
-        Choices { state }
+        Choices { state, session }
+    }
+
+    /// `key` made the session's own, so that sessions can follow each other without meeting: three
+    /// characters that only sessions far away have too go behind it.
+    pub fn own(&self, key: impl Into<Vec<u8>>) -> Vec<u8> {
+        const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        let digit = |weight: u64| DIGITS[(self.session / weight % 36) as usize];
+        let mut key = key.into();
+        key.extend([digit(36 * 36), digit(36), digit(1)]);
+        key
     }
 
     /// Any number.

@@ -1,9 +1,10 @@
 //! Sessions in the classic and meta text protocols: true commands, commands with one thing wrong,
 //! and bytes that were commands once.
 
-use super::random::Choices;
+use super::random::{Choices, OWN_LEN};
 
-/// Keys that nearly all commands use: few, so that commands meet each other's items.
+/// Keys that nearly all commands use, made the session's own: few, so that commands meet each other's
+/// items.
 const COMMON_KEYS: [&str; 4] = ["a", "b", "c", "k1"];
 
 /// Numbers at the edges of what something somewhere can hold, and things that only look like numbers.
@@ -132,18 +133,28 @@ fn command(choices: &mut Choices, out: &mut Vec<u8>) {
 
 fn key(choices: &mut Choices) -> Vec<u8> {
     match choices.weighted(&[(90, 0), (3, 1), (2, 2), (2, 3), (2, 4), (1, 5)]) {
-        0 => choices.pick(&COMMON_KEYS).into(),
-        1 => b"k".repeat(choices.weighted(&[(2, 250), (1, 249), (1, 251), (1, 300)])),
-        2 => choices
-            .pick::<[u8]>(&[b"\xc3\xa9", b"\xff\x80", b"a\tb", b"\x01", b"a\0b"])
-            .into(),
+        0 => {
+            let key = choices.pick(&COMMON_KEYS);
+            choices.own(key)
+        }
+        1 => {
+            let len = choices.weighted(&[(2, 250), (1, 249), (1, 251), (1, 300)]);
+            choices.own(b"k".repeat(len - OWN_LEN))
+        }
+        2 => {
+            let key = choices.pick::<[u8]>(&[b"\xc3\xa9", b"\xff\x80", b"a\tb", b"\x01", b"a\0b"]);
+            choices.own(key)
+        }
         3 => choices
             .pick(&["noreply", "0", "get", "VALUE", "-1", "c0", "b"])
             .into(),
         4 => choices
             .pick(&["Zm9v", "YQ==", "Yg==", "Zg", "!!!!", "AAEC"])
             .into(),
-        _ => format!("k{}", choices.below(1000)).into_bytes(),
+        _ => {
+            let key = format!("k{}", choices.below(1000));
+            choices.own(key)
+        }
     }
 }
 

@@ -51,8 +51,9 @@ pub struct Refusal<'a> {
     pub close: bool,
 }
 
-/// Longest body, in bytes. memcached takes the length for a signed number.
-const BODY_LEN_MAX: u32 = i32::MAX as u32;
+/// Longest body, in bytes: no item may be larger than a gigabyte, whatever `-I` says. As in memcached
+/// since 1.6.42; before, a longer one was waited for.
+const BODY_LEN_MAX: u32 = 1 << 30;
 
 /// Which parts a command has.
 struct Shape {
@@ -143,7 +144,7 @@ impl<'a> Frame<'a> {
         let Some(value_len) = self.body_len.checked_sub(before_value) else {
             return self.refuse_and_close(Status::UnknownCommand);
         };
-        if self.key_len > KEY_LEN_MAX || self.header.body_len > BODY_LEN_MAX {
+        if self.key_len > KEY_LEN_MAX {
             return self.refuse_and_close(Status::InvalidArguments);
         }
         let Some(shape) = shape(self.loud) else {
@@ -156,6 +157,9 @@ impl<'a> Frame<'a> {
             return self.refuse_and_close(Status::InvalidArguments);
         }
         match self.loud {
+            Opcode::SASL_AUTH | Opcode::SASL_STEP if self.is_endless() => {
+                return self.refuse_and_close(Status::UnknownCommand);
+            }
             Opcode::SASL_AUTH | Opcode::SASL_STEP if self.key_len > SASL_MECHANISM_LEN_MAX => {
                 return self.refuse(Status::InvalidArguments);
             }
@@ -175,6 +179,17 @@ impl<'a> Frame<'a> {
             };
         };
         let (extras, key) = head.split_at(self.extras_len);
+        if self.is_endless() {
+            // Also what is no item's length is more than an item may have: the old one goes.
+            let invalidates = (self.loud == Opcode::SET).then_some(key);
+            return self.refused(
+                Status::InvalidArguments,
+                true,
+                invalidates,
+                HEADER_LEN + before_value,
+                0,
+            );
+        }
         if shape.value == Part::Possible
             && limits.is_too_large(key.len(), value_len, client_flags(self.loud, extras))
         {
@@ -265,9 +280,17 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Refuses and goes on behind the body.
+    /// Whether the body is longer than any may be.
+    fn is_endless(&self) -> bool {
+        self.header.body_len > BODY_LEN_MAX
+    }
+
+    /// Refuses and goes on behind the body, if it ends.
     fn refuse(&self, status: Status) -> Outcome<'a> {
-        self.refused(status, false, None, HEADER_LEN, self.body_len)
+        match self.is_endless() {
+            true => self.refuse_and_close(status),
+            false => self.refused(status, false, None, HEADER_LEN, self.body_len),
+        }
     }
 
     /// Refuses a request after which nothing sensible can follow.

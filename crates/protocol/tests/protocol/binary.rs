@@ -105,11 +105,12 @@ fn expected(opcode: u8, extras_len: u8, key_len: u16, body_len: u32) -> Result<(
     let Some(value) = (body_len as usize).checked_sub(extras + key) else {
         return Err((Status::UnknownCommand, true));
     };
-    if key > KEY_LEN_MAX || body_len > i32::MAX as u32 {
+    if key > KEY_LEN_MAX {
         return Err((Status::InvalidArguments, true));
     }
+    let endless = body_len > 1 << 30;
     let Some((extras_lens, needs, may_have_value)) = parts(opcode) else {
-        return Err((Status::UnknownCommand, false));
+        return Err((Status::UnknownCommand, endless));
     };
     let key_fits = match needs {
         "key" => key > 0,
@@ -120,11 +121,17 @@ fn expected(opcode: u8, extras_len: u8, key_len: u16, body_len: u32) -> Result<(
         return Err((Status::InvalidArguments, true));
     }
     let is_sasl = matches!(opcode, 0x21 | 0x22);
+    if is_sasl && endless {
+        return Err((Status::UnknownCommand, true));
+    }
     if is_sasl && key > SASL_MECHANISM_LEN_MAX {
         return Err((Status::InvalidArguments, false));
     }
     if is_sasl && value > SASL_TOKEN_LEN_MAX {
         return Err((Status::AuthError, false));
+    }
+    if endless {
+        return Err((Status::InvalidArguments, true));
     }
     // The extras are `xxxxxxxx`, so that client flags are not zero where there are some.
     let flags = u32::from(extras_len == 8);

@@ -108,8 +108,8 @@ fn other_protocols_are_shown_the_door() {
     check("get / HTTP/1.1\r\nmn\r\n", &["get /,HTTP/1.1", "mn"]);
     check_then_mn("delete / HTTP/1.1\r\n", BAD_DELETE);
     // A binary client would wait for ever.
-    check(b"\x80\0\0\0", &["close"]);
-    check(b"mn\r\n\x80\0\n", &["mn", "close"]);
+    check(b"\x80\0\0\0", &["wait"]);
+    check(b"mn\r\n\x80\0\n", &["mn", "\"ERROR\""]);
     // A TLS hello looks like the start of a line.
     check(b"\x16\x03\x01\0\xa5\x01\0\0\xa1\x03\x03", &["wait"]);
 }

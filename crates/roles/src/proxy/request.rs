@@ -11,6 +11,7 @@ use super::question::{Draft, Intent};
 use super::stats::StatsKind;
 use super::{ClientId, Output, Pool, ProxyCore, StatsTicket};
 use core::mem;
+use evenkeel_protocol::binary::REQUEST_MAGIC;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::compose::{MetaLine, answer};
 use evenkeel_protocol::{
@@ -76,6 +77,11 @@ impl ProxyCore {
             return Step::Consumed(self.go_on_with_keys(now, id, rest, input));
         }
         client.need = 0;
+        if input.first() == Some(&REQUEST_MAGIC) {
+            // The proxy speaks text alone, and a client of the other protocol shall not wait for answers.
+            self.close_after_answers(id);
+            return drop_all(input);
+        }
         match parse_request(input, &self.config.limits) {
             RequestOutcome::Request { request, consumed } => {
                 Step::Consumed(self.execute(now, id, &request, &input[..consumed]))

@@ -4,6 +4,7 @@
 //! decides what the connection speaks, and goes on from there, within the same input if need be.
 
 use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
+use super::commands::store;
 use super::dispatch::NO_OWNER;
 use super::message::Message;
 use super::observe::Deed;
@@ -13,7 +14,7 @@ use super::worker::{Progress, WorkerCore};
 use super::{commands, stats};
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{
-    self, Command, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
+    self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
 };
 use evenkeel_protocol::{AuthOutcome, Moved, Request, compose, parse_auth, text};
 use evenkeel_types::{KeyHash, Now};
@@ -204,7 +205,16 @@ impl WorkerCore {
 
     fn refuse_binary(&mut self, now: Now, session: &mut Session, refusal: &binary::Refusal<'_>) {
         self.engine.counters.protocol_errors += 1;
-        answer::error(session.sink(), refusal.echo, refusal.status);
+        self.engine.counters.store_too_large += u64::from(refusal.status == Status::TooLarge);
+        let is_sasl = matches!(
+            refusal.echo.opcode,
+            Opcode::SASL_AUTH | Opcode::SASL_STEP | Opcode::SASL_LIST_MECHS
+        );
+        let status = match is_sasl && session.sasl == Sasl::Off && !refusal.close {
+            true => Status::UnknownCommand,
+            false => refusal.status,
+        };
+        answer::error(session.sink(), refusal.echo, status);
         session.closing |= refusal.close;
         if let Some(key) = refusal.invalidates {
             self.invalidate(now, key);
@@ -374,7 +384,12 @@ impl WorkerCore {
     }
 
     /// Carries out a binary command that another worker passed on.
-    pub(super) fn carry_out_forwarded_binary(&mut self, now: Now, frame: &[u8]) -> Vec<u8> {
+    pub(super) fn carry_out_forwarded_binary(
+        &mut self,
+        now: Now,
+        frame: &[u8],
+        awaited: bool,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         // The sender has parsed the frame already under the limits of the same process.
         let outcome = binary::parse_request(frame, &self.config.limits);
@@ -384,8 +399,11 @@ impl WorkerCore {
         let Some(key) = request.command.key() else {
             return out;
         };
-        let (_, worker) = self.at(now, key, Reader::Unaware);
-        if worker == self.config.index {
+        let (at, worker) = self.at(now, key, Reader::Unaware);
+        if worker == self.config.index && !awaited {
+            // Nobody awaits the removal of what a refused value was to replace, and it counts as no delete.
+            store::invalidate(&mut self.engine, &at, key);
+        } else if worker == self.config.index {
             self.execute_binary(now, &request, key, &mut out);
         } else {
             answer::error_with(&mut out, request.echo(), Status::Busy, KEY_MOVED);

@@ -109,6 +109,7 @@ impl WorkerCore {
     /// A refused request is answered, and the item that it meant to replace goes.
     pub(super) fn refuse(&mut self, now: Now, session: &mut Session, refusal: &Refusal<'_>) {
         self.engine.counters.protocol_errors += 1;
+        self.engine.counters.store_too_large += u64::from(refusal.too_large);
         session.sink().extend_from_slice(refusal.reply);
         let Some(sent) = refusal.invalidates else {
             return;
@@ -380,9 +381,15 @@ impl WorkerCore {
     }
 
     /// Carries out what another worker passed on, and gives the answer.
-    pub(super) fn carry_out_forwarded(&mut self, now: Now, frame: &[u8], part: bool) -> Vec<u8> {
+    pub(super) fn carry_out_forwarded(
+        &mut self,
+        now: Now,
+        frame: &[u8],
+        part: bool,
+        awaited: bool,
+    ) -> Vec<u8> {
         if frame.first() == Some(&REQUEST_MAGIC) {
-            return self.carry_out_forwarded_binary(now, frame);
+            return self.carry_out_forwarded_binary(now, frame, awaited);
         }
         let mut out = Vec::new();
         // The sender has parsed the frame already under the limits of the same process.

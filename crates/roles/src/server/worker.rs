@@ -490,7 +490,7 @@ impl WorkerCore {
                     let number = to.map_or(0, |to| self.number_at(from, to.connection));
                     self.observers.set_asking(number);
                 }
-                let bytes = self.carry_out_forwarded(now, &frame, part);
+                let bytes = self.carry_out_forwarded(now, &frame, part, to.is_some());
                 self.answer(from, to, Task::OneKey, bytes);
             }
             Message::Whole { to, task } => {

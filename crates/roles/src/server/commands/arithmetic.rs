@@ -98,7 +98,8 @@ pub fn meta_arithmetic(
         key,
         direction: flags.direction(),
         delta: flags.unsigned(b'D').unwrap_or(1),
-        compare: flags.unsigned(b'C'),
+        // Here memcached takes 0 for no version at all; ms and md compare with it.
+        compare: flags.unsigned(b'C').filter(|version| *version != 0),
         chosen: flags.unsigned(b'E'),
         create: vivify.map(|expiry| {
             let initial = flags.unsigned(b'J').unwrap_or(0);
@@ -218,6 +219,7 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     };
     let (flags, expires_at, len) = (item.flags(), item.expires_at(), item.value().len());
     let marks = (item.stale(), item.win_sent());
+    let fetched_at = item.fetched().then_some(item.last_access());
     let version = engine.version_for(order.chosen);
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value).as_bytes();
@@ -252,6 +254,9 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
         // The number changed where it stood: the item is the same, and keeps its marks.
         item.set_stale(marks.0);
         item.set_win_sent(marks.1);
+        if let Some(last_access) = fetched_at {
+            item.touch_access(last_access);
+        }
     }
     outcome
 }

@@ -2,7 +2,7 @@
 
 use super::touch::set_expiry;
 use crate::server::engine::{At, Engine, saw_read, shown_version, ttl};
-use crate::server::time::{NEVER, Seconds};
+use crate::server::time::{NEVER, Seconds, TimeBase};
 use evenkeel_policy::hot_keys::server::{ReadAdvice, WriteKind};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{Meta, MetaStatus, text};
@@ -26,7 +26,12 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
     };
     engine.counters.get_hits += 1;
     let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, true);
-    if show(item, engine.cas_shown, at, key, meta, advice, out) {
+    let terms = Terms {
+        cas_shown: engine.cas_shown,
+        recache_before: recache_before(&engine.time, at, meta),
+        advice,
+    };
+    if show(item, &terms, at, key, meta, out) {
         // Somebody was told to recache the item: copies must not tell a second one.
         engine.saw_write(at, key, WriteKind::Update);
     }
@@ -76,28 +81,38 @@ fn touch_and_show(
         return miss(engine, at, key, meta, ReadAdvice::default(), out);
     };
     engine.counters.touch_hits += 1;
-    show(
-        item,
-        engine.cas_shown,
-        at,
-        key,
-        meta,
-        ReadAdvice::default(),
-        out,
-    );
+    let terms = Terms {
+        cas_shown: engine.cas_shown,
+        recache_before: recache_before(&engine.time, at, meta),
+        advice: ReadAdvice::default(),
+    };
+    show(item, &terms, at, key, meta, out);
     if expired {
         set_expiry(engine, at, key, expiry);
     }
 }
 
+/// What a hit is shown by, besides what was asked.
+struct Terms {
+    cas_shown: bool,
+    recache_before: Seconds,
+    advice: ReadAdvice,
+}
+
+/// What expires before this time is to be recached (`R`), read as an exptime is: beyond 30 days it is a
+/// Unix time, and nothing expires before a time that has passed.
+fn recache_before(time: &TimeBase, at: &At, meta: &Meta<'_>) -> Seconds {
+    let limit = meta.flags.exptime(b'R');
+    limit.map_or(NEVER, |limit| time.expiry(at.now, limit))
+}
+
 /// Writes a hit. True when this client won the right to recache the item.
 fn show(
     mut item: ItemMut<'_>,
-    cas_shown: bool,
+    terms: &Terms,
     at: &At,
     key: &[u8],
     meta: &Meta<'_>,
-    advice: ReadAdvice,
     out: &mut Vec<u8>,
 ) -> bool {
     let (fetched, last_access) = (item.fetched(), item.last_access());
@@ -105,9 +120,7 @@ fn show(
         item.touch_access(at.seconds);
     }
     let (win_sent, stale, expires_at) = (item.win_sent(), item.stale(), item.expires_at());
-    let due = meta.flags.exptime(b'R').is_some_and(|limit| {
-        expires_at != NEVER && i64::from(expires_at.saturating_sub(at.seconds)) < limit
-    });
+    let due = expires_at != NEVER && expires_at < terms.recache_before;
     // A classic command takes no part in recaching: it could not be told (flag `A` of the extension).
     let won = !win_sent && (stale || due) && !meta.flags.has(b'A');
     if won {
@@ -116,7 +129,7 @@ fn show(
     let item = item.into_item();
     let facts = ItemFacts {
         value_len: item.value().len(),
-        version: shown_version(cas_shown, at, item.version()),
+        version: shown_version(terms.cas_shown, at, item.version()),
         flags: item.flags(),
         ttl: ttl(&item, at.seconds),
         last_access: at.seconds.saturating_sub(last_access),
@@ -125,7 +138,7 @@ fn show(
         stale,
         won,
     };
-    let gamma = (advice.gamma > 0).then_some(advice.gamma);
+    let gamma = (terms.advice.gamma > 0).then_some(terms.advice.gamma);
     if meta.flags.has(b'v') {
         let line = answer::meta_value(out, facts.value_len);
         let line = answer::item_flags(line, meta, key, &facts);
@@ -167,6 +180,9 @@ fn vivify(
         .get_hashed(at.cachelet, key, at.table, at.seconds)
     {
         item.set_win_sent(true);
+        if !meta.flags.has(b'u') {
+            item.touch_access(at.seconds);
+        }
     }
     let facts = ItemFacts {
         version: shown_version(engine.cas_shown, at, version),

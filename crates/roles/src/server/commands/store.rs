@@ -120,7 +120,8 @@ pub fn meta_set(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         flags: flags.client_flags().unwrap_or(0),
         expiry: expiry(b'T').unwrap_or(NEVER),
         compare: flags.unsigned(b'C'),
-        take_stale: flags.has(b'I'),
+        // 0 is older than no version, as in memcached.
+        take_stale: flags.has(b'I') && flags.unsigned(b'C') != Some(0),
         chosen: flags.unsigned(b'E'),
         vivify: expiry(b'N'),
     };
@@ -135,13 +136,22 @@ pub fn meta_set(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
     if flags.has(b'q') && status == MetaStatus::Done {
         return;
     }
+    // What append and prepend stored is longer than what came.
+    let joined = matches!(order.mode, StoreMode::Append | StoreMode::Prepend);
+    let size = match joined && status == MetaStatus::Done && flags.has(b's') {
+        true => engine
+            .store
+            .peek_hashed(at.cachelet, key, at.table, at.seconds)
+            .map_or(0, |item| item.value().len()),
+        false => meta.value.len(),
+    };
     let mut line = answer::meta(out, status);
     for (letter, token) in flags.iter() {
         line = match letter {
             b'O' => line.token(b'O', token),
             b'k' => line.key(key, meta.key.base64),
             b'c' => line.number(b'c', shown_version(engine.cas_shown, at, version).0),
-            b's' => line.number(b's', meta.value.len()),
+            b's' => line.number(b's', size),
             _ => line,
         };
     }
@@ -314,7 +324,6 @@ fn outcome(engine: &mut Engine, put: Result<Version, PutError>) -> Outcome {
 
 /// The old value must go when the parser refused the new one for its size.
 pub fn invalidate(engine: &mut Engine, at: &At, key: &[u8]) {
-    engine.counters.store_too_large += 1;
     if engine
         .store
         .delete_hashed(at.cachelet, key, at.table, at.seconds)

@@ -14,13 +14,15 @@ pub fn carry_out(
     expiry: Seconds,
 ) -> Option<(u32, Version)> {
     engine.counters.cmd_touch += 1;
-    let Some(item) = engine
+    let Some(mut item) = engine
         .store
         .get_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         engine.counters.touch_misses += 1;
         return None;
     };
+    // A touch is an access, as in memcached.
+    item.touch_access(at.seconds);
     let touched = (item.flags(), item.version());
     engine.counters.touch_hits += 1;
     if set_expiry(engine, at, key, expiry) {
