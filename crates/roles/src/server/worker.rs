@@ -103,6 +103,14 @@ impl Located {
     }
 }
 
+/// What became of one command.
+enum Step {
+    /// It is done with, and is so long.
+    Done(usize),
+    /// It is to be shown again: at once after others had their turn, or when something has come.
+    Waits { more: bool },
+}
+
 /// One worker of a server, without its thread and sockets.
 #[derive(Debug)]
 pub struct WorkerCore {
@@ -441,42 +449,53 @@ impl WorkerCore {
                 continue;
             }
             commands += 1;
-            match parse_request(rest, &self.config.limits) {
-                RequestOutcome::Request {
-                    request,
-                    consumed: length,
-                } => {
-                    if !self.dispatch(now, id, session, &request, &rest[..length]) {
-                        // A multi-get or a list that waits for room, or has had its share of the
-                        // turn; it goes on where it stopped.
-                        return Progress {
-                            consumed,
-                            more: !session.is_paused(),
-                        };
+            match self.one_request(now, id, session, rest) {
+                Step::Done(length) => consumed += length,
+                Step::Waits { more } => return Progress { consumed, more },
+            }
+        }
+    }
+
+    /// Carries out the command at the front of the input, whatever it is.
+    // Not inlined: plain requests should not pay for what it needs of the stack.
+    #[inline(never)]
+    fn one_request(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        input: &[u8],
+    ) -> Step {
+        match parse_request(input, &self.config.limits) {
+            RequestOutcome::Request { request, consumed } => {
+                if self.dispatch(now, id, session, &request, &input[..consumed]) {
+                    Step::Done(consumed)
+                } else {
+                    // A multi-get or a list that waits for room, or has had its share of the turn; it
+                    // goes on where it stopped.
+                    Step::Waits {
+                        more: !session.is_paused(),
                     }
-                    consumed += length;
                 }
-                RequestOutcome::Incomplete { total } => {
-                    session.need = total;
-                    return Progress {
-                        consumed,
-                        more: false,
-                    };
-                }
-                RequestOutcome::Refused {
-                    refusal,
-                    consumed: length,
-                    swallow,
-                } => {
-                    self.refuse(now, session, &refusal);
-                    consumed += length;
-                    session.swallow = swallow;
-                }
-                RequestOutcome::Close { reply } => {
-                    self.engine.counters.protocol_errors += 1;
-                    session.sink().extend_from_slice(reply);
-                    session.closing = true;
-                }
+            }
+            RequestOutcome::Incomplete { total } => {
+                session.need = total;
+                Step::Waits { more: false }
+            }
+            RequestOutcome::Refused {
+                refusal,
+                consumed,
+                swallow,
+            } => {
+                self.refuse(now, session, &refusal);
+                session.swallow = swallow;
+                Step::Done(consumed)
+            }
+            RequestOutcome::Close { reply } => {
+                self.engine.counters.protocol_errors += 1;
+                session.sink().extend_from_slice(reply);
+                session.closing = true;
+                Step::Done(0)
             }
         }
     }
