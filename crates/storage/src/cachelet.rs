@@ -378,6 +378,10 @@ impl Inner {
 
     /// Empties the cachelet in time proportional to its segments and shards.
     pub fn flush(&mut self, context: &mut Context) {
+        if self.held == 0 && self.segments.is_empty() {
+            // As it was made, or as the last flush left it: anybody may ask for many.
+            return;
+        }
         context.changes += 1;
         for segment in core::mem::take(&mut self.segments) {
             if segment.is_in_use() {
