@@ -200,7 +200,7 @@ impl<'a> Frame<'a> {
             return Outcome::Incomplete { total };
         };
         let Some(command) = self.command(extras, key, value) else {
-            return self.refuse_and_close(Status::InvalidArguments);
+            return self.refused(Status::InvalidArguments, true, None, total, 0);
         };
         let request = Request {
             command,

@@ -282,6 +282,20 @@ fn nearly_right_requests_and_arbitrary_bytes_break_no_law() {
     }
 }
 
+/// Found by fuzzing: it is the whole of a hello that says that it is none.
+#[test]
+fn a_wrong_hello_is_refused_by_all_of_its_bytes() {
+    let words = b"no words of a hello";
+    let mut input = vec![0x80, 0xe0, 0, 0, 0, 0, 0, 0, 0, 0, 0, words.len() as u8];
+    input.extend_from_slice(&[0; 12]);
+    input.extend_from_slice(words);
+    let Outcome::Refused { consumed, .. } = parse_request(&input, &Limits::default()) else {
+        panic!("it is no hello");
+    };
+    assert_eq!(consumed, input.len());
+    check_binary_request(&input, &Limits::default());
+}
+
 #[test]
 fn answers_are_replies() {
     let echo = Request::new(Command::Noop).echo();
