@@ -213,7 +213,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             worker.take_incoming(now);
             worker.messages_left = true;
         }
-        if worker.messages_left {
+        if worker.messages_left || !worker.deferred.is_empty() {
             worker.take_messages(now);
         }
         worker.count_connections();

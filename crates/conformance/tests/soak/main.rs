@@ -45,7 +45,11 @@ fn random_clients_do_no_harm() {
     println!("{seconds} s, {THREADS} threads, binary protocol: {binary}");
 
     let mut witness = Client::connect(address);
-    let before = witness.stats("");
+    // The connection of the question before may still be on its way out.
+    let before = poll_until(QUIET_DEADLINE, "the witness is alone", || {
+        let stats = witness.stats("");
+        (stats["curr_connections"] == "1").then_some(stats)
+    });
     let descriptors_before = descriptors(&server);
     let end = Instant::now() + Duration::from_secs(seconds);
     let tally = run(address, seed, binary, end);
