@@ -54,7 +54,10 @@ fn a_suite_measures_compares_and_judges() {
         for peer in ["memcached", "evenkeel_epoll"] {
             let result = results.iter().find(|result| result["peer"] == peer);
             let median = result.and_then(|result| result["median"].as_f64());
-            assert!(median.is_some_and(|median| median > 0.0), "{peer}: {row}");
+            // So few idle connections may find room in memory that the server held already.
+            let may_be_nothing = row["id"] == "idle_connection";
+            let is_measured = |median: f64| median > 0.0 || (median == 0.0 && may_be_nothing);
+            assert!(median.is_some_and(is_measured), "{peer}: {row}");
         }
         let verdicts = row["verdicts"].as_array().unwrap();
         assert!(!verdicts.is_empty(), "{row}");

@@ -5,12 +5,13 @@
 
 use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
 use super::commands::store;
+use super::connections::Progress;
 use super::dispatch::NO_OWNER;
 use super::message::Message;
 use super::observe::Deed;
 use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
-use super::worker::{Progress, WorkerCore};
+use super::worker::WorkerCore;
 use super::{commands, stats};
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{

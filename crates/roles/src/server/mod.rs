@@ -20,6 +20,7 @@
 mod admin;
 mod auth;
 mod commands;
+mod connections;
 mod counters;
 mod dialect;
 mod dispatch;
@@ -45,6 +46,7 @@ pub use auth::{
     AuthMode, CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials, CredentialsError, Dialect,
     Protocols, Sasl,
 };
+pub use connections::Progress;
 pub use counters::Counters;
 pub use engine::first_version;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
@@ -54,4 +56,4 @@ pub use outbox::OUTBOX_MAX;
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
 pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Peer, Session, Ticket};
 pub use stats::{ClassStats, Pages, ProcessFacts, VERSION};
-pub use worker::{Progress, WorkerConfig, WorkerCore};
+pub use worker::{WorkerConfig, WorkerCore};

@@ -13,11 +13,12 @@
 //! worker holds, or that somebody watches, take the ordinary path key by key.
 
 use super::commands::{get, store};
+use super::connections::Progress;
 use super::dispatch::GetForm;
 use super::engine::{At, Engine};
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
-use super::worker::{Progress, WorkerCore};
+use super::worker::WorkerCore;
 use core::ops::Range;
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set, text};
