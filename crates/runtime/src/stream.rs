@@ -80,7 +80,7 @@ impl AsFd for Stream {
 }
 
 // Straight to the kernel: what the C library puts around a call that a thread may be cancelled in
-// costs some eighty instructions each time.
+// costs some sixty instructions each time.
 
 impl Read for Stream {
     #[inline]

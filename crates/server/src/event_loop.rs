@@ -134,8 +134,6 @@ struct Worker {
     next_link: usize,
     scratch: Box<[u8]>,
     next_stall_look: Instant,
-    /// When the core next wants to hear of the time, as of the end of the last turn.
-    core_deadline: Instant,
     next_maintenance: Instant,
     /// Somebody waits to be accepted for whom there was no descriptor.
     accept_again: Option<Instant>,
@@ -178,7 +176,6 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         next_link: FIRST_LINK,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
-        core_deadline: Instant::default(),
         next_maintenance: Instant::default(),
         accept_again: None,
         stopping: None,
@@ -244,7 +241,7 @@ impl Worker {
         if self.stopping.is_some() {
             return STOP_LOOK;
         }
-        let core = self.core_deadline;
+        let core = self.parts.core.poll_deadline();
         let next = self.accept_again.map_or(core, |again| again.min(core));
         next.since(now).min(self.shortage_look()).min(IDLE_LOOK)
     }
@@ -592,11 +589,9 @@ impl Worker {
     }
 
     fn keep_time(&mut self, now: Now) {
-        self.core_deadline = self.parts.core.poll_deadline();
-        if now.monotonic >= self.core_deadline {
+        if now.monotonic >= self.parts.core.poll_deadline() {
             self.parts.core.handle_timeout(now);
             self.parts.gauges.set_load(self.parts.core.load());
-            self.core_deadline = self.parts.core.poll_deadline();
         }
         if self.unmaintained || now.monotonic >= self.next_maintenance {
             self.unmaintained = self.parts.core.maintain(now);

@@ -79,7 +79,10 @@ impl Store {
         let guess = hint.guess(id, context);
         let inner = &mut *cachelets.get_mut(usize::from(id.0))?.as_mut()?.inner;
         match guess {
-            Some(guess) => inner.read_guessed(guess, key, hash, now, context),
+            Some(guess) => {
+                let found = inner.location_guessed(guess, key, hash);
+                inner.read(found, hash, now, context)
+            }
             None => inner.look_up(key, hash, now, context),
         }
     }
@@ -96,45 +99,13 @@ impl Inner {
         now: Seconds,
         context: &mut Context,
     ) -> Option<Item<'a>> {
-        let guess = self.index.guess(hash);
-        self.read_guessed(guess, key, hash, now, context)
-    }
-
-    /// Reads the item of a key where it is guessed to be, or wherever else it is.
-    #[inline(always)]
-    fn read_guessed<'a>(
-        &'a mut self,
-        guess: Guess,
-        key: &[u8],
-        hash: TableHash,
-        now: Seconds,
-        context: &mut Context,
-    ) -> Option<Item<'a>> {
-        match guess {
-            Guess::At(location) if self.has_key(location, key) => {
-                self.read(Some(location), hash, now, context)
-            }
-            Guess::Nowhere => self.read(None, hash, now, context),
-            _ => self.search_and_read(key, hash, now, context),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn search_and_read<'a>(
-        &'a mut self,
-        key: &[u8],
-        hash: TableHash,
-        now: Seconds,
-        context: &mut Context,
-    ) -> Option<Item<'a>> {
-        let found = self.search(key, hash);
+        let found = self.location_guessed(self.index.guess(hash), key, hash);
         self.read(found, hash, now, context)
     }
 
     /// Reads the item at a location, or counts a miss.
     #[inline(always)]
-    pub fn read<'a>(
+    fn read<'a>(
         &'a mut self,
         found: Option<u32>,
         hash: TableHash,

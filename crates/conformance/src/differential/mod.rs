@@ -14,8 +14,9 @@
 //! Round trips and connections would take far more time than the commands, so sessions share them
 //! (`batch`): each has keys of its own, and sentinels say where its answers end. Those that end in the
 //! middle of something, or disturb what was answered before, have connections to themselves. Most
-//! batches are sent without what we differ in on purpose, the others as they were made. What differs among others is run again without them before it is a finding, so sharing cannot accuse
-//! anybody wrongly.
+//! batches are sent without what we differ in on purpose, the others as they were made. What differs
+//! among others is run again without them before it is a finding, so sharing cannot accuse anybody
+//! wrongly.
 
 mod batch;
 pub mod binary;

@@ -1,17 +1,10 @@
 //! Laws of the binary protocol's parsers that hold for any bytes. The fuzz target checks the same ones.
 
+use crate::laws::cuts;
 use evenkeel_protocol::binary::{
     HEADER_LEN, Outcome, ReplyHeader, ReplyOutcome, Request, parse_reply, parse_request,
 };
 use evenkeel_protocol::{AuthOutcome, KEY_LEN_MAX, Limits, parse_auth};
-
-/// Most places at which an input is cut.
-const CUTS_MAX: usize = 256;
-
-/// Places to cut an input of `len` bytes, all of them if it is short.
-fn cuts(len: usize) -> impl Iterator<Item = usize> {
-    (0..len).step_by(len.div_ceil(CUTS_MAX).max(1))
-}
 
 /// Checks every law of the request parser on `input`.
 pub fn check_binary_request(input: &[u8], limits: &Limits) {
@@ -45,7 +38,7 @@ pub fn check_binary_request(input: &[u8], limits: &Limits) {
     if outcome != Outcome::Close {
         assert_eq!(parse_request(&input[..decided], limits), outcome);
     }
-    for cut in cuts(decided) {
+    for cut in cuts(&input[..decided]) {
         match parse_request(&input[..cut], limits) {
             Outcome::Incomplete { total } => {
                 assert!(cut < total && total <= decided.max(needed(&outcome)))
@@ -118,7 +111,7 @@ pub fn check_binary_reply(input: &[u8], limits: &Limits) {
         }
         ReplyOutcome::Malformed => return,
     };
-    for cut in cuts(decided) {
+    for cut in cuts(&input[..decided]) {
         match parse_reply(&input[..cut], limits) {
             ReplyOutcome::Incomplete { total } => assert!(cut < total && total <= decided),
             other => panic!("{other:?} after {cut} bytes of {decided}"),
@@ -141,7 +134,7 @@ pub fn check_auth(input: &[u8]) {
         }
         AuthOutcome::Close => return,
     };
-    for cut in cuts(decided) {
+    for cut in cuts(&input[..decided]) {
         match parse_auth(&input[..cut]) {
             AuthOutcome::Incomplete { total } => assert!(cut < total),
             other => panic!("{other:?} after {cut} bytes of {decided}"),

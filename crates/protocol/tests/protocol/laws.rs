@@ -2,7 +2,7 @@
 
 use evenkeel_protocol::{
     Admin, Hello, KEY_LEN_MAX, Limits, Reply, ReplyOutcome, Request, RequestOutcome, ShutdownMode,
-    compose, parse_reply, parse_request,
+    compose, parse_reply, parse_request, scan_get, scan_set,
 };
 
 use super::describe;
@@ -14,7 +14,7 @@ pub const TIGHT: Limits = Limits {
 };
 
 /// Most places at which an input is cut.
-const CUTS_MAX: usize = 256;
+const CUTS_MAX: usize = 48;
 
 /// Checks every law of the request parser on `input`.
 pub fn check_request(input: &[u8], limits: &Limits) {
@@ -43,12 +43,13 @@ pub fn check_request(input: &[u8], limits: &Limits) {
         }
         RequestOutcome::Close { .. } => input.len(),
     };
+    check_quick_looks(input, &outcome, limits);
     // What follows a request does not matter, ...
     if !matches!(outcome, RequestOutcome::Close { .. }) {
         assert_eq!(parse_request(&input[..decided], limits), outcome);
     }
     // ... nor how the bytes arrive.
-    for cut in cuts(decided) {
+    for cut in cuts(&input[..decided]) {
         match parse_request(&input[..cut], limits) {
             RequestOutcome::Incomplete { total } => {
                 assert!(cut < total);
@@ -87,7 +88,7 @@ pub fn check_reply(input: &[u8], limits: &Limits) {
     if outcome != ReplyOutcome::Malformed {
         assert_eq!(parse_reply(&input[..decided], limits), outcome);
     }
-    for cut in cuts(decided) {
+    for cut in cuts(&input[..decided]) {
         match parse_reply(&input[..cut], limits) {
             ReplyOutcome::Incomplete { total } => {
                 assert!(cut < total);
@@ -109,9 +110,38 @@ pub fn check_reply(input: &[u8], limits: &Limits) {
     }
 }
 
-/// Places to cut an input of `len` bytes, all of them if it is short.
-fn cuts(len: usize) -> impl Iterator<Item = usize> {
-    (0..len).step_by(len.div_ceil(CUTS_MAX).max(1))
+/// Places to cut an input: all of them if it is short, otherwise others for each input.
+pub fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
+    let step = input.len().div_ceil(CUTS_MAX).max(1);
+    let sum = input.iter().map(|&byte| usize::from(byte)).sum::<usize>();
+    (sum % step..input.len()).step_by(step)
+}
+
+/// What the quick looks take, the parser takes as the same request.
+fn check_quick_looks(input: &[u8], outcome: &RequestOutcome<'_>, limits: &Limits) {
+    let mut keys = Vec::new();
+    if let Some(end) = scan_get(input, 0, limits, &mut keys) {
+        let RequestOutcome::Request {
+            request:
+                Request::Get {
+                    keys: parsed,
+                    with_cas: false,
+                },
+            consumed,
+        } = outcome
+        else {
+            panic!("a get by a quick look is {outcome:?}");
+        };
+        assert_eq!(*consumed, end);
+        assert!(keys.iter().map(|key| key.of(input)).eq(parsed.iter()));
+    }
+    if let Some(set) = scan_set(input, 0, limits) {
+        let RequestOutcome::Request { request, consumed } = outcome else {
+            panic!("a set by a quick look is {outcome:?}");
+        };
+        assert_eq!(*request, Request::Store(set.of(input)));
+        assert_eq!(*consumed, set.end());
+    }
 }
 
 fn check_limits(request: &Request<'_>, limits: &Limits) {

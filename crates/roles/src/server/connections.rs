@@ -4,6 +4,7 @@ use super::auth::Dialect;
 use super::observe::CloseReason;
 use super::session::{ConnectionId, OUT_PAUSE, Peer, Session, awaited_limit};
 use super::worker::WorkerCore;
+use core::ops::ControlFlow;
 use evenkeel_protocol::{RequestOutcome, parse_request};
 use evenkeel_types::Now;
 
@@ -181,6 +182,35 @@ impl WorkerCore {
         }
     }
 
+    /// The input from the next command on, whatever the protocol; or how far the connection has come,
+    /// when it is to go no further for now. `consumed` moves past what is left of a refused value.
+    #[inline(always)]
+    pub(super) fn next_command<'i>(
+        &mut self,
+        session: &mut Session,
+        input: &'i [u8],
+        consumed: &mut usize,
+        commands: u32,
+    ) -> ControlFlow<Progress, &'i [u8]> {
+        let dropped = session.swallow.min(input.len() - *consumed);
+        session.swallow -= dropped;
+        *consumed += dropped;
+        let stop = |consumed, more| ControlFlow::Break(Progress { consumed, more });
+        if session.closing {
+            return stop(input.len(), false);
+        }
+        let rest = &input[*consumed..];
+        if rest.is_empty() || rest.len() < session.need || session.is_paused() {
+            return stop(*consumed, false);
+        }
+        if commands == self.config.requests_per_turn || self.outbox.is_full() {
+            self.engine.counters.conn_yields += 1;
+            return stop(*consumed, true);
+        }
+        session.need = 0;
+        ControlFlow::Continue(rest)
+    }
+
     pub(super) fn work_through(
         &mut self,
         now: Now,
@@ -191,30 +221,10 @@ impl WorkerCore {
         let mut consumed = 0;
         let mut commands = 0;
         loop {
-            let dropped = session.swallow.min(input.len() - consumed);
-            session.swallow -= dropped;
-            consumed += dropped;
-            if session.closing {
-                return Progress {
-                    consumed: input.len(),
-                    more: false,
-                };
-            }
-            let rest = &input[consumed..];
-            if rest.is_empty() || rest.len() < session.need || session.is_paused() {
-                return Progress {
-                    consumed,
-                    more: false,
-                };
-            }
-            if commands == self.config.requests_per_turn || self.outbox.is_full() {
-                self.engine.counters.conn_yields += 1;
-                return Progress {
-                    consumed,
-                    more: true,
-                };
-            }
-            session.need = 0;
+            let rest = match self.next_command(session, input, &mut consumed, commands) {
+                ControlFlow::Continue(rest) => rest,
+                ControlFlow::Break(progress) => return progress,
+            };
             let left = self.config.requests_per_turn - commands;
             if rest[0] == b's' {
                 if let Some((length, taken)) = self.plain_sets(now, session, rest, left) {

@@ -13,6 +13,7 @@ use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
 use super::worker::WorkerCore;
 use super::{commands, stats};
+use core::ops::ControlFlow;
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{
     self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
@@ -133,31 +134,11 @@ impl WorkerCore {
         let mut consumed = 0;
         let mut commands = 0;
         loop {
-            let dropped = session.swallow.min(input.len() - consumed);
-            session.swallow -= dropped;
-            consumed += dropped;
-            if session.closing {
-                return Progress {
-                    consumed: input.len(),
-                    more: false,
-                };
-            }
-            let rest = &input[consumed..];
-            if rest.is_empty() || rest.len() < session.need || session.is_paused() {
-                return Progress {
-                    consumed,
-                    more: false,
-                };
-            }
-            if commands == self.config.requests_per_turn || self.outbox.is_full() {
-                self.engine.counters.conn_yields += 1;
-                return Progress {
-                    consumed,
-                    more: true,
-                };
-            }
+            let rest = match self.next_command(session, input, &mut consumed, commands) {
+                ControlFlow::Continue(rest) => rest,
+                ControlFlow::Break(progress) => return progress,
+            };
             commands += 1;
-            session.need = 0;
             if self.turn_away(session, rest) {
                 continue;
             }

@@ -122,9 +122,8 @@ impl WorkerCore {
         while at < self.run.keys.len() {
             let window = at..self.run.keys.len().min(at + WINDOW);
             let wanted = window.len();
-            let answered = if self.observers.is_on() || !self.locate_window(input, window.clone()) {
-                self.read_elsewhere(now, id, session, input, window)
-            } else if session.is_direct() {
+            let is_direct = !self.observers.is_on() && session.is_direct();
+            let answered = if is_direct && self.locate_window(input, window.clone()) {
                 self.read_here(now, session, input, window)
             } else {
                 self.read_elsewhere(now, id, session, input, window)

@@ -290,10 +290,6 @@ impl Session {
     /// Length of `out` from which on commands must wait; 0 when they must wait for other reasons.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.slots.is_empty() && self.held.is_none() {
-            // Nothing is awaited or parked: nearly always.
-            return (OUT_PAUSE + self.out_written).saturating_sub(self.taken + self.tight.out);
-        }
         let awaits_too_much = self.awaited + self.awaited_narrowed + self.tight.awaited
             >= self.awaited_limit
             && (self.awaited > 0 || self.held.is_some());
