@@ -6,7 +6,7 @@
 //! simulator and the real processes therefore take the same decisions from the same inputs.
 //!
 //! - [`placement`]: key → virtual node → cachelet → worker, the shadow servers of a hot key, and the
-//!   ketama ring of pools that consist of stock memcached servers.
+//!   rings and tables of pools that consist of plain memcached servers.
 //! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
 //! - [`load`]: when a worker is loaded enough for that.
 

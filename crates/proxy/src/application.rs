@@ -155,16 +155,17 @@ impl Application {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_roles::proxy::{BackendAddress, ProxyConfig};
+    use evenkeel_policy::placement::config::{PlacementConfig, Server};
+    use evenkeel_roles::proxy::ProxyConfig;
     use mio::net::UnixStream;
 
     /// A core, an application's connection to it, and the application's end.
     fn connected() -> (ProxyCore, Application, UnixStream) {
-        let server = BackendAddress {
-            host: "127.0.0.1".into(),
-            port: 1,
+        let pool = PlacementConfig {
+            servers: vec![Server::new("127.0.0.1", 1)],
+            ..PlacementConfig::default()
         };
-        let mut core = ProxyCore::memcached(ProxyConfig::default(), &[server], 1).expect("a ring");
+        let mut core = ProxyCore::memcached(ProxyConfig::default(), &pool, 1).expect("a placement");
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let application = Application::new(core.client_opened(), Stream::from(ours));
         (core, application, theirs)

@@ -2,11 +2,13 @@
 
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
-use evenkeel_protocol::Limits;
-use evenkeel_roles::proxy::{BackendAddress, OnDown, ProxyConfig};
-use evenkeel_runtime::{
-    UsageError, listen_address, parse_duration, parse_permissions, parse_size, split_port,
+use evenkeel_policy::placement::config::{
+    BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig,
 };
+use evenkeel_policy::placement::hash::Hash;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::proxy::{OnDown, ProxyConfig};
+use evenkeel_runtime::{UsageError, listen_address, parse_duration, parse_permissions, parse_size};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -14,9 +16,6 @@ use std::time::Duration;
 
 /// Most proxy workers of one process.
 pub const THREADS_MAX: u16 = 256;
-
-/// Port of a server or a listener that names none: memcached's.
-pub const DEFAULT_PORT: u16 = 11211;
 
 /// Smallest and largest `-I`, in bytes (memcached's limits).
 const ITEM_SIZE_RANGE: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
@@ -47,8 +46,8 @@ pub struct Args {
     #[arg(long, default_value = "700", value_parser = parse_permissions)]
     pub unix_mask: u32,
 
-    /// Servers of a pool of any memcached servers: HOST or HOST:PORT, separated by commas. Keys live
-    /// where libmemcached's ketama puts them
+    /// Servers of a pool of any memcached servers: HOST, HOST:PORT or HOST:PORT:WEIGHT, separated by
+    /// commas; a name behind a space stands for the address when keys are placed
     #[arg(
         short = 's',
         long,
@@ -58,6 +57,18 @@ pub struct Args {
         conflicts_with = "coordinator"
     )]
     pub servers: Vec<String>,
+
+    /// How keys are dealt to the servers of -s [default: ketama_weighted, as libmemcached does it]
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_DISTRIBUTION")]
+    pub distribution: Option<Distribution>,
+
+    /// How keys are hashed for it [default: as is usual with the distribution]
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_HASH")]
+    pub hash: Option<Hash>,
+
+    /// Two characters around the part of a key that decides where it lives, such as "{}"
+    #[arg(long, value_name = "PAIR", env = "EVENKEEL_PROXY_HASH_TAG")]
+    pub hash_tag: Option<HashTag>,
 
     /// Coordinators of a pool of Evenkeel servers
     #[arg(
@@ -165,8 +176,21 @@ impl Args {
                 return fail(format!("{flag} {timeout:?}: use 1ms to 60s"));
             }
         }
-        self.pool_servers()?;
-        Ok(())
+        if !self.servers.is_empty() {
+            self.placement()?;
+            return Ok(());
+        }
+        let only_for_servers = [
+            ("--distribution", self.distribution.is_some()),
+            ("--hash", self.hash.is_some()),
+            ("--hash-tag", self.hash_tag.is_some()),
+        ];
+        match only_for_servers.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => fail(format!(
+                "{flag} goes with -s: in a pool of Evenkeel servers the map says where keys live"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// What the workers' cores are told.
@@ -188,15 +212,23 @@ impl Args {
         }
     }
 
-    /// The servers of `-s`.
+    /// The servers of `-s` and how keys are dealt to them.
     ///
     /// # Errors
-    /// Names the server that is none.
-    pub fn pool_servers(&self) -> Result<Vec<BackendAddress>, UsageError> {
-        self.servers
-            .iter()
-            .map(|server| parse_server(server.trim()))
-            .collect()
+    /// Names the server that is none, or why keys cannot be dealt.
+    pub fn placement(&self) -> Result<PlacementConfig, UsageError> {
+        let servers = self.servers.iter().map(|server| server.trim().parse());
+        let servers: Result<_, BadServer> = servers.collect();
+        let config = PlacementConfig {
+            distribution: self.distribution.unwrap_or_default(),
+            hash: self.hash,
+            servers: servers.map_err(|error| UsageError(format!("-s: {error}")))?,
+            hash_tag: self.hash_tag,
+        };
+        config
+            .check()
+            .map_err(|error| UsageError(format!("-s {}: {error}", self.servers.join(","))))?;
+        Ok(config)
     }
 
     /// The TCP addresses to listen on.
@@ -211,24 +243,9 @@ impl Args {
     }
 }
 
-/// Reads HOST, HOST:PORT, [V6] or [V6]:PORT.
-fn parse_server(text: &str) -> Result<BackendAddress, UsageError> {
-    let fail = || UsageError(format!("-s {text}: give HOST or HOST:PORT"));
-    let (host, port) = split_port(text).ok_or_else(fail)?;
-    let port = port.unwrap_or(DEFAULT_PORT);
-    let named = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
-    if !named || port == 0 {
-        return Err(fail());
-    }
-    Ok(BackendAddress {
-        host: host.to_owned(),
-        port,
-    })
-}
-
 /// Reads an address of `-l`.
 fn parse_address(text: &str) -> Result<SocketAddr, UsageError> {
-    listen_address(text, DEFAULT_PORT)
+    listen_address(text, PORT_DEFAULT)
         .ok_or_else(|| UsageError(format!("-l {text}: give an IP address, or ADDRESS:PORT")))
 }
 
@@ -252,7 +269,9 @@ mod tests {
     fn a_pool_of_memcached_servers_needs_nothing_but_its_servers() {
         let args = parse("-s a:11212,b,[::1]:3,10.0.0.1").unwrap();
         args.check().unwrap();
-        let servers = args.pool_servers().unwrap();
+        let pool = args.placement().unwrap();
+        assert_eq!(pool.distribution, Distribution::KetamaWeighted);
+        let servers = pool.servers;
         let named: Vec<_> = servers.iter().map(|s| (s.host.as_str(), s.port)).collect();
         assert_eq!(
             named,
@@ -272,6 +291,25 @@ mod tests {
     }
 
     #[test]
+    fn how_keys_are_dealt_is_chosen_by_name() {
+        let line = "-s a:1,b:1 --distribution ketama --hash fnv1a_64 --hash-tag {}";
+        let pool = parse(line).unwrap().placement().unwrap();
+        assert_eq!(pool.distribution, Distribution::Ketama);
+        assert_eq!(pool.hash, Some(Hash::Fnv1a64));
+        assert!(pool.hash_tag.is_some());
+        let program = Program::try_parse_from(["proxy", "-s", "a:1:3 one,b"]).map(|p| p.args);
+        let servers = program.unwrap().placement().unwrap().servers;
+        assert_eq!(
+            (servers[0].weight, servers[0].identity()),
+            (3, "one".into())
+        );
+        for line in ["--distribution kettle", "--hash sha1", "--hash-tag {"] {
+            let error = parse(&format!("-s a {line}")).err().unwrap().to_string();
+            assert!(error.contains(line.split(' ').nth(1).unwrap()), "{error}");
+        }
+    }
+
+    #[test]
     fn exactly_one_kind_of_pool_is_given() {
         assert!(parse("").unwrap().check().is_err());
         assert!(parse("-s a --coordinator http://c:1").is_err());
@@ -284,9 +322,13 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         for (line, named) in [
-            ("-s a:x", "-s a:x"),
-            ("-s a:0", "-s a:0"),
-            ("-s a,,b", "-s "),
+            ("-s a:x", "server \"a:x\""),
+            ("-s a:0", "server \"a:0\""),
+            ("-s a,,b", "server \"\""),
+            ("-s a:1,b:1,a:1", "server a:1 is listed twice"),
+            ("-s a:1:0", "the weight of server a:1 is 0"),
+            ("-s a:1:2 --distribution ketama", "server a:1 has weight 2"),
+            ("--coordinator http://c:1 --hash md5", "--hash goes with -s"),
             ("-s a -t 0", "-t 0"),
             ("-s a -t 257", "-t 257"),
             ("-s a -I 1", "-I 1"),

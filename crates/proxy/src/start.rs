@@ -178,7 +178,7 @@ fn core(args: &Args) -> Result<ProxyCore, UsageError> {
     if args.servers.is_empty() {
         return Ok(ProxyCore::evenkeel(args.config(), seed));
     }
-    ProxyCore::memcached(args.config(), &args.pool_servers()?, seed)
+    ProxyCore::memcached(args.config(), &args.placement()?, seed)
         .map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))
 }
 

@@ -1,5 +1,13 @@
-//! Which worker a key belongs to.
+//! Which worker or server a key belongs to.
+//!
+//! In a pool of Evenkeel servers the [`map`] says it, and [`renaming`] where the replicas of a hot key
+//! are. In a pool of plain memcached servers nobody says it: every client works it out for itself, and
+//! [`pool::Placement`] does so as the clients and proxies did that were there before.
 
-pub mod ketama;
+pub mod config;
+pub mod hash;
+mod ketama;
 pub mod map;
+pub mod pool;
 pub mod renaming;
+mod ring;

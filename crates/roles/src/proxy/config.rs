@@ -47,12 +47,3 @@ impl Default for ProxyConfig {
         }
     }
 }
-
-/// Where a server of a `memcached` pool is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BackendAddress {
-    /// Host name or IP address. Its spelling is part of what decides where keys live.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}

@@ -57,13 +57,14 @@ mod stats;
 mod tests;
 
 pub use backend::BackendCounters;
-pub use config::{BackendAddress, OnDown, ProxyConfig};
+pub use config::{OnDown, ProxyConfig};
 pub use slab::Key;
 pub use stats::{BackendStats, ProcessStats, ProxyStats};
 
 use backend::{Backend, Link, Peer};
 use client::Client;
-use evenkeel_policy::placement::ketama::{Ketama, KetamaError, KetamaServer, Weighting};
+use evenkeel_policy::placement::config::{PlacementConfig, PlacementError};
+use evenkeel_policy::placement::pool::Placement;
 use evenkeel_pool::EvenkeelPool;
 use evenkeel_protocol::{KeyScratch, Limits, compose};
 use evenkeel_types::{Epoch, Instant};
@@ -185,23 +186,16 @@ impl ProxyCore {
     ///
     /// # Errors
     ///
-    /// When no ring can be made of the servers.
+    /// When they make no placement.
     pub fn memcached(
         config: ProxyConfig,
-        servers: &[BackendAddress],
+        servers: &PlacementConfig,
         seed: u64,
-    ) -> Result<Self, KetamaError> {
-        let points: Vec<_> = servers
-            .iter()
-            .map(|server| KetamaServer {
-                host: server.host.clone(),
-                port: server.port,
-                weight: 1,
-            })
-            .collect();
-        let ring = Ketama::new(&points, Weighting::Weighted)?;
+    ) -> Result<Self, PlacementError> {
+        let placement = Placement::new(servers)?;
         let mut backends = Slab::default();
         let ids = servers
+            .servers
             .iter()
             .map(|server| {
                 let name = format!("{}:{}", server.host, server.port);
@@ -209,9 +203,10 @@ impl ProxyCore {
                 BackendId(backends.insert(Backend::new(name, host, port, Peer::Memcached)))
             })
             .collect();
-        let pool = Pool::Memcached(MemcachedPool::new(ring, ids));
+        let pool = Pool::Memcached(MemcachedPool::new(placement, ids));
         let mut core = Self::new(config, pool, backends, seed);
-        core.drafts.resize_with(servers.len(), GroupDraft::default);
+        core.drafts
+            .resize_with(servers.servers.len(), GroupDraft::default);
         Ok(core)
     }
 

@@ -1,6 +1,7 @@
 //! A driver without sockets: everything that a test wants to see or to decide.
 
 use crate::proxy::*;
+use evenkeel_policy::placement::config::{self, PlacementConfig};
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
 use std::collections::BTreeMap;
@@ -97,14 +98,14 @@ impl World {
         Self::memcached_with(servers, ProxyConfig::default())
     }
 
-    pub fn memcached_with(servers: u16, config: ProxyConfig) -> Self {
-        let addresses: Vec<_> = (1..=servers)
-            .map(|i| BackendAddress {
-                host: "a".into(),
-                port: 100 + i,
-            })
-            .collect();
-        World::new(ProxyCore::memcached(config, &addresses, 7).unwrap())
+    pub fn memcached_with(servers: u16, proxy: ProxyConfig) -> Self {
+        let pool = PlacementConfig {
+            servers: (1..=servers)
+                .map(|i| config::Server::new("a", 100 + i))
+                .collect(),
+            ..PlacementConfig::default()
+        };
+        World::new(ProxyCore::memcached(proxy, &pool, 7).unwrap())
     }
 
     pub fn connecting(&mut self, port: u16, policy: Connecting) {
