@@ -42,7 +42,7 @@ pub use exit::{ExitCode, UsageError, report};
 pub use http::{HttpPort, Page};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use mesh::{MeshPort, mesh};
-pub use notify::{Notifier, WorkerHandle};
+pub use notify::{Attention, Notifier, WorkerHandle};
 pub use parent::die_with_parent;
 pub use privileges::{allow_core_files, become_user, is_root, lift_lock_limit, lock_memory};
 pub use signals::{ProcessSignal, ProcessSignals};

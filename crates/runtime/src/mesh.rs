@@ -81,14 +81,15 @@ impl<M> MeshPort<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Attention;
     use mio::{Events, Poll, Token, Waker};
+    use std::time::Duration;
 
     const COUNT: u64 = 20_000;
 
     /// Two workers send each other numbers through tiny rings, sleeping in their polls when there
     /// is nothing to do: nothing is lost, nothing changes order, nobody sleeps through a message.
-    #[test]
-    fn two_workers_exchange_messages_in_order_and_wake_each_other() {
+    fn exchange(asks: bool) {
         let polls: Vec<Poll> = (0..2).map(|_| Poll::new().expect("a poll")).collect();
         let notifiers: Vec<Notifier> = polls
             .iter()
@@ -101,24 +102,30 @@ mod tests {
             .enumerate()
             .map(|(me, (mut port, mut poll))| {
                 let notifier = notifiers[me].clone();
+                let mut attention = Attention::new(notifier.clone());
                 std::thread::spawn(move || {
                     let other = 1 - me;
-                    let (mut sent, mut received) = (0, 0);
                     let mut events = Events::with_capacity(4);
+                    let (mut sent, mut received) = (0, 0);
                     while received < COUNT || sent < COUNT {
                         while sent < COUNT && port.send(other, sent).is_ok() {
                             sent += 1;
                         }
                         port.notify().expect("a wake-up");
-                        notifier.clear();
+                        match asks {
+                            true => _ = attention.is_called(),
+                            false => notifier.clear(),
+                        }
                         let before = received;
                         while let Some(message) = port.receive(other) {
                             assert_eq!(message, received);
                             received += 1;
                         }
-                        if before == received {
-                            poll.poll(&mut events, Some(std::time::Duration::from_millis(20)))
-                                .expect("poll");
+                        // A full ring is tried again without being woken: only its reader knows.
+                        let waits = before == received && sent == COUNT && received < COUNT;
+                        if waits && (!asks || attention.may_sleep()) {
+                            poll.poll(&mut events, Some(OVERSLEPT)).expect("poll");
+                            assert!(!events.is_empty(), "slept through a message");
                         }
                     }
                 })
@@ -127,6 +134,19 @@ mod tests {
         for thread in threads {
             thread.join().expect("no panic in a worker");
         }
+    }
+
+    /// A worker that is still asleep after this time missed a wake-up.
+    const OVERSLEPT: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn workers_that_sleep_unasked_are_woken() {
+        exchange(false);
+    }
+
+    #[test]
+    fn workers_that_ask_before_they_sleep_are_woken() {
+        exchange(true);
     }
 
     #[test]

@@ -3,14 +3,29 @@
 use mio::Waker;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
+
+/// The worker may be asleep, or will not look before it sleeps: whoever notifies it wakes its poll.
+const ASLEEP: u8 = 0;
+/// The worker looks at its queues before it sleeps.
+const AWAKE: u8 = 1;
+/// Somebody has notified it since it last looked.
+const NOTIFIED: u8 = 2;
 
 /// Wakes one worker. Cheap to clone and to share.
 ///
-/// The order matters: a sender first makes its message visible, then calls [`Notifier::notify`];
-/// the worker first calls [`Notifier::take`], then looks for messages. So a message is either seen
-/// by the look, or its notification finds the flag cleared and wakes the poll.
+/// The order matters: a sender first makes its message visible, then calls [`Notifier::notify`]; the
+/// worker's [`Attention`] first takes the notification, then looks for messages, and asks before its
+/// poll sleeps. So a message is seen by the look, or keeps the worker from sleeping, or wakes it:
+///
+/// ```text
+///             notify, with a system call             is_called
+///   ASLEEP ─────────────────────────────> NOTIFIED ─────────────> AWAKE
+///     ▲                                       ▲                   │ │
+///     │                                       └───── notify ──────┘ │
+///     └───────────────────────── may_sleep ─────────────────────────┘
+/// ```
 #[derive(Clone, Debug)]
 pub struct Notifier {
     shared: Arc<Shared>,
@@ -18,8 +33,7 @@ pub struct Notifier {
 
 #[derive(Debug)]
 struct Shared {
-    /// True from the first notification until the worker looks.
-    notified: AtomicBool,
+    state: AtomicU8,
     waker: Waker,
 }
 
@@ -28,31 +42,68 @@ impl Notifier {
     pub fn new(waker: Waker) -> Self {
         Notifier {
             shared: Arc::new(Shared {
-                notified: AtomicBool::new(false),
+                state: AtomicU8::new(ASLEEP),
                 waker,
             }),
         }
     }
 
-    /// Tells the worker to look at its queues. One system call at most per look.
+    /// Tells the worker to look at its queues. A system call only while it may be asleep.
     pub fn notify(&self) -> io::Result<()> {
-        if self.shared.notified.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        match self.shared.state.swap(NOTIFIED, Ordering::AcqRel) {
+            ASLEEP => self.shared.waker.wake(),
+            _ => Ok(()),
         }
-        self.shared.waker.wake()
     }
 
-    /// Whether the worker was told to look at its queues since it last asked. It must look now, if so;
-    /// otherwise nothing new is there. A plain load while nobody notifies.
-    #[inline]
-    pub fn take(&self) -> bool {
-        let notified = &self.shared.notified;
-        notified.load(Ordering::Acquire) && notified.swap(false, Ordering::AcqRel)
-    }
-
-    /// The worker is about to look at its queues.
+    /// The worker is about to look at its queues, and sleeps afterwards without asking whether it may.
     pub fn clear(&self) {
-        self.shared.notified.swap(false, Ordering::AcqRel);
+        self.shared.state.swap(ASLEEP, Ordering::AcqRel);
+    }
+}
+
+/// The other end of a [`Notifier`]: how its worker listens. A worker that is notified in turn after
+/// turn, because others pass commands on to it, spares them the system call while it does not sleep.
+#[derive(Debug)]
+pub struct Attention {
+    notifier: Notifier,
+    /// It was notified before its last look.
+    was_called: bool,
+    /// The state may be [`AWAKE`].
+    awake: bool,
+}
+
+impl Attention {
+    /// Listens to what `notifier` and its clones say. There is one listener for each notifier.
+    pub fn new(notifier: Notifier) -> Self {
+        Attention {
+            notifier,
+            was_called: false,
+            awake: false,
+        }
+    }
+
+    /// Whether the worker was told to look at its queues since this was last asked. It must look now, if
+    /// so, and ask [`Attention::may_sleep`] before it next sleeps. A plain load while nobody notifies.
+    #[inline]
+    pub fn is_called(&mut self) -> bool {
+        let state = &self.notifier.shared.state;
+        let take = || state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED;
+        let was_called = self.was_called;
+        self.was_called = (was_called || state.load(Ordering::Acquire) == NOTIFIED) && take();
+        self.awake |= was_called || self.was_called;
+        self.was_called
+    }
+
+    /// Whether the worker may sleep in its poll. Not if it was notified since its last look.
+    #[inline]
+    pub fn may_sleep(&mut self) -> bool {
+        let state = &self.notifier.shared.state;
+        if self.awake {
+            let slept = state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+            self.awake = slept.is_err();
+        }
+        !self.awake
     }
 }
 

@@ -16,6 +16,9 @@ use evenkeel_types::{Instant, Now};
 /// the connection.
 const ASK_MIN: usize = 4 << 10;
 
+/// Output of so many bytes is written although more of it will follow at once.
+const FLUSH_AT: usize = 32 << 10;
+
 /// A connection of a worker.
 #[derive(Debug)]
 pub struct Connection {
@@ -255,9 +258,19 @@ impl Connection {
         }
     }
 
-    /// Whether commands are left over that had to let others go first, or wait for nothing any more.
-    pub fn has_commands(&self) -> bool {
-        self.more
+    /// Whether output should be written now: there is some, and no more of it will follow at once that
+    /// could leave together with it.
+    pub fn has_output_to_write(&self, core: &mut WorkerCore) -> bool {
+        let Some(session) = core.session(self.id) else {
+            return false;
+        };
+        let follows = self.more || session.awaits();
+        session.output().len() >= if follows { FLUSH_AT } else { 1 }
+    }
+
+    /// Whether so much output is ready that it should not wait for the end of what is being read.
+    pub fn has_large_output(&self, core: &mut WorkerCore) -> bool {
+        self.output(core).len() >= FLUSH_AT
     }
 
     /// Bytes to be written, in order.
@@ -313,8 +326,9 @@ impl Connection {
         if drained && (session.closing || (self.ended && !self.more && !withheld)) {
             return Next::Close;
         }
-        let owes =
-            session.owes_output() || (!self.input.is_empty() && !session.awaits()) || self.opening;
+        // While another worker has not answered, it is not the client who is late.
+        let has_begun = session.owes_output() || !self.input.is_empty();
+        let owes = (has_begun && !session.awaits()) || self.opening;
         let owes = owes && !self.waits_for_room;
         if moved {
             self.active_at = now.monotonic;

@@ -23,7 +23,7 @@ use evenkeel_roles::server::{
     CloseReason, ConnectionId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
 };
 use evenkeel_runtime::{
-    Accepted, Arrival, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort, Notifier,
+    Accepted, Arrival, Attention, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort,
     ProcessSignal, Stream, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
@@ -84,7 +84,7 @@ pub struct Parts {
     /// What its connections hold of the memory for all of them.
     pub share: Share,
     /// What wakes it.
-    pub notifier: Notifier,
+    pub attention: Attention,
     /// Its own port, for aware clients and other servers, if it has one.
     pub listener: Option<Listener>,
     /// Connections from the acceptor.
@@ -205,7 +205,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         for event in &events {
             worker.take_event(now, event);
         }
-        if worker.parts.notifier.take() {
+        if worker.parts.attention.is_called() {
             worker.take_words(now);
             worker.take_incoming(now);
             worker.messages_left = true;
@@ -215,7 +215,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         }
         worker.count_connections();
         worker.serve_ready(now);
-        worker.ask_process(now)?;
+        worker.ask_process()?;
         worker.serve_links(now);
         worker.send_messages()?;
         worker.keep_time(now);
@@ -230,12 +230,12 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
 
 impl Worker {
     /// How long the poll may sleep.
-    fn wait(&self, now: Instant) -> Duration {
+    fn wait(&mut self, now: Instant) -> Duration {
         let busy = !self.ready.is_empty()
             || self.parts.core.has_outbox()
             || self.unmaintained
             || self.messages_left;
-        if busy {
+        if busy || !self.parts.attention.may_sleep() {
             return Duration::ZERO;
         }
         if self.stopping.is_some() {
@@ -483,7 +483,7 @@ impl Worker {
     }
 
     /// Passes on what clients ask of the whole process.
-    fn ask_process(&mut self, now: Now) -> io::Result<()> {
+    fn ask_process(&mut self) -> io::Result<()> {
         while let Some(request) = self.parts.core.poll_process_request() {
             match request {
                 ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
@@ -500,7 +500,7 @@ impl Worker {
                             }
                         }
                     }
-                    self.parts.core.answer_process_request(now, to, &answer);
+                    self.parts.core.answer_process_request(to, &answer);
                 }
             }
         }

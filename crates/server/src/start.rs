@@ -19,7 +19,7 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
+    AcceptorConfig, Attention, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
     accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
@@ -156,7 +156,7 @@ impl Server {
                 poll,
                 transport,
                 share: Share::new(budget.clone()),
-                notifier: notifiers[index].clone(),
+                attention: Attention::new(notifiers[index].clone()),
                 listener,
                 incoming,
                 kinds: listeners.kinds.clone(),

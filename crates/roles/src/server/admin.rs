@@ -155,8 +155,8 @@ impl WorkerCore {
     }
 
     /// The process has done what it was asked for; `reply` is a whole line of the protocol.
-    pub fn answer_process_request(&mut self, now: Now, to: ReturnAddress, reply: &[u8]) {
-        self.take_answer(now, to, Task::OneKey, reply);
+    pub fn answer_process_request(&mut self, to: ReturnAddress, reply: &[u8]) {
+        self.deliver(to.connection, |session| session.answered(to.ticket, reply));
     }
 
     /// The memory that a limit of `cache_memlimit` leaves is given back step by step.

@@ -7,11 +7,12 @@ use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
 use super::commands::store;
 use super::connections::Progress;
 use super::dispatch::NO_OWNER;
-use super::message::Message;
+use super::engine::At;
+use super::forward::Form;
 use super::observe::Deed;
 use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
-use super::worker::WorkerCore;
+use super::worker::{Located, WorkerCore};
 use super::{commands, stats};
 use core::ops::ControlFlow;
 use evenkeel_policy::hot_keys::server::Reader;
@@ -307,8 +308,9 @@ impl WorkerCore {
         key: &[u8],
         frame: &[u8],
     ) {
-        let (at, worker) = self.at(now, key, Reader::Unaware);
-        let is_here = worker == self.config.index;
+        let located = self.locate(key);
+        let at = located.at(now, Reader::Unaware);
+        let is_here = located.place.worker == self.config.index;
         if session.agreed {
             // The vbucket of an agreed client names the cachelet by the map of its hello.
             let is_home = at.owned && is_here && at.cachelet.0 == request.vbucket;
@@ -317,19 +319,12 @@ impl WorkerCore {
             }
         }
         if is_here {
-            self.execute_binary(now, request, key, session.sink());
+            self.execute_binary(at, request, key, session.sink());
         } else {
             // Also a quiet command has its place in the order: it may turn out to have an answer.
-            let to = Some(self.expect(id, session, 1));
-            let frame = frame.to_vec();
-            self.forward(
-                worker,
-                Message::Command {
-                    to,
-                    frame,
-                    part: false,
-                },
-            );
+            self.forward_awaited(id, session, located, Form::Frame, |bytes| {
+                bytes.extend_from_slice(frame);
+            });
         }
     }
 
@@ -350,12 +345,11 @@ impl WorkerCore {
 
     fn execute_binary(
         &mut self,
-        now: Now,
+        at: At,
         request: &binary::Request<'_>,
         key: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let (at, _) = self.at(now, key, Reader::Unaware);
         let at = at.confined_to(key);
         if self.observers.is_on() {
             return self.observed(&at, key, Deed::of_binary(request), |core| {
@@ -365,31 +359,33 @@ impl WorkerCore {
         commands::binary::answer(&mut self.engine, &at, request, out);
     }
 
-    /// Carries out a binary command that another worker passed on.
-    pub(super) fn carry_out_forwarded_binary(
+    /// Carries out a binary command that another worker sent. `located` is where its key is, if that is
+    /// known.
+    pub(super) fn carry_out_binary_frame(
         &mut self,
         now: Now,
         frame: &[u8],
+        located: Option<Located>,
         awaited: bool,
-    ) -> Vec<u8> {
-        let mut out = Vec::new();
+        out: &mut Vec<u8>,
+    ) {
         // The sender has parsed the frame already under the limits of the same process.
         let outcome = binary::parse_request(frame, &self.config.limits);
         let Outcome::Request { request, .. } = outcome else {
-            return out;
+            return;
         };
         let Some(key) = request.command.key() else {
-            return out;
+            return;
         };
-        let (at, worker) = self.at(now, key, Reader::Unaware);
-        if worker == self.config.index && !awaited {
+        let located = located.unwrap_or_else(|| self.locate(key));
+        let at = located.at(now, Reader::Unaware);
+        if located.place.worker != self.config.index {
+            answer::error_with(out, request.echo(), Status::Busy, KEY_MOVED);
+        } else if awaited {
+            self.execute_binary(at, &request, key, out);
+        } else {
             // Nobody awaits the removal of what a refused value was to replace, and it counts as no delete.
             store::invalidate(&mut self.engine, &at, key);
-        } else if worker == self.config.index {
-            self.execute_binary(now, &request, key, &mut out);
-        } else {
-            answer::error_with(&mut out, request.echo(), Status::Busy, KEY_MOVED);
         }
-        out
     }
 }

@@ -4,6 +4,7 @@
 use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, store, touch};
 use super::counters::Counters;
 use super::engine::At;
+use super::forward::Form;
 use super::listing::list_share;
 use super::lists;
 use super::message::{Message, ReturnAddress, Task};
@@ -12,19 +13,15 @@ use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
 use super::stats::{self, ClassStats};
 use super::time::{Seconds, TimeBase};
-use super::worker::WorkerCore;
+use super::worker::{Located, WorkerCore};
 use evenkeel_policy::hot_keys::replication::REPLICA_LIFETIME;
 use evenkeel_policy::hot_keys::server::Reader;
-use evenkeel_protocol::binary::{self, REQUEST_MAGIC};
+use evenkeel_protocol::binary;
 use evenkeel_protocol::compose::{answer, request as compose};
 use evenkeel_protocol::{
-    Hello, HelloReply, KeyScratch, Keys, Meta, MetaFlags, Moved, Refusal, Request, RequestOutcome,
-    parse_request, text,
+    Hello, HelloReply, KeyScratch, Keys, Meta, MetaFlags, Moved, Refusal, Request, text,
 };
 use evenkeel_types::{Epoch, KeyHash, Now};
-
-/// What a forwarded command is answered when its key changed worker on the way.
-const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
 
 /// What an aware client is told of a key that no worker owns at the moment.
 pub(super) const NO_OWNER: &str = "key has no owner at the moment, try again";
@@ -32,7 +29,7 @@ pub(super) const NO_OWNER: &str = "key has no owner at the moment, try again";
 /// Where a command on one key goes.
 enum Route {
     Here(At),
-    Worker(u16),
+    Worker(Located),
     Elsewhere(KeyHash),
 }
 
@@ -50,6 +47,21 @@ impl GetForm {
         touch: None,
         with_cas: false,
     };
+
+    /// The keys and the form of a classic get.
+    #[inline]
+    pub fn of<'a>(request: &Request<'a>) -> Option<(Keys<'a>, GetForm)> {
+        let (keys, touch, with_cas) = match *request {
+            Request::Get { keys, with_cas } => (keys, None, with_cas),
+            Request::GetAndTouch {
+                exptime,
+                keys,
+                with_cas,
+            } => (keys, Some(exptime), with_cas),
+            _ => return None,
+        };
+        Some((keys, GetForm { touch, with_cas }))
+    }
 }
 
 impl WorkerCore {
@@ -62,25 +74,10 @@ impl WorkerCore {
         request: &Request<'_>,
         frame: &[u8],
     ) -> bool {
+        if let Some((keys, form)) = GetForm::of(request) {
+            return self.multi_get(now, id, session, keys, form);
+        }
         match request {
-            Request::Get { keys, with_cas } => {
-                let form = GetForm {
-                    touch: None,
-                    with_cas: *with_cas,
-                };
-                return self.multi_get(now, id, session, *keys, form);
-            }
-            Request::GetAndTouch {
-                exptime,
-                keys,
-                with_cas,
-            } => {
-                let form = GetForm {
-                    touch: Some(*exptime),
-                    with_cas: *with_cas,
-                };
-                return self.multi_get(now, id, session, *keys, form);
-            }
             Request::MetaNoop => session.sink().extend_from_slice(text::META_NOOP),
             Request::Version => answer::version(session.sink(), stats::VERSION),
             Request::Verbosity { level, noreply } => {
@@ -93,6 +90,7 @@ impl WorkerCore {
             }
             Request::Stats { arguments } => return self.stats(now, id, session, arguments),
             Request::Admin(admin) => return self.admin(now, id, session, admin),
+            Request::Get { .. } | Request::GetAndTouch { .. } => unreachable!("a form of get"),
             Request::Store(_)
             | Request::Delete { .. }
             | Request::Arithmetic { .. }
@@ -122,23 +120,17 @@ impl WorkerCore {
 
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
     pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
-        let (at, worker) = self.at(now, key, Reader::Unaware);
-        if worker == self.config.index {
+        let located = self.locate(key);
+        if located.place.worker == self.config.index {
+            let at = located.at(now, Reader::Unaware);
             store::invalidate(&mut self.engine, &at, key);
         } else {
             // In binary, because no line of text can hold every key that base64 can.
-            let mut frame = Vec::new();
             let mut delete = binary::Request::new(binary::Command::Delete { key });
             delete.quiet = true;
-            delete.write(&mut frame);
-            self.forward(
-                worker,
-                Message::Command {
-                    to: None,
-                    frame,
-                    part: false,
-                },
-            );
+            self.forward(None, None, located, Form::Frame, |frame| {
+                delete.write(frame)
+            });
         }
     }
 
@@ -164,16 +156,11 @@ impl WorkerCore {
         }
         match self.route(now, session, key, meta.map(|meta| &meta.flags)) {
             Route::Here(at) => self.execute(&at, key, request, session.sink()),
-            Route::Worker(worker) => {
-                let to = (!wants_no_reply(request)).then(|| self.expect(id, session, 1));
-                self.forward(
-                    worker,
-                    Message::Command {
-                        to,
-                        frame: frame.to_vec(),
-                        part: false,
-                    },
-                );
+            Route::Worker(located) => {
+                let ticket = (!wants_no_reply(request)).then(|| session.await_answer(1));
+                self.forward(Some(id), ticket, located, Form::Frame, |bytes| {
+                    bytes.extend_from_slice(frame);
+                });
             }
             Route::Elsewhere(hash) => self.point_elsewhere(hash, session.sink()),
         }
@@ -197,14 +184,15 @@ impl WorkerCore {
             (Some(epoch), Some(flags)) if is_plain_read(flags) => Reader::Aware { epoch },
             _ => Reader::Unaware,
         };
-        let (at, worker) = self.at(now, key, reader);
-        let is_home = at.owned && worker == self.config.index;
-        if epoch.is_some_and(|epoch| !is_home || epoch < at.since) {
+        let located = self.locate(key);
+        let at = located.at(now, reader);
+        let is_here = located.place.worker == self.config.index;
+        if epoch.is_some_and(|epoch| !(at.owned && is_here) || epoch < at.since) {
             Route::Elsewhere(at.key_hash(key))
-        } else if worker == self.config.index {
+        } else if is_here {
             Route::Here(confine(at, key, flags))
         } else {
-            Route::Worker(worker)
+            Route::Worker(located)
         }
     }
 
@@ -224,7 +212,13 @@ impl WorkerCore {
     }
 
     /// Carries a command on one key out at this worker, which holds the key.
-    fn execute(&mut self, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
+    pub(super) fn execute(
+        &mut self,
+        at: &At,
+        key: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if self.observers.is_on() {
             return self.observed(at, key, Deed::of(request), |core| {
                 core.carry_out(at, key, request, out);
@@ -321,8 +315,8 @@ impl WorkerCore {
             if session.is_paused() || self.outbox.is_full() {
                 return false;
             }
-            let (at, worker) = self.at(now, key, Reader::Unaware);
-            self.read_key(id, session, &at, worker, key, form);
+            let located = self.locate(key);
+            self.read_key(now, id, session, located, key, form);
             session.keys_done += 1;
         }
         session.keys_done = 0;
@@ -334,34 +328,28 @@ impl WorkerCore {
     #[inline]
     pub(super) fn read_key(
         &mut self,
+        now: Now,
         id: ConnectionId,
         session: &mut Session,
-        at: &At,
-        worker: u16,
+        located: Located,
         key: &[u8],
         form: GetForm,
     ) {
-        if worker == self.config.index {
-            return self.get_one(at, key, form, session.sink());
+        if located.place.worker == self.config.index {
+            let at = located.at(now, Reader::Unaware);
+            return self.get_one(&at, key, form, session.sink());
         }
-        let mut frame = Vec::with_capacity(key.len() + 24);
-        match form.touch {
-            None => compose::get(&mut frame, [key], form.with_cas),
-            Some(exptime) => compose::get_and_touch(&mut frame, exptime, [key], form.with_cas),
-        }
-        let to = Some(self.expect(id, session, 1));
-        self.forward(
-            worker,
-            Message::Command {
-                to,
-                frame,
-                part: true,
-            },
-        );
+        let plain = form.touch.is_none() && !form.with_cas;
+        let as_sent = if plain { Form::Key } else { Form::Frame };
+        self.forward_awaited(id, session, located, as_sent, |bytes| match form.touch {
+            None if plain => bytes.extend_from_slice(key),
+            None => compose::get(bytes, [key], form.with_cas),
+            Some(exptime) => compose::get_and_touch(bytes, exptime, [key], form.with_cas),
+        });
     }
 
     #[inline]
-    fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
+    pub(super) fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
         if self.observers.is_on() {
             return self.observed(at, key, Deed::Read, |core| {
                 core.carry_out_get(at, key, form, out);
@@ -380,69 +368,6 @@ impl WorkerCore {
         }
     }
 
-    /// Carries out what another worker passed on, and gives the answer.
-    pub(super) fn carry_out_forwarded(
-        &mut self,
-        now: Now,
-        frame: &[u8],
-        part: bool,
-        awaited: bool,
-    ) -> Vec<u8> {
-        if frame.first() == Some(&REQUEST_MAGIC) {
-            return self.carry_out_forwarded_binary(now, frame, awaited);
-        }
-        let mut out = Vec::new();
-        // The sender has parsed the frame already under the limits of the same process.
-        let limits = self.config.limits;
-        let RequestOutcome::Request { request, .. } = parse_request(frame, &limits) else {
-            out.extend_from_slice(text::ERROR);
-            return out;
-        };
-        let (keys, form) = match &request {
-            Request::Get { keys, with_cas } => (
-                *keys,
-                GetForm {
-                    touch: None,
-                    with_cas: *with_cas,
-                },
-            ),
-            Request::GetAndTouch {
-                exptime,
-                keys,
-                with_cas,
-            } => (
-                *keys,
-                GetForm {
-                    touch: Some(*exptime),
-                    with_cas: *with_cas,
-                },
-            ),
-            _ => {
-                let mut scratch = KeyScratch::default();
-                let key = key_of(&request, &mut scratch);
-                let (at, worker) = self.at(now, key, Reader::Unaware);
-                if worker == self.config.index {
-                    let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
-                    self.execute(&at, key, &request, &mut out);
-                } else {
-                    out.extend_from_slice(KEY_MOVED);
-                }
-                return out;
-            }
-        };
-        for key in keys {
-            let (at, worker) = self.at(now, key, Reader::Unaware);
-            // A key that changed worker on the way is a miss.
-            if worker == self.config.index {
-                self.get_one(&at, key, form, &mut out);
-            }
-        }
-        if !part {
-            out.extend_from_slice(text::END);
-        }
-        out
-    }
-
     /// Reserves the place of an answer in a connection's order.
     pub(super) fn expect(
         &mut self,
@@ -456,9 +381,10 @@ impl WorkerCore {
         }
     }
 
-    pub(super) fn forward(&mut self, worker: u16, message: Message) {
+    /// Asks another worker for its share of a command about the whole server.
+    pub(super) fn send_whole(&mut self, worker: u16, to: Option<ReturnAddress>, task: Task) {
         self.engine.counters.forwarded_out += 1;
-        self.outbox.push(worker, message);
+        self.outbox.push(worker, Message::Whole { to, task });
     }
 
     /// Starts a command to which every worker contributes, this one at once.
@@ -473,7 +399,7 @@ impl WorkerCore {
         let to = (!noreply).then(|| self.expect(id, session, self.config.workers));
         let me = self.config.index;
         for worker in (0..self.config.workers).filter(|worker| *worker != me) {
-            self.forward(worker, Message::Whole { to, task });
+            self.send_whole(worker, to, task);
         }
         let mut bytes = Vec::new();
         let task = self.do_share(now, task, &mut bytes);
@@ -486,7 +412,6 @@ impl WorkerCore {
     /// on: a list says where it has come to.
     pub(super) fn do_share(&mut self, now: Now, task: Task, out: &mut Vec<u8>) -> Task {
         match task {
-            Task::OneKey => {}
             Task::List(step) => return Task::List(list_share(&self.engine, step, now, out)),
             Task::Classes(_) => {
                 self.engine.classes(now).encode(out);
@@ -532,8 +457,8 @@ impl WorkerCore {
         self.engine.classes(now)
     }
 
-    /// An answer from another worker arrived for a connection of this one.
-    pub(super) fn take_answer(&mut self, now: Now, to: ReturnAddress, task: Task, bytes: &[u8]) {
+    /// Another worker's share of an answer arrived for a connection of this one.
+    pub(super) fn take_share(&mut self, now: Now, to: ReturnAddress, task: Task, bytes: &[u8]) {
         let Some(mut session) = self.take_session(to.connection) else {
             return;
         };
@@ -565,7 +490,7 @@ impl WorkerCore {
         };
         let facts = &self.facts;
         let finish = |parts: Vec<u8>| match task {
-            Task::OneKey | Task::List(_) => parts,
+            Task::List(_) => parts,
             Task::Flush { .. }
             | Task::Detail(_)
             | Task::Watch { .. }
@@ -643,7 +568,7 @@ fn reply(session: &mut Session, bytes: &[u8], noreply: bool) {
 
 /// Where a key is, for a command with these flags. See [`At::confined_to`].
 #[inline]
-fn confine(at: At, key: &[u8], flags: Option<&MetaFlags<'_>>) -> At {
+pub(super) fn confine(at: At, key: &[u8], flags: Option<&MetaFlags<'_>>) -> At {
     match flags {
         Some(flags) if flags.has(b'b') => at.confined_to(key),
         _ => at,
@@ -657,7 +582,7 @@ fn is_plain_read(flags: &MetaFlags<'_>) -> bool {
         .any(|flag| flags.has(flag))
 }
 
-fn meta_of<'r, 'a>(request: &'r Request<'a>) -> Option<&'r Meta<'a>> {
+pub(super) fn meta_of<'r, 'a>(request: &'r Request<'a>) -> Option<&'r Meta<'a>> {
     match request {
         Request::MetaGet(meta)
         | Request::MetaSet(meta)
@@ -668,7 +593,7 @@ fn meta_of<'r, 'a>(request: &'r Request<'a>) -> Option<&'r Meta<'a>> {
 }
 
 /// The key of a command on one key; empty for other commands.
-fn key_of<'s, 'a: 's>(request: &Request<'a>, scratch: &'s mut KeyScratch) -> &'s [u8] {
+pub(super) fn key_of<'s, 'a: 's>(request: &Request<'a>, scratch: &'s mut KeyScratch) -> &'s [u8] {
     match request {
         Request::Store(store) => store.key,
         Request::Delete { key, .. }

@@ -9,7 +9,7 @@
 
 use super::engine::{Engine, shown_cas};
 use super::lists::uri_encode;
-use super::message::{Message, Task};
+use super::message::Task;
 use super::session::{ConnectionId, Session};
 use super::stats::class_of;
 use super::time::{NEVER, TimeBase};
@@ -129,7 +129,7 @@ impl WorkerCore {
             } else {
                 session.hold();
                 let task = Task::List(step);
-                self.forward(step.worker, Message::Whole { to: Some(to), task });
+                self.send_whole(step.worker, Some(to), task);
                 return false;
             }
         }

@@ -1,12 +1,14 @@
 //! What workers of one server say to each other.
 //!
-//! A key belongs to one worker. A command that arrives at another travels there as the bytes it was
-//! sent in, is carried out there, and its answer travels back to the connection that waits for it.
-//! Commands about the whole server (`stats`, `flush_all`) go to every worker.
+//! A key belongs to one worker. A command that arrives at another travels there, and its answer travels
+//! back: see [`forward`](super::forward). Commands about the whole server (`stats`, `flush_all`) go to
+//! every worker.
 
+use super::forward::{Answers, Commands};
+use super::in_order::Ticket;
 use super::listing::ListStep;
 use super::observe::Lines;
-use super::session::{ConnectionId, Ticket};
+use super::session::ConnectionId;
 use evenkeel_protocol::admin::{DebugTime, Streams};
 
 /// Who waits for an answer, and where in the order of a connection's answers it stands.
@@ -21,15 +23,10 @@ pub struct ReturnAddress {
 /// A message from one worker to another.
 #[derive(Debug)]
 pub enum Message {
-    /// Carry out one command on one key of yours.
-    Command {
-        /// Who waits; `None` when the client asked for no reply.
-        to: Option<ReturnAddress>,
-        /// The command as it stood in the protocol, complete.
-        frame: Vec<u8>,
-        /// The command is one key of a multi-get: leave out the closing `END`.
-        part: bool,
-    },
+    /// Carry out commands on keys of yours.
+    Commands(Commands),
+    /// The answers to some of them.
+    Answers(Answers),
     /// Do your share of a command about the whole server.
     Whole {
         /// Who waits; `None` when the client asked for no reply.
@@ -37,8 +34,8 @@ pub enum Message {
         /// What to do.
         task: Task,
     },
-    /// The answer, or one worker's share of it.
-    Answer {
+    /// One worker's share of the answer to a command about the whole server.
+    Share {
         /// Who waits.
         to: ReturnAddress,
         /// How shares become one answer.
@@ -52,7 +49,7 @@ pub enum Message {
     LogTaken,
 }
 
-/// Bytes that one message carries from which on they are worth counting.
+/// Bytes that a share carries from which on they are worth counting.
 const WEIGHT_MIN: usize = 512;
 
 impl Message {
@@ -61,11 +58,9 @@ impl Message {
     #[inline]
     pub fn weight(&self) -> usize {
         match self {
-            Message::Command { frame: bytes, .. } | Message::Answer { bytes, .. }
-                if bytes.capacity() >= WEIGHT_MIN =>
-            {
-                bytes.capacity()
-            }
+            Message::Commands(commands) => commands.weight(),
+            Message::Answers(answers) => answers.weight(),
+            Message::Share { bytes, .. } if bytes.capacity() >= WEIGHT_MIN => bytes.capacity(),
             _ => 0,
         }
     }
@@ -74,8 +69,6 @@ impl Message {
 /// What a worker contributes to a command, and how the contributions are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// A command on one key: the only contribution is the answer.
-    OneKey,
     /// `flush_all`: every item stored before `at_s` on the store's clock goes at that time.
     Flush {
         /// When, on the store's clock; `None` for at once.

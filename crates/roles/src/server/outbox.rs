@@ -41,6 +41,25 @@ impl Outbox {
         self.full |= queue.len() >= OUTBOX_MAX || self.bytes >= OUTBOX_BYTES_MAX;
     }
 
+    /// Lets `change` add to the message that stands last for a worker, or give one to stand behind it.
+    #[inline]
+    pub fn change_last(
+        &mut self,
+        worker: u16,
+        change: impl FnOnce(Option<&mut Message>) -> Option<Message>,
+    ) {
+        let mut last = self.queues[usize::from(worker)].back_mut();
+        let before = last.as_ref().map_or(0, |last| last.weight());
+        match change(last.as_deref_mut()) {
+            Some(next) => self.push(worker, next),
+            None => {
+                let after = last.map_or(0, |last| last.weight());
+                self.bytes = self.bytes - before + after;
+                self.full |= self.bytes >= OUTBOX_BYTES_MAX;
+            }
+        }
+    }
+
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {

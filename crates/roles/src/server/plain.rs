@@ -18,7 +18,7 @@ use super::dispatch::GetForm;
 use super::engine::{At, Engine};
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
-use super::worker::WorkerCore;
+use super::worker::{Located, WorkerCore};
 use core::ops::Range;
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set, text};
@@ -27,7 +27,7 @@ use evenkeel_types::{CacheletId, Epoch, KeyHash, Now};
 
 /// Keys that are asked for ahead. Processors have room for ten to twenty lines on their way; more
 /// would only push out of the first cache what was asked for first.
-const WINDOW: usize = 16;
+pub(super) const WINDOW: usize = 16;
 
 /// Keys of a run beyond which the memory that held them is given back.
 const KEYS_KEEP_MAX: usize = 4096;
@@ -41,9 +41,32 @@ pub struct Run {
     probes: Vec<Probe>,
 }
 
+impl Run {
+    /// Asks ahead for keys in these places, at most [`WINDOW`].
+    #[inline]
+    pub(super) fn ask_ahead_for<'l>(
+        &mut self,
+        engine: &Engine,
+        places: impl Iterator<Item = &'l Located>,
+    ) {
+        self.probes.clear();
+        self.probes.extend(places.map(Probe::new));
+        ask_ahead(engine, &mut self.probes);
+    }
+
+    /// What asking ahead for a key said, which is in this place.
+    #[inline]
+    pub(super) fn probe(&self, number: usize, located: &Located) -> Probe {
+        Probe {
+            hint: self.probes[number].hint,
+            ..Probe::new(located)
+        }
+    }
+}
+
 /// Where this worker looks for a key.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+pub(super) struct Probe {
     table: TableHash,
     /// What the store said of the key when its memory was asked for ahead.
     hint: Hint,
@@ -52,6 +75,16 @@ struct Probe {
 }
 
 impl Probe {
+    #[inline]
+    fn new(located: &Located) -> Self {
+        Probe {
+            table: located.table,
+            hint: Hint::NONE,
+            cachelet: located.place.cachelet,
+            owned: located.place.owned,
+        }
+    }
+
     /// The place of a command that names no map.
     #[inline]
     fn at(&self, now: Now) -> At {
@@ -177,7 +210,6 @@ impl WorkerCore {
         let engine = &mut self.engine;
         let Run { keys, probes, .. } = &mut self.run;
         ask_ahead(engine, probes);
-        let seconds = TimeBase::seconds(now);
         let room = session.room();
         let mut answered = Answered { keys: 0, end: None };
         for (sent, probe) in keys[window].iter().zip(probes) {
@@ -185,14 +217,7 @@ impl WorkerCore {
                 break;
             }
             let key = sent.of(input);
-            let place = (probe.cachelet, probe.table, probe.hint);
-            let present = get::plain(engine, place, seconds, key, &mut session.out);
-            if probe.owned && !engine.hot.pass_read() {
-                // A classic client knows nothing of leases: whatever the advice, it is not told.
-                let (hash, reader) = (KeyHash::of(key), Reader::Unaware);
-                let hot = &mut engine.hot;
-                let _ = hot.handle_read(now.monotonic, hash, key, reader, present);
-            }
+            read_probed(engine, now, probe, key, &mut session.out);
             answered.keys += 1;
             if sent.is_last() {
                 session.out.extend_from_slice(text::END);
@@ -224,8 +249,8 @@ impl WorkerCore {
             }
             let sent = self.run.keys[place];
             let key = sent.of(input);
-            let (at, worker) = self.at(now, key, Reader::Unaware);
-            self.read_key(id, session, &at, worker, key, GetForm::PLAIN);
+            let located = self.locate(key);
+            self.read_key(now, id, session, located, key, GetForm::PLAIN);
             answered.keys += 1;
             session.keys_done += 1;
             if sent.is_last() {
@@ -300,5 +325,24 @@ fn ask_ahead(engine: &Engine, probes: &mut [Probe]) {
     }
     for probe in probes {
         probe.hint = engine.store.prefetch_item(probe.cachelet, probe.table);
+    }
+}
+
+/// Answers a key of a plain `get` that is here and that nobody watches.
+#[inline(always)]
+pub(super) fn read_probed(
+    engine: &mut Engine,
+    now: Now,
+    probe: &Probe,
+    key: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let place = (probe.cachelet, probe.table, probe.hint);
+    let present = get::plain(engine, place, TimeBase::seconds(now), key, out);
+    if probe.owned && !engine.hot.pass_read() {
+        // A classic client knows nothing of leases: whatever the advice, it is not told.
+        let (hash, reader) = (KeyHash::of(key), Reader::Unaware);
+        let hot = &mut engine.hot;
+        let _ = hot.handle_read(now.monotonic, hash, key, reader, present);
     }
 }

@@ -1,16 +1,16 @@
 //! One connection as a worker sees it: what it agreed to, and its answers in the order asked.
 //!
-//! Most answers are written straight into `out`. Only when a command had to travel to another
-//! worker does the connection hold a line of *slots*, so that later answers wait for earlier ones.
+//! Most answers are written straight into `out`. Only when a command had to travel to another worker do
+//! later answers wait for earlier ones: see [`in_order`](super::in_order).
 
 use super::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
+use super::in_order::{InOrder, Ticket};
 use super::listing::Listing;
 use super::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
 use evenkeel_types::{Epoch, Instant};
-use std::collections::VecDeque;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
 pub const OUT_PAUSE: usize = 1 << 20;
@@ -49,23 +49,6 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
-/// Names an answer that a connection awaits.
-pub type Ticket = u32;
-
-/// An answer, or the place of one that is still to come.
-#[derive(Debug)]
-enum Slot {
-    Ready(Vec<u8>),
-    /// Awaited from `missing` workers; what came so far.
-    Awaited {
-        ticket: Ticket,
-        missing: u16,
-        parts: Vec<u8>,
-        /// Of a request in binary whose answer is composed as text: how it is worded in the end.
-        wording: Option<Echo>,
-    },
-}
-
 /// What a listener knows of who connected, before anything was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -100,8 +83,9 @@ pub struct Session {
     taken: usize,
     /// Bytes of memory that hold them.
     taken_capacity: usize,
-    /// Answers that wait for one from another worker. Invariant: empty, or the first is `Awaited`.
-    slots: VecDeque<Slot>,
+    /// Answers that are awaited from other workers, and what waits behind them.
+    order: InOrder,
+    /// How many are awaited.
     awaited: usize,
     /// See [`awaited_limit`].
     awaited_limit: usize,
@@ -109,11 +93,6 @@ pub struct Session {
     awaited_narrowed: usize,
     /// Short of memory: see [`Session::set_room`].
     tight: Tight,
-    /// Bytes of answers that are there but wait for earlier ones, apart from some of the last slot.
-    parked: usize,
-    /// How many bytes of the last slot, if it is ready, are in `parked`: it may still grow.
-    last_parked: usize,
-    next_ticket: Ticket,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
     /// Do not parse again before this many bytes are there.
@@ -166,119 +145,63 @@ impl Session {
     /// Where the next answer goes: straight to the output, or behind an awaited one.
     #[inline]
     pub fn sink(&mut self) -> &mut Vec<u8> {
-        if self.slots.is_empty() {
-            return &mut self.out;
-        }
-        if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
-            self.slots.push_back(Slot::Ready(Vec::new()));
-            self.last_parked = 0;
-        }
-        match self.slots.back_mut() {
-            Some(Slot::Ready(bytes)) => bytes,
-            _ => unreachable!("a ready slot was just put there"),
+        if self.order.is_empty() {
+            &mut self.out
+        } else {
+            self.order.behind()
         }
     }
 
     /// Reserves the place of an answer to which `workers` workers contribute.
+    #[inline]
     pub fn await_answer(&mut self, workers: u16) -> Ticket {
-        self.park_last();
-        let ticket = self.next_ticket;
-        self.next_ticket = self.next_ticket.wrapping_add(1);
         self.awaited += 1;
-        self.slots.push_back(Slot::Awaited {
-            ticket,
-            missing: workers,
-            parts: Vec::new(),
-            wording: self.wording,
-        });
-        ticket
+        self.order.reserve(workers, self.wording)
     }
 
     /// Runs a command that answers in text, and words in binary what it answers, now or later.
     pub fn answer_in_binary(&mut self, echo: Echo, command: impl FnOnce(&mut Session)) {
         let written = self.sink().len();
-        let tickets = self.next_ticket;
+        let tickets = self.order.next_ticket();
         self.wording = Some(echo);
         command(self);
         self.wording = None;
         // What is awaited from other workers is worded when it is complete.
-        if self.next_ticket == tickets {
+        if self.order.next_ticket() == tickets {
             let said = self.sink().split_off(written);
             wording::in_binary(&said, echo, self.sink());
         }
     }
 
+    /// The whole answer of one worker arrived. An unknown ticket is ignored.
+    #[inline]
+    pub fn answered(&mut self, ticket: Ticket, bytes: &[u8]) {
+        let len = self.order.answered(ticket, bytes, &mut self.out);
+        self.is_complete(len);
+    }
+
     /// A worker's contribution to an awaited answer arrived: `merge` adds it to what came before.
-    /// When it is the last one, `finish` turns the parts into the answer. An unknown ticket (the
-    /// connection was reset meanwhile) is ignored.
+    /// When it is the last one, `finish` turns the parts into the answer. An unknown ticket is ignored.
     pub fn answer_arrived(
         &mut self,
         ticket: Ticket,
         merge: impl FnOnce(&mut Vec<u8>),
         finish: impl FnOnce(Vec<u8>) -> Vec<u8>,
     ) {
-        self.park_last();
-        let most = self.limit();
-        let found = self
-            .slots
-            .iter_mut()
-            .find(|slot| matches!(slot, Slot::Awaited { ticket: t, .. } if *t == ticket));
-        let Some(slot) = found else { return };
-        if let Slot::Awaited {
-            missing,
-            parts,
-            wording,
-            ..
-        } = slot
-        {
-            let before = parts.len();
-            merge(parts);
-            self.parked = (self.parked + parts.len()).saturating_sub(before);
-            *missing -= 1;
-            if *missing > 0 {
-                return;
-            }
-            let parts = core::mem::take(parts);
-            self.parked = self.parked.saturating_sub(parts.len());
-            let mut whole = finish(parts);
-            self.awaited_narrowed = match whole.len() {
-                0..=LARGE_ANSWER => self.awaited_narrowed / 2,
-                large => most.saturating_sub((OUT_PAUSE / large).max(1)),
-            };
-            if let Some(echo) = *wording {
-                let said = core::mem::take(&mut whole);
-                wording::in_binary(&said, echo, &mut whole);
-            }
-            self.parked += whole.len();
-            *slot = Slot::Ready(whole);
-            self.awaited -= 1;
-        }
-        self.last_parked = 0;
-        while let Some(Slot::Ready(bytes)) = self.slots.front() {
-            self.parked = self.parked.saturating_sub(bytes.len());
-            self.out.extend_from_slice(bytes);
-            self.slots.pop_front();
-        }
-        if let Some(Slot::Ready(bytes)) = self.slots.back() {
-            self.last_parked = bytes.len();
-        }
+        let len = (self.order).contribute(ticket, merge, finish, &mut self.out);
+        self.is_complete(len);
     }
 
-    /// Counts what the last slot has grown by.
-    fn park_last(&mut self) {
-        self.parked = self.parked_bytes();
-        if let Some(Slot::Ready(bytes)) = self.slots.back() {
-            self.last_parked = bytes.len();
-        }
-    }
-
-    /// Bytes of answers that are there but wait for earlier ones.
+    /// An awaited answer of so many bytes is complete, if one is.
     #[inline]
-    fn parked_bytes(&self) -> usize {
-        match self.slots.back() {
-            Some(Slot::Ready(bytes)) => self.parked + bytes.len() - self.last_parked,
-            _ => self.parked,
-        }
+    fn is_complete(&mut self, len: Option<usize>) {
+        let Some(len) = len else { return };
+        self.awaited -= 1;
+        self.awaited_narrowed = if len <= LARGE_ANSWER {
+            self.awaited_narrowed / 2
+        } else {
+            self.limit().saturating_sub((OUT_PAUSE / len).max(1))
+        };
     }
 
     /// Whether this connection's commands must wait until answers were written or have arrived.
@@ -297,14 +220,14 @@ impl Session {
             0
         } else {
             (OUT_PAUSE + self.out_written)
-                .saturating_sub(self.taken + self.parked_bytes() + self.tight.out)
+                .saturating_sub(self.taken + self.order.waiting_bytes() + self.tight.out)
         }
     }
 
     /// Whether the next answer goes straight to `out`.
     #[inline]
     pub fn is_direct(&self) -> bool {
-        self.slots.is_empty()
+        self.order.is_empty()
     }
 
     /// Pauses the connection at so many bytes of unread answers, at most [`OUT_PAUSE`]. While a server is
@@ -327,7 +250,7 @@ impl Session {
 
     /// Bytes of memory that this connection's answers hold.
     pub fn held_bytes(&self) -> usize {
-        self.out.capacity() + self.taken_capacity + self.parked_bytes()
+        self.out.capacity() + self.taken_capacity + self.order.waiting_bytes()
     }
 
     /// There is no memory for the rest of what the client is sending: it is told so, where its protocol
@@ -355,7 +278,7 @@ impl Session {
 
     /// Bytes of answers that were not written yet.
     pub fn waiting_bytes(&self) -> usize {
-        self.output().len() + self.taken + self.parked_bytes()
+        self.output().len() + self.taken + self.order.waiting_bytes()
     }
 
     /// Answers ready to be written, in order.
@@ -458,7 +381,7 @@ mod tests {
         assert_eq!(session.held_bytes(), 1020);
         arrive(&mut session, other, &[3; 100]);
         assert_eq!(session.held_bytes(), 1120);
-        session.sink().resize(OUT_PAUSE, 2);
+        session.sink().resize(1020 + OUT_PAUSE - 20, 2);
         assert!(session.is_paused());
         arrive(&mut session, ticket, b"");
         assert_eq!(session.waiting_bytes(), 1000 + 100 + OUT_PAUSE);

@@ -6,7 +6,7 @@ use super::connections::Slot;
 use super::counters::Counters;
 use super::engine::{At, Engine};
 use super::links::{LinkRequest, Links, Surroundings};
-use super::message::{Message, ReturnAddress, Task};
+use super::message::Message;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
 use super::placement::{LocalPlace, LocalPlacement};
@@ -226,21 +226,16 @@ impl WorkerCore {
     /// A message from another worker arrived.
     pub fn handle_message(&mut self, now: Now, from: u16, message: Message) {
         match message {
-            Message::Command { to, frame, part } => {
-                self.engine.counters.forwarded_in += 1;
-                if self.observers.is_on() {
-                    let number = to.map_or(0, |to| self.number_at(from, to.connection));
-                    self.observers.set_asking(number);
-                }
-                let bytes = self.carry_out_forwarded(now, &frame, part, to.is_some());
-                self.answer(from, to, Task::OneKey, bytes);
-            }
+            Message::Commands(commands) => self.carry_out_commands(now, from, &commands),
+            Message::Answers(answers) => self.take_answers(&answers),
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
                 let task = self.do_share(now, task, &mut bytes);
-                self.answer(from, to, task, bytes);
+                if let Some(to) = to {
+                    self.outbox.push(from, Message::Share { to, task, bytes });
+                }
             }
-            Message::Answer { to, task, bytes } => self.take_answer(now, to, task, &bytes),
+            Message::Share { to, task, bytes } => self.take_share(now, to, task, &bytes),
             Message::Log(lines) => {
                 self.write_to_watchers(&lines);
                 self.outbox.push(from, Message::LogTaken);
@@ -248,13 +243,6 @@ impl WorkerCore {
             Message::LogTaken => self.lines_taken(from),
         }
         self.carry_out_replication(now);
-    }
-
-    fn answer(&mut self, to_worker: u16, to: Option<ReturnAddress>, task: Task, bytes: Vec<u8>) {
-        if let Some(to) = to {
-            self.outbox
-                .push(to_worker, Message::Answer { to, task, bytes });
-        }
     }
 
     /// Hands waiting messages to `send` until it gives one back because a queue is full.

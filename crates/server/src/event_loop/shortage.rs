@@ -14,7 +14,7 @@ const SEND_AT: usize = 256 << 10;
 /// Which pool a message counts against, and how many bytes.
 pub(super) fn weigh<'b>(budget: &'b Budget, message: &Message) -> (&'b Pool, usize) {
     let pool = match message {
-        Message::Answer { .. } => &budget.answers,
+        Message::Answers(_) | Message::Share { .. } => &budget.answers,
         _ => &budget.input,
     };
     (pool, message.weight())
@@ -37,7 +37,7 @@ impl Worker {
 
     /// Takes a message, now or once there is memory for its answer.
     pub(super) fn take_message(&mut self, now: Now, from: u16, message: Message) {
-        let adds = matches!(message, Message::Command { .. } | Message::Whole { .. });
+        let adds = matches!(message, Message::Commands(_) | Message::Whole { .. });
         // What follows a deferred message stays behind it.
         if adds && (self.levels.answers == Level::Full || !self.deferred.is_empty()) {
             self.deferred.push_back((from, message));
@@ -49,7 +49,8 @@ impl Worker {
     fn carry_out_message(&mut self, now: Now, from: u16, message: Message) {
         let (_, weight) = weigh(self.parts.share.budget(), &message);
         let answered = match &message {
-            Message::Answer { to, .. } if weight > 0 => Some(to.connection),
+            Message::Share { to, .. } if weight > 0 => Some(to.connection),
+            Message::Answers(answers) if weight > 0 => Some(answers.connection()),
             _ => None,
         };
         self.parts.core.handle_message(now, from, message);

@@ -8,9 +8,6 @@ use evenkeel_runtime::TlsFailure;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Output is written before the end of a turn once it has grown to this many bytes.
-const FLUSH_AT: usize = 32 * 1024;
-
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
 const READS_PER_TURN: usize = 4;
 
@@ -125,12 +122,11 @@ impl<S: Bytes> Socket<S> {
             // that was announced together with these bytes will not.
             self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
             connection.received(core, now, &scratch[..count]);
-            if connection.output(core).len() >= FLUSH_AT {
+            if connection.has_large_output(core) {
                 self.flush(connection, core)?;
             }
         }
-        // The answers to commands that follow in the next turn leave together with these.
-        if !connection.has_commands() || connection.output(core).len() >= FLUSH_AT {
+        if connection.has_output_to_write(core) {
             self.flush(connection, core)?;
         }
         Ok(())

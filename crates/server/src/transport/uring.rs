@@ -13,10 +13,6 @@ use evenkeel_runtime::uring::{Event, Piece, Ring, Socket as Name, Urgency};
 use evenkeel_types::Now;
 use std::collections::VecDeque;
 
-/// Output is handed over before the end of a connection's commands once it has grown to this many
-/// bytes.
-const FLUSH_AT: usize = 32 * 1024;
-
 /// Bytes left over from commands that had to let others go first; with more of them, nothing more is
 /// received until they are carried out. To stop and start a receive costs about as much as a request,
 /// so it does not pay for a few commands.
@@ -139,10 +135,7 @@ impl Socket {
 
     /// Hands the output over, unless earlier output is still under way.
     fn send(&mut self, ring: &mut Ring, connection: &Connection, core: &mut WorkerCore) {
-        let ready = connection.output(core).len();
-        // The answers to commands that follow in the next turn leave together with these.
-        let waits = connection.has_commands() && ready < FLUSH_AT;
-        if ready == 0 || self.sending || waits {
+        if self.sending || !connection.has_output_to_write(core) {
             return;
         }
         // While a client is welcome to go on, nothing follows from its answers being on their way.

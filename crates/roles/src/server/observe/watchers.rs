@@ -89,7 +89,7 @@ impl WorkerCore {
         let task = self.watch_task();
         let me = self.config.index;
         for worker in (0..self.config.workers).filter(|worker| *worker != me) {
-            self.forward(worker, Message::Whole { to: None, task });
+            self.send_whole(worker, None, task);
         }
         self.take_watched(task);
     }

@@ -1,0 +1,312 @@
+//! Commands on keys that another worker of this server holds.
+//!
+//! They travel there as the bytes they were sent in and their answers come back to the connection that
+//! waits for them. What one connection has for one worker travels together, as long as the message has
+//! not left: so a pipeline or a multi-get costs one message each way and worker, and the worker that
+//! holds the keys asks for their memory ahead as it does for its own clients.
+
+use super::dispatch::{GetForm, confine, key_of, meta_of};
+use super::in_order::Ticket;
+use super::message::Message;
+use super::plain::{WINDOW, read_probed};
+use super::session::{ConnectionId, Session};
+use super::worker::{Located, WorkerCore};
+use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_protocol::binary::REQUEST_MAGIC;
+use evenkeel_protocol::{KeyScratch, RequestOutcome, parse_request, text};
+use evenkeel_types::{Epoch, Now};
+
+/// What a forwarded command is answered when its key changed worker on the way.
+const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
+
+/// Most commands that travel together.
+const TOGETHER_MAX: usize = 64;
+
+/// Bytes of commands from which on the next ones travel by themselves.
+const TOGETHER_BYTES: usize = 16 << 10;
+
+/// Bytes of answers from which on the next ones travel by themselves, so that large values do not pile
+/// up in one message.
+const ANSWERS_BYTES: usize = 64 << 10;
+
+/// What an answer is expected to take, in bytes.
+const ANSWER_BYTES: usize = 192;
+
+/// What commands that travel together are expected to be: so many, and so many bytes in all.
+const EXPECTED: (usize, usize) = (8, 320);
+
+/// Bytes that one message carries from which on they are worth counting.
+const WEIGHT_MIN: usize = 1024;
+
+/// In which form a command travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it stood in the protocol, complete; of a multi-get one key, whose answer lacks the closing
+    /// `END`.
+    Frame,
+    /// Nothing but a key to be got, likewise without an `END`.
+    Key,
+}
+
+/// One command on its way.
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    /// The answer that is awaited; `None` when the client asked for no reply.
+    ticket: Option<Ticket>,
+    /// Length of its bytes.
+    len: u32,
+    form: Form,
+    /// Where the sender's map says that its key is.
+    located: Located,
+}
+
+/// Commands for the worker that holds their keys, in the order in which they are to be carried out.
+#[derive(Debug)]
+pub struct Commands {
+    /// The connection that waits, at the worker that sent the message; `None` when nobody does.
+    connection: Option<ConnectionId>,
+    /// Epoch of the map by which the keys were located.
+    epoch: Epoch,
+    list: Vec<Command>,
+    /// Their bytes, one after the other.
+    bytes: Vec<u8>,
+}
+
+/// Answers to [`Commands`].
+#[derive(Debug)]
+pub struct Answers {
+    /// The connection that waits.
+    connection: ConnectionId,
+    /// Each answer's ticket and length.
+    list: Vec<(Ticket, u32)>,
+    /// The answers, one after the other.
+    bytes: Vec<u8>,
+}
+
+impl Commands {
+    /// Whether a command of this connection, located by the map of this epoch, may join.
+    fn takes(&self, connection: Option<ConnectionId>, epoch: Epoch) -> bool {
+        self.connection == connection
+            && self.epoch == epoch
+            && self.list.len() < TOGETHER_MAX
+            && self.bytes.len() < TOGETHER_BYTES
+    }
+
+    /// Bytes of memory that it holds; zero if they are few, of which the queues hold a bounded number.
+    pub fn weight(&self) -> usize {
+        weight(self.bytes.capacity() + self.list.capacity() * size_of::<Command>())
+    }
+}
+
+impl Answers {
+    /// None yet, with room for so many.
+    fn new(connection: ConnectionId, count: usize) -> Self {
+        Answers {
+            connection,
+            list: Vec::with_capacity(count),
+            bytes: Vec::with_capacity(count * ANSWER_BYTES),
+        }
+    }
+
+    /// The connection that waits, at the worker that gets the message.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// As [`Commands::weight`].
+    pub fn weight(&self) -> usize {
+        weight(self.bytes.capacity() + self.list.capacity() * size_of::<(Ticket, u32)>())
+    }
+}
+
+fn weight(bytes: usize) -> usize {
+    if bytes < WEIGHT_MIN { 0 } else { bytes }
+}
+
+impl WorkerCore {
+    /// Sends a command to the worker that holds its key. `ticket` is that of the awaited answer, if one
+    /// is wanted.
+    #[inline]
+    pub(super) fn forward(
+        &mut self,
+        connection: Option<ConnectionId>,
+        ticket: Option<Ticket>,
+        located: Located,
+        form: Form,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.engine.counters.forwarded_out += 1;
+        let epoch = self.placement.epoch();
+        let add = |commands: &mut Commands| {
+            let before = commands.bytes.len();
+            write(&mut commands.bytes);
+            commands.list.push(Command {
+                ticket,
+                len: (commands.bytes.len() - before) as u32,
+                form,
+                located,
+            });
+        };
+        let worker = located.place.worker;
+        self.outbox.change_last(worker, |last| match last {
+            Some(Message::Commands(commands)) if commands.takes(connection, epoch) => {
+                add(commands);
+                None
+            }
+            _ => {
+                let mut commands = Commands {
+                    connection,
+                    epoch,
+                    list: Vec::with_capacity(EXPECTED.0),
+                    bytes: Vec::with_capacity(EXPECTED.1),
+                };
+                add(&mut commands);
+                Some(Message::Commands(commands))
+            }
+        });
+    }
+
+    /// Sends a command that somebody awaits.
+    pub(super) fn forward_awaited(
+        &mut self,
+        id: ConnectionId,
+        session: &mut Session,
+        located: Located,
+        form: Form,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let ticket = Some(session.await_answer(1));
+        self.forward(Some(id), ticket, located, form, write);
+    }
+
+    /// Carries out what another worker sent, and sends the answers back.
+    pub(super) fn carry_out_commands(&mut self, now: Now, from: u16, commands: &Commands) {
+        self.engine.counters.forwarded_in += commands.list.len() as u64;
+        if self.observers.is_on() {
+            let number = commands.connection.map_or(0, |id| self.number_at(from, id));
+            self.observers.set_asking(number);
+        }
+        let by_same_map = commands.epoch == self.placement.epoch();
+        let mut unread = &commands.bytes[..];
+        let mut answers = commands
+            .connection
+            .map(|connection| Answers::new(connection, commands.list.len()));
+        let mut unwanted = Vec::new();
+        for window in commands.list.chunks(WINDOW) {
+            self.run
+                .ask_ahead_for(&self.engine, window.iter().map(|command| &command.located));
+            for (place, command) in window.iter().enumerate() {
+                let (bytes, rest) = unread.split_at(command.len as usize);
+                unread = rest;
+                let located = by_same_map.then_some(command.located);
+                let (Some(sent), Some(ticket)) = (&mut answers, command.ticket) else {
+                    self.carry_out_frame(now, bytes, located, false, &mut unwanted);
+                    unwanted.clear();
+                    continue;
+                };
+                let before = sent.bytes.len();
+                match command.form {
+                    Form::Key => self.carry_out_key(now, bytes, located, place, &mut sent.bytes),
+                    Form::Frame => {
+                        self.carry_out_frame(now, bytes, located, true, &mut sent.bytes);
+                    }
+                }
+                sent.list.push((ticket, (sent.bytes.len() - before) as u32));
+                if sent.bytes.len() >= ANSWERS_BYTES {
+                    let next = Answers::new(sent.connection, 0);
+                    let full = core::mem::replace(sent, next);
+                    self.outbox.push(from, Message::Answers(full));
+                }
+            }
+        }
+        if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
+            self.outbox.push(from, Message::Answers(sent));
+        }
+    }
+
+    /// Gets a key for another worker. `place` is its place in the run.
+    #[inline]
+    fn carry_out_key(
+        &mut self,
+        now: Now,
+        key: &[u8],
+        located: Option<Located>,
+        place: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let located = located.unwrap_or_else(|| self.locate(key));
+        if located.place.worker != self.config.index {
+            // A key that changed worker on the way is a miss.
+        } else if self.observers.is_on() {
+            let at = located.at(now, Reader::Unaware);
+            self.get_one(&at, key, GetForm::PLAIN, out);
+        } else {
+            let probe = self.run.probe(place, &located);
+            read_probed(&mut self.engine, now, &probe, key, out);
+        }
+    }
+
+    /// Carries out a command for another worker. `located` is where its key is, if that is known.
+    fn carry_out_frame(
+        &mut self,
+        now: Now,
+        frame: &[u8],
+        located: Option<Located>,
+        awaited: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if frame.first() == Some(&REQUEST_MAGIC) {
+            return self.carry_out_binary_frame(now, frame, located, awaited, out);
+        }
+        // The sender has parsed the frame already under the limits of the same process.
+        let limits = self.config.limits;
+        let RequestOutcome::Request { request, .. } = parse_request(frame, &limits) else {
+            return out.extend_from_slice(text::ERROR);
+        };
+        let place = |core: &Self, key: &[u8]| {
+            let located = located.unwrap_or_else(|| core.locate(key));
+            let at = located.at(now, Reader::Unaware);
+            (at, located.place.worker == core.config.index)
+        };
+        if let Some((keys, form)) = GetForm::of(&request) {
+            // One key of a multi-get, without the closing `END`.
+            for key in keys {
+                let (at, is_here) = place(self, key);
+                // A key that changed worker on the way is a miss.
+                if is_here {
+                    self.get_one(&at, key, form, out);
+                }
+            }
+            return;
+        }
+        let mut scratch = KeyScratch::default();
+        let key = key_of(&request, &mut scratch);
+        let (at, is_here) = place(self, key);
+        if is_here {
+            let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
+            self.execute(&at, key, &request, out);
+        } else {
+            out.extend_from_slice(KEY_MOVED);
+        }
+    }
+
+    /// Answers came back from another worker.
+    pub(super) fn take_answers(&mut self, answers: &Answers) {
+        self.deliver(answers.connection, |session| {
+            let mut unread = &answers.bytes[..];
+            for &(ticket, len) in &answers.list {
+                let (answer, rest) = unread.split_at(len as usize);
+                unread = rest;
+                session.answered(ticket, answer);
+            }
+        });
+    }
+
+    /// Lets answers in that come to a connection from elsewhere, if it still stands.
+    pub(super) fn deliver(&mut self, to: ConnectionId, answers: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.session(to) {
+            answers(session);
+            self.touched.push_back(to);
+        }
+    }
+}
