@@ -122,30 +122,67 @@ pub enum Distribution {
     /// points a server on average, placed by MD5.
     #[default]
     KetamaWeighted,
+    /// twemproxy's `ketama`: the points of [`Distribution::KetamaWeighted`], keys by FNV-1a.
+    TwemproxyKetama,
+    /// libmemcached's default: the hash modulo the number of servers; knows no weights.
+    Modula,
+    /// twemproxy's `modula`: by weight, with the servers in the order of their names.
+    TwemproxyModula,
+    /// Jump consistent hash: servers come and go at the end of the list only; knows no weights.
+    Jump,
+    /// Weighted rendezvous hashing: exact shares, fewest moves, and a look at each server for each key.
+    Rendezvous,
+    /// Maglev's table: even shares at the price of a few more moves than necessary.
+    Maglev,
 }
 
 impl Distribution {
     /// All of them.
-    pub const ALL: &[Distribution] = &[Distribution::Ketama, Distribution::KetamaWeighted];
+    pub const ALL: &[Distribution] = &[
+        Distribution::Ketama,
+        Distribution::KetamaWeighted,
+        Distribution::TwemproxyKetama,
+        Distribution::Modula,
+        Distribution::TwemproxyModula,
+        Distribution::Jump,
+        Distribution::Rendezvous,
+        Distribution::Maglev,
+    ];
 
     /// Its name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Distribution::Ketama => "ketama",
             Distribution::KetamaWeighted => "ketama_weighted",
+            Distribution::TwemproxyKetama => "twemproxy_ketama",
+            Distribution::Modula => "modula",
+            Distribution::TwemproxyModula => "twemproxy_modula",
+            Distribution::Jump => "jump",
+            Distribution::Rendezvous => "rendezvous",
+            Distribution::Maglev => "maglev",
         }
     }
 
     /// The hash of keys where none is chosen: what the program that the rule comes from uses then.
     pub fn default_hash(self) -> Hash {
         match self {
-            Distribution::Ketama | Distribution::KetamaWeighted => Hash::Md5,
+            Distribution::Ketama | Distribution::Modula => Hash::OneAtATime,
+            Distribution::KetamaWeighted => Hash::Md5,
+            Distribution::TwemproxyKetama | Distribution::TwemproxyModula => Hash::Fnv1a64,
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Maglev => Hash::Xxh3,
         }
     }
 
     /// Whether servers may differ in weight.
-    fn knows_weights(self) -> bool {
-        self == Distribution::KetamaWeighted
+    pub(super) fn knows_weights(self) -> bool {
+        match self {
+            Distribution::Ketama | Distribution::Modula | Distribution::Jump => false,
+            Distribution::KetamaWeighted
+            | Distribution::TwemproxyKetama
+            | Distribution::TwemproxyModula
+            | Distribution::Rendezvous
+            | Distribution::Maglev => true,
+        }
     }
 }
 
@@ -455,7 +492,7 @@ mod tests {
             assert_eq!(read, distribution);
         }
         let error = serde_json::from_str::<Distribution>("\"kettle\"").unwrap_err();
-        let expected = "distribution \"kettle\" is none of ketama, ketama_weighted";
+        let expected = "distribution \"kettle\" is none of ketama, ketama_weighted, tw";
         assert!(error.to_string().starts_with(expected), "{error}");
         let tag: HashTag = serde_json::from_str("\"{}\"").unwrap();
         assert_eq!(serde_json::to_string(&tag).unwrap(), "\"{}\"");

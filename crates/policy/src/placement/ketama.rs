@@ -40,10 +40,13 @@ pub(super) fn equal_points(servers: &[Server], hash: Hash) -> Vec<Point> {
 }
 
 /// Points by weight, placed by MD5. A server whose share is below a 160th of a mean one may get none.
-pub(super) fn weighted_points(servers: &[Server]) -> Vec<Point> {
+///
+/// `order` are the positions of all servers; where two points coincide, the earlier server's wins.
+pub(super) fn weighted_points(servers: &[Server], order: &[u16]) -> Vec<Point> {
     let mut points = Vec::with_capacity(servers.len() * POINTS_WEIGHTED as usize);
     let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
-    for (index, server) in (0u16..=u16::MAX).zip(servers) {
+    for &index in order {
+        let server = &servers[usize::from(index)];
         // The order of these operations and their precision are those of both originals.
         let share = server.weight as f32 / total as f32;
         let digests = share * POINTS_WEIGHTED as f32 / POINTS_PER_DIGEST as f32;

@@ -1,8 +1,13 @@
 //! Where keys live in a pool of plain memcached servers: one type for all distributions.
 
-use super::config::{Distribution, HashTag, PlacementConfig, PlacementError};
+use super::bounded::LoadBound;
+use super::config::{Distribution, HashTag, PlacementConfig, PlacementError, Server};
 use super::hash::Hash;
+use super::jump;
 use super::ketama;
+use super::maglev::Maglev;
+use super::modula::Modula;
+use super::rendezvous::Rendezvous;
 use super::ring::Ring;
 
 /// Deals keys to the servers of a pool. Equal configurations deal equally, in every process.
@@ -10,7 +15,9 @@ use super::ring::Ring;
 pub struct Placement {
     hash: Hash,
     hash_tag: Option<HashTag>,
-    servers: usize,
+    /// Weights of the servers, and their sum.
+    weights: Vec<u32>,
+    weight_total: u64,
     table: Table,
 }
 
@@ -18,6 +25,10 @@ pub struct Placement {
 #[derive(Clone, Debug)]
 enum Table {
     Ring(Ring),
+    Modula(Modula),
+    Jump { servers: u32 },
+    Rendezvous(Rendezvous),
+    Maglev(Maglev),
 }
 
 impl Placement {
@@ -29,16 +40,32 @@ impl Placement {
     pub fn new(config: &PlacementConfig) -> Result<Self, PlacementError> {
         config.check()?;
         let (servers, hash) = (&config.servers[..], config.hash());
+        let listed = as_listed(servers);
         let table = match config.distribution {
             Distribution::Ketama => Table::Ring(Ring::new(ketama::equal_points(servers, hash))),
             Distribution::KetamaWeighted => {
-                Table::Ring(Ring::new(ketama::weighted_points(servers)))
+                Table::Ring(Ring::new(ketama::weighted_points(servers, &listed)))
             }
+            Distribution::TwemproxyKetama => {
+                let order = as_twemproxy_counts(servers);
+                Table::Ring(Ring::new(ketama::weighted_points(servers, &order)))
+            }
+            Distribution::Modula => Table::Modula(modula(servers, &listed)),
+            Distribution::TwemproxyModula => {
+                Table::Modula(modula(servers, &as_twemproxy_counts(servers)))
+            }
+            Distribution::Jump => Table::Jump {
+                servers: servers.len() as u32,
+            },
+            Distribution::Rendezvous => Table::Rendezvous(Rendezvous::new(servers)),
+            Distribution::Maglev => Table::Maglev(Maglev::new(servers)),
         };
+        let weights: Vec<u32> = servers.iter().map(|server| server.weight).collect();
         Ok(Placement {
             hash,
             hash_tag: config.hash_tag,
-            servers: servers.len(),
+            weight_total: weights.iter().map(|&weight| u64::from(weight)).sum(),
+            weights,
             table,
         })
     }
@@ -46,7 +73,7 @@ impl Placement {
     /// How many servers there are.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
-        self.servers
+        self.weights.len()
     }
 
     /// Position in the list of the server that a key belongs to. Allocates nothing.
@@ -55,20 +82,56 @@ impl Placement {
         let hash = self.hash(key);
         match &self.table {
             Table::Ring(ring) => ring.server(hash as u32),
+            Table::Modula(modula) => modula.server(hash),
+            Table::Jump { servers } => jump::jump(hash, *servers) as usize,
+            Table::Rendezvous(rendezvous) => rendezvous.server(hash),
+            Table::Maglev(maglev) => maglev.server(hash),
         }
     }
 
     /// All servers, each once, in the order in which a key should look for another home when those
     /// before cannot be reached; the first is [`Placement::server`].
     ///
-    /// On a ring that is the order in which their points follow, so that the keys of a lost server go
-    /// where they would go without it. Servers without a point come last, in the order of the list.
-    pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = usize> + use<'_> {
+    /// | distribution | order |
+    /// |---|---|
+    /// | ketamas | as their points follow on the ring: where keys go without the servers before |
+    /// | modulas | as remainders follow: all keys of a lost server go to its successor |
+    /// | jump | the jumps of the hash mixed again and again: spread over all |
+    /// | rendezvous | by falling score: where keys go without the servers before |
+    /// | maglev | as places follow in the table: spread over all |
+    ///
+    /// Servers that such an order leaves out come last, as they are listed: those without a point on a
+    /// ring, and those that no jump hit.
+    pub fn candidates<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = usize> + use<'a> {
         let hash = self.hash(key);
-        let walk = match &self.table {
-            Table::Ring(ring) => ring.walk(hash as u32),
+        let walk: Box<dyn Iterator<Item = usize> + 'a> = match &self.table {
+            Table::Ring(ring) => Box::new(ring.walk(hash as u32)),
+            Table::Modula(modula) => Box::new(modula.walk(hash)),
+            Table::Jump { servers } => Box::new(jump::walk(hash, *servers)),
+            Table::Rendezvous(rendezvous) => Box::new(rendezvous.walk(hash)),
+            Table::Maglev(maglev) => Box::new(maglev.walk(hash)),
         };
-        distinct(walk.chain(0..self.servers), self.servers)
+        distinct(walk.chain(0..self.len()), self.len())
+    }
+
+    /// The first candidate of a key that may take one more when the servers are loaded so: none gets
+    /// beyond [`LoadBound::capacity`]. `loads` are by position.
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many loads as servers.
+    pub fn server_within(&self, key: &[u8], loads: &[u64], bound: LoadBound) -> usize {
+        assert_eq!(loads.len(), self.len(), "each server has a load");
+        let total = loads
+            .iter()
+            .fold(1u64, |sum, &load| sum.saturating_add(load));
+        let below = |&server: &usize| {
+            loads[server] < bound.capacity(total, self.weights[server], self.weight_total)
+        };
+        // Bounds add up to more than the total, so that not all servers can have reached theirs.
+        self.candidates(key)
+            .find(below)
+            .unwrap_or_else(|| self.server(key))
     }
 
     /// The hash of the part of a key that decides.
@@ -82,124 +145,39 @@ impl Placement {
     }
 }
 
+fn modula(servers: &[Server], order: &[u16]) -> Modula {
+    Modula::new(
+        order
+            .iter()
+            .map(|&index| (index, servers[usize::from(index)].weight)),
+    )
+}
+
+/// The positions of servers in the order of the list.
+fn as_listed(servers: &[Server]) -> Vec<u16> {
+    (0u16..=u16::MAX).take(servers.len()).collect()
+}
+
+/// The positions of servers in the order that twemproxy sorts them into when it looks for duplicates: by
+/// the length of the name, then by its bytes.
+fn as_twemproxy_counts(servers: &[Server]) -> Vec<u16> {
+    let mut order = as_listed(servers);
+    order.sort_by_cached_key(|&index| {
+        let identity = servers[usize::from(index)].identity();
+        (identity.len(), identity)
+    });
+    order
+}
+
 /// Each server the first time that it comes; ends when all have come.
-fn distinct(walk: impl Iterator<Item = usize>, servers: usize) -> impl Iterator<Item = usize> {
+fn distinct<'a>(
+    walk: impl Iterator<Item = usize> + 'a,
+    servers: usize,
+) -> impl Iterator<Item = usize> + 'a {
     let mut seen = vec![false; servers];
     walk.filter(move |&server| !std::mem::replace(&mut seen[server], true))
         .take(servers)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::config::Server;
-    use super::*;
-
-    const KETAMA: &str = include_str!("../../tests/fixtures/ketama_vectors.txt");
-
-    fn parse(server: &str) -> Server {
-        let mut parts = server.split(':');
-        let host = parts.next().unwrap();
-        let port = parts.next().unwrap().parse().unwrap();
-        let weight = parts.next().map_or(1, |weight| weight.parse().unwrap());
-        Server {
-            weight,
-            ..Server::new(host, port)
-        }
-    }
-
-    fn placement(distribution: Distribution, servers: &str) -> Placement {
-        Placement::new(&PlacementConfig {
-            distribution,
-            servers: servers.split(' ').map(parse).collect(),
-            ..PlacementConfig::default()
-        })
-        .unwrap()
-    }
-
-    fn keys() -> impl Iterator<Item = Vec<u8>> {
-        (0..4000).map(|i| format!("key:{i}").into_bytes())
-    }
-
-    #[test]
-    fn every_key_lives_where_libmemcached_puts_it() {
-        let mut lines = KETAMA.lines();
-        let mut pools = 0;
-        while let (Some(pool), Some(expected)) = (lines.next(), lines.next()) {
-            let (mode, list) = pool.split_once(' ').unwrap();
-            let distribution = match mode {
-                "weighted" => Distribution::KetamaWeighted,
-                _ => Distribution::Ketama,
-            };
-            let placement = placement(distribution, list);
-            for (key, expected) in keys().zip(expected.chars()) {
-                let expected = expected.to_digit(36).unwrap() as usize;
-                assert_eq!(placement.server(&key), expected, "{key:?} in {pool}");
-            }
-            assert_eq!(expected.len(), 600);
-            pools += 1;
-        }
-        assert_eq!(pools, 10);
-    }
-
-    #[test]
-    fn candidates_are_all_servers_once_from_the_home_on() {
-        for &distribution in Distribution::ALL {
-            let placement = placement(distribution, "a:1 b:1 c:1 d:1 e:1 f:1 g:1");
-            for key in keys() {
-                let mut all: Vec<usize> = placement.candidates(&key).collect();
-                assert_eq!(all[0], placement.server(&key));
-                all.sort_unstable();
-                assert_eq!(all, [0, 1, 2, 3, 4, 5, 6], "{distribution}");
-            }
-        }
-    }
-
-    #[test]
-    fn keys_of_a_lost_server_go_to_their_second_candidates_and_no_other_key_moves() {
-        for distribution in [Distribution::Ketama, Distribution::KetamaWeighted] {
-            let all = placement(distribution, "a:11211 b:11211 c:11211 d:11211");
-            let without = placement(distribution, "a:11211 b:11211 d:11211");
-            let mut heirs = [0; 4];
-            for key in keys() {
-                let home = all.server(&key);
-                let expected = all.candidates(&key).find(|&server| server != 2).unwrap();
-                let now = [0, 1, 3][without.server(&key)];
-                assert_eq!(now, expected);
-                assert!(now == home || home == 2);
-                heirs[now] += u32::from(home == 2);
-            }
-            assert!(
-                [0, 1, 3].iter().all(|&server| heirs[server] > 100),
-                "{heirs:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_server_without_points_is_the_last_resort() {
-        let placement = placement(Distribution::KetamaWeighted, "a:1:1000000 b:1:1");
-        for key in keys() {
-            assert_eq!(placement.candidates(&key).collect::<Vec<_>>(), [0, 1]);
-        }
-    }
-
-    #[test]
-    fn keys_with_equal_tags_live_together() {
-        let mut config = PlacementConfig {
-            servers: (0..9).map(|i| Server::new("a", 1 + i)).collect(),
-            hash_tag: Some("{}".parse().unwrap()),
-            ..PlacementConfig::default()
-        };
-        let tagged = Placement::new(&config).unwrap();
-        config.hash_tag = None;
-        let whole = Placement::new(&config).unwrap();
-        let mut apart = 0;
-        for i in 0..500 {
-            let (tag, key) = (format!("u{i}"), format!("a:{{u{i}}}:{}", i * 7));
-            assert_eq!(tagged.server(key.as_bytes()), whole.server(tag.as_bytes()));
-            apart += u32::from(tagged.server(key.as_bytes()) != whole.server(key.as_bytes()));
-            assert_eq!(tagged.server(tag.as_bytes()), whole.server(tag.as_bytes()));
-        }
-        assert!(apart > 300, "{apart}");
-    }
-}
+mod tests;
