@@ -156,16 +156,19 @@ impl Application {
 mod tests {
     use super::*;
     use evenkeel_policy::placement::config::{PlacementConfig, Server};
-    use evenkeel_roles::proxy::ProxyConfig;
+    use evenkeel_roles::proxy::{PoolKind, PoolSettings, ProxyConfig, ServerList};
     use mio::net::UnixStream;
+    use std::sync::Arc;
 
     /// A core, an application's connection to it, and the application's end.
     fn connected() -> (ProxyCore, Application, UnixStream) {
-        let pool = PlacementConfig {
+        let servers = ServerList::new(PlacementConfig {
             servers: vec![Server::new("127.0.0.1", 1)],
             ..PlacementConfig::default()
-        };
-        let mut core = ProxyCore::memcached(ProxyConfig::default(), &pool, 1).expect("a placement");
+        });
+        let pool = PoolKind::Memcached(Arc::new(servers.expect("a placement")));
+        let config = ProxyConfig::of_pool(pool, PoolSettings::default());
+        let mut core = ProxyCore::new(&Arc::new(config), 1);
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let application = Application::new(core.client_opened(), Stream::from(ours));
         (core, application, theirs)

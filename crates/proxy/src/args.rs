@@ -7,7 +7,7 @@ use evenkeel_policy::placement::config::{
 };
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::proxy::{OnDown, ProxyConfig};
+use evenkeel_roles::proxy::{OnDown, PoolSettings};
 use evenkeel_runtime::{UsageError, listen_address, parse_duration, parse_permissions, parse_size};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -193,14 +193,17 @@ impl Args {
         }
     }
 
-    /// What the workers' cores are told.
-    pub fn config(&self) -> ProxyConfig {
-        ProxyConfig {
-            limits: Limits {
-                item_size_max: self.max_item_size,
-                ..Limits::default()
-            },
-            requests_per_turn: self.max_reqs_per_event,
+    /// What applications and servers may make the proxy buffer.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            item_size_max: self.max_item_size,
+            ..Limits::default()
+        }
+    }
+
+    /// Settings of the only pool.
+    pub fn pool_settings(&self) -> PoolSettings {
+        PoolSettings {
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
             on_down: match self.on_down {
@@ -208,7 +211,6 @@ impl Args {
                 Down::Error => OnDown::Error,
             },
             allow_flush: self.allow_flush,
-            ..ProxyConfig::default()
         }
     }
 
@@ -281,13 +283,8 @@ mod tests {
             args.tcp_addresses().unwrap(),
             ["127.0.0.1:11211".parse().unwrap()]
         );
-        let config = args.config();
-        assert_eq!(config.connect_timeout, Duration::from_millis(250));
-        assert_eq!(config.request_timeout, Duration::from_secs(1));
-        assert_eq!(
-            (config.requests_per_turn, config.on_down),
-            (20, OnDown::Miss)
-        );
+        assert_eq!(args.pool_settings(), PoolSettings::default());
+        assert_eq!(args.max_reqs_per_event, 20);
     }
 
     #[test]

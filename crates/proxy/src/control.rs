@@ -1,17 +1,18 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{BackendId, BackendStats, ProxyStats};
+use evenkeel_roles::proxy::{BackendId, BackendStats, MapSource, ProxyStats};
 use evenkeel_types::Epoch;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// The coordinator's map.
-    Map(Arc<ClusterMap>),
+    /// The map of a cluster's coordinator.
+    Map(MapSource, Arc<ClusterMap>),
     /// Where a server is, or that its name has no address.
     Resolved(BackendId, Option<SocketAddr>),
     /// Another worker answers `stats` and wants this one's counts.
@@ -36,25 +37,43 @@ pub enum Control {
     Stop,
 }
 
-/// What a worker lets others read without asking it. One cache line, written once a turn at most.
+/// What a worker tells the process that it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It works by a map of this source.
+    Map(MapSource),
+}
+
+/// How often the configuration was read anew; all workers show it.
+#[derive(Debug, Default)]
+pub struct ReloadCounts {
+    /// Configurations taken over.
+    pub reloads: AtomicU64,
+    /// Configurations refused.
+    pub failures: AtomicU64,
+}
+
+/// What a worker lets others read without asking it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Gauges {
-    /// Epoch of the map that the worker works by.
-    epoch: AtomicU64,
-    /// Requests since the start.
+    /// Requests since the start; written once a turn at most.
     requests: AtomicU64,
+    /// Epochs of the maps that the worker works by; written when one changes.
+    epochs: Mutex<BTreeMap<MapSource, Epoch>>,
 }
 
 impl Gauges {
     /// The worker works by the map of this epoch.
-    pub fn set_epoch(&self, epoch: Epoch) {
-        self.epoch.store(epoch.0, Ordering::Release);
+    pub fn set_epoch(&self, source: MapSource, epoch: Epoch) {
+        let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.insert(source, epoch);
     }
 
-    /// Epoch of the map that the worker works by.
-    pub fn epoch(&self) -> Epoch {
-        Epoch(self.epoch.load(Ordering::Acquire))
+    /// Epoch of the map that the worker works by, 0 for none.
+    pub fn epoch(&self, source: MapSource) -> Epoch {
+        let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.get(&source).copied().unwrap_or(Epoch(0))
     }
 
     /// The worker has been asked so much since its start.

@@ -9,21 +9,23 @@
 //! Whatever came in during a turn leaves in one write for each socket.
 
 use crate::application::{Application, Served};
-use crate::control::{Control, Gauges, WorkerHandle};
-use crate::member::Membership;
+use crate::clusters::Clusters;
+use crate::control::{Control, Done, Gauges, ReloadCounts, WorkerHandle};
 use crate::resolver::{Lookup, literal};
 use crate::server_link::ServerLink;
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
-    BackendId, ClientId, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
+    BackendId, ClientId, MapSource, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
 };
 use evenkeel_runtime::{Arrival, Clock, ConnectionCount, Notifier, Stream};
-use evenkeel_types::Instant;
+use evenkeel_types::{Instant, Now};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -73,10 +75,12 @@ pub struct Parts {
     pub workers: Arc<[WorkerHandle]>,
     /// Looks names up.
     pub resolver: Sender<Lookup>,
-    /// The coordinator, if there is one.
-    pub membership: Membership,
-    /// Says that the worker has a map.
-    pub has_map: Sender<()>,
+    /// The clusters whose maps it works by.
+    pub clusters: Clusters,
+    /// Says what the worker has done.
+    pub done: Sender<Done>,
+    /// How often the configuration was read anew.
+    pub reload_counts: Arc<ReloadCounts>,
     /// All connections of the process.
     pub connections: Arc<ConnectionCount>,
     /// What it shows.
@@ -146,7 +150,11 @@ pub fn run(parts: Parts) -> io::Result<()> {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        let now = worker.parts.clock.now().monotonic;
+        let Now {
+            monotonic: now,
+            unix,
+        } = worker.parts.clock.now();
+        worker.parts.core.set_unix_time(unix);
         for event in &events {
             worker.take_event(now, event);
         }
@@ -260,11 +268,8 @@ impl Worker {
     fn take_words(&mut self, now: Instant) {
         while let Ok(word) = self.parts.control.try_recv() {
             match word {
-                Control::Map(map) => {
-                    self.parts.core.set_map(now, &map);
-                    self.parts.gauges.set_epoch(self.parts.core.epoch());
-                    // Nobody may be waiting for it any more.
-                    let _ = self.parts.has_map.send(());
+                Control::Map(source, map) => {
+                    self.set_map(now, source, &map);
                 }
                 Control::Resolved(id, address) => self.resolved(now, id, address),
                 Control::CountsWanted { by, question } => {
@@ -292,6 +297,14 @@ impl Worker {
                 Control::Stop => self.stopping = Some(now + STOP_DRAIN),
             }
         }
+    }
+
+    fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
+        self.parts.core.set_map(now, source, map);
+        let epoch = self.parts.core.epoch(source);
+        self.parts.gauges.set_epoch(source, epoch);
+        // Nobody may be waiting for it any more.
+        let _ = self.parts.done.send(Done::Map(source));
     }
 
     fn take_incoming(&mut self) {
@@ -438,7 +451,7 @@ impl Worker {
                 Output::Connect { id, host, port } => self.connect(now, id, host, port),
                 Output::WriteBackend(id) => self.flush_link(now, id),
                 Output::CloseBackend(id) => self.forget_link(id),
-                Output::WantMap { .. } => self.parts.membership.hurry(),
+                Output::WantMap { source, .. } => self.parts.clusters.hurry(source),
                 Output::Stats(ticket) => self.ask_stats(now, ticket),
                 Output::ResetStats => {
                     for worker in self.parts.workers.iter() {
@@ -527,6 +540,8 @@ impl Worker {
             curr_connections: connections.open() as u64,
             total_connections: connections.total(),
             rejected_connections: connections.refused(),
+            reloads: self.parts.reload_counts.reloads.load(Ordering::Relaxed),
+            reload_failures: self.parts.reload_counts.failures.load(Ordering::Relaxed),
             totals: *self.parts.core.stats(),
             backends: self.parts.core.backends(),
         };

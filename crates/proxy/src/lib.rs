@@ -15,9 +15,9 @@
 
 mod application;
 mod args;
+mod clusters;
 mod control;
 mod event_loop;
-mod member;
 mod resolver;
 mod server_link;
 mod start;

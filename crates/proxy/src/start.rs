@@ -1,19 +1,21 @@
 //! Starting and stopping a proxy.
 
 use crate::args::Args;
-use crate::control::{Control, Gauges, WorkerHandle};
+use crate::clusters::{ClusterSpec, Clusters, Identity};
+use crate::control::{Control, Done, Gauges, ReloadCounts, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
-use crate::member::Membership;
 use crate::resolver;
 use anyhow::Context;
-use evenkeel_roles::proxy::ProxyCore;
+use evenkeel_roles::proxy::{MapSource, PoolKind, ProxyConfig, ProxyCore, ServerList};
 use evenkeel_runtime::{
     AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, ProcessSignal, ProcessSignals,
     UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit, spawn_named,
 };
+use evenkeel_types::BootId;
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -26,7 +28,7 @@ pub struct Proxy {
     workers: Arc<[WorkerHandle]>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
-    membership: Membership,
+    clusters: Clusters,
     stop: Arc<AtomicBool>,
 }
 
@@ -63,10 +65,12 @@ impl Proxy {
             .unwrap_or_default();
         let clock = Clock::start();
         let connections = ConnectionCount::new(args.conn_limit);
-        let membership = Membership::default();
+        let clusters = Clusters::default();
 
+        let config = Arc::new(config(args)?);
+        let reload_counts = Arc::new(ReloadCounts::default());
         let (lookups, lookups_asked) = channel();
-        let (has_map, maps) = channel();
+        let (done, have_done) = channel();
         let mut handles = Vec::new();
         let mut rests = Vec::new();
         let mut acceptor_ends = Vec::new();
@@ -84,7 +88,10 @@ impl Proxy {
                 notifier,
                 gauges,
             });
-            rests.push((core(args)?, poll, incoming, control));
+            // The standard library seeds this from the machine's randomness, anew for each worker.
+            let seed = RandomState::new().hash_one(std::process::id());
+            let core = ProxyCore::new(&config, seed);
+            rests.push((core, poll, incoming, control));
         }
         let workers: Arc<[WorkerHandle]> = handles.into();
         spawn_named("resolver".into(), {
@@ -102,8 +109,9 @@ impl Proxy {
                 control,
                 workers: Arc::clone(&workers),
                 resolver: lookups.clone(),
-                membership: membership.clone(),
-                has_map: has_map.clone(),
+                clusters: clusters.clone(),
+                done: done.clone(),
+                reload_counts: Arc::clone(&reload_counts),
                 connections: Arc::clone(&connections),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
@@ -113,11 +121,18 @@ impl Proxy {
             })?);
         }
         if !args.coordinator.is_empty() {
-            drop(has_map);
+            drop(done);
             let address = tcp.context("a proxy has a TCP address")?;
-            membership.join(args, address, clock, &workers)?;
-            for _ in 0..args.threads {
-                maps.recv().context("a worker ended before it had a map")?;
+            let spec = ClusterSpec {
+                coordinators: args.coordinator.clone(),
+                name: args.cluster.clone(),
+            };
+            let source = clusters.join(&spec, &identity(args, address, clock), clock, &workers)?;
+            let mut missing = args.threads;
+            while missing > 0 {
+                let done = have_done.recv();
+                let done = done.context("a worker ended before it had a map")?;
+                missing -= u16::from(done == Done::Map(source));
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -139,7 +154,7 @@ impl Proxy {
             workers,
             worker_threads,
             acceptor,
-            membership,
+            clusters,
             stop,
         })
     }
@@ -154,7 +169,7 @@ impl Proxy {
     /// # Errors
     /// When a worker ended with an error or a panic.
     pub fn stop(self) -> anyhow::Result<()> {
-        self.membership.stop();
+        self.clusters.keep_only(&[]);
         self.stop.store(true, Ordering::Release);
         self.acceptor
             .join()
@@ -172,14 +187,32 @@ impl Proxy {
     }
 }
 
-fn core(args: &Args) -> Result<ProxyCore, UsageError> {
-    // The standard library seeds this from the machine's randomness, anew for each worker.
-    let seed = RandomState::new().hash_one(std::process::id());
-    if args.servers.is_empty() {
-        return Ok(ProxyCore::evenkeel(args.config(), seed));
+/// What the flags say, as one pool.
+fn config(args: &Args) -> Result<ProxyConfig, UsageError> {
+    let kind = if args.servers.is_empty() {
+        PoolKind::Evenkeel(MapSource(1))
+    } else {
+        let list = ServerList::new(args.placement()?);
+        let list =
+            list.map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))?;
+        PoolKind::Memcached(Arc::new(list))
+    };
+    let mut config = ProxyConfig::of_pool(kind, args.pool_settings());
+    config.limits = args.limits();
+    config.requests_per_turn = args.max_reqs_per_event;
+    Ok(config)
+}
+
+fn identity(args: &Args, address: SocketAddr, clock: Clock) -> Identity {
+    let host = args.advertise.clone();
+    let host = host.unwrap_or_else(|| address.ip().to_string());
+    let name = args.name.clone();
+    Identity {
+        name: name.unwrap_or_else(|| format!("{host}:{}", address.port())),
+        host,
+        address,
+        boot: BootId(clock.unix_millis()),
     }
-    ProxyCore::memcached(args.config(), &args.placement()?, seed)
-        .map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))
 }
 
 fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {

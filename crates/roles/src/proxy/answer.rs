@@ -8,13 +8,15 @@
 //! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
 
 use super::backend::{Ask, Link, Peer, Progress};
-use super::client::{Answered, Client, HeldRead, Show, State, Verb};
+use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
 use super::multi_get::{next_key, without_newline};
+use super::pool::{Pool, Servers};
 use super::recovery::Loss;
+use super::routes::Rename;
 use super::show::{self, Tally, Unfit};
-use super::stats::{self, CoreFacts};
-use super::{BackendId, ClientId, Pool, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use super::stats::{self, CoreFacts, PoolFacts};
+use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
 use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Verdict};
@@ -64,17 +66,12 @@ impl ProxyCore {
     pub fn answer_stats(&mut self, now: Instant, ticket: StatsTicket, process: &ProcessStats) {
         let mut bytes = self.spare_buffer();
         let facts = CoreFacts {
-            version: &self.config.version,
-            requests_per_turn: self.config.requests_per_turn,
-            item_size_max: self.config.limits.item_size_max,
-            flush_enabled: self.config.allow_flush,
-            request_timeout_ms: self.config.request_timeout.as_millis(),
-            connect_timeout_ms: self.config.connect_timeout.as_millis(),
-            pool: match &self.pool {
-                Pool::Evenkeel(_) => "evenkeel",
-                Pool::Memcached(_) => "memcached",
-            },
-            epoch: self.pool.epoch().0,
+            config: &self.config,
+            pools: self
+                .pools
+                .iter()
+                .map(|(_, pool)| PoolFacts::of(pool))
+                .collect(),
         };
         stats::compose(&mut bytes, ticket.kind, &facts, process);
         if let Some(client) = self.clients.get_mut(ticket.client.0) {
@@ -134,7 +131,8 @@ impl ProxyCore {
             {
                 backend.lease = Duration::from_millis(hello.lease_ms).min(LEASE_MAX);
                 backend.agreed();
-                self.want_map(hello.epoch);
+                let pool = backend.pool;
+                self.want_map(pool, hello.epoch);
             }
             // What does not know `version` has at least answered in the protocol.
             (Peer::Memcached, Reply::Version(_) | Reply::Error) => backend.agreed(),
@@ -152,7 +150,6 @@ impl ProxyCore {
         reply: &Reply<'_>,
         raw: &[u8],
     ) -> Result<(), Unfit> {
-        let epoch = self.pool.epoch();
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let lease = backend.lease;
         let (question, request) = backend.awaited().ok_or(Unfit)?;
@@ -176,28 +173,38 @@ impl ProxyCore {
             self.done(id);
             return Ok(());
         }
-        let shown_as = slot.show;
+        let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
         let ticket = slot.ticket.take();
         let answer = answer_of(reply);
+        let era = lease_era(self.pools.get(tag.pool.0));
         if let (Some(ticket), Reply::Meta(meta)) = (&ticket, reply) {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
             let gamma = meta.gamma().unwrap_or(0);
-            if gamma > 0 && client.leases.grant(now, epoch, ticket, gamma, lease) {
+            let leases = client.leases.of(tag.pool);
+            if gamma > 0 && leases.grant(now, era, ticket, gamma, lease) {
                 self.stats.proxy_leases += 1;
             }
         }
         client.saw_answer(raw.len());
         if client.is_front(tag.slot) {
             if let Some(ticket) = ticket
-                && let Verdict::AskHome(ticket) = client.leases.release(now, epoch, ticket, answer)
+                && let Verdict::AskHome(ticket) =
+                    client.leases.of(tag.pool).release(now, era, ticket, answer)
             {
                 if let Some(slot) = client.slot(tag.slot) {
                     slot.ticket = Some(ticket);
                 }
                 return self.ask_home_instead(now, id);
             }
-            show_front(client, &mut self.stats, shown_as, question, reply, raw)?;
+            show_front(
+                client,
+                &mut self.stats,
+                (shown_as, rename),
+                question,
+                reply,
+                raw,
+            )?;
             self.write_client(tag.client);
             if self.has_parked(tag.client) {
                 self.hurry_parked(now, tag.client);
@@ -206,7 +213,7 @@ impl ProxyCore {
             return Ok(());
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
-        let tally = show::compose(&mut bytes, shown_as, question, reply, raw);
+        let tally = show::compose(&mut bytes, shown_as, rename, question, reply, raw);
         let is_read = ticket.is_some();
         if let Some(slot) = client.slot(tag.slot) {
             slot.ticket = ticket;
@@ -288,7 +295,8 @@ impl ProxyCore {
         let Some(client) = client else { return Ok(()) };
         client.saw_answer(raw.len());
         if client.is_front(slot) {
-            let shown_as = client.slot(slot).ok_or(Unfit)?.show;
+            let slot = client.slot(slot).ok_or(Unfit)?;
+            let shown_as = (slot.show, self.renames.get(slot.rename));
             show_front(
                 client,
                 &mut self.stats,
@@ -301,7 +309,9 @@ impl ProxyCore {
             self.write_client(id);
         } else {
             let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.extend_from_slice(raw);
+            let rename = client.slot(slot).map(|slot| slot.rename);
+            let rename = self.renames.get(rename.unwrap_or_default());
+            show::value_as_sent(&mut bytes, rename, value, raw);
             let answered = Answered {
                 bytes,
                 is_error: false,
@@ -373,7 +383,8 @@ impl ProxyCore {
                     && let Some(slot) = client.slot(tag.slot)
                 {
                     let mut bytes = self.spare.pop().unwrap_or_default();
-                    let tally = show::compose(&mut bytes, slot.show, question, reply, raw)?;
+                    let rename = self.renames.get(slot.rename);
+                    let tally = show::compose(&mut bytes, slot.show, rename, question, reply, raw)?;
                     let answered = Answered {
                         bytes,
                         is_error: false,
@@ -404,7 +415,6 @@ impl ProxyCore {
 
     /// Shows the application what its turn has come for.
     pub(super) fn release(&mut self, now: Instant, id: ClientId) {
-        let epoch = self.pool.epoch();
         let mut has_shown = false;
         loop {
             let Some(client) = self.clients.get_mut(id.0) else {
@@ -430,8 +440,10 @@ impl ProxyCore {
                         answer,
                         question,
                     } = *held;
+                    let pool = question.tag.pool;
+                    let era = lease_era(self.pools.get(pool.0));
                     let verdict = match slot.ticket.take() {
-                        Some(ticket) => client.leases.release(now, epoch, ticket, answer),
+                        Some(ticket) => client.leases.of(pool).release(now, era, ticket, answer),
                         None => Verdict::Show,
                     };
                     if let Verdict::AskHome(ticket) = verdict {
@@ -484,7 +496,7 @@ impl ProxyCore {
             client.out().extend_from_slice(words);
             self.write_client(id);
         } else if !words.is_empty() {
-            client.push(Show::Nothing, State::Text(words), None);
+            client.push(Slot::new(Show::Nothing, State::Text(words)));
         }
     }
 
@@ -503,7 +515,7 @@ impl ProxyCore {
                 is_error: false,
                 tally: Tally::Nothing,
             };
-            client.push(Show::Nothing, State::Done(answered), None);
+            client.push(Slot::new(Show::Nothing, State::Done(answered)));
         }
     }
 
@@ -515,7 +527,7 @@ impl ProxyCore {
         if client.is_idle() {
             client.closing = true;
         } else {
-            client.push(Show::Nothing, State::Close, None);
+            client.push(Slot::new(Show::Nothing, State::Close));
         }
         // Nothing behind this is looked at.
         client.refuses_input = true;
@@ -527,7 +539,7 @@ impl ProxyCore {
 fn show_front(
     client: &mut Client,
     stats: &mut ProxyStats,
-    shown_as: Show,
+    (shown_as, rename): (Show, Option<&Rename>),
     question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
@@ -538,13 +550,22 @@ fn show_front(
         client.show(shown_as, Answered::error(raw.to_vec()));
         return Ok(());
     }
-    let tally = show::compose(client.out(), shown_as, question, reply, raw)?;
+    let tally = show::compose(client.out(), shown_as, rename, question, reply, raw)?;
     tally.count(stats);
     client.pop();
     if is_key {
         client.end_key(shown_as);
     }
     Ok(())
+}
+
+/// What leases of a pool belong to. A pool that is gone has none.
+#[inline]
+fn lease_era(pool: Option<&Pool>) -> Epoch {
+    match pool.map(|pool| &pool.servers) {
+        Some(Servers::Evenkeel(pool)) => pool.era(),
+        Some(Servers::Memcached(_)) | None => Epoch(0),
+    }
 }
 
 /// What an answer says about the version that a read saw.

@@ -31,9 +31,11 @@
 
 use super::ClientId;
 use super::bytes::ByteQueue;
+use super::config::PoolSettings;
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
+use super::pool::PoolId;
 use core::time::Duration;
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
@@ -56,6 +58,8 @@ pub(super) enum Ask {
 pub(super) struct Tag {
     /// Whose request it is.
     pub client: ClientId,
+    /// The pool it was put to.
+    pub pool: PoolId,
     /// Which of the client's answers it is for; the first one if it is for several.
     pub slot: u64,
     /// Placement hash of the key.
@@ -174,12 +178,17 @@ pub struct BackendCounters {
 
 #[derive(Debug)]
 pub(super) struct Backend {
+    pub pool: PoolId,
     /// How statistics and error messages call it.
     pub name: String,
     pub host: String,
     pub port: u16,
     pub peer: Peer,
     pub link: Link,
+    /// How long connecting and greeting may take together.
+    pub connect_timeout: Duration,
+    /// How long an answer may take.
+    pub request_timeout: Duration,
     /// Failures since it last answered a request.
     failures: u32,
     /// Whether this connection has answered a request.
@@ -204,13 +213,23 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    pub fn new(name: String, host: String, port: u16, peer: Peer) -> Self {
+    pub fn new(
+        pool: PoolId,
+        name: String,
+        host: String,
+        port: u16,
+        peer: Peer,
+        settings: &PoolSettings,
+    ) -> Self {
         Backend {
+            pool,
             name,
             host,
             port,
             peer,
             link: Link::Idle,
+            connect_timeout: settings.connect_timeout,
+            request_timeout: settings.request_timeout,
             failures: 0,
             has_answered: false,
             greeting: ByteQueue::default(),

@@ -13,10 +13,11 @@
 use super::backend::Question;
 use super::bytes::ByteQueue;
 use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
+use super::pool::PoolId;
+use super::routes::RenameId;
 use super::show::Tally;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
 use evenkeel_protocol::text;
-use evenkeel_types::Epoch;
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -64,6 +65,20 @@ pub(super) struct Slot {
     pub state: State,
     /// What the CSM cache knows of a read; see [`ClientLeases`].
     pub ticket: Option<ReadTicket>,
+    /// What the server calls the key.
+    pub rename: RenameId,
+}
+
+impl Slot {
+    /// An answer about a key that goes by the same name everywhere, or about no key.
+    pub fn new(show: Show, state: State) -> Self {
+        Slot {
+            show,
+            state,
+            ticket: None,
+            rename: RenameId::NONE,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -113,6 +128,32 @@ pub(super) struct MultiGet {
     pub left: usize,
 }
 
+/// A client's CSM caches: one for each Evenkeel pool that it has asked something.
+#[derive(Debug)]
+pub(super) struct Leases {
+    seed: u64,
+    pools: Vec<(PoolId, ClientLeases)>,
+}
+
+impl Leases {
+    /// The cache of a pool.
+    #[inline]
+    pub fn of(&mut self, pool: PoolId) -> &mut ClientLeases {
+        let found = self.pools.iter().position(|(other, _)| *other == pool);
+        let at = found.unwrap_or_else(|| {
+            let seed = self.seed.wrapping_add(pool.0.slot.into());
+            self.pools.push((pool, ClientLeases::new(seed)));
+            self.pools.len() - 1
+        });
+        &mut self.pools[at].1
+    }
+
+    /// The pool is gone.
+    pub fn forget(&mut self, pool: PoolId) {
+        self.pools.retain(|(other, _)| *other != pool);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Client {
     out: ByteQueue,
@@ -125,11 +166,11 @@ pub(super) struct Client {
     held: usize,
     /// Size of the largest recent answer; see [`ANSWER_RESERVE_START`].
     reserve: usize,
-    /// Epoch of the map by which the requests under way were routed.
-    pub epoch: Epoch,
+    /// The core's era in which the requests under way were routed.
+    pub era: u64,
     /// Requests that wait until their key's move is over.
     pub parked: usize,
-    pub leases: ClientLeases,
+    pub leases: Leases,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
     pub multi_get: Option<MultiGet>,
@@ -158,9 +199,12 @@ impl Client {
             waiting: 0,
             held: 0,
             reserve: ANSWER_RESERVE_START,
-            epoch: Epoch(0),
+            era: 0,
             parked: 0,
-            leases: ClientLeases::new(lease_seed),
+            leases: Leases {
+                seed: lease_seed,
+                pools: Vec::new(),
+            },
             get_failure: None,
             multi_get: None,
             swallow: 0,
@@ -174,14 +218,14 @@ impl Client {
         }
     }
 
-    /// Whether another request may be sent under a map of this epoch.
+    /// Whether another request may be sent in this era.
     ///
-    /// Requests under way by an older map, or to keys on the move, are waited for: a write that is
-    /// turned away by its former home and sent on to the new one must not be overtaken by what the
-    /// application asked after it.
+    /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
+    /// write to the former home of a key, or one that is turned away there and sent on to the new one,
+    /// must not be overtaken by what the application asked after it.
     #[inline]
-    pub fn may_ask(&self, epoch: Epoch) -> bool {
-        if self.parked > 0 || self.waiting > 0 && self.epoch != epoch {
+    pub fn may_ask(&self, era: u64) -> bool {
+        if self.parked > 0 || self.waiting > 0 && self.era != era {
             return false;
         }
         let expected = match self.waiting {
@@ -221,16 +265,12 @@ impl Client {
 
     /// Makes room for an answer at the back.
     #[inline]
-    pub fn push(&mut self, show: Show, state: State, ticket: Option<ReadTicket>) -> u64 {
-        if state.is_waiting() {
+    pub fn push(&mut self, slot: Slot) -> u64 {
+        if slot.state.is_waiting() {
             self.waiting += 1;
         }
-        self.held += state.held();
-        self.ring.push_back(Slot {
-            show,
-            state,
-            ticket,
-        });
+        self.held += slot.state.held();
+        self.ring.push_back(slot);
         self.first + self.ring.len() as u64 - 1
     }
 
@@ -238,6 +278,11 @@ impl Client {
     pub fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
         let index = sequence.checked_sub(self.first)?;
         self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// The slots, from the front.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.ring.iter()
     }
 
     #[inline]

@@ -1,8 +1,16 @@
-//! What a proxy worker is told when it is made.
+//! What a proxy worker is told when it is made, and again when its configuration changes.
 
 use super::limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use super::pool::ServerList;
+use super::routes::RouteTable;
 use core::time::Duration;
 use evenkeel_protocol::Limits;
+use evenkeel_types::UnixSeconds;
+use std::sync::Arc;
+
+/// Name of the pool that the command line makes; a configuration file may have one of that name too.
+/// Its servers go by their own names in statistics and errors, those of others by `POOL/SERVER`.
+pub const DEFAULT_POOL: &str = "default";
 
 /// What a get is answered when its server cannot be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +29,66 @@ pub struct ProxyConfig {
     pub limits: Limits,
     /// Requests of one connection executed before others have their turn; at least 1.
     pub requests_per_turn: u32,
+    /// What `version` answers.
+    pub version: String,
+    /// The pools, each with a name of its own.
+    pub pools: Vec<PoolConfig>,
+    /// Which of them a request goes to.
+    pub routes: Arc<RouteTable>,
+    /// Which configuration this is.
+    pub revision: Revision,
+}
+
+/// Tells configurations apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// 1 for the one that the process was started with; one more with each that took its place.
+    pub generation: u64,
+    /// Fingerprint of the file, or empty without one.
+    pub digest: String,
+    /// When it was read, as wall-clock time.
+    pub read_at: UnixSeconds,
+}
+
+impl Default for Revision {
+    fn default() -> Self {
+        Revision {
+            generation: 1,
+            digest: String::new(),
+            read_at: 1,
+        }
+    }
+}
+
+/// A pool: servers that share the keys of some routes.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Its name, of its own among the pools.
+    pub name: Arc<str>,
+    /// What its servers are, and how keys are dealt out to them.
+    pub kind: PoolKind,
+    /// The rest.
+    pub settings: PoolSettings,
+}
+
+/// What the servers of a pool are.
+#[derive(Clone, Debug)]
+pub enum PoolKind {
+    /// Evenkeel servers, placed by the map that this source gives. Until there is one, requests are
+    /// answered with errors.
+    Evenkeel(MapSource),
+    /// Any memcached servers.
+    Memcached(Arc<ServerList>),
+}
+
+/// Where the map of a pool of Evenkeel servers comes from: a number that the driver gives each
+/// cluster it follows, and no other cluster while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MapSource(pub u32);
+
+/// Settings of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
     /// How long connecting and greeting may take together.
     pub connect_timeout: Duration,
     /// How long an answer may take. A request that has to be put to a second place because its key
@@ -28,22 +96,35 @@ pub struct ProxyConfig {
     pub request_timeout: Duration,
     /// What a get is answered when its server cannot be asked.
     pub on_down: OnDown,
-    /// Whether `flush_all` is passed on, to all servers.
+    /// Whether `flush_all` is passed on to all servers of this pool.
     pub allow_flush: bool,
-    /// What `version` answers.
-    pub version: String,
 }
 
-impl Default for ProxyConfig {
+impl Default for PoolSettings {
     fn default() -> Self {
-        ProxyConfig {
-            limits: Limits::default(),
-            requests_per_turn: REQUESTS_PER_TURN,
+        PoolSettings {
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             on_down: OnDown::Miss,
             allow_flush: false,
+        }
+    }
+}
+
+impl ProxyConfig {
+    /// One pool for all keys and commands, and the rest as usual.
+    pub fn of_pool(kind: PoolKind, settings: PoolSettings) -> Self {
+        ProxyConfig {
+            limits: Limits::default(),
+            requests_per_turn: REQUESTS_PER_TURN,
             version: String::from(crate::server::VERSION),
+            pools: vec![PoolConfig {
+                name: Arc::from(DEFAULT_POOL),
+                kind,
+                settings,
+            }],
+            routes: Arc::new(RouteTable::all_to_first()),
+            revision: Revision::default(),
         }
     }
 }

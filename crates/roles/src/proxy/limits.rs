@@ -50,6 +50,9 @@ pub const LEASE_MAX: Duration = Duration::from_secs(10);
 /// has no map yet is greeted again; a newer map ends it earlier for requests.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(20);
 
+/// How often to look whether a pool that is no longer configured can be forgotten.
+pub const LEAVING_LOOK: Duration = Duration::from_millis(50);
+
 /// Requests that may wait for a move to end.
 pub const PARKED_MAX: usize = 16 << 10;
 

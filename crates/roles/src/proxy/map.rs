@@ -4,24 +4,43 @@
 //! they get no further requests and are closed when what was asked of them is answered or late.
 
 use super::backend::{Backend, Peer};
-use super::{BackendId, Pool, ProxyCore};
+use super::config::MapSource;
+use super::pool::{PoolId, Servers, server_name};
+use super::slab::Slab;
+use super::{BackendId, ProxyCore};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{Instant, WorkerRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl ProxyCore {
-    /// The coordinator has a map. One that is not newer, or that belongs to another kind of pool, is
+    /// The coordinator of this source has a map. One that is not newer, or that no pool follows, is
     /// ignored.
-    pub fn set_map(&mut self, now: Instant, map: &Arc<ClusterMap>) {
-        let Pool::Evenkeel(pool) = &self.pool else {
-            return;
-        };
-        if map.epoch() <= pool.epoch() {
+    pub fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
+        let followers = self
+            .pools
+            .iter()
+            .filter(|(_, pool)| pool.source() == Some(source) && map.epoch() > pool.epoch());
+        let followers: Vec<PoolId> = followers.map(|(key, _)| PoolId(key)).collect();
+        if followers.is_empty() {
             return;
         }
         self.stats.proxy_maps += 1;
-        let former = pool.backends().to_vec();
+        for pool in followers {
+            self.follow(pool, map);
+        }
+        self.begin_era();
+        self.retry_all_parked(now);
+    }
+
+    fn follow(&mut self, id: PoolId, map: &Arc<ClusterMap>) {
+        let Some(pool) = self.pools.get_mut(id.0) else {
+            return;
+        };
+        let Servers::Evenkeel(placed) = &mut pool.servers else {
+            return;
+        };
+        let former = placed.backends().to_vec();
         let mut workers: Vec<(WorkerRef, BackendId)> = Vec::new();
         for server in map.servers() {
             for (worker, &port) in (0u16..).zip(&server.worker_ports) {
@@ -33,34 +52,34 @@ impl ProxyCore {
                     .binary_search_by_key(&worker, |(worker, _)| *worker)
                     .ok()
                     .map(|at| former[at].1)
-                    .filter(|&id| self.is_at(id, &server.host, port));
+                    .filter(|&id| is_at(&self.backends, id, &server.host, port));
                 let backend = kept.unwrap_or_else(|| {
-                    let (name, host) = (server.name.clone(), server.host.clone());
-                    let backend = Backend::new(name, host, port, Peer::Worker(worker));
+                    let name = server_name(&pool.name, &server.name);
+                    let peer = Peer::Worker(worker);
+                    let (host, settings) = (server.host.clone(), &pool.settings);
+                    let backend = Backend::new(id, name, host, port, peer, settings);
                     BackendId(self.backends.insert(backend))
                 });
                 workers.push((worker, backend));
             }
         }
         let kept: BTreeSet<BackendId> = workers.iter().map(|(_, id)| *id).collect();
+        placed.install(Arc::clone(map), workers);
         for (_, id) in former.into_iter().filter(|(_, id)| !kept.contains(id)) {
             self.retire(id);
         }
-        if let Pool::Evenkeel(pool) = &mut self.pool {
-            pool.install(Arc::clone(map), workers);
-        }
-        self.retry_all_parked(now);
     }
 
-    fn is_at(&self, id: BackendId, host: &str, port: u16) -> bool {
-        let backend = self.backends.get(id.0);
-        backend.is_some_and(|backend| backend.host == host && backend.port == port)
-    }
-
-    fn retire(&mut self, id: BackendId) {
+    /// No further requests; closed when those under way are answered.
+    pub(super) fn retire(&mut self, id: BackendId) {
         if let Some(backend) = self.backends.get_mut(id.0) {
             backend.retired = true;
         }
         self.close_if_retired(id);
     }
+}
+
+fn is_at(backends: &Slab<Backend>, id: BackendId, host: &str, port: u16) -> bool {
+    let backend = backends.get(id.0);
+    backend.is_some_and(|backend| backend.host == host && backend.port == port)
 }

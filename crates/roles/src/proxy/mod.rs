@@ -6,12 +6,12 @@
 //! places keys on a ring.
 //!
 //! ```text
-//!  application ─ bytes ─> request.rs ─────── question ───────> backend.rs ─ bytes ─> server
-//!                 parse,   │  where? evenkeel_pool.rs           one queue, answers
-//!                 one slot │         memcached_pool.rs          in the order asked
+//!  application ─ bytes ─> request.rs ─> way.rs ─── question ──> backend.rs ─ bytes ─> server
+//!                 parse,   │             which route: routes/    one queue, answers
+//!                 one slot │             where: pool/            in the order asked
 //!                 each     ▼
 //!  application <─ bytes ─ client.rs <─ answer.rs <─────────────────────── bytes ── server
-//!                          answers in the   compose, keep aside,
+//!                          answers in the   compose (show/), keep aside,
 //!                          order asked      ask again (recovery.rs)
 //! ```
 //!
@@ -31,51 +31,64 @@
 //!   the same key. That holds in an Evenkeel pool; see
 //!   [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) for the argument.
 //!
-//! # When the map changes
+//! # When the map or the configuration changes
 //!
-//! Leases belong to the epoch they were granted under; a new map ends them all. A connection with
-//! requests under way by the older map sends no further ones until those are answered, so that what
-//! is turned away by a former home and sent on is not overtaken.
+//! Each begins a new *era*. Requests that are under way keep the place they were given. A connection
+//! with requests under way from an older era sends no further ones until those are answered, so that
+//! what it asks of a key's new home cannot overtake what it asked of the former one, be it because
+//! that turns a request away and it is sent on, or because the two are simply not equally fast.
+//! Leases end too: those of a pool with each of its maps, all of them with each configuration.
 
 mod answer;
 mod backend;
 mod bytes;
 mod client;
+mod commands;
 mod config;
-mod evenkeel_pool;
+mod configure;
 pub mod limits;
 mod map;
-mod memcached_pool;
 mod multi_get;
+mod pool;
 mod question;
 mod recovery;
 mod request;
+mod routes;
 mod show;
 mod slab;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod way;
+mod whole;
 
 pub use backend::BackendCounters;
-pub use config::{OnDown, ProxyConfig};
+pub use config::{
+    DEFAULT_POOL, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision,
+};
+pub use pool::ServerList;
+pub use routes::{
+    ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
+    RouteTarget, TTL_BOUND_MAX, TtlBounds,
+};
 pub use slab::Key;
 pub use stats::{BackendStats, ProcessStats, ProxyStats};
 
 use backend::{Backend, Link, Peer};
 use client::Client;
-use evenkeel_policy::placement::config::{PlacementConfig, PlacementError};
-use evenkeel_policy::placement::pool::Placement;
-use evenkeel_pool::EvenkeelPool;
-use evenkeel_protocol::{KeyScratch, Limits, compose};
-use evenkeel_types::{Epoch, Instant};
-use memcached_pool::MemcachedPool;
+use evenkeel_protocol::{Limits, compose};
+use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use multi_get::GroupDraft;
+use pool::{Pool, PoolId};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use recovery::Parking;
+use routes::{Renamed, Renames};
 use slab::Slab;
 use stats::StatsKind;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use way::Way;
 
 /// Names a connection of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,6 +123,8 @@ pub enum Output {
     CloseBackend(BackendId),
     /// A server knows this newer map: ask the coordinator for it now.
     WantMap {
+        /// Whose map.
+        source: MapSource,
         /// Its epoch.
         epoch: Epoch,
     },
@@ -130,8 +145,17 @@ pub struct StatsTicket {
 /// One proxy worker. See the [module](self) for how to drive it.
 #[derive(Debug)]
 pub struct ProxyCore {
-    config: ProxyConfig,
-    pool: Pool,
+    config: Arc<ProxyConfig>,
+    /// Those of the configuration, for the way of every key.
+    routes: Arc<RouteTable>,
+    /// Where each route leads, by its position.
+    ways: Vec<Way>,
+    pools: Slab<Pool>,
+    renames: Renames,
+    /// Maps and configurations so far.
+    era: u64,
+    /// The wall clock.
+    unix: UnixSeconds,
     clients: Slab<Client>,
     backends: Slab<Backend>,
     parking: Parking,
@@ -140,97 +164,60 @@ pub struct ProxyCore {
     random: SplitMix64,
     /// Not later than the first deadline; earlier ones have passed into nothing.
     next_deadline: Option<Instant>,
-    /// Newest map that the driver was asked for.
-    wanted: Epoch,
+    /// When to look whether a pool can be forgotten; `None` while none is to be.
+    leaving_look: Option<Instant>,
     /// Buffers for composed answers that wait for their turn.
     spare: Vec<Vec<u8>>,
-    key_scratch: KeyScratch,
-    /// The lines of a multi-get under construction, by position of the server.
+    /// The key of the request in hand, where servers know it by another name.
+    renamed: Renamed,
+    /// The flags of the meta command in hand, where they are not sent as they came.
+    flags: Vec<u8>,
+    /// The lines of a multi-get under construction, by position of the backend.
     drafts: Vec<GroupDraft>,
     /// Which of them have been begun.
-    drafted: Vec<usize>,
-}
-
-#[derive(Debug)]
-enum Pool {
-    Evenkeel(EvenkeelPool),
-    Memcached(MemcachedPool),
-}
-
-impl Pool {
-    /// Epoch of the map; a pool without one stays at 0.
-    #[inline]
-    fn epoch(&self) -> Epoch {
-        match self {
-            Pool::Evenkeel(pool) => pool.epoch(),
-            Pool::Memcached(_) => Epoch(0),
-        }
-    }
+    drafted: Vec<(PoolId, BackendId)>,
 }
 
 impl ProxyCore {
-    /// A proxy for a pool of Evenkeel servers. It answers with errors until
+    /// A proxy worker. Pools of Evenkeel servers answer with errors until
     /// [`set_map`](Self::set_map).
     ///
-    /// The seed decides about pauses before reconnecting and about choices among replicas.
-    pub fn evenkeel(config: ProxyConfig, seed: u64) -> Self {
-        Self::new(
-            config,
-            Pool::Evenkeel(EvenkeelPool::default()),
-            Slab::default(),
-            seed,
-        )
-    }
-
-    /// A proxy for a pool of any memcached servers.
+    /// The seed decides about pauses before reconnecting, about choices among replicas, and about the
+    /// jitter of exptimes.
     ///
-    /// # Errors
-    ///
-    /// When they make no placement.
-    pub fn memcached(
-        config: ProxyConfig,
-        servers: &PlacementConfig,
-        seed: u64,
-    ) -> Result<Self, PlacementError> {
-        let placement = Placement::new(servers)?;
-        let mut backends = Slab::default();
-        let ids = servers
-            .servers
-            .iter()
-            .map(|server| {
-                let name = format!("{}:{}", server.host, server.port);
-                let (host, port) = (server.host.clone(), server.port);
-                BackendId(backends.insert(Backend::new(name, host, port, Peer::Memcached)))
-            })
-            .collect();
-        let pool = Pool::Memcached(MemcachedPool::new(placement, ids));
-        let mut core = Self::new(config, pool, backends, seed);
-        core.drafts
-            .resize_with(servers.servers.len(), GroupDraft::default);
-        Ok(core)
-    }
-
-    fn new(config: ProxyConfig, pool: Pool, backends: Slab<Backend>, seed: u64) -> Self {
-        assert!(
-            config.requests_per_turn > 0,
-            "a turn has room for a request"
-        );
-        ProxyCore {
-            config,
-            pool,
+    /// # Panics
+    /// When the configuration has no pool, or a turn no room for a request.
+    pub fn new(config: &Arc<ProxyConfig>, seed: u64) -> Self {
+        let mut core = ProxyCore {
+            config: Arc::clone(config),
+            routes: Arc::clone(&config.routes),
+            ways: Vec::new(),
+            pools: Slab::default(),
+            renames: Renames::default(),
+            era: 0,
+            unix: 0,
             clients: Slab::default(),
-            backends,
+            backends: Slab::default(),
             parking: Parking::default(),
             outputs: VecDeque::new(),
             stats: ProxyStats::default(),
             random: SplitMix64::seed_from_u64(seed),
             next_deadline: None,
-            wanted: Epoch(0),
+            leaving_look: None,
             spare: Vec::new(),
-            key_scratch: KeyScratch::default(),
+            renamed: Renamed::default(),
+            flags: Vec::new(),
             drafts: Vec::new(),
             drafted: Vec::new(),
-        }
+        };
+        core.take_over(config);
+        core
+    }
+
+    /// Tells the wall clock's time, by which exptimes that are Unix times are read. To be told from
+    /// time to time, at least once a second.
+    pub fn set_unix_time(&mut self, unix: UnixSeconds) {
+        self.unix = unix;
     }
 
     /// Next thing for the driver to do. Call until `None`.
@@ -265,6 +252,7 @@ impl ProxyCore {
     /// Tells that the deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.retry_parked(now);
+        self.forget_left_pools(now);
         for key in self.backends.keys() {
             let due = self.backends.get(key).and_then(Backend::deadline);
             if due.is_some_and(|due| due <= now) {
@@ -275,7 +263,8 @@ impl ProxyCore {
             .backends
             .iter()
             .filter_map(|(_, backend)| backend.deadline());
-        self.next_deadline = backends.chain(self.parking.deadline()).min();
+        let others = self.parking.deadline().into_iter().chain(self.leaving_look);
+        self.next_deadline = backends.chain(others).min();
     }
 
     /// A connection of an application was accepted.
@@ -355,10 +344,10 @@ impl ProxyCore {
 
     /// Finds out who answers.
     fn greet(&mut self, id: BackendId, until: Instant) {
-        let epoch = self.pool.epoch();
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
+        let epoch = self.pools.get(backend.pool.0).map_or(Epoch(0), Pool::epoch);
         match backend.peer {
             Peer::Worker(_) => backend.greet(until, |out| compose::request::hello(out, epoch)),
             Peer::Memcached => backend.greet(until, compose::request::version),
@@ -390,9 +379,11 @@ impl ProxyCore {
         self.clients.len()
     }
 
-    /// Epoch of the map it works by; 0 without one.
-    pub fn epoch(&self) -> Epoch {
-        self.pool.epoch()
+    /// Epoch of the map of a source that it works by; 0 without one.
+    pub fn epoch(&self, source: MapSource) -> Epoch {
+        let mut pools = self.pools.iter().map(|(_, pool)| pool);
+        let follower = pools.find(|pool| pool.source() == Some(source) && !pool.leaving);
+        follower.map_or(Epoch(0), Pool::epoch)
     }
 
     /// What servers may make us buffer: values that an application's output has room for, so that a
@@ -438,14 +429,14 @@ impl ProxyCore {
     /// Answers were written or have arrived: requests that waited may go on, and a connection that
     /// was only waiting for its last answers is closed.
     fn resume(&mut self, id: ClientId) {
-        let epoch = self.pool.epoch();
+        let era = self.era;
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
         if client.closing && client.is_idle() && client.output().is_empty() {
             return self.close_client(id);
         }
-        if client.stalled && client.may_ask(epoch) {
+        if client.stalled && client.may_ask(era) {
             client.stalled = false;
             self.feed_client(id);
         }
@@ -465,6 +456,10 @@ impl ProxyCore {
     fn jitter(&mut self) -> f64 {
         // 53 bits are what an f64 holds exactly.
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn random_u32(&mut self) -> u32 {
+        (self.random.next_u64() >> 32) as u32
     }
 
     fn spare_buffer(&mut self) -> Vec<u8> {

@@ -10,10 +10,13 @@
 //! and leave out what they do not have, so the gaps in an answer are the misses.
 
 use super::backend::{Ask, Group, Progress, Question, Tag};
-use super::client::{MultiGet, Show, State};
+use super::client::{MultiGet, Show, Slot, State};
 use super::limits::GROUP_LINE_MAX;
+use super::pool::{PoolId, Servers};
 use super::question::{Draft, Intent};
-use super::{ClientId, Pool, ProxyCore};
+use super::routes::CommandClass;
+use super::way::{WayKey, WayTo};
+use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
 use core::ops::Range;
 use evenkeel_protocol::compose::{number, request as ask};
@@ -27,6 +30,8 @@ pub(super) struct GroupDraft {
     slots: Vec<u64>,
     /// Where the keys begin.
     keys: usize,
+    /// Of `gat` and `gats`, which have one for all keys of a line.
+    exptime: Option<i64>,
 }
 
 /// The next key of a line at or behind `from`.
@@ -56,19 +61,19 @@ impl ProxyCore {
         input: &[u8],
     ) -> usize {
         let line = without_newline(&input[..rest.left]);
-        let epoch = self.pool.epoch();
+        let era = self.era;
         let mut done = 0;
         let mut next = next_key(line, 0);
         while let Some(key) = next {
             let Some(client) = self.clients.get_mut(id.0) else {
                 break;
             };
-            if done > 0 && !client.may_ask(epoch) {
+            if done > 0 && !client.may_ask(era) {
                 client.multi_get = Some(MultiGet {
                     left: rest.left - done,
                     ..rest
                 });
-                self.send_drafts(now, id, rest);
+                self.send_drafts(now, id);
                 return done;
             }
             next = next_key(line, key.end);
@@ -78,7 +83,7 @@ impl ProxyCore {
         if let Some(client) = self.clients.get_mut(id.0) {
             client.multi_get = None;
         }
-        self.send_drafts(now, id, rest);
+        self.send_drafts(now, id);
         rest.left
     }
 
@@ -89,24 +94,43 @@ impl ProxyCore {
             with_cas: rest.with_cas,
             last,
         };
-        if !self.asks_in_meta() {
-            return self.draft_key(now, id, rest, key, show);
-        }
-        let draft = Draft {
-            client: id,
-            key,
-            show,
-            ask: Ask::Single,
-            intent: if rest.exptime.is_some() {
-                Intent::ReadAndWrite
+        let class = match rest.exptime {
+            Some(_) => CommandClass::Touch,
+            None => CommandClass::Get,
+        };
+        let key = SentKey::plain(key);
+        self.on_way(now, id, key, class, show, |core, way, key| {
+            let exptime = rest.exptime.map(|exptime| core.bounded(way, exptime));
+            let rest = MultiGet { exptime, ..rest };
+            if way.as_meta {
+                core.ask_for_key(now, id, rest, way, key, show);
             } else {
-                Intent::Read
-            },
-            behind_flags: text::CRLF.len(),
+                core.draft_key(now, id, rest, way, key, show);
+            }
+        });
+    }
+
+    /// Asks an Evenkeel worker for a key.
+    fn ask_for_key(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        rest: MultiGet,
+        way: &WayTo,
+        key: WayKey<'_>,
+        show: Show,
+    ) {
+        let intent = match rest.exptime {
+            Some(_) => Intent::ReadAndWrite,
+            None => Intent::Read,
+        };
+        let draft = Draft {
+            show,
+            ..Draft::line(id, way, key, intent)
         };
         self.ask_new(now, &draft, |out, route| {
             // `A`: a classic command takes no part in recaching.
-            let line = ask::meta_get(out, SentKey::plain(key))
+            let line = ask::meta_get(out, key.sent)
                 .flag(b'v')
                 .flag(b'f')
                 .flag(b'c')
@@ -120,43 +144,59 @@ impl ProxyCore {
     }
 
     /// Adds a key to the line for its server.
-    fn draft_key(&mut self, now: Instant, id: ClientId, rest: MultiGet, key: &[u8], show: Show) {
-        let Pool::Memcached(pool) = &self.pool else {
+    fn draft_key(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        rest: MultiGet,
+        way: &WayTo,
+        key: WayKey<'_>,
+        show: Show,
+    ) {
+        let servers = self.pools.get(way.pool.0).map(|pool| &pool.servers);
+        let Some(Servers::Memcached(pool)) = servers else {
             return;
         };
-        let position = pool.position(key);
+        let to = pool.home(key.stored);
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        let slot = client.push(show, State::Waiting, None);
-        if self.drafts[position].line.len() + 1 + key.len() > GROUP_LINE_MAX {
-            self.send_draft(now, id, rest, position);
+        let slot = client.push(Slot {
+            rename: way.rename,
+            ..Slot::new(show, State::Waiting)
+        });
+        let place = to.0.slot as usize;
+        if self.drafts.len() <= place {
+            self.drafts.resize_with(place + 1, GroupDraft::default);
         }
-        let draft = &mut self.drafts[position];
+        let draft = &self.drafts[place];
+        let is_full = draft.line.len() + 1 + key.stored.len() > GROUP_LINE_MAX;
+        if !draft.slots.is_empty() && (is_full || draft.exptime != rest.exptime) {
+            self.send_draft(now, id, way.pool, to);
+        }
+        let draft = &mut self.drafts[place];
         if draft.slots.is_empty() {
             begin_line(&mut draft.line, rest);
             draft.keys = draft.line.len();
-            self.drafted.push(position);
+            draft.exptime = rest.exptime;
+            self.drafted.push((way.pool, to));
         }
         draft.line.push(b' ');
-        draft.line.extend_from_slice(key);
+        draft.line.extend_from_slice(key.stored);
         draft.slots.push(slot);
     }
 
-    fn send_drafts(&mut self, now: Instant, id: ClientId, rest: MultiGet) {
+    fn send_drafts(&mut self, now: Instant, id: ClientId) {
         let mut drafted = mem::take(&mut self.drafted);
-        for position in drafted.drain(..) {
-            self.send_draft(now, id, rest, position);
+        for (pool, to) in drafted.drain(..) {
+            self.send_draft(now, id, pool, to);
         }
         self.drafted = drafted;
     }
 
-    fn send_draft(&mut self, now: Instant, id: ClientId, rest: MultiGet, position: usize) {
-        let Pool::Memcached(pool) = &self.pool else {
-            return;
-        };
-        let to = pool.backend(position);
-        let draft = &mut self.drafts[position];
+    fn send_draft(&mut self, now: Instant, id: ClientId, pool: PoolId, to: BackendId) {
+        let place = to.0.slot as usize;
+        let draft = &mut self.drafts[place];
         let Some(&first) = draft.slots.first() else {
             return;
         };
@@ -175,14 +215,15 @@ impl ProxyCore {
         };
         let tag = Tag {
             client: id,
+            pool,
             slot: first,
             // The ring needs the key itself; nothing is looked up by hash in such a pool.
             hash: KeyHash(0),
             ask: Ask::Values,
-            is_read: rest.exptime.is_none(),
+            is_read: draft.exptime.is_none(),
             is_replica: false,
             retries: 0,
-            give_up: now + self.config.request_timeout,
+            give_up: now,
             flags: (0, 0),
         };
         match self.admit(to, line.len()) {
@@ -203,7 +244,7 @@ impl ProxyCore {
             }
         }
         line.clear();
-        self.drafts[position].line = line;
+        self.drafts[place].line = line;
     }
 }
 

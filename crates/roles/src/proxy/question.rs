@@ -6,9 +6,11 @@
 //! flags.
 
 use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
-use super::client::{Show, State};
+use super::client::{Show, Slot, State};
+use super::pool::{PoolId, Servers};
 use super::recovery::Failure;
-use super::{BackendId, ClientId, Pool, ProxyCore};
+use super::routes::RenameId;
+use super::{BackendId, ClientId, ProxyCore};
 use evenkeel_policy::hot_keys::client::{ReadTicket, Route};
 use evenkeel_protocol::LINE_LEN_MAX;
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
@@ -32,6 +34,10 @@ pub(super) enum Intent {
 #[derive(Debug)]
 pub(super) struct Draft<'k> {
     pub client: ClientId,
+    /// The pool that it goes to.
+    pub pool: PoolId,
+    /// What the servers call the key.
+    pub rename: RenameId,
     /// The key as it is stored.
     pub key: &'k [u8],
     pub show: Show,
@@ -85,6 +91,16 @@ impl RouteFlags {
     }
 }
 
+/// Where a new request goes.
+#[derive(Debug)]
+struct Placed {
+    /// Placement hash of the key, where the pool needs it.
+    hash: KeyHash,
+    target: Result<BackendId, Failure>,
+    flags: RouteFlags,
+    ticket: Option<ReadTicket>,
+}
+
 impl ProxyCore {
     /// Asks a new request whose bytes `write` appends, given our own flags. It gets a slot among the
     /// client's answers; if it cannot be asked, the slot holds the failure.
@@ -94,32 +110,37 @@ impl ProxyCore {
         draft: &Draft<'_>,
         write: impl Fn(&mut Vec<u8>, &[u8]),
     ) {
-        let hash = KeyHash::of(draft.key);
-        let ticket = self.register(now, draft.client, draft.intent, hash);
-        let suffix = match ticket.as_ref().map(ReadTicket::route) {
-            Some(Route::Shadow { suffix }) => suffix,
-            Some(Route::Home) | None => 0,
-        };
+        let Placed {
+            hash,
+            target,
+            flags,
+            ticket,
+        } = self.place(now, draft);
+        let is_replica = matches!(
+            ticket.as_ref().map(ReadTicket::route),
+            Some(Route::Shadow { .. })
+        );
         let has_ticket = ticket.is_some();
         let Some(client) = self.clients.get_mut(draft.client.0) else {
             return;
         };
-        let slot = client.push(draft.show, State::Waiting, ticket);
+        let slot = client.push(Slot {
+            show: draft.show,
+            state: State::Waiting,
+            ticket,
+            rename: draft.rename,
+        });
         let mut tag = Tag {
             client: draft.client,
+            pool: draft.pool,
             slot,
             hash,
             ask: draft.ask,
             is_read: !matches!(draft.intent, Intent::Write | Intent::ReadAndWrite),
-            is_replica: suffix > 0,
+            is_replica,
             retries: 0,
-            give_up: now + self.config.request_timeout,
+            give_up: now,
             flags: (0, 0),
-        };
-        let (target, flags) = self.target(draft.key, hash, suffix);
-        let flags = match draft.intent {
-            Intent::Look => RouteFlags::default(),
-            _ => flags,
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
         match target.and_then(|to| self.admit(to, len_max)) {
@@ -149,56 +170,61 @@ impl ProxyCore {
         }
     }
 
-    /// Tells the client's CSM cache of a request and gets to know where a read goes.
-    fn register(
-        &mut self,
-        now: Instant,
-        client: ClientId,
-        intent: Intent,
-        hash: KeyHash,
-    ) -> Option<ReadTicket> {
-        let Pool::Evenkeel(pool) = &self.pool else {
-            return None;
+    /// Finds out where a new request goes. In an Evenkeel pool it also tells the client's CSM cache of
+    /// it, which decides whether a read goes to a replica.
+    #[inline]
+    fn place(&mut self, now: Instant, draft: &Draft<'_>) -> Placed {
+        let mut placed = Placed {
+            // The ring needs the key itself; nothing is looked up by hash in other pools.
+            hash: KeyHash(0),
+            target: Err(Failure::NoOwner),
+            flags: RouteFlags::default(),
+            ticket: None,
         };
-        let epoch = pool.epoch();
-        let leases = &mut self.clients.get_mut(client.0)?.leases;
-        match intent {
-            Intent::Read => Some(leases.route_read(now, epoch, hash)),
-            Intent::ReadAtHome => Some(leases.home_read(now, epoch, hash)),
+        let (Some(pool), Some(client)) = (
+            self.pools.get(draft.pool.0),
+            self.clients.get_mut(draft.client.0),
+        ) else {
+            return placed;
+        };
+        let pool = match &pool.servers {
+            Servers::Memcached(pool) => {
+                placed.target = Ok(pool.home(draft.key));
+                return placed;
+            }
+            Servers::Evenkeel(pool) => pool,
+        };
+        let hash = KeyHash::of(draft.key);
+        placed.hash = hash;
+        let leases = client.leases.of(draft.pool);
+        match draft.intent {
+            Intent::Read => placed.ticket = Some(leases.route_read(now, pool.era(), hash)),
+            Intent::ReadAtHome => placed.ticket = Some(leases.home_read(now, pool.era(), hash)),
             // What also writes ends the lease, and its answer is shown whatever it is: to ask again
             // would be to write again.
-            Intent::Write | Intent::ReadAndWrite => {
-                leases.write_sent(hash);
-                None
-            }
-            Intent::Look => None,
+            Intent::Write | Intent::ReadAndWrite => leases.write_sent(hash),
+            Intent::Look => {}
         }
-    }
-
-    /// Where a key's request goes, to its home (suffix 0) or a shadow server, and with which flags.
-    pub(super) fn target(
-        &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        suffix: u8,
-    ) -> (Result<BackendId, Failure>, RouteFlags) {
-        match &self.pool {
-            Pool::Memcached(pool) => (Ok(pool.backend(pool.position(key))), RouteFlags::default()),
-            Pool::Evenkeel(pool) => {
-                let Some((cachelet, home)) = pool.home(hash) else {
-                    return (Err(Failure::NoMap), RouteFlags::default());
-                };
-                let flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0);
-                let target = match suffix {
-                    0 => home.ok_or(Failure::NoOwner),
-                    suffix => pool.shadow(key, hash, suffix).ok_or(Failure::NoOwner),
-                };
-                if suffix > 0 {
-                    self.stats.proxy_replica_reads += 1;
-                }
-                (target, flags)
-            }
+        let suffix = match placed.ticket.as_ref().map(ReadTicket::route) {
+            Some(Route::Shadow { suffix }) => suffix,
+            Some(Route::Home) | None => 0,
+        };
+        let Some((cachelet, home)) = pool.home(hash) else {
+            placed.target = Err(Failure::NoMap);
+            return placed;
+        };
+        if draft.intent != Intent::Look {
+            placed.flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0);
         }
+        let target = match suffix {
+            0 => home,
+            suffix => {
+                self.stats.proxy_replica_reads += 1;
+                pool.shadow(draft.key, hash, suffix)
+            }
+        };
+        placed.target = target.ok_or(Failure::NoOwner);
+        placed
     }
 
     /// Asks a request again that was asked before, at a given place. If that is not possible, its
@@ -209,14 +235,15 @@ impl ProxyCore {
         question: Question,
         to: Result<BackendId, Failure>,
     ) {
-        let flags = match &self.pool {
-            Pool::Evenkeel(pool) => match pool.home(question.tag.hash) {
+        let pool = self.pools.get(question.tag.pool.0);
+        let flags = match pool.map(|pool| &pool.servers) {
+            Some(Servers::Evenkeel(pool)) => match pool.home(question.tag.hash) {
                 Some((cachelet, _)) => {
                     RouteFlags::new(pool.epoch(), cachelet, question.tag.is_replica)
                 }
                 None => RouteFlags::default(),
             },
-            Pool::Memcached(_) => RouteFlags::default(),
+            Some(Servers::Memcached(_)) | None => RouteFlags::default(),
         };
         let Question {
             mut tag,
@@ -265,7 +292,8 @@ impl ProxyCore {
     }
 
     /// Puts a request into the queue of a backend that has admitted it. `write` appends it and says
-    /// where in it our own flags stand.
+    /// where in it our own flags stand. One that is asked for the first time is given up with its
+    /// first deadline.
     pub(super) fn put(
         &mut self,
         now: Instant,
@@ -274,11 +302,14 @@ impl ProxyCore {
         progress: Progress,
         write: impl FnOnce(&mut Vec<u8>) -> (usize, usize),
     ) {
-        let deadline = now + self.config.request_timeout;
         let backend = self
             .backends
             .get_mut(to.0)
             .expect("a backend that admitted a request is there");
+        let deadline = now + backend.request_timeout;
+        if tag.retries == 0 {
+            tag.give_up = deadline;
+        }
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
         backend.push(before, deadline, tag, progress);

@@ -11,10 +11,13 @@
 //! asked: one that is tried under a newer map than the one before it would overtake it.
 
 use super::backend::{Ask, Link, Progress, Question, Tag};
-use super::client::{Answered, HeldRead, Show, State, Verb};
+use super::client::{Answered, HeldRead, Show, Slot, State, Verb};
+use super::config::OnDown;
 use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX, RETRIES_MAX};
+use super::pool::{PoolId, Servers};
+use super::routes::Rename;
 use super::show::{self, Tally};
-use super::{BackendId, ClientId, OnDown, Output, Pool, ProxyCore};
+use super::{BackendId, ClientId, Output, ProxyCore};
 use core::fmt;
 use evenkeel_policy::hot_keys::client::Answer;
 use evenkeel_protocol::Moved;
@@ -113,10 +116,10 @@ impl ProxyCore {
     }
 
     pub(super) fn connect(&mut self, now: Instant, id: BackendId) {
-        let until = now + self.config.connect_timeout;
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
+        let until = now + backend.connect_timeout;
         backend.connecting(until);
         let (host, port) = (backend.host.clone(), backend.port);
         self.outputs.push_back(Output::Connect { id, host, port });
@@ -131,7 +134,8 @@ impl ProxyCore {
         match backend.link {
             Link::Down { .. } => self.connect(now, id),
             Link::Unready { .. } if backend.answer_due().is_none_or(|due| due > now) => {
-                self.greet(id, now + self.config.connect_timeout);
+                let until = now + backend.connect_timeout;
+                self.greet(id, until);
             }
             Link::Unready { .. }
             | Link::Idle
@@ -192,14 +196,17 @@ impl ProxyCore {
     pub(super) fn ask_home(&mut self, now: Instant, mut question: Question) {
         self.stats.proxy_reads_asked_again += 1;
         question.tag.is_replica = false;
-        question.tag.give_up = now + self.config.request_timeout;
-        let home = self.home(question.tag.hash);
+        if let Some(pool) = self.pools.get(question.tag.pool.0) {
+            question.tag.give_up = now + pool.settings.request_timeout;
+        }
+        let home = self.home(question.tag.pool, question.tag.hash);
         self.ask_again(now, question, home);
     }
 
     /// The home of a key in an Evenkeel pool.
-    fn home(&self, hash: KeyHash) -> Result<BackendId, Failure> {
-        let Pool::Evenkeel(pool) = &self.pool else {
+    fn home(&self, pool: PoolId, hash: KeyHash) -> Result<BackendId, Failure> {
+        let servers = self.pools.get(pool.0).map(|pool| &pool.servers);
+        let Some(Servers::Evenkeel(pool)) = servers else {
             return Err(Failure::NoOwner);
         };
         let (_, home) = pool.home(hash).ok_or(Failure::NoMap)?;
@@ -208,19 +215,20 @@ impl ProxyCore {
 
     /// A worker says that the awaited request is not its business. It was not carried out.
     pub(super) fn moved(&mut self, now: Instant, id: BackendId, moved: Moved) {
-        self.want_map(moved.epoch);
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
+        let in_pool = backend.pool;
         let Some((mut question, _)) = backend.pop_question() else {
             return;
         };
+        self.want_map(in_pool, moved.epoch);
         self.close_if_retired(id);
         question.progress = Progress::Nothing;
         let tag = question.tag;
-        let owner = match &self.pool {
-            Pool::Evenkeel(pool) => pool.backend(moved.owner),
-            Pool::Memcached(_) => None,
+        let owner = match self.pools.get(in_pool.0).map(|pool| &pool.servers) {
+            Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
+            Some(Servers::Memcached(_)) | None => None,
         };
         if tag.is_replica {
             self.fail(question, &Failure::Moving);
@@ -242,12 +250,15 @@ impl ProxyCore {
     }
 
     /// Whether something that the client asked before this may reach its server later than this would
-    /// if it were sent now: it is parked, or was sent by an older map.
+    /// if it were sent now: it is parked, or was sent by an older map. Not in a pool without a map,
+    /// where what is asked again goes to the server that it was asked of.
     fn has_stragglers(&self, tag: &Tag) -> bool {
-        let epoch = self.pool.epoch();
+        let pool = self.pools.get(tag.pool.0);
+        let has_map = pool.is_some_and(|pool| matches!(pool.servers, Servers::Evenkeel(_)));
         let client = self.clients.get(tag.client.0);
         client.is_some_and(|client| {
-            (client.parked > 0 || client.epoch != epoch) && client.awaits_before(tag.slot)
+            let is_older = client.era != self.era;
+            has_map && (client.parked > 0 || is_older) && client.awaits_before(tag.slot)
         })
     }
 
@@ -321,20 +332,31 @@ impl ProxyCore {
             client.parked -= 1;
         }
         self.parking.bytes -= question.bytes.len();
-        let home = self.home(tag.hash);
+        let home = self.home(tag.pool, tag.hash);
         self.ask_again(now, question, home);
         self.release(now, tag.client);
     }
 
+    /// Whether a request to the pool waits for a move.
+    pub(super) fn is_awaited_by_parked(&self, pool: PoolId) -> bool {
+        let mut waiting = self.parking.waiting.iter();
+        waiting.any(|(_, question)| question.tag.pool == pool)
+    }
+
     /// A peer knows a newer map.
-    pub(super) fn want_map(&mut self, epoch: Epoch) {
-        if epoch > self.pool.epoch() && epoch > self.wanted {
-            self.wanted = epoch;
-            self.outputs.push_back(Output::WantMap { epoch });
+    pub(super) fn want_map(&mut self, pool: PoolId, epoch: Epoch) {
+        let pool = self.pools.get_mut(pool.0).map(|pool| &mut pool.servers);
+        let Some(Servers::Evenkeel(pool)) = pool else {
+            return;
+        };
+        if epoch > pool.epoch() && epoch > pool.wanted {
+            pool.wanted = epoch;
+            let source = pool.source();
+            self.outputs.push_back(Output::WantMap { source, epoch });
         }
     }
 
-    /// Closes a connection that the map no longer has, once nothing is awaited from it.
+    /// Closes a connection that its pool no longer has, once nothing is awaited from it.
     pub(super) fn close_if_retired(&mut self, id: BackendId) {
         let Some(backend) = self.backends.get(id.0) else {
             return;
@@ -354,37 +376,37 @@ impl ProxyCore {
         id: ClientId,
         delay: Option<i64>,
         noreply: bool,
-        targets: Vec<BackendId>,
+        targets: &[(PoolId, BackendId)],
     ) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        client.leases.flush_sent();
+        for (pool, _) in targets {
+            client.leases.of(*pool).flush_sent();
+        }
         let state = State::FanOut {
             missing: targets.len(),
             failure: None,
         };
-        let slot = client.push(
-            if noreply { Show::Nothing } else { Show::Flush },
-            state,
-            None,
-        );
-        let tag = Tag {
+        let show = if noreply { Show::Nothing } else { Show::Flush };
+        let slot = client.push(Slot::new(show, state));
+        let tag = |pool| Tag {
             client: id,
+            pool,
             slot,
             hash: KeyHash(0),
             ask: Ask::Single,
             is_read: false,
             is_replica: false,
             retries: 0,
-            give_up: now + self.config.request_timeout,
+            give_up: now,
             flags: (0, 0),
         };
         let mut line = Vec::new();
         ask::flush_all(&mut line, delay, false);
-        for target in targets {
+        for &(pool, target) in targets {
             match self.admit(target, line.len()) {
-                Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                Ok(to) => self.put(now, to, tag(pool), Progress::Nothing, |out| {
                     out.extend_from_slice(&line);
                     (0, 0)
                 }),
@@ -413,7 +435,8 @@ impl ProxyCore {
             Progress::Answered => Vec::new(),
             Progress::Group(group) => group.slots[group.done..].to_vec(),
         };
-        let as_miss = self.config.on_down == OnDown::Miss && failure.is_absence();
+        let on_down = self.pools.get(tag.pool.0).map(|pool| pool.settings.on_down);
+        let as_miss = on_down != Some(OnDown::Error) && failure.is_absence();
         let mut question = Some(Question {
             tag,
             bytes,
@@ -430,7 +453,9 @@ impl ProxyCore {
             let bytes = question
                 .as_ref()
                 .map_or(&[][..], |question| &question.bytes);
-            let answered = answer_for_want(slot.show, bytes, failure, as_miss, tag.is_read);
+            let rename = self.renames.get(slot.rename);
+            let shown_as = (slot.show, rename);
+            let answered = answer_for_want(shown_as, bytes, failure, as_miss, tag.is_read);
             let state = match question.take_if(|_| slot.ticket.is_some()) {
                 None => State::Done(answered),
                 Some(question) => {
@@ -461,7 +486,7 @@ fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
 
 /// What the application gets instead of an answer.
 fn answer_for_want(
-    shown_as: Show,
+    (shown_as, rename): (Show, Option<&Rename>),
     question: &[u8],
     failure: &Failure,
     as_miss: bool,
@@ -484,7 +509,7 @@ fn answer_for_want(
         return Answered::error(failure.line());
     }
     let mut bytes = Vec::new();
-    show::compose_miss(&mut bytes, shown_as, question);
+    show::compose_miss(&mut bytes, shown_as, rename, question);
     Answered {
         bytes,
         is_error: false,

@@ -5,6 +5,8 @@
 //! the workers' counters first.
 
 use super::backend::{Backend, BackendCounters, Peer};
+use super::config::ProxyConfig;
+use super::pool::Pool;
 use evenkeel_protocol::text;
 use std::io::Write;
 
@@ -103,6 +105,12 @@ proxy_stats! {
     proxy_reads_asked_again,
     /// Maps taken over.
     proxy_maps,
+    /// Requests that a route refused.
+    proxy_requests_denied,
+    /// Requests refused because a route made their key or their line too long, or left no key.
+    proxy_keys_refused,
+    /// Exptimes that a route changed.
+    proxy_ttls_changed,
 }
 
 /// One backend connection as statistics show it.
@@ -160,6 +168,10 @@ pub struct ProcessStats {
     pub total_connections: u64,
     /// Connections refused since the start.
     pub rejected_connections: u64,
+    /// Configurations taken over since the start, without the first.
+    pub reloads: u64,
+    /// Configurations refused since the start.
+    pub reload_failures: u64,
     /// The sum over all workers.
     pub totals: ProxyStats,
     /// The backend connections of all workers.
@@ -189,14 +201,30 @@ pub(super) enum StatsKind {
 /// Facts of one core, which are the same in all of a process.
 #[derive(Clone, Debug)]
 pub(super) struct CoreFacts<'a> {
-    pub version: &'a str,
-    pub requests_per_turn: u32,
-    pub item_size_max: usize,
-    pub flush_enabled: bool,
-    pub request_timeout_ms: u128,
-    pub connect_timeout_ms: u128,
-    pub pool: &'static str,
-    pub epoch: u64,
+    pub config: &'a ProxyConfig,
+    pub pools: Vec<PoolFacts<'a>>,
+}
+
+/// Facts of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct PoolFacts<'a> {
+    name: &'a str,
+    kind: &'static str,
+    epoch: u64,
+    servers: usize,
+    pool: &'a Pool,
+}
+
+impl<'a> PoolFacts<'a> {
+    pub fn of(pool: &'a Pool) -> Self {
+        PoolFacts {
+            name: &pool.name,
+            kind: pool.kind(),
+            epoch: pool.epoch().0,
+            servers: pool.backends().len(),
+            pool,
+        }
+    }
 }
 
 /// Writes the answer to `stats`.
@@ -219,7 +247,7 @@ fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "pid", process.pid);
     stat(out, "uptime", process.uptime_s);
     stat(out, "time", process.time);
-    stat(out, "version", facts.version);
+    stat(out, "version", &facts.config.version);
     stat(out, "pointer_size", usize::BITS);
     stat(out, "max_connections", process.max_connections);
     stat(out, "curr_connections", process.curr_connections);
@@ -238,6 +266,8 @@ fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
         u8::from(process.curr_connections < process.max_connections),
     );
     stat(out, "threads", process.threads);
+    stat(out, "proxy_config_reloads", process.reloads);
+    stat(out, "proxy_config_reload_failures", process.reload_failures);
     for name in ALWAYS_ZERO {
         stat(out, name, 0);
     }
@@ -247,18 +277,45 @@ fn settings(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "maxbytes", 0);
     stat(out, "maxconns", process.max_connections);
     stat(out, "num_threads", process.threads);
-    stat(out, "reqs_per_event", facts.requests_per_turn);
-    stat(out, "item_size_max", facts.item_size_max);
-    stat(out, "flush_enabled", yes_no(facts.flush_enabled));
+    let config = facts.config;
+    stat(out, "reqs_per_event", config.requests_per_turn);
+    stat(out, "item_size_max", config.limits.item_size_max);
+    let mut pools = config.pools.iter();
+    let flushes = pools.any(|pool| pool.settings.allow_flush);
+    stat(out, "flush_enabled", yes_no(flushes));
     stat(out, "cas_enabled", "yes");
     stat(out, "binding_protocol", "ascii");
+    let revision = &config.revision;
+    stat(out, "proxy_config_generation", revision.generation);
+    stat(out, "proxy_config_digest", none_if_empty(&revision.digest));
+    stat(out, "proxy_pools", config.pools.len());
+    stat(out, "proxy_routes", config.routes.routes().len());
 }
 
 fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
-    stat(out, "pool", facts.pool);
-    stat(out, "map_epoch", facts.epoch);
-    stat(out, "connect_timeout_ms", facts.connect_timeout_ms);
-    stat(out, "request_timeout_ms", facts.request_timeout_ms);
+    let revision = &facts.config.revision;
+    stat(out, "config_generation", revision.generation);
+    stat(out, "config_digest", none_if_empty(&revision.digest));
+    stat(out, "config_reloads", process.reloads);
+    stat(out, "config_reload_failures", process.reload_failures);
+    for facts in &facts.pools {
+        let (name, settings) = (facts.name, &facts.pool.settings);
+        let state = if facts.pool.leaving {
+            "leaving"
+        } else {
+            "serving"
+        };
+        stat(out, format_args!("{name}:state"), state);
+        stat(out, format_args!("{name}:kind"), facts.kind);
+        stat(out, format_args!("{name}:map_epoch"), facts.epoch);
+        stat(out, format_args!("{name}:servers"), facts.servers);
+        for (row, timeout) in [
+            ("connect_timeout_ms", settings.connect_timeout),
+            ("request_timeout_ms", settings.request_timeout),
+        ] {
+            stat(out, format_args!("{name}:{row}"), timeout.as_millis());
+        }
+    }
     let up = process
         .backends
         .iter()
@@ -317,6 +374,10 @@ fn worst_state(group: &[&BackendStats]) -> &'static str {
         .into_iter()
         .find(|state| group.iter().any(|backend| backend.state == *state))
         .unwrap_or("idle")
+}
+
+fn none_if_empty(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
 }
 
 fn yes_no(on: bool) -> &'static str {

@@ -2,6 +2,7 @@
 
 use super::plan::MS;
 use super::process::Process;
+use super::proxies::MAP_SOURCE;
 use super::servers::worker_ports;
 use super::{Event, World};
 use crate::history::Nanos;
@@ -131,7 +132,7 @@ impl World {
             format!("p{host}"),
             proxy.boot,
             0,
-            proxy.core.epoch(),
+            proxy.core.epoch(MAP_SOURCE),
         )
     }
 
@@ -201,7 +202,9 @@ impl World {
             let theirs = match self.servers.get(host) {
                 Some(server) if !server.process.alive => continue,
                 Some(server) => server.applied(),
-                None => self.proxies[host - self.servers.len()].core.epoch(),
+                None => self.proxies[host - self.servers.len()]
+                    .core
+                    .epoch(MAP_SOURCE),
             };
             if theirs < epoch {
                 self.fail(format!(

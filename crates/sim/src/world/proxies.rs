@@ -8,9 +8,9 @@ use super::servers::{ITEM_SIZE_MAX, owner_of_port};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::{
-    BackendId, ClientId, OnDown, Output, ProcessStats, ProxyConfig, ProxyCore,
+    BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
+    ProxyConfig, ProxyCore,
 };
 use evenkeel_types::BootId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 /// How long a proxy waits for an answer.
 pub(super) const REQUEST_TIMEOUT: Nanos = 400 * MS;
+
+/// Where the map of the only cluster comes from.
+pub(super) const MAP_SOURCE: MapSource = MapSource(1);
 
 /// A proxy process of one worker.
 #[derive(Debug)]
@@ -32,20 +35,17 @@ pub(super) struct Proxy {
 
 impl Proxy {
     pub fn new(process: Process, seed: u64, on_down: OnDown) -> Self {
-        let config = ProxyConfig {
-            limits: Limits {
-                item_size_max: ITEM_SIZE_MAX,
-                ..Limits::default()
-            },
+        let settings = PoolSettings {
             connect_timeout: Duration::from_nanos(60 * MS),
             request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
             on_down,
             allow_flush: true,
-            ..ProxyConfig::default()
         };
+        let mut config = ProxyConfig::of_pool(PoolKind::Evenkeel(MAP_SOURCE), settings);
+        config.limits.item_size_max = ITEM_SIZE_MAX;
         Proxy {
             process,
-            core: ProxyCore::evenkeel(config, seed),
+            core: ProxyCore::new(&Arc::new(config), seed),
             boot: BootId(seed | 1),
             clients: BTreeMap::new(),
             backends: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl World {
     pub(super) fn tell_proxy(&mut self, proxy: usize, map: &Arc<ClusterMap>) {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
-        p.core.set_map(now, map);
+        p.core.set_map(now, MAP_SOURCE, map);
         self.settle_proxy(proxy);
     }
 

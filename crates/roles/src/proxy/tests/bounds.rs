@@ -7,11 +7,8 @@ use crate::proxy::limits::{
     PARKED_MAX, PIPELINE_MAX,
 };
 
-fn one_turn() -> ProxyConfig {
-    ProxyConfig {
-        requests_per_turn: 1_000_000,
-        ..ProxyConfig::default()
-    }
+fn one_turn(config: &mut ProxyConfig) {
+    config.requests_per_turn = 1_000_000;
 }
 
 #[test]
@@ -35,7 +32,7 @@ fn a_turn_has_room_for_so_many_requests_and_the_rest_follows() {
 
 #[test]
 fn a_pipeline_of_any_length_is_asked_for_a_window_at_a_time() {
-    let mut world = World::memcached_with(1, one_turn());
+    let mut world = World::memcached_with(1, one_turn);
     let client = world.client();
     let count = 10_000;
     world.send(client, "get a\r\n".repeat(count));
@@ -61,8 +58,8 @@ fn a_pipeline_of_any_length_is_asked_for_a_window_at_a_time() {
 #[test]
 fn a_multi_get_of_any_length_is_asked_for_a_window_at_a_time() {
     for mut world in [
-        World::memcached_with(3, one_turn()),
-        World::evenkeel_with(3, one_turn()),
+        World::memcached_with(3, one_turn),
+        World::evenkeel_with(3, one_turn),
     ] {
         let client = world.client();
         let keys: Vec<String> = (0..10_000).map(|i| format!("k{i}")).collect();
@@ -102,7 +99,7 @@ fn a_multi_get_of_any_length_is_asked_for_a_window_at_a_time() {
 
 #[test]
 fn large_answers_are_asked_for_a_few_at_a_time() {
-    let mut world = World::memcached_with(1, one_turn());
+    let mut world = World::memcached_with(1, one_turn);
     let client = world.client();
     world.stop_reading(client, true);
     world.send(client, "get a\r\n".repeat(1000));
@@ -124,7 +121,7 @@ fn large_answers_are_asked_for_a_few_at_a_time() {
 
 #[test]
 fn a_client_that_never_reads_is_paused_and_then_costs_nothing_more() {
-    let mut world = World::memcached_with(1, one_turn());
+    let mut world = World::memcached_with(1, one_turn);
     let client = world.client();
     world.stop_reading(client, true);
     let commands = "version\r\n".repeat(2_000_000);
@@ -137,7 +134,7 @@ fn a_client_that_never_reads_is_paused_and_then_costs_nothing_more() {
 
 #[test]
 fn answers_far_beyond_what_was_expected_close_the_connection() {
-    let mut world = World::memcached_with(1, one_turn());
+    let mut world = World::memcached_with(1, one_turn);
     let client = world.client();
     world.stop_reading(client, true);
     // Small answers first, so that many large ones are asked for at once.
@@ -183,7 +180,7 @@ fn a_backend_s_queue_has_an_end_in_bytes() {
 
 #[test]
 fn a_backend_s_queue_has_an_end_in_requests() {
-    let mut world = World::memcached_with(1, one_turn());
+    let mut world = World::memcached_with(1, one_turn);
     let clients = BACKEND_REQUESTS_MAX / 64 + 1;
     for _ in 0..clients {
         let client = world.client();
@@ -205,7 +202,7 @@ fn a_backend_s_queue_has_an_end_in_requests() {
 
 #[test]
 fn only_so_many_requests_wait_for_moves() {
-    let mut world = World::evenkeel_with(1, one_turn());
+    let mut world = World::evenkeel_with(1, one_turn);
     let (key, _) = key_of(1, 1);
     let clients: Vec<_> = (0..PARKED_MAX / 64 + 1).map(|_| world.client()).collect();
     for &client in &clients {

@@ -1,7 +1,8 @@
 //! Servers that refuse, hang, break off, talk nonsense and come back.
 
+use super::world::SOURCE;
 use super::world::{Connecting, World, key_of, keys_of};
-use crate::proxy::{OnDown, ProxyConfig};
+use crate::proxy::{OnDown, PoolKind, PoolSettings, ProxyConfig};
 
 const UNAVAILABLE: &str = "SERVER_ERROR backend a:101 unavailable\r\n";
 
@@ -39,11 +40,9 @@ fn a_refused_connection_makes_gets_miss_and_writes_fail_at_once() {
 
 #[test]
 fn gets_can_be_told_of_it_too() {
-    let config = ProxyConfig {
-        on_down: OnDown::Error,
-        ..ProxyConfig::default()
-    };
-    let mut world = World::memcached_with(1, config);
+    let mut world = World::memcached_with(1, |config| {
+        config.pools[0].settings.on_down = OnDown::Error;
+    });
     world.connecting(101, Connecting::Refuses);
     let client = world.client();
     world.send(client, "get a b\r\nmg a v\r\ngat 0 a\r\nmn\r\n");
@@ -55,11 +54,9 @@ fn gets_can_be_told_of_it_too() {
 
 #[test]
 fn an_error_for_one_key_takes_the_place_of_end_behind_the_values_that_are_there() {
-    let config = ProxyConfig {
-        on_down: OnDown::Error,
-        ..ProxyConfig::default()
-    };
-    let mut world = World::evenkeel_with(2, config);
+    let mut world = World::evenkeel_with(2, |config| {
+        config.pools[0].settings.on_down = OnDown::Error;
+    });
     world.connecting(102, Connecting::Refuses);
     let (here, _) = key_of(1, 2);
     let (gone, _) = key_of(2, 2);
@@ -298,7 +295,10 @@ fn what_a_vanished_client_asked_for_is_carried_out_and_its_answers_go_nowhere() 
 
 #[test]
 fn without_a_map_nothing_is_known() {
-    let mut world = World::new(crate::proxy::ProxyCore::evenkeel(ProxyConfig::default(), 1));
+    let mut world = World::new(ProxyConfig::of_pool(
+        PoolKind::Evenkeel(SOURCE),
+        PoolSettings::default(),
+    ));
     let client = world.client();
     world.send(client, "get a\r\nset a 0 0 1\r\nx\r\nmn\r\n");
     assert_eq!(

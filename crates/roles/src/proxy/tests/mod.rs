@@ -5,6 +5,8 @@ mod failures;
 mod hot_keys;
 mod merging;
 mod moves;
+mod reload;
+mod routing;
 mod twin;
 mod words;
 mod world;

@@ -1,7 +1,8 @@
 //! The map changes: keys move, servers come and go, some know earlier than others.
 
+use super::world::SOURCE;
 use super::world::{World, key_of, map};
-use crate::proxy::ProxyConfig;
+use crate::proxy::{PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_types::Epoch;
 
 /// Two servers; the map of epoch 2 gives everything to server 2.
@@ -171,7 +172,7 @@ fn an_older_map_changes_nothing() {
     world.set_map(&all_to_2(5));
     world.set_map(&map(4, 2, |_| 1));
     world.set_map(&map(5, 2, |_| 1));
-    assert_eq!(world.core.epoch(), Epoch(5));
+    assert_eq!(world.core.epoch(SOURCE), Epoch(5));
     let client = world.client();
     world.send(client, "get a\r\n");
     assert_ne!(world.asked(102), "");
@@ -182,8 +183,8 @@ fn a_key_that_nobody_owns_is_a_miss_and_takes_no_writes() {
     let mut document = map(1, 1, |_| 1).document().clone();
     document.cachelets.fill(None);
     let unowned = evenkeel_policy::placement::map::ClusterMap::new(document).unwrap();
-    let core = crate::proxy::ProxyCore::evenkeel(ProxyConfig::default(), 1);
-    let mut world = World::new(core);
+    let pool = PoolKind::Evenkeel(SOURCE);
+    let mut world = World::new(ProxyConfig::of_pool(pool, PoolSettings::default()));
     world.set_map(&std::sync::Arc::new(unowned));
     let client = world.client();
     world.send(client, "get a\r\ndelete a\r\n");

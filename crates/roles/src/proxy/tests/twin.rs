@@ -190,30 +190,26 @@ fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
     }
 }
 
+fn flushing(config: &mut ProxyConfig) {
+    config.pools[0].settings.allow_flush = true;
+}
+
 #[test]
 fn a_proxy_before_evenkeel_servers_is_one_memcached() {
     for seed in 0..40 {
-        let config = ProxyConfig {
-            allow_flush: true,
-            ..ProxyConfig::default()
-        };
         let servers = (1..=SERVERS)
             .map(|number| Server::new(number, true))
             .collect();
-        run(World::evenkeel_with(SERVERS, config), servers, seed);
+        run(World::evenkeel_with(SERVERS, flushing), servers, seed);
     }
 }
 
 #[test]
 fn a_proxy_before_other_servers_is_one_memcached() {
     for seed in 0..40 {
-        let config = ProxyConfig {
-            allow_flush: true,
-            ..ProxyConfig::default()
-        };
         let servers = (1..=SERVERS)
             .map(|number| Server::new(number, false))
             .collect();
-        run(World::memcached_with(SERVERS, config), servers, seed);
+        run(World::memcached_with(SERVERS, flushing), servers, seed);
     }
 }

@@ -1,7 +1,7 @@
 //! Every command, in both kinds of pool: what is asked, and how the answer is shown.
 
 use super::world::{World, key_of};
-use crate::proxy::{ProcessStats, ProxyConfig};
+use crate::proxy::ProcessStats;
 
 /// One command, what the only Evenkeel worker is asked (K, C: key and cachelet), what it answers, and
 /// what the application gets.
@@ -282,11 +282,7 @@ fn any_other_memcached_is_asked_what_the_application_asks() {
 
 #[test]
 fn what_needs_no_server_is_answered_here() {
-    let config = ProxyConfig {
-        version: "9.9".into(),
-        ..ProxyConfig::default()
-    };
-    let mut world = World::memcached_with(1, config);
+    let mut world = World::memcached_with(1, |config| config.version = "9.9".into());
     let client = world.client();
     for (command, answer) in [
         ("version", "VERSION 9.9\r\n"),
@@ -392,11 +388,9 @@ fn a_base64_key_lives_where_its_plain_form_lives() {
 
 #[test]
 fn flush_all_goes_to_every_server_when_it_is_allowed() {
-    let config = ProxyConfig {
-        allow_flush: true,
-        ..ProxyConfig::default()
-    };
-    let mut world = World::evenkeel_with(3, config);
+    let mut world = World::evenkeel_with(3, |config| {
+        config.pools[0].settings.allow_flush = true;
+    });
     let client = world.client();
     world.send(client, "flush_all 10\r\nflush_all noreply\r\nmn\r\n");
     for port in 101..=103 {

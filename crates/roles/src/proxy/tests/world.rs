@@ -1,7 +1,7 @@
 //! A driver without sockets: everything that a test wants to see or to decide.
 
 use crate::proxy::*;
-use evenkeel_policy::placement::config::{self, PlacementConfig};
+use evenkeel_policy::placement::config::{PlacementConfig, Server as PoolServer};
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ pub struct World {
     backends: BTreeMap<u16, Server>,
     ports: BTreeMap<BackendId, u16>,
     pub wanted: Vec<Epoch>,
+    config: ProxyConfig,
     pub stats_asked: Vec<StatsTicket>,
 }
 
@@ -58,10 +59,19 @@ pub enum Connecting {
 
 pub const T0: Instant = Instant::from_millis(1_000_000);
 
+/// What the wall clock shows.
+pub const UNIX: u32 = 1_800_000_000;
+
+/// Where the map of the only cluster comes from.
+pub const SOURCE: MapSource = MapSource(1);
+
 impl World {
-    pub fn new(core: ProxyCore) -> Self {
+    pub fn new(config: ProxyConfig) -> Self {
+        let mut core = ProxyCore::new(&Arc::new(config.clone()), 7);
+        core.set_unix_time(UNIX);
         World {
             core,
+            config,
             now: T0,
             clients: BTreeMap::new(),
             backends: BTreeMap::new(),
@@ -73,13 +83,24 @@ impl World {
 
     /// Servers 1..=n with one worker each at ports 101, 102, …; epoch 1.
     pub fn evenkeel(servers: u16) -> Self {
-        Self::evenkeel_with(servers, ProxyConfig::default())
+        Self::evenkeel_with(servers, |_| {})
     }
 
-    pub fn evenkeel_with(servers: u16, config: ProxyConfig) -> Self {
-        let mut world = World::new(ProxyCore::evenkeel(config, 7));
+    pub fn evenkeel_with(servers: u16, change: impl FnOnce(&mut ProxyConfig)) -> Self {
+        let mut world = World::new(changed(PoolKind::Evenkeel(SOURCE), change));
+        world.workers(servers);
+        world.core.set_map(
+            T0,
+            SOURCE,
+            &map(1, servers, |cachelet| cachelet % servers + 1),
+        );
+        world
+    }
+
+    /// Makes what is at ports 101, 102, … Evenkeel servers 1, 2, … of one worker each.
+    pub fn workers(&mut self, servers: u16) {
         for server in 1..=servers {
-            let server_at = world.backends.entry(100 + server).or_default();
+            let server_at = self.backends.entry(100 + server).or_default();
             server_at.worker = WorkerRef {
                 server: ServerId(server),
                 worker: 0,
@@ -87,25 +108,24 @@ impl World {
             server_at.lease_ms = 1000;
             server_at.epoch = 1;
         }
-        world
-            .core
-            .set_map(T0, &map(1, servers, |cachelet| cachelet % servers + 1));
-        world
     }
 
     /// Servers a:101, a:102, …
     pub fn memcached(servers: u16) -> Self {
-        Self::memcached_with(servers, ProxyConfig::default())
+        Self::memcached_with(servers, |_| {})
     }
 
-    pub fn memcached_with(servers: u16, proxy: ProxyConfig) -> Self {
-        let pool = PlacementConfig {
-            servers: (1..=servers)
-                .map(|i| config::Server::new("a", 100 + i))
-                .collect(),
-            ..PlacementConfig::default()
-        };
-        World::new(ProxyCore::memcached(proxy, &pool, 7).unwrap())
+    pub fn memcached_with(servers: u16, change: impl FnOnce(&mut ProxyConfig)) -> Self {
+        World::new(changed(memcached(101..=100 + servers), change))
+    }
+
+    /// The configuration is changed while everything goes on.
+    pub fn configure(&mut self, change: impl FnOnce(&mut ProxyConfig)) {
+        change(&mut self.config);
+        self.config.revision.generation += 1;
+        self.core
+            .configure(self.now, &Arc::new(self.config.clone()));
+        self.pump();
     }
 
     pub fn connecting(&mut self, port: u16, policy: Connecting) {
@@ -237,7 +257,7 @@ impl World {
     }
 
     pub fn set_map(&mut self, map: &Arc<ClusterMap>) {
-        self.core.set_map(self.now, map);
+        self.core.set_map(self.now, SOURCE, map);
         self.pump();
     }
 
@@ -279,7 +299,7 @@ impl World {
                     server.connected = false;
                     server.sent.clear();
                 }
-                Output::WantMap { epoch } => self.wanted.push(epoch),
+                Output::WantMap { epoch, .. } => self.wanted.push(epoch),
                 Output::Stats(ticket) => self.stats_asked.push(ticket),
                 Output::ResetStats => self.core.reset_stats(),
             }
@@ -334,6 +354,22 @@ impl World {
         let id = self.backends[&port].id.unwrap();
         assert_eq!(self.core.backend_input(self.now, id, bytes), bytes.len());
     }
+}
+
+/// Memcached servers at these ports.
+pub fn memcached(ports: impl IntoIterator<Item = u16>) -> PoolKind {
+    let servers = ports.into_iter().map(|port| PoolServer::new("a", port));
+    let config = PlacementConfig {
+        servers: servers.collect(),
+        ..PlacementConfig::default()
+    };
+    PoolKind::Memcached(Arc::new(ServerList::new(config).unwrap()))
+}
+
+fn changed(kind: PoolKind, change: impl FnOnce(&mut ProxyConfig)) -> ProxyConfig {
+    let mut config = ProxyConfig::of_pool(kind, PoolSettings::default());
+    change(&mut config);
+    config
 }
 
 /// A map of as many cachelets as virtual nodes (16); `owner` gives each cachelet's server.

@@ -4,16 +4,22 @@
 //! home of a key is a shift and two lookups. Shadow servers are found by renaming; only reads of hot
 //! keys under a lease need them.
 
-use super::BackendId;
+use crate::proxy::BackendId;
+use crate::proxy::config::MapSource;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::renaming::shadow;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::sync::Arc;
 
 /// The map and the connections that belong to it.
-#[derive(Debug, Default)]
-pub(super) struct EvenkeelPool {
+#[derive(Debug)]
+pub(in crate::proxy) struct EvenkeelPool {
+    source: MapSource,
     map: Option<Arc<ClusterMap>>,
+    /// Counts what voids leases: maps, and changes of the configuration.
+    era: Epoch,
+    /// Newest map that the driver was asked for.
+    pub wanted: Epoch,
     /// The backend of each cachelet's owner, by cachelet.
     homes: Vec<Option<BackendId>>,
     /// Every worker of the map, ascending.
@@ -21,6 +27,42 @@ pub(super) struct EvenkeelPool {
 }
 
 impl EvenkeelPool {
+    /// A pool that has no map yet.
+    pub fn new(source: MapSource) -> Self {
+        EvenkeelPool {
+            source,
+            map: None,
+            era: Epoch(0),
+            wanted: Epoch(0),
+            homes: Vec::new(),
+            workers: Vec::new(),
+        }
+    }
+
+    /// Where its map comes from.
+    pub fn source(&self) -> MapSource {
+        self.source
+    }
+
+    /// The map.
+    pub fn map(&self) -> Option<&ClusterMap> {
+        self.map.as_deref()
+    }
+
+    /// What leases belong to, as [`ClientLeases`] wants to be told it: the map, and the
+    /// configuration by which keys come here.
+    ///
+    /// [`ClientLeases`]: evenkeel_policy::hot_keys::client::ClientLeases
+    #[inline]
+    pub fn era(&self) -> Epoch {
+        self.era
+    }
+
+    /// Voids all leases.
+    pub fn begin_era(&mut self) {
+        self.era.0 += 1;
+    }
+
     /// Epoch of the map, 0 before the first.
     #[inline]
     pub fn epoch(&self) -> Epoch {
@@ -37,6 +79,7 @@ impl EvenkeelPool {
             .map(|owner| owner.and_then(|owner| self.backend(owner)))
             .collect();
         self.map = Some(map);
+        self.begin_era();
     }
 
     /// The cachelet of a key and, unless nobody owns it, the backend of its home. `None` without a

@@ -4,11 +4,16 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
+#[cfg(test)]
+mod tests;
+
 use super::client::{Show, Verb};
+use super::multi_get::without_newline;
+use super::routes::Rename;
 use super::stats::ProxyStats;
 use evenkeel_protocol::compose::{self, MetaLine, answer};
 use evenkeel_protocol::{
-    MetaReply, MetaStatus, Reply, Request, RequestOutcome, parse_request, text,
+    MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
 };
 use evenkeel_types::Version;
 
@@ -75,11 +80,13 @@ pub(super) fn is_error(reply: &Reply<'_>) -> bool {
 
 /// Writes what the application gets for `reply`, whose bytes are `raw`, to `question` as it was sent.
 ///
-/// An error of the server is passed on as it is; the caller has to put that of a multi-get's key in
+/// Where the server knows the key by another name, `rename` says how to turn it back. An error of the
+/// server is passed on as it is; the caller has to put that of a multi-get's key in
 /// the place of `END`.
 pub(super) fn compose(
     out: &mut Vec<u8>,
     show: Show,
+    rename: Option<&Rename>,
     question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
@@ -91,12 +98,15 @@ pub(super) fn compose(
         return Ok(Tally::Nothing);
     }
     match show {
-        Show::Value { with_cas, .. } => value(out, with_cas, question, reply, raw),
+        Show::Value { with_cas, .. } => value(out, with_cas, rename, question, reply, raw),
         Show::Meta {
             verb,
             quiet,
             hide_cas,
-        } => meta(out, verb, quiet, hide_cas, reply, raw),
+        } => {
+            let hidden = Hidden { rename, hide_cas };
+            meta(out, verb, quiet, &hidden, question, reply, raw)
+        }
         Show::Store { is_cas } => store(out, is_cas, reply),
         Show::Delete => delete(out, reply),
         Show::Number { up } => number(out, up, reply),
@@ -107,7 +117,12 @@ pub(super) fn compose(
 }
 
 /// Writes what the application gets instead of a value that no server could be asked for.
-pub(super) fn compose_miss(out: &mut Vec<u8>, show: Show, question: &[u8]) {
+pub(super) fn compose_miss(
+    out: &mut Vec<u8>,
+    show: Show,
+    rename: Option<&Rename>,
+    question: &[u8],
+) {
     let Show::Meta { quiet: false, .. } = show else {
         return;
     };
@@ -122,7 +137,33 @@ pub(super) fn compose_miss(out: &mut Vec<u8>, show: Show, question: &[u8]) {
     };
     let mut scratch = evenkeel_protocol::KeyScratch::default();
     let key = meta.key(&mut scratch);
-    answer::echo_flags(answer::meta(out, MetaStatus::Miss), &meta, key).end();
+    let line = answer::meta(out, MetaStatus::Miss);
+    match rename {
+        None => answer::echo_flags(line, &meta, key).end(),
+        Some(rename) => {
+            let mut renamed = Vec::new();
+            rename.to_outside(key, &mut renamed);
+            answer::echo_flags(line, &meta, &renamed).end();
+        }
+    }
+}
+
+/// A `VALUE` of a server, whose bytes are `raw`.
+pub(super) fn value_as_sent(
+    out: &mut Vec<u8>,
+    rename: Option<&Rename>,
+    value: &Value<'_>,
+    raw: &[u8],
+) {
+    const WORD: &[u8] = b"VALUE ";
+    match (rename, raw.get(WORD.len() + value.key.len()..)) {
+        (Some(rename), Some(behind)) => {
+            out.extend_from_slice(WORD);
+            rename.to_outside(value.key, out);
+            out.extend_from_slice(behind);
+        }
+        _ => out.extend_from_slice(raw),
+    }
 }
 
 /// The version of what a read found, if the answer tells.
@@ -146,13 +187,14 @@ fn key_of(question: &[u8]) -> &[u8] {
 fn value(
     out: &mut Vec<u8>,
     with_cas: bool,
+    rename: Option<&Rename>,
     question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<Tally, Unfit> {
     match reply {
-        Reply::Value(_) => {
-            out.extend_from_slice(raw);
+        Reply::Value(value) => {
+            value_as_sent(out, rename, value, raw);
             Ok(Tally::GetHit)
         }
         Reply::Meta(MetaReply {
@@ -168,7 +210,15 @@ fn value(
             } else {
                 None
             };
-            answer::value(out, key_of(question), client_flags.ok_or(Unfit)?, data, cas);
+            let (key, client_flags) = (key_of(question), client_flags.ok_or(Unfit)?);
+            match rename {
+                None => answer::value(out, key, client_flags, data, cas),
+                Some(rename) => {
+                    let mut renamed = Vec::new();
+                    rename.to_outside(key, &mut renamed);
+                    answer::value(out, &renamed, client_flags, data, cas);
+                }
+            }
             Ok(Tally::GetHit)
         }
         Reply::Meta(MetaReply {
@@ -179,17 +229,26 @@ fn value(
     }
 }
 
+/// What an application does not get to see of a meta answer as it is.
+struct Hidden<'a> {
+    /// The servers' name of the key.
+    rename: Option<&'a Rename>,
+    /// A CAS unique that it did not ask for.
+    hide_cas: bool,
+}
+
 fn meta(
     out: &mut Vec<u8>,
     verb: Verb,
     quiet: bool,
-    hide_cas: bool,
+    hidden: &Hidden<'_>,
+    question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<Tally, Unfit> {
     use MetaStatus::{Done, Exists, Miss, NotFound, NotStored, Value};
     if let (Verb::Debug, Reply::MetaDebug { .. }) = (verb, reply) {
-        out.extend_from_slice(raw);
+        debug_line(out, hidden.rename, question, raw);
         return Ok(Tally::Nothing);
     }
     let Reply::Meta(reply) = reply else {
@@ -210,27 +269,55 @@ fn meta(
         _ => return Err(Unfit),
     };
     if !(quiet && reply.status == Miss) {
-        meta_line(out, reply, hide_cas);
+        meta_line(out, reply, hidden);
     }
     Ok(tally)
 }
 
+/// `ME`, the key as it was sent, and facts.
+fn debug_line(out: &mut Vec<u8>, rename: Option<&Rename>, question: &[u8], raw: &[u8]) {
+    let sent = without_newline(key_of(question));
+    let begin = raw.len().min(3);
+    match (rename, raw[begin..].strip_prefix(sent)) {
+        (Some(rename), Some(facts)) => {
+            out.extend_from_slice(&raw[..begin]);
+            let base64 = without_newline(question).ends_with(b" b");
+            rename.text_to_outside(sent, base64, out);
+            out.extend_from_slice(facts);
+        }
+        _ => out.extend_from_slice(raw),
+    }
+}
+
 /// A meta answer without what the application may not see.
-fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hide_cas: bool) {
+fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
+    let flags = &reply.flags;
+    // What leases need is left out, and the key put back.
+    let hides = |letter| match letter {
+        b'G' | b'V' => true,
+        b'c' => hidden.hide_cas,
+        _ => false,
+    };
+    let renames = hidden.rename.filter(|_| flags.has(b'k'));
     let line = match reply.value {
         Some(value) => answer::meta_value(out, value.len()),
         None => answer::meta(out, reply.status),
     };
-    let flags = &reply.flags;
-    let line = if flags.has(b'G') || flags.has(b'V') || hide_cas && flags.has(b'c') {
-        flags
-            .iter()
-            .filter(|&(letter, _)| !(matches!(letter, b'G' | b'V') || hide_cas && letter == b'c'))
-            .fold(line, |line: MetaLine<'_>, (letter, token)| {
-                line.token(letter, token)
-            })
-    } else {
+    let is_as_sent = renames.is_none() && !b"GVc".iter().any(|&l| hides(l) && flags.has(l));
+    let line = if is_as_sent {
         line.raw(flags.raw())
+    } else {
+        let shown = flags.iter().filter(|&(letter, _)| !hides(letter));
+        shown.fold(line, |line: MetaLine<'_>, (letter, token)| {
+            match renames.filter(|_| letter == b'k') {
+                None => line.token(letter, token),
+                Some(rename) => {
+                    let mut key = Vec::new();
+                    rename.text_to_outside(token, flags.has(b'b'), &mut key);
+                    line.token(letter, &key)
+                }
+            }
+        })
     };
     match reply.value {
         Some(value) => line.end_with(value),
@@ -338,218 +425,4 @@ pub(super) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
     let mut line = Vec::new();
     compose::answer::server_error(&mut line, &words.to_string());
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use evenkeel_protocol::{Limits, ReplyOutcome, parse_reply};
-
-    fn shown(show: Show, question: &str, raw: &str) -> Result<(String, Tally), Unfit> {
-        let ReplyOutcome::Reply { reply, consumed } =
-            parse_reply(raw.as_bytes(), &Limits::default())
-        else {
-            panic!("not a reply: {raw:?}");
-        };
-        assert_eq!(consumed, raw.len());
-        let mut out = Vec::new();
-        let tally = compose(&mut out, show, question.as_bytes(), &reply, raw.as_bytes())?;
-        Ok((String::from_utf8(out).unwrap(), tally))
-    }
-
-    const GET: Show = Show::Meta {
-        verb: Verb::Get,
-        quiet: false,
-        hide_cas: true,
-    };
-
-    #[test]
-    fn the_same_answer_in_meta_and_in_classic_words() {
-        let value = Show::Value {
-            with_cas: false,
-            last: true,
-        };
-        let cases = [
-            (
-                value,
-                "VA 2 f7 c9 G3\r\nab\r\n",
-                "VALUE k 7 2\r\nab\r\n",
-                Tally::GetHit,
-            ),
-            (
-                value,
-                "VALUE k 7 2\r\nab\r\n",
-                "VALUE k 7 2\r\nab\r\n",
-                Tally::GetHit,
-            ),
-            (value, "EN V5\r\n", "", Tally::GetMiss),
-            (
-                Show::Store { is_cas: false },
-                "HD\r\n",
-                "STORED\r\n",
-                Tally::Nothing,
-            ),
-            (
-                Show::Store { is_cas: false },
-                "NS\r\n",
-                "NOT_STORED\r\n",
-                Tally::Nothing,
-            ),
-            (
-                Show::Store { is_cas: true },
-                "HD\r\n",
-                "STORED\r\n",
-                Tally::CasHit,
-            ),
-            (
-                Show::Store { is_cas: true },
-                "EX\r\n",
-                "EXISTS\r\n",
-                Tally::CasBad,
-            ),
-            (
-                Show::Store { is_cas: true },
-                "NF\r\n",
-                "NOT_FOUND\r\n",
-                Tally::CasMiss,
-            ),
-            (
-                Show::Store { is_cas: true },
-                "NOT_FOUND\r\n",
-                "NOT_FOUND\r\n",
-                Tally::CasMiss,
-            ),
-            (Show::Delete, "HD\r\n", "DELETED\r\n", Tally::DeleteHit),
-            (
-                Show::Delete,
-                "NOT_FOUND\r\n",
-                "NOT_FOUND\r\n",
-                Tally::DeleteMiss,
-            ),
-            (
-                Show::Number { up: true },
-                "VA 2\r\n42\r\n",
-                "42\r\n",
-                Tally::IncrHit,
-            ),
-            (
-                Show::Number { up: false },
-                "41\r\n",
-                "41\r\n",
-                Tally::DecrHit,
-            ),
-            (
-                Show::Number { up: false },
-                "NF\r\n",
-                "NOT_FOUND\r\n",
-                Tally::DecrMiss,
-            ),
-            (Show::Touch, "HD\r\n", "TOUCHED\r\n", Tally::TouchHit),
-            (Show::Touch, "EN\r\n", "NOT_FOUND\r\n", Tally::TouchMiss),
-            (Show::Nothing, "NS\r\n", "", Tally::Nothing),
-            (Show::Nothing, "SERVER_ERROR x\r\n", "", Tally::Nothing),
-            (
-                Show::Delete,
-                "SERVER_ERROR x\r\n",
-                "SERVER_ERROR x\r\n",
-                Tally::Nothing,
-            ),
-        ];
-        for (show, raw, expected, tally) in cases {
-            let question = "mg k v f c Y1 U2\r\n";
-            assert_eq!(
-                shown(show, question, raw),
-                Ok((expected.into(), tally)),
-                "{show:?} {raw:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_classic_get_with_cas_takes_it_from_the_meta_answer() {
-        let show = Show::Value {
-            with_cas: true,
-            last: false,
-        };
-        let (text, _) = shown(
-            show,
-            "mg key v f c\r\n",
-            "VA 0 f0 c18446744073709551615\r\n\r\n",
-        )
-        .unwrap();
-        assert_eq!(text, "VALUE key 0 0 18446744073709551615\r\n\r\n");
-    }
-
-    #[test]
-    fn what_only_agreed_peers_may_see_is_left_out_and_the_rest_keeps_its_order() {
-        let cases = [
-            ("VA 1 s1 kfoo c12 G2 V12\r\nx\r\n", "VA 1 s1 kfoo\r\nx\r\n"),
-            ("HD t-1 f3 c5 W\r\n", "HD t-1 f3 W\r\n"),
-            ("EN Oabc kfoo V99\r\n", "EN Oabc kfoo\r\n"),
-        ];
-        for (raw, expected) in cases {
-            assert_eq!(shown(GET, "mg foo\r\n", raw).unwrap().0, expected);
-        }
-        let asked = Show::Meta {
-            verb: Verb::Get,
-            quiet: false,
-            hide_cas: false,
-        };
-        assert_eq!(
-            shown(asked, "mg foo\r\n", "HD c5 G1\r\n").unwrap().0,
-            "HD c5\r\n"
-        );
-    }
-
-    #[test]
-    fn a_quiet_get_hides_its_miss_alone() {
-        let quiet = Show::Meta {
-            verb: Verb::Get,
-            quiet: true,
-            hide_cas: false,
-        };
-        assert_eq!(
-            shown(quiet, "mg k\r\n", "EN\r\n").unwrap(),
-            (String::new(), Tally::GetMiss)
-        );
-        assert_eq!(shown(quiet, "mg k\r\n", "HD\r\n").unwrap().0, "HD\r\n");
-    }
-
-    #[test]
-    fn an_answer_to_another_question_is_noticed() {
-        for (show, raw) in [
-            (Show::Delete, "STORED\r\n"),
-            (Show::Store { is_cas: false }, "EN\r\n"),
-            (GET, "NF\r\n"),
-            (GET, "VALUE k 0 1\r\nx\r\n"),
-            (Show::Nothing, "VALUE k 0 1\r\nx\r\n"),
-            (Show::Touch, "HELLO\r\n"),
-            (
-                Show::Value {
-                    with_cas: false,
-                    last: true,
-                },
-                "VA 1\r\nx\r\n",
-            ),
-        ] {
-            assert_eq!(
-                shown(show, "mg k v f c\r\n", raw),
-                Err(Unfit),
-                "{show:?} {raw:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_miss_for_want_of_a_server_echoes_what_a_real_one_would() {
-        for (question, expected) in [
-            ("mg foo v c Y7 U3\r\n", "EN\r\n"),
-            ("mg foo Oxy v k c Y7 U3\r\n", "EN Oxy kfoo\r\n"),
-            ("mg Zm9v b k c Y7 U3\r\n", "EN kZm9v b\r\n"),
-        ] {
-            let mut out = Vec::new();
-            compose_miss(&mut out, GET, question.as_bytes());
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
-    }
 }

@@ -1,0 +1,196 @@
+//! The proxy as a member of clusters: it reports its load and is told their maps.
+//!
+//! Each pool of Evenkeel servers follows one cluster; pools of the same cluster share the membership.
+
+use crate::control::{Control, WorkerHandle};
+use evenkeel_coordinator::api::{LoadReport, MemberKind};
+use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
+use evenkeel_roles::proxy::MapSource;
+use evenkeel_runtime::{Clock, UsageError};
+use evenkeel_types::{BootId, Epoch, Instant};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a cluster is found by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSpec {
+    /// Addresses of its coordinators.
+    pub coordinators: Vec<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What the proxy says of itself in every cluster.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// Host name or address to report.
+    pub host: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// This life of the process.
+    pub boot: BootId,
+}
+
+/// The clusters that the proxy is a member of; all workers share them.
+#[derive(Clone, Debug, Default)]
+pub struct Clusters(Arc<Mutex<Members>>);
+
+#[derive(Debug, Default)]
+struct Members {
+    joined: Vec<Member>,
+    /// Numbers given so far: none is given twice.
+    sources: u32,
+}
+
+#[derive(Debug)]
+struct Member {
+    source: MapSource,
+    spec: ClusterSpec,
+    handle: MemberHandle,
+}
+
+impl Clusters {
+    /// Joins a cluster, unless the proxy is a member of it already. Its maps go to the workers from
+    /// now on. Serving never waits for its coordinators once there has been a map.
+    ///
+    /// # Errors
+    /// When an option that concerns the cluster cannot be used.
+    pub fn join(
+        &self,
+        spec: &ClusterSpec,
+        identity: &Identity,
+        clock: Clock,
+        workers: &Arc<[WorkerHandle]>,
+    ) -> Result<MapSource, UsageError> {
+        let mut members = self.lock();
+        if let Some(member) = members.joined.iter().find(|member| member.spec == *spec) {
+            return Ok(member.source);
+        }
+        members.sources += 1;
+        let source = MapSource(members.sources);
+        let config = MemberConfig {
+            coordinators: spec.coordinators.clone(),
+            cluster: spec.name.clone(),
+            kind: MemberKind::Proxy,
+            name: identity.name.clone(),
+            boot: identity.boot,
+            host: identity.host.clone(),
+            port: identity.address.port(),
+            worker_ports: Vec::new(),
+            rack: None,
+            seed: identity.boot.0 ^ u64::from(source.0),
+        };
+        let mut load = Load::new(clock, workers);
+        let reporting = Arc::clone(workers);
+        let report = move || Report {
+            epoch: reporting
+                .iter()
+                .map(|w| w.gauges.epoch(source))
+                .min()
+                .unwrap_or(Epoch(0)),
+            load: load.report(),
+        };
+        let told = Arc::clone(workers);
+        let name = spec.name.clone();
+        let handle = MemberHandle::start(config, report, move |event| {
+            hear(&told, source, &name, event);
+        })
+        .map_err(|error| UsageError(error.to_string()))?;
+        members.joined.push(Member {
+            source,
+            spec: spec.clone(),
+            handle,
+        });
+        Ok(source)
+    }
+
+    /// There is a newer map: asks for it now.
+    pub fn hurry(&self, source: MapSource) {
+        let members = self.lock();
+        let mut joined = members.joined.iter();
+        if let Some(member) = joined.find(|member| member.source == source) {
+            member.handle.hurry();
+        }
+    }
+
+    /// Ends the memberships of all other clusters.
+    pub fn keep_only(&self, sources: &[MapSource]) {
+        let left: Vec<Member> = {
+            let mut members = self.lock();
+            let joined = std::mem::take(&mut members.joined);
+            let (kept, left) = joined
+                .into_iter()
+                .partition(|member| sources.contains(&member.source));
+            members.joined = kept;
+            left
+        };
+        // Without the lock: a call under way may take seconds.
+        for member in left {
+            member.handle.stop();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: MemberEvent) {
+    match event {
+        MemberEvent::Map(map) => {
+            for worker in workers {
+                worker.say(Control::Map(source, Arc::clone(&map)));
+            }
+        }
+        // Servers have ids; leases come with answers, so settings concern servers alone.
+        MemberEvent::Registered { .. } | MemberEvent::ClusterLoad(_) | MemberEvent::Settings(_) => {
+        }
+        MemberEvent::Lost => eprintln!(
+            "evenkeel proxy: no coordinator of {cluster} answers; serving goes on by the last map"
+        ),
+        MemberEvent::Found => eprintln!("evenkeel proxy: the coordinator of {cluster} answers"),
+        MemberEvent::Refused { reason, message } => eprintln!(
+            "evenkeel proxy: the coordinator of {cluster} refuses this proxy ({reason}): {message}"
+        ),
+    }
+}
+
+/// Requests per second of each worker, between one report and the next.
+struct Load {
+    clock: Clock,
+    workers: Arc<[WorkerHandle]>,
+    at: Instant,
+    before: Vec<u64>,
+}
+
+impl Load {
+    fn new(clock: Clock, workers: &Arc<[WorkerHandle]>) -> Self {
+        let before = vec![0; workers.len()];
+        Load {
+            clock,
+            workers: Arc::clone(workers),
+            at: clock.now().monotonic,
+            before,
+        }
+    }
+
+    fn report(&mut self) -> LoadReport {
+        let now = self.clock.now().monotonic;
+        let seconds = now.since(self.at).as_secs_f64().max(f64::MIN_POSITIVE);
+        let counts = self.workers.iter().map(|worker| worker.gauges.requests());
+        let requests_per_second = counts
+            .zip(&mut self.before)
+            .map(|(count, before)| {
+                // `stats reset` takes counts back.
+                let since = count.saturating_sub(std::mem::replace(before, count));
+                since as f64 / seconds
+            })
+            .collect();
+        self.at = now;
+        LoadReport {
+            requests_per_second,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Taking over a configuration.
+//!
+//! Pools that both configurations have keep their connections: those of the same name that follow
+//! the same coordinators, and those of the same name that both place keys by themselves. Servers that
+//! both lists of such a pool have, at the same address, keep theirs. Other servers are retired: they
+//! get no further requests and are closed when what was asked of them is answered or late. A pool
+//! that is no longer configured stays whole, out of reach of new requests, until nothing that was
+//! asked of it is under way: a request of its may still move from one server to another, or be asked
+//! again.
+
+use super::backend::{Backend, Peer};
+use super::client::State;
+use super::config::{PoolConfig, PoolKind, ProxyConfig};
+use super::limits::LEAVING_LOOK;
+use super::pool::{EvenkeelPool, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name};
+use super::routes::RenameId;
+use super::way::ways_of;
+use super::{BackendId, ProxyCore};
+use evenkeel_types::Instant;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl ProxyCore {
+    /// From now on requests are carried out by this configuration; those under way are finished by
+    /// the one they were begun by.
+    ///
+    /// # Panics
+    /// As [`ProxyCore::new`].
+    pub fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
+        self.take_over(config);
+        self.leaving_look = Some(now);
+        self.forget_left_pools(now);
+    }
+
+    pub(super) fn take_over(&mut self, config: &Arc<ProxyConfig>) {
+        assert!(
+            config.requests_per_turn > 0,
+            "a turn has room for a request"
+        );
+        assert!(!config.pools.is_empty(), "there is a pool");
+        let mut former: BTreeSet<PoolId> = self.pools.keys().into_iter().map(PoolId).collect();
+        let mut pools = Vec::new();
+        for wanted in &config.pools {
+            let id = self.take_over_pool(wanted);
+            former.remove(&id);
+            pools.push((id, matches!(wanted.kind, PoolKind::Evenkeel(_))));
+        }
+        for left in former {
+            if let Some(pool) = self.pools.get_mut(left.0) {
+                pool.leaving = true;
+            }
+        }
+        self.ways = ways_of(config, &pools, &mut self.renames);
+        self.keep_used_renames();
+        self.routes = Arc::clone(&config.routes);
+        self.config = Arc::clone(config);
+        for id in self.pools.keys() {
+            let pool = self.pools.get_mut(id).map(|pool| &mut pool.servers);
+            if let Some(Servers::Evenkeel(pool)) = pool {
+                pool.begin_era();
+            }
+        }
+        self.begin_era();
+    }
+
+    /// Whoever has requests under way waits for their answers before asking anything further.
+    pub(super) fn begin_era(&mut self) {
+        self.era += 1;
+    }
+
+    /// Finds or makes the pool that is wanted.
+    fn take_over_pool(&mut self, wanted: &PoolConfig) -> PoolId {
+        let same = self.pools.iter().find(|(_, pool)| is_same(pool, wanted));
+        let kept = same.map(|(key, _)| key);
+        let id = PoolId(kept.unwrap_or_else(|| self.pools.insert(new_pool(wanted))));
+        if let PoolKind::Memcached(list) = &wanted.kind {
+            self.take_over_servers(id, wanted, list);
+        }
+        let Some(pool) = self.pools.get_mut(id.0) else {
+            return id;
+        };
+        pool.settings = wanted.settings.clone();
+        for backend in pool.backends() {
+            if let Some(backend) = self.backends.get_mut(backend.0) {
+                backend.connect_timeout = wanted.settings.connect_timeout;
+                backend.request_timeout = wanted.settings.request_timeout;
+            }
+        }
+        id
+    }
+
+    /// Finds or makes the connections to the servers of a list.
+    fn take_over_servers(&mut self, id: PoolId, wanted: &PoolConfig, list: &Arc<ServerList>) {
+        let pool = self.pools.get(id.0);
+        let mut former: BTreeSet<BackendId> = pool
+            .map(Pool::backends)
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        let mut backends = Vec::new();
+        for server in list.servers() {
+            let kept = former.iter().copied().find(|id| {
+                let backend = self.backends.get(id.0);
+                backend.is_some_and(|b| b.host == server.host && b.port == server.port)
+            });
+            let name = server_name(&wanted.name, &format!("{}:{}", server.host, server.port));
+            backends.push(match kept {
+                Some(kept) => {
+                    former.remove(&kept);
+                    kept
+                }
+                None => {
+                    let host = server.host.clone();
+                    let (port, peer) = (server.port, Peer::Memcached);
+                    let backend = Backend::new(id, name, host, port, peer, &wanted.settings);
+                    BackendId(self.backends.insert(backend))
+                }
+            });
+        }
+        if let Some(pool) = self.pools.get_mut(id.0) {
+            pool.servers = Servers::Memcached(MemcachedPool::new(Arc::clone(list), backends));
+        }
+        for left in former {
+            self.retire(left);
+        }
+    }
+
+    /// Forgets renamings that neither a route nor an answer under way needs. O(requests under way).
+    fn keep_used_renames(&mut self) {
+        let mut used: BTreeSet<RenameId> = self.ways.iter().map(|way| way.rename()).collect();
+        for (_, client) in self.clients.iter() {
+            used.extend(client.slots().map(|slot| slot.rename));
+        }
+        self.renames.keep(&used);
+    }
+
+    /// Forgets pools that are no longer configured once nothing can be asked of them any more.
+    pub(super) fn forget_left_pools(&mut self, now: Instant) {
+        if self.leaving_look.is_none_or(|at| at > now) {
+            return;
+        }
+        self.leaving_look = None;
+        let leaving = self.pools.iter().filter(|(_, pool)| pool.leaving);
+        let leaving: Vec<PoolId> = leaving.map(|(key, _)| PoolId(key)).collect();
+        for id in leaving {
+            if self.is_needed(id) {
+                let at = now + LEAVING_LOOK;
+                self.leaving_look = Some(at);
+                self.due_at(at);
+            } else {
+                self.forget(id);
+            }
+        }
+    }
+
+    /// Whether anything that was asked of the pool is under way. O(requests under way).
+    fn is_needed(&self, id: PoolId) -> bool {
+        let mut backends = self.backends.iter().map(|(_, backend)| backend);
+        // An answer that waits for its turn may turn out to be too old when it comes.
+        let holds = |state: &State| match state {
+            State::Read(held) => held.question.tag.pool == id,
+            _ => false,
+        };
+        let mut clients = self.clients.iter().map(|(_, client)| client);
+        backends.any(|backend| backend.pool == id && backend.queued_requests() > 0)
+            || self.is_awaited_by_parked(id)
+            || clients.any(|client| client.slots().any(|slot| holds(&slot.state)))
+    }
+
+    fn forget(&mut self, id: PoolId) {
+        let Some(pool) = self.pools.remove(id.0) else {
+            return;
+        };
+        for backend in pool.backends() {
+            self.retire(backend);
+        }
+        for key in self.clients.keys() {
+            if let Some(client) = self.clients.get_mut(key) {
+                client.leases.forget(id);
+            }
+        }
+    }
+}
+
+/// A pool without connections.
+fn new_pool(wanted: &PoolConfig) -> Pool {
+    Pool {
+        name: Arc::clone(&wanted.name),
+        settings: wanted.settings.clone(),
+        servers: match &wanted.kind {
+            PoolKind::Evenkeel(source) => Servers::Evenkeel(EvenkeelPool::new(*source)),
+            PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
+        },
+        leaving: false,
+    }
+}
+
+/// Whether a pool is the one that is wanted.
+fn is_same(pool: &Pool, wanted: &PoolConfig) -> bool {
+    let is_same_kind = match (&pool.servers, &wanted.kind) {
+        (Servers::Evenkeel(pool), PoolKind::Evenkeel(source)) => pool.source() == *source,
+        (Servers::Memcached(_), PoolKind::Memcached(_)) => true,
+        _ => false,
+    };
+    is_same_kind && pool.name == wanted.name && !pool.leaving
+}

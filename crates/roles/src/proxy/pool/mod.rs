@@ -1,0 +1,87 @@
+//! A pool: servers, and how keys are dealt out to them.
+//!
+//! A core has several. Each has connections of its own, also where two name the same server: their
+//! timeouts differ, and one's slow answers are not in the way of the other's.
+
+mod evenkeel;
+mod plain;
+
+pub(super) use evenkeel::EvenkeelPool;
+pub(super) use plain::MemcachedPool;
+pub use plain::ServerList;
+
+use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
+use super::slab::Key;
+use super::{BackendId, Epoch};
+use std::sync::Arc;
+
+/// Names a pool of one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PoolId(pub Key);
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub name: Arc<str>,
+    pub settings: PoolSettings,
+    pub servers: Servers,
+    /// No longer configured: kept until nothing that was asked of it is under way.
+    pub leaving: bool,
+}
+
+/// What the servers of a pool are.
+#[derive(Debug)]
+pub(super) enum Servers {
+    Evenkeel(EvenkeelPool),
+    Memcached(MemcachedPool),
+}
+
+impl Pool {
+    /// Epoch of the map; a pool without one stays at 0.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        match &self.servers {
+            Servers::Evenkeel(pool) => pool.epoch(),
+            Servers::Memcached(_) => Epoch(0),
+        }
+    }
+
+    /// Where its map comes from.
+    pub fn source(&self) -> Option<MapSource> {
+        match &self.servers {
+            Servers::Evenkeel(pool) => Some(pool.source()),
+            Servers::Memcached(_) => None,
+        }
+    }
+
+    /// All its backends.
+    pub fn backends(&self) -> Vec<BackendId> {
+        match &self.servers {
+            Servers::Evenkeel(pool) => pool.backends().iter().map(|(_, id)| *id).collect(),
+            Servers::Memcached(pool) => pool.backends().to_vec(),
+        }
+    }
+
+    /// The backends that may hold anything.
+    pub fn holders(&self) -> Vec<BackendId> {
+        match &self.servers {
+            Servers::Evenkeel(pool) => pool.holders(),
+            Servers::Memcached(pool) => pool.backends().to_vec(),
+        }
+    }
+
+    /// One word for statistics.
+    pub fn kind(&self) -> &'static str {
+        match &self.servers {
+            Servers::Evenkeel(_) => "evenkeel",
+            Servers::Memcached(_) => "memcached",
+        }
+    }
+}
+
+/// How statistics and errors call a server of a pool.
+pub(super) fn server_name(pool: &str, server: &str) -> String {
+    match pool {
+        DEFAULT_POOL => server.to_owned(),
+        pool => format!("{pool}/{server}"),
+    }
+}

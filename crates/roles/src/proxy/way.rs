@@ -1,0 +1,193 @@
+//! On the way from an application's command to a question: which route it takes, what that makes of
+//! its key and of its exptime, and what is said where a route refuses it.
+
+use super::client::{Answered, Show, Slot, State};
+use super::config::ProxyConfig;
+use super::pool::PoolId;
+use super::routes::{
+    CommandClass, Commands, Rename, RenameId, Renames, RouteConfig, RouteTarget, TtlBounds,
+};
+use super::show::Tally;
+use super::{ClientId, ProxyCore};
+use core::mem;
+use evenkeel_protocol::{KeyScratch, SentKey, text};
+use evenkeel_types::Instant;
+
+/// What a request is answered whose route denies it.
+const DENIED: &[u8] =
+    b"CLIENT_ERROR denied: no route of the proxy takes this command for this key\r\n";
+
+/// What a request that changes something is answered where it may not.
+const READ_ONLY: &[u8] =
+    b"CLIENT_ERROR read-only: the proxy's route for this key takes no writes\r\n";
+
+/// A route as one core takes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// Commands that are refused.
+    denied: Commands,
+    is_read_only: bool,
+    to: WayTo,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WayTo {
+    pub pool: PoolId,
+    /// Whether servers are asked in meta commands with our own flags.
+    pub as_meta: bool,
+    pub rename: RenameId,
+    ttl: TtlBounds,
+}
+
+/// A key by the name that servers know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WayKey<'k> {
+    /// As it is stored.
+    pub stored: &'k [u8],
+    /// As it is sent.
+    pub sent: SentKey<'k>,
+}
+
+impl Way {
+    /// The way of a route, whose pool is this one.
+    pub fn new(
+        route: &RouteConfig,
+        (pool, as_meta): (PoolId, bool),
+        renames: &mut Renames,
+    ) -> Self {
+        let outside: &[u8] = if route.strip_prefix {
+            &route.prefix
+        } else {
+            b""
+        };
+        let rename = renames.number(Rename::new(outside, &route.add_prefix));
+        Way {
+            denied: route.denied(),
+            is_read_only: route.target != RouteTarget::Deny,
+            to: WayTo {
+                pool,
+                as_meta,
+                rename,
+                ttl: route.ttl,
+            },
+        }
+    }
+
+    /// The renaming of its keys.
+    pub fn rename(&self) -> RenameId {
+        self.to.rename
+    }
+
+    /// The pool whose items commands that come this way can change.
+    pub fn writes_to(&self) -> Option<PoolId> {
+        (self.denied.and(Commands::WRITES) != Commands::WRITES).then_some(self.to.pool)
+    }
+
+    /// The pool that gets of this way are answered by.
+    pub fn reads_from(&self) -> Option<PoolId> {
+        (!self.denied.contains(CommandClass::Get)).then_some(self.to.pool)
+    }
+}
+
+impl WayTo {
+    /// Whether exptimes stay as they are.
+    #[inline]
+    pub fn keeps_exptimes(&self) -> bool {
+        self.ttl.is_none()
+    }
+}
+
+impl ProxyCore {
+    /// Finds the route of a command about a key and goes on with `ask`, or puts a refusal where the
+    /// answer was to go.
+    #[inline]
+    pub(super) fn on_way(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        key: SentKey<'_>,
+        class: CommandClass,
+        show: Show,
+        ask: impl FnOnce(&mut Self, &WayTo, WayKey<'_>),
+    ) {
+        let mut scratch;
+        let stored = if key.base64 {
+            scratch = KeyScratch::default();
+            key.decode(&mut scratch)
+        } else {
+            key.text
+        };
+        let way = self.ways[self.routes.find(stored, class)];
+        if way.denied.contains(class) {
+            self.stats.proxy_requests_denied += 1;
+            let words = if way.is_read_only { READ_ONLY } else { DENIED };
+            return self.refuse(now, id, show, words);
+        }
+        if way.to.rename == RenameId::NONE {
+            return ask(self, &way.to, WayKey { stored, sent: key });
+        }
+        let mut renamed = mem::take(&mut self.renamed);
+        let rename = self.renames.get(way.to.rename);
+        if rename.is_some_and(|rename| rename.to_inside(stored, key.base64, &mut renamed)) {
+            let key = WayKey {
+                stored: renamed.stored(),
+                sent: renamed.sent(key.base64),
+            };
+            ask(self, &way.to, key);
+        } else {
+            self.stats.proxy_keys_refused += 1;
+            self.refuse(now, id, show, text::BAD_FORMAT);
+        }
+        self.renamed = renamed;
+    }
+
+    /// The exptime to send for one of the application's.
+    #[inline]
+    pub(super) fn bounded(&mut self, way: &WayTo, exptime: i64) -> i64 {
+        if way.ttl.is_none() {
+            return exptime;
+        }
+        let bounded = way.ttl.apply(exptime, self.unix, self.random_u32());
+        self.stats.proxy_ttls_changed += u64::from(bounded != exptime);
+        bounded
+    }
+
+    /// Answers a request without asking anybody.
+    pub(super) fn refuse(&mut self, now: Instant, id: ClientId, show: Show, words: &'static [u8]) {
+        match show {
+            Show::Nothing => {}
+            Show::Value { .. } => {
+                let Some(client) = self.clients.get_mut(id.0) else {
+                    return;
+                };
+                // Takes the place of the `END` behind the keys that have values.
+                let state = State::Done(Answered {
+                    tally: Tally::Nothing,
+                    ..Answered::error(words.to_vec())
+                });
+                client.push(Slot::new(show, state));
+                self.release(now, id);
+            }
+            _ => self.say(id, words),
+        }
+    }
+}
+
+/// The ways of a configuration whose pools are these; there is one at least.
+pub(super) fn ways_of(
+    config: &ProxyConfig,
+    pools: &[(PoolId, bool)],
+    renames: &mut Renames,
+) -> Vec<Way> {
+    let routes = config.routes.routes().iter();
+    let ways = routes.map(|route| {
+        let pool = match route.target {
+            RouteTarget::Pool(pool) => pool,
+            // Nothing comes so far on it.
+            RouteTarget::Deny => 0,
+        };
+        Way::new(route, pools[pool], renames)
+    });
+    ways.collect()
+}

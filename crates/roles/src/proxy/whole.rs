@@ -1,0 +1,133 @@
+//! Requests about no key: those that go to all servers, and those that are answered here.
+
+use super::client::{Show, Slot, State};
+use super::pool::{PoolId, Servers};
+use super::routes::CommandClass;
+use super::stats::StatsKind;
+use super::{ClientId, Output, ProxyCore, StatsTicket};
+use core::fmt::Display;
+use core::net::IpAddr;
+use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::text;
+use evenkeel_types::Instant;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// What `flush_all` is answered while there is no server to flush.
+const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
+
+impl ProxyCore {
+    /// Asks every server of the pools that allow it and that some route takes writes to, because each
+    /// server holds a part.
+    pub(super) fn flush_all(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        delay: Option<i64>,
+        noreply: bool,
+    ) {
+        let written: BTreeSet<PoolId> = self.ways.iter().filter_map(|w| w.writes_to()).collect();
+        let mut allowed = Vec::new();
+        for pool in written {
+            match self.pools.get(pool.0) {
+                Some(found) if found.settings.allow_flush => allowed.push((pool, found.holders())),
+                _ => {}
+            }
+        }
+        if allowed.is_empty() {
+            let words = text::FLUSH_NOT_ALLOWED;
+            return self.say(id, if noreply { b"" } else { words });
+        }
+        self.stats.cmd_flush += 1;
+        let targets: Vec<_> = allowed
+            .into_iter()
+            .flat_map(|(pool, holders)| holders.into_iter().map(move |holder| (pool, holder)))
+            .collect();
+        if targets.is_empty() {
+            return self.say(id, if noreply { b"" } else { NOTHING_TO_FLUSH });
+        }
+        self.flush_everywhere(now, id, delay, noreply, &targets);
+    }
+
+    /// The servers of the default route's pool, as ElastiCache's clients ask for them. Without any,
+    /// what memcached says to words that it does not know.
+    pub(super) fn cluster_config(&mut self, id: ClientId) {
+        let default = self.routes.find(b"", CommandClass::Get);
+        let pool = self.ways[default].reads_from();
+        let list = pool.and_then(|pool| match &self.pools.get(pool.0)?.servers {
+            Servers::Evenkeel(pool) => {
+                let document = pool.map()?.document();
+                let up = document.servers.iter().filter(|server| server.up);
+                let servers = up.map(|server| (server.host.as_str(), server.port));
+                Some(server_list(document.epoch, servers))
+            }
+            Servers::Memcached(pool) => {
+                let servers = pool.list().servers().iter();
+                let servers = servers.map(|server| (server.host.as_str(), server.port));
+                // Newer lists have greater numbers, also after a restart.
+                Some(server_list(self.config.revision.read_at, servers))
+            }
+        });
+        let Some(list) = list else {
+            return self.say(id, text::ERROR);
+        };
+        let mut bytes = self.spare_buffer();
+        // Writing into memory cannot fail.
+        let _ = write!(bytes, "CONFIG cluster 0 {}\r\n", list.len());
+        bytes.extend_from_slice(&list);
+        bytes.extend_from_slice(text::CRLF);
+        bytes.extend_from_slice(text::END);
+        self.say_bytes(id, bytes);
+    }
+
+    pub(super) fn version(&mut self, id: ClientId) {
+        let mut line = self.spare_buffer();
+        answer::version(&mut line, &self.config.version);
+        self.say_bytes(id, line);
+    }
+
+    pub(super) fn stats_asked(&mut self, id: ClientId, arguments: &[u8]) {
+        let kind = match arguments {
+            b"" => StatsKind::General,
+            b"settings" => StatsKind::Settings,
+            b"proxy" => StatsKind::Proxy,
+            b"servers" => StatsKind::Servers,
+            // Nothing is stored here, so there is nothing to list.
+            [b'i', b't', b'e', b'm', b's', ..] | b"slabs" | b"sizes" | b"conns" => {
+                return self.say(id, text::END);
+            }
+            b"reset" => {
+                self.outputs.push_back(Output::ResetStats);
+                return self.say(id, text::RESET);
+            }
+            _ => return self.say(id, text::ERROR),
+        };
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let slot = client.push(Slot::new(Show::Nothing, State::Waiting));
+        self.outputs.push_back(Output::Stats(StatsTicket {
+            client: id,
+            slot,
+            kind,
+        }));
+    }
+}
+
+/// The number of a list of servers, and for each `host|ip|port`; a host that is an address stands for
+/// both.
+fn server_list<'a>(
+    version: impl Display,
+    servers: impl Iterator<Item = (&'a str, u16)>,
+) -> Vec<u8> {
+    let entries = servers.map(|(host, port)| {
+        let ip = if host.parse::<IpAddr>().is_ok() {
+            host
+        } else {
+            ""
+        };
+        format!("{host}|{ip}|{port}")
+    });
+    let entries: Vec<String> = entries.collect();
+    format!("{version}\n{}\n", entries.join(" ")).into_bytes()
+}
