@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-storage bench-hit-ratio soak bench-instructions
+.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak bench-instructions
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -44,6 +44,9 @@ bench-worker: ## One pinned worker beside memcached -t 1, in the same run (BENCH
 
 bench-server: ## The server beside memcached and an echo server, with the goals: table and JSON (BENCH_ARGS="--quick")
 	@scripts/bench-server.sh $(BENCH_ARGS)
+
+bench-proxy: ## The proxy beside memcached's own and twemproxy, with the goals: table and JSON (BENCH_ARGS="--quick")
+	@scripts/bench-proxy.sh $(BENCH_ARGS)
 
 soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh

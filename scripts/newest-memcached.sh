@@ -6,17 +6,23 @@
 # The source comes through apt, which checks it against the signed index, from the mirror that this machine's own
 # packages come from; apt gets lists of its own for it, so that the machine's stay as they are.
 # Where none of that can be had, the installed memcached is printed, and a line on stderr says why.
+#
+# With --proxy it is built with memcached's own proxy, into target/memcached-VERSION-proxy, and nothing else will do.
 . "$(dirname "$0")/lib.sh"
+
+suffix=
+[ "${1:-}" != --proxy ] || suffix=-proxy
 
 # installed REASON : settles for the memcached of the machine's packages.
 installed() {
+  [ -z "$suffix" ] || fail "memcached with its proxy could not be built: $1"
   need_program memcached memcached
   say "using the installed memcached $(memcached -V | cut -d ' ' -f 2): $1"
   command -v memcached
   exit
 }
 
-kept=$(find "$TARGET" -maxdepth 2 -path '*/memcached-*/memcached' -type f 2>/dev/null | sort -V | tail -n 1 || true)
+kept=$(find "$TARGET" -maxdepth 2 -regex ".*/memcached-[0-9.]*$suffix/memcached" -type f 2>/dev/null | sort -V | tail -n 1 || true)
 if [ -n "$kept" ]; then
   echo "$kept"
   exit
@@ -53,7 +59,8 @@ build() {
     && own_apt source --download-only --tar-only memcached \
     && mkdir source && tar -xf memcached_*.orig.tar.* --strip-components 1 -C source \
     && cd source \
-    && ./configure --enable-tls="$tls" --disable-docs --disable-coverage \
+    && ./configure --enable-tls="$tls" ${suffix:+--enable-proxy} --disable-docs --disable-coverage \
+    && if [ -n "$suffix" ]; then make -C vendor/lua/src linux; fi \
     && make -j "$(nproc)" memcached
 }
 
@@ -70,9 +77,9 @@ log=$work/build.log
 (build) >"$log" 2>&1 || { tail -n 5 "$log" >&2; installed "the newest could not be built"; }
 
 version=$("$work/source/memcached" -V | cut -d ' ' -f 2)
-kept=$TARGET/memcached-$version/memcached
+kept=$TARGET/memcached-$version$suffix/memcached
 mkdir -p "${kept%/*}"
 cp "$work/source/memcached" "$kept.new"
 mv "$kept.new" "$kept"
-say "built memcached $version (TLS: $tls)"
+say "built memcached $version (TLS: $tls${suffix:+, with its proxy})"
 echo "$kept"

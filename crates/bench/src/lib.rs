@@ -48,8 +48,8 @@ pub use plan::{
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, run};
 pub use suite::{
-    Peer, PeerReport, PeerResult, RowReport, SuiteArgs, SuiteReport, SuiteSettings, Unit, Verdict,
-    execute_suite, run_suite,
+    GroundArgs, Peer, PeerReport, PeerResult, ProxySuiteArgs, RowReport, SuiteArgs, SuiteReport,
+    SuiteSettings, Unit, Verdict, execute_proxy_suite, execute_suite, run_proxy_suite, run_suite,
 };
 pub use target::Target;
 

@@ -72,6 +72,48 @@ fn a_suite_measures_compares_and_judges() {
 }
 
 #[test]
+fn proxies_are_measured_compared_and_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("suite.json");
+    let mut suite = evenkeel::command("bench")
+        .arg("suite-proxy")
+        .args(["--quick", "--rounds", "1", "--duration", "100ms"])
+        .args(["--keys", "2000"])
+        .arg("--memcached")
+        .arg(require_program("memcached"))
+        .arg("--twemproxy")
+        .arg(require_program("nutcracker"))
+        .arg("--json")
+        .arg(&json)
+        .spawn();
+    let status = suite.wait(EXIT_DEADLINE + PATIENCE);
+    assert!(status.success(), "{}", suite.stderr_text());
+    let text = std::fs::read_to_string(&json).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8, "{text}");
+    for row in rows {
+        let results = row["results"].as_array().unwrap();
+        for peer in ["twemproxy", "evenkeel_proxy"] {
+            let result = results.iter().find(|result| result["peer"] == peer);
+            let median = result.and_then(|result| result["median"].as_f64());
+            // A few idle connections, or one round's latency, may come out as nothing or less.
+            let is_cpu = row["what"].as_str().unwrap().contains("CPU");
+            assert!(
+                median.is_some_and(|median| median > 0.0 || !is_cpu),
+                "{peer}: {row}"
+            );
+        }
+        if row["id"] == "proxy_get_pipeline_16" {
+            let verdict = &row["verdicts"][0];
+            assert_eq!(verdict["target"], 2.5, "{row}");
+            let reached = verdict["reached"].as_f64().unwrap();
+            assert_eq!(verdict["met"], reached >= 2.5, "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_suite_says_what_it_cannot_do() {
     let refused = |arguments: &[&str], word: &str| {
         let mut suite = evenkeel::command("bench")

@@ -53,6 +53,8 @@ enum Bench {
     Run(Box<evenkeel_bench::RunArgs>),
     /// Measures the server beside memcached and an echo server, with the goals beside the figures
     Suite(evenkeel_bench::SuiteArgs),
+    /// Measures the proxy beside memcached's own and twemproxy, with the goals beside the figures
+    SuiteProxy(evenkeel_bench::ProxySuiteArgs),
     /// Answers with bytes made beforehand: the ceiling that the sockets set for a server
     #[command(hide = true)]
     Echo(evenkeel_bench::EchoArgs),
@@ -82,6 +84,7 @@ fn main() -> std::process::ExitCode {
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),
             Bench::Suite(args) => evenkeel_bench::execute_suite(&args),
+            Bench::SuiteProxy(args) => evenkeel_bench::execute_proxy_suite(&args),
             Bench::Echo(args) => evenkeel_bench::execute_echo(&args),
         }
         .into(),

@@ -64,7 +64,7 @@ impl Store {
 
     /// As [`Store::read_hashed`], with what [`Store::prefetch_item`] said of the same key. An outdated
     /// hint changes nothing but the time it takes.
-    #[inline]
+    #[inline(always)]
     pub fn read_hinted(
         &mut self,
         id: CacheletId,

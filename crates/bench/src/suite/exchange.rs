@@ -6,8 +6,8 @@
 //! asked for, the lengths, the line ends. All of that is compared; the values are not (a checked load
 //! has read them before). One read takes in many answers, and one write sends as many requests.
 
-use super::KEY_LEN;
-use super::rows::Load;
+use super::ground::KEY_LEN;
+use super::rows::Traffic;
 use crate::echo::Shape;
 use crate::engine::thread::{cpu_time, pin_thread};
 use crate::value;
@@ -60,7 +60,7 @@ pub(super) struct Exchanged {
 impl Exchange {
     /// The requests of a load on keys `0..keys`, all alike.
     pub(super) fn new(
-        load: &Load,
+        load: &Traffic,
         format: &KeyFormat,
         keys: u64,
         value_len: usize,
@@ -113,7 +113,7 @@ impl Exchange {
     pub(super) fn run(
         &self,
         server: SocketAddr,
-        load: &Load,
+        load: &Traffic,
         cores: &[usize],
         time: Duration,
     ) -> anyhow::Result<Exchanged> {
@@ -358,7 +358,11 @@ mod tests {
     #[test]
     fn an_answer_is_right_when_a_parser_says_so() {
         let format = KeyFormat::new("key:", KEY_LEN, 100).unwrap();
-        let load = LOADS.iter().find(|load| load.multiget == 10).unwrap();
+        let load = LOADS
+            .map(|load| load.traffic)
+            .into_iter()
+            .find(|load| load.multiget == 10);
+        let load = &load.unwrap();
         let exchange = Exchange::new(load, &format, 100, 20).unwrap();
         let mut answer = exchange.shape.answer.clone();
         for &(from, to) in &exchange.shape.keys {

@@ -3,9 +3,10 @@
 //! The generator sends at that rate whether or not answers come, and counts each request's latency
 //! from the moment it was due, so that a server that stalls is charged for all that waited.
 
+use super::ground::{WARM_UP, measure as measure_load};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, UNPIPELINED_GETS};
-use super::{Suite, WARM_UP, finish_row, measure as measure_load};
+use super::{Suite, finish_row};
 use crate::{LoadPlan, Pace};
 use anyhow::ensure;
 use evenkeel_workload::Operation;
@@ -24,7 +25,7 @@ const PIPELINE: usize = 64;
 const LENGTHS: u32 = 2;
 
 pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
-    if !suite.wants(ID_P99) && !suite.wants(ID_P99_9) {
+    if !suite.ground.wants(ID_P99) && !suite.ground.wants(ID_P99_9) {
         return Ok(());
     }
     suite.start()?;
@@ -36,19 +37,19 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
     let rate = maximum / 2.0;
     let mut p99 = vec![Vec::new(); suite.servers.len()];
     let mut p99_9 = p99.clone();
-    for round in 0..=suite.rounds {
+    for round in 0..=suite.ground.rounds {
         for (index, (peer, server)) in suite.servers.iter().enumerate() {
             let mut plan = LoadPlan {
                 pipeline: PIPELINE,
                 pace: Pace::Poisson { per_second: rate },
-                ..suite.plan(server, Operation::Get, CONNECTIONS)?
+                ..suite.ground.plan(server, Operation::Get, CONNECTIONS)?
             };
             if round == 0 {
                 plan.stop.after = Some(WARM_UP);
                 measure_load(plan)?;
                 continue;
             }
-            plan.stop.after = Some(suite.duration * LENGTHS);
+            plan.stop.after = Some(suite.ground.duration * LENGTHS);
             let report = measure_load(plan)?;
             ensure!(
                 report.counters.errors == 0,
@@ -85,8 +86,8 @@ fn maximum_of_memcached(suite: &Suite) -> anyhow::Result<f64> {
         .find(|(peer, _)| *peer == Peer::Memcached);
     let (_, server) = server.expect("the suite starts no run without memcached");
     let mut figures = Vec::new();
-    for _ in 0..suite.rounds {
-        let plan = suite.plan(server, Operation::Get, CONNECTIONS)?;
+    for _ in 0..suite.ground.rounds {
+        let plan = suite.ground.plan(server, Operation::Get, CONNECTIONS)?;
         debug_assert!(plan.stop.after > Some(Duration::ZERO));
         figures.push(measure_load(plan)?.requests_per_second);
     }

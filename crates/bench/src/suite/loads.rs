@@ -1,10 +1,11 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
 use super::exchange::Exchange;
+use super::ground::{KEY_LEN, VALUE_LEN, WARM_UP};
 use super::process::Server;
 use super::report::{PeerResult, RowReport};
 use super::rows::{LOADS, Load, Peer};
-use super::{KEY_LEN, Suite, VALUE_LEN, WARM_UP, finish_row};
+use super::{Suite, finish_row};
 use crate::report::median;
 use anyhow::{Context, ensure};
 use std::slice;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// Measures every load that is wanted.
 pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
     for load in &LOADS {
-        if suite.wants(load.id) {
+        if suite.ground.wants(load.id) {
             suite.start()?;
             finish_row(rows, row(suite, load)?);
         }
@@ -22,25 +23,30 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
 }
 
 fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
-    let exchange = Exchange::new(load, &suite.key_format()?, suite.keys, VALUE_LEN)?;
+    let exchange = Exchange::new(
+        &load.traffic,
+        &suite.ground.key_format()?,
+        suite.ground.keys,
+        VALUE_LEN,
+    )?;
     let echo = echo(suite, load)?;
     let mut measured = vec![Measured::new(Peer::Echo, &echo)];
     let servers = suite.servers.iter();
     measured.extend(servers.map(|(peer, server)| Measured::new(*peer, server)));
     let cores = if load.shared_core {
-        slice::from_ref(&suite.server_core)
+        slice::from_ref(&suite.ground.server_core)
     } else {
-        &suite.generator_cores
+        &suite.ground.generator_cores
     };
-    for round in 0..=suite.rounds {
+    for round in 0..=suite.ground.rounds {
         for peer in &mut measured {
             let place = || format!("{}, {}", load.id, peer.peer.short());
             if round == 0 {
-                let warmed = exchange.run(peer.server.address, load, cores, WARM_UP);
+                let warmed = exchange.run(peer.server.address, &load.traffic, cores, WARM_UP);
                 warmed.with_context(place)?;
             } else {
                 let place = place();
-                let measured = peer.measure(&exchange, load, cores, suite.duration);
+                let measured = peer.measure(&exchange, load, cores, suite.ground.duration);
                 measured.context(place)?;
             }
         }
@@ -56,12 +62,12 @@ fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
 }
 
 fn echo(suite: &Suite, load: &Load) -> anyhow::Result<Server> {
-    let request = match load.echo_request() {
+    let request = match load.traffic.echo_request() {
         crate::EchoRequest::Get => "get",
         crate::EchoRequest::Set => "set",
     };
     let (keys, key, value) = (
-        load.multiget.to_string(),
+        load.traffic.multiget.to_string(),
         KEY_LEN.to_string(),
         VALUE_LEN.to_string(),
     );
@@ -77,7 +83,7 @@ fn echo(suite: &Suite, load: &Load) -> anyhow::Result<Server> {
         "--value-size",
         &value,
     ];
-    Server::evenkeel(&arguments, &[suite.server_core])
+    Server::evenkeel(&arguments, &[suite.ground.server_core])
 }
 
 /// A peer's rounds of one load.
@@ -108,7 +114,7 @@ impl<'s> Measured<'s> {
         time: Duration,
     ) -> anyhow::Result<()> {
         let before = self.server.cpu_time()?;
-        let done = exchange.run(self.server.address, load, cores, time)?;
+        let done = exchange.run(self.server.address, &load.traffic, cores, time)?;
         let cpu = self.server.cpu_time()?.saturating_sub(before);
         ensure!(done.in_time > 0, "no request was answered");
         let cpu_us = cpu.as_secs_f64() * 1e6 / done.requests as f64;
@@ -116,7 +122,7 @@ impl<'s> Measured<'s> {
         self.figures.push(if load.shared_core {
             cpu_us
         } else {
-            (done.in_time * load.multiget as u64) as f64 / done.elapsed.as_secs_f64()
+            (done.in_time * load.traffic.multiget as u64) as f64 / done.elapsed.as_secs_f64()
         });
         self.generator_cpu_share_max = self.generator_cpu_share_max.max(done.cpu_share);
         Ok(())

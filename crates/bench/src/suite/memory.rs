@@ -1,9 +1,10 @@
 //! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
 
+use super::ground::{FILL_CONNECTIONS, FILL_PIPELINE, measure as measure_load};
 use super::process::Server;
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
-use super::{FILL_CONNECTIONS, FILL_PIPELINE, Suite, finish_row, measure as measure_load};
+use super::{Suite, finish_row};
 use crate::{LoadPlan, Source, Stop};
 use anyhow::{Context, ensure};
 use evenkeel_runtime::raise_descriptor_limit;
@@ -23,15 +24,15 @@ const SAMPLE_LEN: u64 = 200_000;
 const SAMPLE_TOLERANCE: f64 = 0.02;
 
 /// Idle connections; fewer where it must be quick.
-const IDLE_CONNECTIONS: usize = 10_000;
-const IDLE_CONNECTIONS_QUICK: usize = 2_000;
+pub(super) const IDLE_CONNECTIONS: usize = 10_000;
+pub(super) const IDLE_CONNECTIONS_QUICK: usize = 2_000;
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Fills servers until they evict, and counts: items, and resident memory at its highest.
 pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
-    let limit_mb = if suite.quick {
+    let limit_mb = if suite.ground.quick {
         LIMIT_MB_QUICK
     } else {
         LIMIT_MB
@@ -41,7 +42,7 @@ pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> any
     let peers = [Peer::Memcached, Peer::EvenkeelEpoll];
     let mut resident = vec![Vec::new(); peers.len()];
     for size in &ITEM_SIZES {
-        if !suite.wants(size.id) {
+        if !suite.ground.wants(size.id) {
             continue;
         }
         let mut results = Vec::new();
@@ -87,7 +88,9 @@ fn fill(suite: &Suite, server: &Server, size: &ItemSize, limit_bytes: u64) -> an
     // So many would fill the limit if items had no overhead at all.
     let count = limit_bytes / (size.key_len + size.value_len) as u64;
     let keys = KeyFormat::new("k", size.key_len, count)?;
-    suite.fill(server, keys.clone(), count, size.value_len)?;
+    suite
+        .ground
+        .fill(server, keys.clone(), count, size.value_len)?;
     let stats = server.stats()?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;
@@ -106,7 +109,9 @@ fn fill(suite: &Suite, server: &Server, size: &ItemSize, limit_bytes: u64) -> an
             after: None,
             requests: Some(SAMPLE_LEN),
         },
-        ..suite.plan(server, Operation::Get, FILL_CONNECTIONS)?
+        ..suite
+            .ground
+            .plan(server, Operation::Get, FILL_CONNECTIONS)?
     })?;
     ensure!(sample.counters.wrong_values == 0, "wrong values were read");
     let found = sample.hit_ratio * count as f64;
@@ -124,10 +129,10 @@ pub(super) fn measure_idle_connections(
     rows: &mut Vec<RowReport>,
 ) -> anyhow::Result<()> {
     const ID: &str = "idle_connection";
-    if !suite.wants(ID) {
+    if !suite.ground.wants(ID) {
         return Ok(());
     }
-    let wanted = if suite.quick {
+    let wanted = if suite.ground.quick {
         IDLE_CONNECTIONS_QUICK
     } else {
         IDLE_CONNECTIONS
@@ -143,14 +148,7 @@ pub(super) fn measure_idle_connections(
     for peer in peers {
         let limit = (wanted + 100).to_string();
         let server = suite.server(peer, &["-m", "64", "-c", &limit])?;
-        drop(use_once(&server)?);
-        let before = server.resident_bytes()?;
-        let connections = (0..wanted)
-            .map(|_| use_once(&server))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let after = server.resident_bytes()?;
-        let grown = after.saturating_sub(before) as f64;
-        results.push(PeerResult::of(peer, vec![grown / connections.len() as f64]));
+        results.push(PeerResult::of(peer, vec![idle_bytes(&server, wanted)?]));
     }
     let what = format!("resident memory of an idle connection, of {wanted}");
     let ours = suite.ours.iter();
@@ -159,6 +157,17 @@ pub(super) fn measure_idle_connections(
         .collect();
     finish_row(rows, RowReport::new(ID, what, Unit::Bytes, results, &goals));
     Ok(())
+}
+
+/// Resident memory that each of so many connections costs which have had one answer, in bytes.
+pub(super) fn idle_bytes(server: &Server, connections: usize) -> anyhow::Result<f64> {
+    drop(use_once(server)?);
+    let before = server.resident_bytes()?;
+    let connections = (0..connections)
+        .map(|_| use_once(server))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let grown = server.resident_bytes()?.saturating_sub(before);
+    Ok(grown as f64 / connections.len() as f64)
 }
 
 /// A connection that has got one answer.

@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -119,6 +119,35 @@ impl Server {
         }
     }
 
+    /// Starts a program that will listen on this port.
+    pub(crate) fn at_port(
+        command: &mut Command,
+        port: u16,
+        cores: &[usize],
+    ) -> anyhow::Result<Server> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let (mut child, files) = spawn(command.stdout(Stdio::null()), cores)?;
+        let name = command.get_program().display().to_string();
+        let end = Instant::now() + READY_DEADLINE;
+        while TcpStream::connect(address).is_err() {
+            if child.try_wait()?.is_some() {
+                return Err(refused(name, &mut child, &files)?.into());
+            }
+            if Instant::now() >= end {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("{name} does not start");
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(Server {
+            child,
+            address,
+            _stdout: None,
+            _files: files,
+        })
+    }
+
     fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -195,6 +224,12 @@ impl Stats {
         let value = self.0.get(name).and_then(|value| value.parse().ok());
         value.with_context(|| format!("no number {name} in stats"))
     }
+}
+
+/// A port that nobody listens on, for programs that cannot choose one themselves.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?.port())
 }
 
 /// The version that a memcached says it is.

@@ -22,6 +22,30 @@ pub struct SuiteReport {
     pub rows: Vec<RowReport>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
+    /// Whose figures the table divides by whose.
+    #[serde(skip)]
+    compared: Compared,
+}
+
+/// Whose figures a table divides by whose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    pub(crate) ours: &'static [Peer],
+    pub(crate) theirs: &'static [Peer],
+}
+
+impl Compared {
+    /// Servers.
+    pub(crate) const SERVERS: Compared = Compared {
+        ours: &[Peer::EvenkeelEpoll, Peer::EvenkeelUring],
+        theirs: &[Peer::Memcached, Peer::Echo],
+    };
+
+    /// Proxies.
+    pub(crate) const PROXIES: Compared = Compared {
+        ours: &[Peer::EvenkeelProxy],
+        theirs: &[Peer::BuiltinProxy, Peer::Twemproxy],
+    };
 }
 
 /// How it was measured.
@@ -171,6 +195,8 @@ pub struct Verdict {
 pub(crate) enum Goal {
     /// A peer has at least so much of another's figure, where more is better.
     Times(Peer, Peer, f64),
+    /// The same, of the better of several.
+    TimesBest(Peer, &'static [Peer], f64),
     /// A peer's own figure is within a bound.
     Bound(Peer, f64),
 }
@@ -213,16 +239,24 @@ impl RowReport {
 
     /// `None` where somebody was not measured.
     fn judge(&self, goal: Goal) -> Option<Verdict> {
+        let times = |peer, against, reached, target| Verdict {
+            peer,
+            against: Some(against),
+            reached,
+            target,
+            met: reached >= target,
+        };
         Some(match goal {
             Goal::Times(peer, against, target) => {
-                let reached = self.times(peer, against)?;
-                Verdict {
-                    peer,
-                    against: Some(against),
-                    reached,
-                    target,
-                    met: reached >= target,
-                }
+                times(peer, against, self.times(peer, against)?, target)
+            }
+            Goal::TimesBest(peer, others, target) => {
+                let ratios = others.iter().filter_map(|&other| {
+                    let reached = self.times(peer, other)?;
+                    Some((other, reached))
+                });
+                let (best, reached) = ratios.min_by(|a, b| a.1.total_cmp(&b.1))?;
+                times(peer, best, reached, target)
             }
             Goal::Bound(peer, target) => {
                 let reached = self.median_of(peer)?;
@@ -251,7 +285,7 @@ impl RowReport {
                     "{:.2}× {} of ≥ {}",
                     verdict.reached,
                     against.short(),
-                    verdict.target
+                    (verdict.target * 100.0).round() / 100.0
                 ),
                 None => {
                     let sign = if self.unit.more_is_better() {
@@ -297,8 +331,10 @@ impl SuiteReport {
         settings: SuiteSettings,
         rows: Vec<RowReport>,
         notes: Vec<String>,
+        compared: Compared,
     ) -> Self {
         SuiteReport {
+            compared,
             version: JSON_VERSION,
             peers,
             settings,
@@ -321,7 +357,9 @@ impl SuiteReport {
         table.load_style(presets::UTF8_BORDERS_ONLY);
         let mut header = vec!["medians".to_owned(), "unit".to_owned()];
         header.extend(self.peers.iter().map(|peer| peer.id.short().to_owned()));
-        header.extend(["÷ memcached", "÷ echo", "generator", "goal"].map(str::to_owned));
+        let theirs = self.compared.theirs.iter();
+        header.extend(theirs.map(|peer| format!("÷ {}", peer.short())));
+        header.extend(["generator", "goal"].map(str::to_owned));
         table.set_header(header);
         for row in &self.rows {
             table.add_row(self.cells(row));
@@ -353,9 +391,13 @@ impl SuiteReport {
             settings.load_average_before,
             settings.load_average_after,
         );
-        text += "Ratios are Evenkeel's over theirs, epoll / io_uring, turned so that more is better. \
-                 \"generator\" is the\nlargest share of its cores that it used against Evenkeel: near \
-                 100 % the server could have done more.\n";
+        let ours: Vec<_> = self.compared.ours.iter().map(|peer| peer.short()).collect();
+        let _ = writeln!(
+            text,
+            "Ratios are ours over theirs ({}), turned so that more is better. \"generator\" is the\n\
+             largest share of its cores that it used against ours: near 100 % they could have done more.",
+            ours.join(" / ")
+        );
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -371,10 +413,8 @@ impl SuiteReport {
             let median = row.median_of(peer.id);
             cells.push(median.map_or_else(String::new, |median| row.unit.show(median)));
         }
-        for against in [Peer::Memcached, Peer::Echo] {
-            let ours = [Peer::EvenkeelEpoll, Peer::EvenkeelUring];
-            let ratios: Vec<String> = ours
-                .iter()
+        for &against in self.compared.theirs {
+            let ratios: Vec<String> = (self.compared.ours.iter())
                 .filter_map(|&peer| row.times(peer, against))
                 .map(|ratio| format!("{ratio:.2}"))
                 .collect();

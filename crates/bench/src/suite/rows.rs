@@ -19,6 +19,14 @@ pub enum Peer {
     EvenkeelEpoll,
     /// Evenkeel's server on io_uring.
     EvenkeelUring,
+    /// The proxy that is built into memcached.
+    BuiltinProxy,
+    /// twemproxy.
+    Twemproxy,
+    /// Evenkeel's proxy.
+    EvenkeelProxy,
+    /// The servers themselves, without a proxy before them.
+    Direct,
 }
 
 impl Peer {
@@ -30,22 +38,35 @@ impl Peer {
             Peer::MemcachedOlder => "older memcached",
             Peer::EvenkeelEpoll => "Evenkeel",
             Peer::EvenkeelUring => "io_uring",
+            Peer::BuiltinProxy => "memcached's proxy",
+            Peer::Twemproxy => "twemproxy",
+            Peer::EvenkeelProxy => "Evenkeel proxy",
+            Peer::Direct => "direct",
         }
     }
 
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Peer::EvenkeelEpoll | Peer::EvenkeelUring)
+        matches!(
+            self,
+            Peer::EvenkeelEpoll | Peer::EvenkeelUring | Peer::EvenkeelProxy
+        )
     }
 }
 
-/// A closed loop on one worker.
+/// A closed loop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    pub(crate) id: &'static str,
+pub(crate) struct Traffic {
     pub(crate) operation: Operation,
     pub(crate) connections: usize,
     pub(crate) pipeline: usize,
     pub(crate) multiget: usize,
+}
+
+/// A closed loop on one worker, and what is asked of the server under it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) id: &'static str,
+    pub(crate) traffic: Traffic,
     /// Server and generator on one core; the figure is the server's processor time for a request.
     pub(crate) shared_core: bool,
     /// What is asked of epoll, as (whom, how many times).
@@ -60,19 +81,28 @@ const OF_CEILING: (Peer, f64) = (Peer::Echo, 0.94);
 /// io_uring is to be above it.
 const ABOVE_CEILING: Option<(Peer, f64)> = Some((Peer::Echo, 1.0));
 
-const GET: Load = Load {
-    id: "",
+const GETS: Traffic = Traffic {
     operation: Operation::Get,
     connections: 16,
     pipeline: 1,
     multiget: 1,
+};
+
+const SETS: Traffic = Traffic {
+    operation: Operation::Set,
+    ..GETS
+};
+
+const GET: Load = Load {
+    id: "",
+    traffic: GETS,
     shared_core: false,
     goal: OF_CEILING,
     uring_goal: None,
 };
 
 const SET: Load = Load {
-    operation: Operation::Set,
+    traffic: SETS,
     ..GET
 };
 
@@ -92,7 +122,10 @@ pub(crate) const LOADS: [Load; 12] = [
     },
     Load {
         id: "get_unpipelined_64_connections",
-        connections: 64,
+        traffic: Traffic {
+            connections: 64,
+            ..GETS
+        },
         uring_goal: ABOVE_CEILING,
         ..GET
     },
@@ -103,7 +136,10 @@ pub(crate) const LOADS: [Load; 12] = [
     },
     Load {
         id: "set_unpipelined_64_connections",
-        connections: 64,
+        traffic: Traffic {
+            connections: 64,
+            ..SETS
+        },
         uring_goal: ABOVE_CEILING,
         ..SET
     },
@@ -121,63 +157,101 @@ pub(crate) const LOADS: [Load; 12] = [
     },
     Load {
         id: "get_pipeline_16",
-        pipeline: 16,
+        traffic: Traffic {
+            pipeline: 16,
+            ..GETS
+        },
         goal: times(3.0),
         ..GET
     },
     Load {
         id: "set_pipeline_16",
-        pipeline: 16,
+        traffic: Traffic {
+            pipeline: 16,
+            ..SETS
+        },
         goal: times(2.0),
         ..SET
     },
     Load {
         id: "get_pipeline_64",
-        pipeline: 64,
+        traffic: Traffic {
+            pipeline: 64,
+            ..GETS
+        },
         goal: times(4.0),
         ..GET
     },
     Load {
         id: "set_pipeline_64",
-        pipeline: 64,
+        traffic: Traffic {
+            pipeline: 64,
+            ..SETS
+        },
         goal: times(3.0),
         ..SET
     },
     Load {
         id: "multiget_10",
-        multiget: 10,
+        traffic: Traffic {
+            multiget: 10,
+            ..GETS
+        },
         goal: times(2.0),
         ..GET
     },
     Load {
         id: "multiget_100",
-        multiget: 100,
+        traffic: Traffic {
+            multiget: 100,
+            ..GETS
+        },
         goal: times(4.0),
         ..GET
     },
 ];
 
-impl Load {
+impl Traffic {
+    /// What is asked for, in words.
     pub(crate) fn what(&self) -> String {
-        let operation = match self.operation {
+        match self.operation {
             Operation::Get if self.multiget > 1 => format!("multiget of {}", self.multiget),
             Operation::Get => "GET".to_owned(),
             Operation::Set => "SET".to_owned(),
-        };
-        if self.shared_core {
-            return format!("{operation}, server's CPU per request on a shared core");
         }
-        let connections = self.connections;
+    }
+
+    /// The same, and how it comes.
+    pub(crate) fn what_and_how(&self) -> String {
+        let (what, connections) = (self.what(), self.connections);
         match self.pipeline {
-            1 => format!("{operation}, unpipelined, {connections} connections"),
-            depth => format!("{operation}, pipeline {depth}, {connections} connections"),
+            1 => format!("{what}, unpipelined, {connections} connections"),
+            depth => format!("{what}, pipeline {depth}, {connections} connections"),
         }
+    }
+
+    /// What an echo server must be told to answer it.
+    pub(crate) fn echo_request(&self) -> EchoRequest {
+        match self.operation {
+            Operation::Get => EchoRequest::Get,
+            Operation::Set => EchoRequest::Set,
+        }
+    }
+}
+
+impl Load {
+    pub(crate) fn what(&self) -> String {
+        if self.shared_core {
+            let what = self.traffic.what();
+            return format!("{what}, server's CPU per request on a shared core");
+        }
+        self.traffic.what_and_how()
     }
 
     pub(crate) fn unit(&self) -> Unit {
         if self.shared_core {
             Unit::Microseconds
-        } else if self.multiget > 1 {
+        } else if self.traffic.multiget > 1 {
             Unit::KeysPerSecond
         } else {
             Unit::RequestsPerSecond
@@ -191,14 +265,6 @@ impl Load {
             goals.push(Goal::Times(Peer::EvenkeelUring, against, factor));
         }
         goals
-    }
-
-    /// What an echo server must be told to answer this load.
-    pub(crate) fn echo_request(&self) -> EchoRequest {
-        match self.operation {
-            Operation::Get => EchoRequest::Get,
-            Operation::Set => EchoRequest::Set,
-        }
     }
 }
 
@@ -246,3 +312,50 @@ pub(crate) const UNAWARE_SHARE: f64 = 0.85;
 pub(crate) fn resident_bytes_bound(limit_bytes: u64) -> f64 {
     limit_bytes as f64 * 1.05 + (64 << 20) as f64
 }
+
+/// A closed loop through a proxy: its processor time for a request, or a key of a multiget, is to be at
+/// most this share of the better peer's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProxyLoad {
+    pub(crate) id: &'static str,
+    pub(crate) traffic: Traffic,
+    pub(crate) share_max: f64,
+}
+
+/// The loads through proxies, in the order of the table.
+pub(crate) const PROXY_LOADS: [ProxyLoad; 5] = [
+    ProxyLoad {
+        id: "proxy_get_unpipelined",
+        traffic: GETS,
+        share_max: 0.75,
+    },
+    ProxyLoad {
+        id: "proxy_set_unpipelined",
+        traffic: SETS,
+        share_max: 0.75,
+    },
+    ProxyLoad {
+        id: "proxy_get_pipeline_16",
+        traffic: Traffic {
+            pipeline: 16,
+            ..GETS
+        },
+        share_max: 0.4,
+    },
+    ProxyLoad {
+        id: "proxy_multiget_10",
+        traffic: Traffic {
+            multiget: 10,
+            ..GETS
+        },
+        share_max: 0.4,
+    },
+    ProxyLoad {
+        id: "proxy_multiget_100",
+        traffic: Traffic {
+            multiget: 100,
+            ..GETS
+        },
+        share_max: 0.4,
+    },
+];

@@ -5,10 +5,11 @@
 //! measured instead: twice one worker's work is done by two that pay the same for each request, if
 //! each has a core of its own.
 
+use super::ground::{MEMORY_MB, VALUE_LEN, WARM_UP, measure as measure_load};
 use super::process::{Server, allowed_cores};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, TWO_WORKERS_FACTOR, UNAWARE_SHARE};
-use super::{MEMORY_MB, Suite, VALUE_LEN, WARM_UP, finish_row, measure as measure_load};
+use super::{Suite, finish_row};
 use crate::report::median;
 use crate::{Cluster, LoadPlan, Protocol};
 use anyhow::ensure;
@@ -45,7 +46,7 @@ enum By {
 }
 
 pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
-    if !suite.wants(ID_AWARE) && !suite.wants(ID_UNAWARE) {
+    if !suite.ground.wants(ID_AWARE) && !suite.ground.wants(ID_UNAWARE) {
         return Ok(());
     }
     // Their keepers of house would share the cores.
@@ -71,7 +72,7 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
     let two = start(suite, 2, workers_cores)?;
     let loads = [(&one, true), (&two, true), (&two, false)];
     let mut figures = vec![Vec::new(); loads.len()];
-    for round in 0..=suite.rounds {
+    for round in 0..=suite.ground.rounds {
         for ((clustered, aware), figures) in loads.iter().zip(&mut figures) {
             let mut plan = plan(suite, clustered, *aware, generator_cores)?;
             if round == 0 {
@@ -144,7 +145,9 @@ fn plan(
         // The same bytes from both kinds of clients, but for what the aware ones say of the owner.
         protocol: Protocol::Meta,
         cluster: aware.then(|| clustered.cluster.clone()),
-        ..suite.plan(&clustered.server, Operation::Get, connections)?
+        ..suite
+            .ground
+            .plan(&clustered.server, Operation::Get, connections)?
     })
 }
 
@@ -171,7 +174,12 @@ fn start(suite: &Suite, workers: usize, cores: &[usize]) -> anyhow::Result<Clust
     }
     let server = Server::evenkeel(&arguments, cores)?;
     let cluster = Arc::new(Cluster::join(&url)?);
-    suite.fill(&server, suite.key_format()?, suite.keys, VALUE_LEN)?;
+    suite.ground.fill(
+        &server,
+        suite.ground.key_format()?,
+        suite.ground.keys,
+        VALUE_LEN,
+    )?;
     Ok(Clustered {
         server,
         _coordinator: coordinator,

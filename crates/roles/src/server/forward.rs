@@ -225,7 +225,6 @@ impl WorkerCore {
     }
 
     /// Gets a key for another worker. `place` is its place in the run.
-    #[inline]
     fn carry_out_key(
         &mut self,
         now: Now,

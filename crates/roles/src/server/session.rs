@@ -211,7 +211,7 @@ impl Session {
     }
 
     /// Length of `out` from which on commands must wait; 0 when they must wait for other reasons.
-    #[inline]
+    #[inline(always)]
     pub fn room(&self) -> usize {
         let awaits_too_much = self.awaited + self.awaited_narrowed + self.tight.awaited
             >= self.awaited_limit

@@ -24,7 +24,7 @@ pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &m
 
 /// As [`get_key`] without versions, of a key in this place, and without telling anybody of the read.
 /// Gives whether the key is there.
-#[inline]
+#[inline(always)]
 pub fn plain(
     engine: &mut Engine,
     (cachelet, table, hint): (CacheletId, TableHash, Hint),

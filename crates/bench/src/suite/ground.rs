@@ -1,0 +1,270 @@
+//! Where and how a suite measures: cores, rounds, keys, and the loads that all of them share.
+
+use super::process::{Server, allowed_cores};
+use super::report::SuiteSettings;
+use super::rows::Peer;
+use crate::driver::Driver;
+use crate::report::RoundReport;
+use crate::units::parse_duration;
+use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
+use anyhow::ensure;
+use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec, ValueSizes};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Distance at which running loads are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A load before each row that is not measured, for each peer.
+pub(super) const WARM_UP: Duration = Duration::from_millis(200);
+
+/// Memory of each server whose items are not counted: far more than the keys need.
+pub(super) const MEMORY_MB: &str = "1024";
+
+/// Lengths of keys and values.
+pub(super) const KEY_LEN: usize = 32;
+pub(super) const VALUE_LEN: usize = 100;
+
+/// Connections and depth of the pipelines that fill a server.
+pub(super) const FILL_CONNECTIONS: usize = 4;
+pub(super) const FILL_PIPELINE: usize = 64;
+
+/// Cores that the generator takes where none are named.
+const GENERATOR_CORES_DEFAULT: usize = 2;
+
+/// Where and how a suite measures.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GroundArgs {
+    /// Core of the servers with one worker [default: the first]
+    #[arg(long, value_name = "CORE")]
+    pub server_core: Option<usize>,
+
+    /// Cores of the generator [default: up to two others]
+    #[arg(long, value_delimiter = ',', value_name = "CORE")]
+    pub generator_cores: Vec<usize>,
+
+    /// Measurements of each peer in each row [default: 5]
+    #[arg(long)]
+    pub rounds: Option<usize>,
+
+    /// Length of each measurement [default: 1s]
+    #[arg(long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Number of keys [default: 1000000]
+    #[arg(long)]
+    pub keys: Option<u64>,
+
+    /// Only the rows whose names contain one of these words.
+    #[arg(long, value_delimiter = ',', value_name = "WORD")]
+    pub rows: Vec<String>,
+
+    /// Fewer rounds, shorter ones, fewer keys, less memory: shows that everything runs. Its figures
+    /// say little.
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Where the result goes as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// What all measurements share.
+pub(super) struct Ground {
+    pub(super) server_core: usize,
+    pub(super) generator_cores: Vec<usize>,
+    pub(super) rounds: usize,
+    pub(super) duration: Duration,
+    pub(super) keys: u64,
+    pub(super) quick: bool,
+    wanted: Vec<String>,
+    load_average_before: f64,
+}
+
+impl Ground {
+    pub(super) fn new(args: &GroundArgs) -> anyhow::Result<Self> {
+        let bad = |message: &str| Err(BadUsage(message.to_owned()).into());
+        let allowed = allowed_cores()?;
+        if allowed.len() < 2 {
+            return bad("two cores are needed: one for what is measured, one for the generator");
+        }
+        let server_core = args.server_core.unwrap_or(allowed[0]);
+        let mut generator_cores = args.generator_cores.clone();
+        if generator_cores.is_empty() {
+            let others = allowed.iter().filter(|&&core| core != server_core);
+            generator_cores = others.copied().take(GENERATOR_CORES_DEFAULT).collect();
+        }
+        if let Some(core) = generator_cores
+            .iter()
+            .chain([&server_core])
+            .find(|core| !allowed.contains(core))
+        {
+            return bad(&format!("core {core} is not one that this process may use"));
+        }
+        let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 5 });
+        if !(1..=crate::args::ROUNDS_MAX).contains(&rounds) {
+            return bad("--rounds: not within 1 and 1000");
+        }
+        let millis = if args.quick { 300 } else { 1000 };
+        let keys = if args.quick { 100_000 } else { 1_000_000 };
+        Ok(Ground {
+            server_core,
+            generator_cores,
+            rounds,
+            duration: args.duration.unwrap_or(Duration::from_millis(millis)),
+            keys: args.keys.unwrap_or(keys),
+            quick: args.quick,
+            wanted: args.rows.clone(),
+            load_average_before: load_average(),
+        })
+    }
+
+    /// What the report says of it.
+    pub(super) fn settings(&self) -> anyhow::Result<SuiteSettings> {
+        Ok(SuiteSettings {
+            processor: processor_name(),
+            cores: allowed_cores()?.len(),
+            server_core: self.server_core,
+            generator_cores: self.generator_cores.clone(),
+            rounds: self.rounds,
+            seconds: self.duration.as_secs_f64(),
+            keys: self.keys,
+            key_size_bytes: KEY_LEN,
+            value_size_bytes: VALUE_LEN,
+            load_average_before: self.load_average_before,
+            load_average_after: load_average(),
+        })
+    }
+
+    pub(super) fn wants(&self, id: &str) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|word| id.contains(word.as_str()))
+    }
+
+    pub(super) fn key_format(&self) -> anyhow::Result<KeyFormat> {
+        Ok(KeyFormat::new("key:", KEY_LEN, self.keys)?)
+    }
+
+    /// A closed loop of one operation on all keys alike, on the generator's cores.
+    pub(super) fn plan(
+        &self,
+        server: &Server,
+        operation: Operation,
+        connections: usize,
+    ) -> anyhow::Result<LoadPlan> {
+        let source = Source::Synthetic {
+            workload: SyntheticSpec {
+                keys: self.keys,
+                popularity: Popularity::Uniform,
+                get_share: if operation == Operation::Get {
+                    1.0
+                } else {
+                    0.0
+                },
+                seed: 1,
+            },
+            keys: self.key_format()?,
+        };
+        let threads = self.generator_cores.len().min(connections);
+        Ok(LoadPlan {
+            threads,
+            connections_per_thread: connections / threads,
+            stop: Stop {
+                after: Some(self.duration),
+                requests: None,
+            },
+            // What is read is checked once, before the measurements: checking costs the generator.
+            check_values: false,
+            give_up_after: Some(Duration::from_secs(5)),
+            pin: self.generator_cores.clone(),
+            ..LoadPlan::new(Target::from(server.address), source)
+        })
+    }
+
+    /// Sets all keys.
+    pub(super) fn fill_all(&self, server: &Server) -> anyhow::Result<()> {
+        self.fill(server, self.key_format()?, self.keys, VALUE_LEN)
+    }
+
+    /// Sets keys `0..count`.
+    pub(super) fn fill(
+        &self,
+        server: &Server,
+        keys: KeyFormat,
+        count: u64,
+        value_len: usize,
+    ) -> anyhow::Result<()> {
+        let plan = LoadPlan {
+            connections_per_thread: FILL_CONNECTIONS,
+            pipeline: FILL_PIPELINE,
+            value_sizes: ValueSizes::new(value_len, value_len)?,
+            give_up_after: Some(Duration::from_secs(5)),
+            pin: self.generator_cores.clone(),
+            ..LoadPlan::new(Target::from(server.address), Source::Fill { count, keys })
+        };
+        let round = measure(plan)?;
+        ensure!(
+            round.counters.sets == count,
+            "{} of {count} keys were stored ({})",
+            round.counters.sets,
+            round.first_error.as_deref().unwrap_or("no error was told")
+        );
+        Ok(())
+    }
+
+    /// Reads with checks, in each dialect: every value must be there and right.
+    pub(super) fn check(
+        &self,
+        server: &Server,
+        peer: Peer,
+        dialects: &[Protocol],
+    ) -> anyhow::Result<()> {
+        for &protocol in dialects {
+            let plan = LoadPlan {
+                pipeline: FILL_PIPELINE,
+                protocol,
+                check_values: true,
+                stop: Stop {
+                    after: None,
+                    requests: Some(self.keys.min(50_000)),
+                },
+                ..self.plan(server, Operation::Get, FILL_CONNECTIONS)?
+            };
+            let round = measure(plan)?;
+            let counters = round.counters;
+            ensure!(
+                counters.wrong_values == 0 && counters.errors == 0 && counters.misses == 0,
+                "{}: {} wrong values, {} errors, {} misses ({})",
+                peer.short(),
+                counters.wrong_values,
+                counters.errors,
+                counters.misses,
+                round.first_error.as_deref().unwrap_or("no error was told")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Runs a load to its end.
+pub(super) fn measure(plan: LoadPlan) -> anyhow::Result<RoundReport> {
+    let threads = plan.threads;
+    let finished = Driver::start(plan)?.watch(LOOK_INTERVAL, |_| {})?;
+    Ok(RoundReport::new(1, threads, &finished))
+}
+
+/// Load of the machine over the last minute; 0 where the kernel does not say.
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split_ascii_whitespace().next();
+    first.and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+fn processor_name() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':'));
+    name.map_or_else(
+        || "unknown processor".to_owned(),
+        |(_, name)| name.trim().to_owned(),
+    )
+}

@@ -1,0 +1,410 @@
+//! `evenkeel bench suite-proxy`: Evenkeel's proxy beside memcached's own and twemproxy, each on one
+//! core, with two servers behind them that share the other cores with the generator.
+//!
+//! What counts is the proxy's processor time for a request: servers and generator, not the proxy, are
+//! what limits the throughput here. Each proxy places keys in its own way, so the keys are set through
+//! each of them. Latencies are those at half of what the better peer reaches, less those of the servers
+//! themselves.
+
+use super::exchange::Exchange;
+use super::ground::{Ground, GroundArgs, MEMORY_MB, VALUE_LEN, WARM_UP, measure as measure_load};
+use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
+use super::process::{Refused, Server, free_port, memcached_version};
+use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
+use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
+use super::{finish_row, show};
+use crate::report::median;
+use crate::{LoadPlan, Pace};
+use anyhow::{Context, ensure};
+use evenkeel_runtime::raise_descriptor_limit;
+use evenkeel_workload::Operation;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Servers behind each proxy.
+const SERVERS: usize = 2;
+
+/// Who is to be beaten.
+const OTHERS: &[Peer] = &[Peer::BuiltinProxy, Peer::Twemproxy];
+
+/// Connections of the latency rows, and requests that may be in flight on each.
+const LATENCY_CONNECTIONS: usize = 16;
+const LATENCY_PIPELINE: usize = 64;
+
+/// A latency round is this many times as long as those of other rows.
+const LATENCY_LENGTHS: u32 = 2;
+
+/// Measures Evenkeel's proxy beside memcached's own and twemproxy, and prints what was asked of it
+/// beside what it reaches.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProxySuiteArgs {
+    /// A memcached, best one that was built with its proxy; it also serves behind all proxies
+    #[arg(long, value_name = "PROGRAM")]
+    pub memcached: PathBuf,
+
+    /// twemproxy
+    #[arg(long, value_name = "PROGRAM", default_value = "nutcracker")]
+    pub twemproxy: PathBuf,
+
+    /// Where and how.
+    #[command(flatten)]
+    pub ground: GroundArgs,
+}
+
+/// Runs the suite, prints the table, writes the JSON; returns the exit code: 0 measured (whether or
+/// not the goals were met), 1 failed or wrong values seen, 2 bad usage.
+pub fn execute_proxy_suite(args: &ProxySuiteArgs) -> u8 {
+    show(&args.ground, "suite-proxy", || run_proxy_suite(args))
+}
+
+/// Measures everything that was asked for.
+///
+/// # Errors
+/// [`BadUsage`](crate::BadUsage) when the arguments make no sense; others when a proxy cannot be
+/// started, fails, or answers a value that is wrong.
+pub fn run_proxy_suite(args: &ProxySuiteArgs) -> anyhow::Result<SuiteReport> {
+    let mut suite = ProxySuite::new(args)?;
+    let mut rows = Vec::new();
+    for load in &PROXY_LOADS {
+        if suite.ground.wants(load.id) {
+            finish_row(&mut rows, suite.load(load)?);
+        }
+    }
+    suite.latency(&mut rows)?;
+    suite.idle_connections(&mut rows)?;
+    Ok(SuiteReport::new(
+        suite.names,
+        suite.ground.settings()?,
+        rows,
+        suite.notes,
+        Compared::PROXIES,
+    ))
+}
+
+/// The proxies, and what is behind them.
+struct ProxySuite {
+    ground: Ground,
+    // Before the servers, so that they go first.
+    proxies: Vec<(Peer, Server)>,
+    servers: Vec<Server>,
+    args: ProxySuiteArgs,
+    names: Vec<PeerReport>,
+    notes: Vec<String>,
+}
+
+impl ProxySuite {
+    fn new(args: &ProxySuiteArgs) -> anyhow::Result<Self> {
+        let ground = Ground::new(&args.ground)?;
+        let servers = (0..SERVERS)
+            .map(|_| {
+                let arguments = ["-t", "1", "-m", MEMORY_MB, "-c", "4096"];
+                Server::memcached(&args.memcached, &arguments, &ground.generator_cores)
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let mut suite = ProxySuite {
+            ground,
+            proxies: Vec::new(),
+            servers,
+            args: args.clone(),
+            names: Vec::new(),
+            notes: Vec::new(),
+        };
+        for peer in [Peer::BuiltinProxy, Peer::Twemproxy, Peer::EvenkeelProxy] {
+            let proxy = match suite.start(peer, CONNECTIONS_DEFAULT) {
+                Ok(proxy) => proxy,
+                // Most packages of memcached are built without it.
+                Err(error) if peer == Peer::BuiltinProxy => {
+                    let refused = error.downcast::<Refused>()?;
+                    let note = format!("{} was not measured: {}", peer.short(), refused.told);
+                    suite.notes.push(note);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            suite.ground.fill_all(&proxy)?;
+            suite.ground.check(&proxy, peer, protocols(peer))?;
+            let name = name(peer, args)?;
+            suite.names.push(PeerReport { id: peer, name });
+            suite.proxies.push((peer, proxy));
+        }
+        Ok(suite)
+    }
+
+    /// Starts a proxy before the servers, on the proxies' core, for so many connections.
+    fn start(&self, peer: Peer, connections: usize) -> anyhow::Result<Server> {
+        let cores = [self.ground.server_core];
+        let servers: Vec<String> = self.servers.iter().map(|s| s.address.to_string()).collect();
+        let limit = connections.to_string();
+        // For files that are read once, at the start.
+        let files = TempDir::new().context("making a temporary folder")?;
+        match peer {
+            Peer::BuiltinProxy => {
+                let config = files.path().join("proxy.lua");
+                fs::write(&config, builtin_config(&servers))?;
+                let option = format!("proxy_config={}", config.display());
+                let arguments = ["-t", "1", "-m", "64", "-c", &limit, "-o", &option];
+                Server::memcached(&self.args.memcached, &arguments, &cores)
+            }
+            Peer::Twemproxy => {
+                let (port, stats) = (free_port()?, free_port()?);
+                let config = files.path().join("nutcracker.yml");
+                fs::write(&config, twemproxy_config(port, &servers))?;
+                let mut command = Command::new(&self.args.twemproxy);
+                command.arg("-c").arg(&config);
+                command.args(["-a", "127.0.0.1", "-s", &stats.to_string()]);
+                Server::at_port(&mut command, port, &cores)
+            }
+            _ => {
+                let servers = servers.join(",");
+                let arguments = ["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &limit];
+                Server::evenkeel(&[&arguments[..], &["-s", &servers]].concat(), &cores)
+            }
+        }
+    }
+
+    /// The proxies' processor time under a load.
+    fn load(&self, load: &ProxyLoad) -> anyhow::Result<RowReport> {
+        let (ground, traffic) = (&self.ground, &load.traffic);
+        let exchange = Exchange::new(traffic, &ground.key_format()?, ground.keys, VALUE_LEN)?;
+        let mut cpu_us = vec![Vec::new(); self.proxies.len()];
+        let mut busiest = vec![0.0_f64; self.proxies.len()];
+        for round in 0..=ground.rounds {
+            for (index, (peer, proxy)) in self.proxies.iter().enumerate() {
+                let place = || format!("{}, {}", load.id, peer.short());
+                let time = if round == 0 { WARM_UP } else { ground.duration };
+                let before = proxy.cpu_time()?;
+                let done = exchange
+                    .run(proxy.address, traffic, &ground.generator_cores, time)
+                    .with_context(place)?;
+                ensure!(done.requests > 0, "{}: no request was answered", place());
+                if round > 0 {
+                    let cpu = proxy.cpu_time()?.saturating_sub(before).as_secs_f64();
+                    let keys = done.requests * traffic.multiget as u64;
+                    cpu_us[index].push(cpu * 1e6 / keys as f64);
+                    busiest[index] = busiest[index].max(done.cpu_share);
+                }
+            }
+        }
+        let results = self.proxies.iter().zip(cpu_us).zip(busiest);
+        let results = results.map(|(((peer, _), rounds), busiest)| PeerResult {
+            generator_cpu_share_max: Some(busiest),
+            ..PeerResult::of(*peer, rounds)
+        });
+        let unit = if traffic.multiget > 1 {
+            "key"
+        } else {
+            "request"
+        };
+        let what = format!("{}, proxy's CPU per {unit}", traffic.what_and_how());
+        let goal = Goal::TimesBest(Peer::EvenkeelProxy, OTHERS, 1.0 / load.share_max);
+        Ok(RowReport::new(
+            load.id,
+            what,
+            Unit::Microseconds,
+            results.collect(),
+            &[goal],
+        ))
+    }
+
+    /// What the proxies add to the servers' latencies at half load.
+    fn latency(&self, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
+        const IDS: [&str; 2] = ["proxy_added_latency_p50", "proxy_added_latency_p99"];
+        if !IDS.iter().any(|id| self.ground.wants(id)) {
+            return Ok(());
+        }
+        let rate = self.better_maximum()? / 2.0;
+        let mut added = vec![[Vec::new(), Vec::new()]; self.proxies.len()];
+        for round in 0..=self.ground.rounds {
+            let direct = self.at_rate(&self.servers[0], Peer::Direct, rate, round)?;
+            for (added, (peer, proxy)) in added.iter_mut().zip(&self.proxies) {
+                let through = self.at_rate(proxy, *peer, rate, round)?;
+                if round > 0 {
+                    for share in 0..IDS.len() {
+                        added[share].push(through[share] - direct[share]);
+                    }
+                }
+            }
+        }
+        for (share, id) in IDS.into_iter().enumerate() {
+            let peers = self.proxies.iter().zip(&added);
+            let results =
+                peers.map(|((peer, _), added)| PeerResult::of(*peer, added[share].clone()));
+            let what = format!(
+                "GET, {} that the proxy adds at {:.0} k requests/s, half of the better peer's maximum",
+                ["p50", "p99"][share],
+                rate / 1000.0
+            );
+            let goal = Goal::TimesBest(Peer::EvenkeelProxy, OTHERS, 1.0);
+            let row = RowReport::new(id, what, Unit::Microseconds, results.collect(), &[goal]);
+            finish_row(rows, row);
+        }
+        Ok(())
+    }
+
+    /// Median and 99th percentile at a rate, in microseconds. Round 0 warms up.
+    fn at_rate(
+        &self,
+        server: &Server,
+        peer: Peer,
+        rate: f64,
+        round: usize,
+    ) -> anyhow::Result<[f64; 2]> {
+        let mut plan = LoadPlan {
+            pipeline: LATENCY_PIPELINE,
+            pace: Pace::Poisson { per_second: rate },
+            ..self
+                .ground
+                .plan(server, Operation::Get, LATENCY_CONNECTIONS)?
+        };
+        plan.stop.after = Some(match round {
+            0 => WARM_UP,
+            _ => self.ground.duration * LATENCY_LENGTHS,
+        });
+        let report = measure_load(plan)?;
+        ensure!(
+            report.counters.errors == 0,
+            "latency, {}: {}",
+            peer.short(),
+            report.first_error.unwrap_or_default()
+        );
+        Ok([report.latency.latency_us_p50, report.latency.latency_us_p99])
+    }
+
+    /// Unpipelined gets a second of the better of the other proxies.
+    fn better_maximum(&self) -> anyhow::Result<f64> {
+        let mut best = 0.0_f64;
+        for (_, proxy) in self
+            .proxies
+            .iter()
+            .filter(|(peer, _)| OTHERS.contains(peer))
+        {
+            let mut figures = Vec::new();
+            for _ in 0..self.ground.rounds {
+                let plan = self
+                    .ground
+                    .plan(proxy, Operation::Get, LATENCY_CONNECTIONS)?;
+                figures.push(measure_load(plan)?.requests_per_second);
+            }
+            best = best.max(median(figures));
+        }
+        Ok(best)
+    }
+
+    /// What connections of applications cost that are idle.
+    fn idle_connections(&mut self, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
+        const ID: &str = "proxy_idle_connection";
+        if !self.ground.wants(ID) {
+            return Ok(());
+        }
+        let wanted = match self.ground.quick {
+            true => IDLE_CONNECTIONS_QUICK,
+            false => IDLE_CONNECTIONS,
+        };
+        // The client's ends are in this process; a proxy needs as many.
+        if let Err(error) = raise_descriptor_limit(wanted) {
+            self.notes.push(format!("{ID} was not measured: {error}"));
+            return Ok(());
+        }
+        let mut results = Vec::new();
+        for &(peer, _) in &self.proxies {
+            let proxy = self.start(peer, wanted + 100)?;
+            results.push(PeerResult::of(peer, vec![idle_bytes(&proxy, wanted)?]));
+        }
+        let what = format!("resident memory of an idle connection, of {wanted}");
+        let goal = Goal::Bound(Peer::EvenkeelProxy, IDLE_CONNECTION_BYTES_MAX);
+        finish_row(
+            rows,
+            RowReport::new(ID, what, Unit::Bytes, results, &[goal]),
+        );
+        Ok(())
+    }
+}
+
+/// Connections that a proxy takes where the number is not what is measured.
+const CONNECTIONS_DEFAULT: usize = 1024;
+
+/// All servers as one pool, by its own hash and distribution.
+fn builtin_config(servers: &[String]) -> String {
+    let mut backends = String::new();
+    for (index, server) in servers.iter().enumerate() {
+        let (host, port) = server.rsplit_once(':').expect("an address has a port");
+        backends += &format!("mcp.backend('b{index}', '{host}', {port}), ");
+    }
+    format!(
+        "function mcp_config_pools() return mcp.pool({{ {backends} }}) end\n\
+         function mcp_config_routes(pool)\n\
+           local all = mcp.funcgen_new()\n\
+           local handle = all:new_handle(pool)\n\
+           all:ready({{ n = 'all', f = function(context)\n\
+             return function(request) return context:enqueue_and_wait(request, handle) end\n\
+           end }})\n\
+           mcp.attach(mcp.CMD_ANY_STORAGE, all)\n\
+         end\n"
+    )
+}
+
+/// All servers as one pool, with the settings of its own documentation's first example.
+fn twemproxy_config(port: u16, servers: &[String]) -> String {
+    let servers: String = servers
+        .iter()
+        .map(|server| format!("   - {server}:1\n"))
+        .collect();
+    format!(
+        "pool:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
+         timeout: 5000\n  preconnect: true\n  auto_eject_hosts: false\n  servers:\n{servers}"
+    )
+}
+
+fn twemproxy_version(program: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program)
+        .arg("-V")
+        .output()
+        .with_context(|| format!("starting {}", program.display()))?;
+    // It says so on standard error.
+    let told = String::from_utf8_lossy(&output.stderr);
+    let told = told.lines().next().unwrap_or_default();
+    let version = told
+        .split_whitespace()
+        .last()
+        .context("no version in the answer to -V")?;
+    Ok(format!("twemproxy {version}"))
+}
+
+fn name(peer: Peer, args: &ProxySuiteArgs) -> anyhow::Result<String> {
+    Ok(match peer {
+        Peer::BuiltinProxy => {
+            let version = memcached_version(&args.memcached)?;
+            format!("memcached {version} -t 1, proxy_config")
+        }
+        Peer::Twemproxy => twemproxy_version(&args.twemproxy)?,
+        _ => format!("evenkeel {} proxy -t 1", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+/// What a proxy speaks.
+fn protocols(peer: Peer) -> &'static [crate::Protocol] {
+    match peer {
+        Peer::Twemproxy => &[crate::Protocol::Classic],
+        _ => &[crate::Protocol::Classic, crate::Protocol::Meta],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_name_every_server() {
+        let servers = ["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];
+        let lua = builtin_config(&servers);
+        assert!(lua.contains("mcp.backend('b1', '127.0.0.1', 2)"), "{lua}");
+        let yaml = twemproxy_config(3, &servers);
+        assert!(yaml.contains("listen: 127.0.0.1:3\n"), "{yaml}");
+        assert!(
+            yaml.ends_with("servers:\n   - 127.0.0.1:1:1\n   - 127.0.0.1:2:1\n"),
+            "{yaml}"
+        );
+    }
+}
