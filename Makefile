@@ -8,6 +8,8 @@
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+# What bench-instructions counts: server or proxy
+PART ?= server
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,4 +63,4 @@ tsan: ## Tests of the queues between threads under ThreadSanitizer (nightly Rust
 	@scripts/tsan.sh
 
 bench-instructions: ## Instructions of a request under callgrind, each against its limit; needs no quiet machine
-	@scripts/bench-instructions.sh
+	@scripts/bench-instructions.sh $(PART)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Counts the user-space instructions that a request costs the real server, event loop included, under
-# callgrind. Counts do not depend on how busy the machine is, so each has a limit; the script ends
-# with 1 when one is exceeded. A table goes to standard output, the same as JSON to the file that
-# INSTRUCTIONS_JSON names (default: target/instructions.json).
+# callgrind; or, called with `proxy`, what it costs the proxy before two servers. Counts do not depend on
+# how busy the machine is, so each has a limit; the script ends with 1 when one is exceeded. A table goes to
+# standard output, the same as JSON to the file that INSTRUCTIONS_JSON names (default:
+# target/instructions.json, target/instructions-proxy.json). EVENKEEL_BIN names another binary, and PROFILES
+# a folder that callgrind's files go to.
 #
 # A row is the difference between a long and a short run on one connection, divided by the difference
 # in requests: what connecting and idling cost cancels out.
@@ -16,7 +18,7 @@ else
   build_release
   EVENKEEL=$TARGET/release/evenkeel
 fi
-JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions.json}
+part=${1:-server}
 
 # name | limit per unit | keys a request | requests of the short run | of the long run | load
 ROWS='get, unpipelined|900|1|2000|22000|--get-share 1 --pipeline 1
@@ -24,35 +26,63 @@ get, pipeline 16|600|1|2000|22000|--get-share 1 --pipeline 16
 multi-get of 100, per key|300|100|200|2200|--get-share 1 --pipeline 1 --multiget 100
 set, unpipelined|-|1|2000|22000|--get-share 0 --pipeline 1
 set, pipeline 16|900|1|2000|22000|--get-share 0 --pipeline 16'
+JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions.json}
+if [ "$part" = proxy ]; then
+  ROWS='get, unpipelined|3000|1|2000|12000|--get-share 1 --pipeline 1
+get, pipeline 16|1500|1|2000|12000|--get-share 1 --pipeline 16
+multi-get of 100, per key|700|100|100|600|--get-share 1 --pipeline 1 --multiget 100
+set, unpipelined|-|1|2000|12000|--get-share 0 --pipeline 1
+set, pipeline 16|-|1|2000|12000|--get-share 0 --pipeline 16'
+  JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions-proxy.json}
+fi
 KEYS='--keys 100000 --key-size 32 --value-size 100 --popularity uniform'
 
 work=$(mktemp -d)
-server=
+started=()
 cleanup() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
-  [ -z "$server" ] || wait "$server" 2>/dev/null || true
+  [ ${#started[@]} = 0 ] || kill "${started[@]}" 2>/dev/null || true
+  [ ${#started[@]} = 0 ] || wait "${started[@]}" 2>/dev/null || true
   [ -z "${PROFILES:-}" ] || cp "$work"/counts* "$PROFILES"
   rm -rf "$work"
 }
 trap cleanup EXIT
 
-: >"$work/out"
-valgrind --tool=callgrind --compress-strings=no --callgrind-out-file="$work/counts" \
-  "$EVENKEEL" server -u "$(id -un)" -l 127.0.0.1 -p 0 -t 1 -m 256 >"$work/out" 2>"$work/log" &
-server=$!
-for _ in $(seq 600); do
-  grep -q 'listening on' "$work/out" && break
-  kill -0 "$server" 2>/dev/null || break
-  sleep 0.1
-done
-address=$(sed -n 's/^evenkeel server listening on \([^ ]*\).*/\1/p' "$work/out" | head -n 1)
-[ -n "$address" ] || { cat "$work/log" >&2; fail "the server did not start under valgrind"; }
+# start NAME COMMAND... : starts a part of Evenkeel and sets `address` to where it listens and `pid`.
+start() {
+  local name=$1
+  shift
+  : >"$work/$name.out"
+  "$@" >"$work/$name.out" 2>"$work/$name.log" &
+  pid=$!
+  started+=("$pid")
+  for _ in $(seq 600); do
+    grep -q 'listening on' "$work/$name.out" && break
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  address=$(sed -n 's/^evenkeel [a-z]* listening on \([^ ]*\).*/\1/p' "$work/$name.out" | head -n 1)
+  [ -n "$address" ] || { cat "$work/$name.log" >&2; fail "the $name did not start"; }
+}
+
+counting=(valgrind --tool=callgrind --compress-strings=no --callgrind-out-file="$work/counts")
+server=("$EVENKEEL" server -u "$(id -un)" -l 127.0.0.1 -p 0 -t 1 -m 256)
+case $part in
+  server) start server "${counting[@]}" "${server[@]}" ;;
+  proxy)
+    start one "${server[@]}"
+    servers=$address
+    start other "${server[@]}"
+    servers+=,$address
+    start proxy "${counting[@]}" "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 -s "$servers"
+    ;;
+  *) fail "what to count: server or proxy, not $part" ;;
+esac
 
 dumps=0
 # counted COMMAND... : runs it and sets `count` to the instructions since the last dump.
 counted() {
   "$@" >"$work/load" 2>&1 || { cat "$work/load" >&2; fail "the load generator failed"; }
-  callgrind_control --dump "$server" >/dev/null 2>&1 || fail "callgrind_control could not reach the server"
+  callgrind_control --dump "$pid" >/dev/null 2>&1 || fail "callgrind_control could not reach it"
   dumps=$((dumps + 1))
   count=$(sed -n 's/^totals: *//p' "$work/counts.$dumps")
   [ -n "$count" ] || fail "callgrind wrote no counts"
