@@ -73,7 +73,8 @@ case $part in
     servers=$address
     start other "${server[@]}"
     servers+=,$address
-    start proxy "${counting[@]}" "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 -s "$servers"
+    start proxy "${counting[@]}" "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 \
+      --distribution twemproxy_ketama -s "$servers"
     ;;
   *) fail "what to count: server or proxy, not $part" ;;
 esac

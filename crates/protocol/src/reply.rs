@@ -7,6 +7,8 @@ use crate::extension::{HelloReply, Moved};
 use crate::limits::{KEY_LEN_MAX, Limits, REPLY_LINE_LEN_MAX};
 use crate::meta::MetaFlags;
 use crate::number;
+use crate::scan::scan_value;
+use crate::text;
 use crate::words::{Split, Words};
 
 /// What the bytes so far amount to.
@@ -163,6 +165,22 @@ impl MetaStatus {
 /// Reads the first reply of `buf`. Values over `limits.item_size_max` are malformed, so that a peer
 /// cannot make us buffer more than we allow our own clients. Never panics, whatever the bytes.
 pub fn parse_reply<'a>(buf: &'a [u8], limits: &Limits) -> ReplyOutcome<'a> {
+    let (reply, consumed) = match buf {
+        [b'V', b'A', b'L', ..] => match scan_value(buf, limits) {
+            Some((value, consumed)) => (Reply::Value(value), consumed),
+            None => return parse_reply_line(buf, limits),
+        },
+        [b'E', b'N', b'D', b'\r', b'\n', ..] => (Reply::End, text::END.len()),
+        [b'S', b'T', b'O', b'R', b'E', b'D', b'\r', b'\n', ..] => {
+            (Reply::Stored, text::STORED.len())
+        }
+        _ => return parse_reply_line(buf, limits),
+    };
+    ReplyOutcome::Reply { reply, consumed }
+}
+
+/// The same without a quick look at the most frequent replies.
+pub(crate) fn parse_reply_line<'a>(buf: &'a [u8], limits: &Limits) -> ReplyOutcome<'a> {
     let Some(end) = memchr(b'\n', buf) else {
         return match buf.len() <= REPLY_LINE_LEN_MAX {
             true => ReplyOutcome::Incomplete {

@@ -8,6 +8,7 @@
 //! two against each other on millions of lines.
 
 use crate::limits::{KEY_LEN_MAX, Limits};
+use crate::reply::Value;
 use crate::request::{Store, StoreVerb};
 use crate::text;
 use memchr::memchr;
@@ -236,6 +237,38 @@ pub fn scan_set(buf: &[u8], at: usize, limits: &Limits) -> Option<SetAt> {
     })
 }
 
+/// If the answer to a `get` of one key stands at the front, whole and plain, and its length. Otherwise it
+/// is for the rest of [`parse_reply`](crate::parse_reply).
+///
+/// Plain: words with one space between them, numbers of at most nine digits, no CAS unique, CRLF.
+#[inline]
+pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a>, usize)> {
+    const VALUE: &[u8; 6] = b"VALUE ";
+    let (word, line) = buf.split_first_chunk()?;
+    if word != VALUE {
+        return None;
+    }
+    let key_len = word_len(line);
+    if key_len == 0 || key_len > KEY_LEN_MAX || line.get(key_len) != Some(&b' ') {
+        return None;
+    }
+    let (flags, next) = digits(line, key_len + 1, b' ')?;
+    let (len, next) = digits(line, next, b'\r')?;
+    let len = len as usize;
+    let block = line.get(next..)?.get(..len + 3)?;
+    let is_whole = block.first() == Some(&b'\n') && block.ends_with(text::CRLF);
+    if !is_whole || len > limits.item_size_max {
+        return None;
+    }
+    let value = Value {
+        key: &line[..key_len],
+        flags,
+        data: &block[1..=len],
+        cas: None,
+    };
+    Some((value, VALUE.len() + next + len + 3))
+}
+
 /// A number of one to nine digits at `at` with `end` behind it, and the place behind that.
 #[inline(always)]
 fn digits(text: &[u8], at: usize, end: u8) -> Option<(u32, usize)> {
@@ -273,6 +306,39 @@ mod tests {
         }
     }
 
+    /// What the quick look takes of a reply, the parser proper takes as the same reply.
+    #[test]
+    fn values_are_taken_as_the_parser_takes_them() {
+        let mut random = Random::for_test(8);
+        let mut taken = 0;
+        for _ in 0..ROUNDS {
+            let len = random.below(200);
+            let said = if random.below(10) == 0 { len + 1 } else { len };
+            let flags = if random.coin() { 0 } else { random.number() };
+            let mut reply = b"VALUE ".to_vec();
+            reply.extend_from_slice(&random.key());
+            reply.extend_from_slice(format!(" {flags} {said}").as_bytes());
+            if random.below(10) == 0 {
+                reply.extend_from_slice(b" 7");
+            }
+            reply.extend_from_slice(b"\r\n");
+            reply.extend_from_slice(&random.bytes(len));
+            reply.extend_from_slice(b"\r\nEND\r\n");
+            if random.below(4) == 0 {
+                random.mutate(&mut reply);
+            }
+            if let Some((value, consumed)) = scan_value(&reply, &TIGHT) {
+                taken += 1;
+                let expected = ReplyOutcome::Reply {
+                    reply: Reply::Value(value),
+                    consumed,
+                };
+                assert_eq!(parse_reply_line(&reply, &TIGHT), expected);
+            }
+        }
+        assert!(taken > ROUNDS / 3, "{taken}");
+    }
+
     #[test]
     fn numbers_have_one_to_nine_digits() {
         assert_eq!(digits(b"x07 ", 1, b' '), Some((7, 4)));
@@ -292,6 +358,7 @@ mod tests {
 
     use crate::parse::{RequestOutcome, parse_line, parse_request};
     use crate::random::Random;
+    use crate::reply::{Reply, ReplyOutcome, parse_reply_line};
     use crate::request::Request;
 
     const ROUNDS: usize = 300_000;
