@@ -1,5 +1,7 @@
 //! A line as words. Words are separated by spaces and by nothing else: a tab belongs to a word.
 
+use core::ops::Range;
+
 /// The words of a line, in order; runs of spaces count as one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a>(&'a [u8]);
@@ -44,6 +46,12 @@ fn space_at(text: &[u8]) -> Option<usize> {
     const SPACES: u64 = u64::from_le_bytes([b' '; 8]);
     let mut at = 0;
     while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        if has_space(chunk) {
+            break;
+        }
+        at += 16;
+    }
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk) {
         // A byte that is no space is not zero here; the lowest that is zero borrows first, which is all
         // that counts.
         let differs = u64::from_le_bytes(*chunk) ^ SPACES;
@@ -55,6 +63,27 @@ fn space_at(text: &[u8]) -> Option<usize> {
     }
     let tail = text[at..].iter().position(|&byte| byte == b' ')?;
     Some(at + tail)
+}
+
+/// Whether one of these is a space. Written so that compilers make one comparison of it.
+#[inline(always)]
+fn has_space(chunk: &[u8; 16]) -> bool {
+    chunk
+        .iter()
+        .fold(0, |found, &byte| found | u8::from(byte == b' '))
+        != 0
+}
+
+/// Where the next word of a line is, at or behind `from`; `None` when only spaces follow.
+#[inline]
+pub fn next_word(line: &[u8], from: usize) -> Option<Range<usize>> {
+    let text = line.get(from..)?;
+    let rest = skip_spaces(text);
+    if rest.is_empty() {
+        return None;
+    }
+    let start = line.len() - rest.len();
+    Some(start..start + space_at(rest).unwrap_or(rest.len()))
 }
 
 /// The words of a line of known shape. Holds at most `N`; a line with more has `count` over `N`.

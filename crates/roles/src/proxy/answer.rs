@@ -10,7 +10,7 @@
 use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
-use super::multi_get::{next_key, without_newline};
+use super::multi_get::without_newline;
 use super::pool::{Pool, Servers};
 use super::recovery::Loss;
 use super::routes::Rename;
@@ -20,7 +20,7 @@ use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicke
 use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Verdict};
-use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
+use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, next_word, parse_reply};
 use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
@@ -272,14 +272,16 @@ impl ProxyCore {
         let mut client = self.clients.get_mut(request.tag.client.0);
         let slot = match &mut request.progress {
             Progress::Nothing => {
-                if line.rsplit(|&byte| byte == b' ').next() != Some(value.key) {
+                // One key was asked for, behind one space.
+                let before = line.strip_suffix(value.key).ok_or(Unfit)?;
+                if !before.ends_with(b" ") {
                     return Err(Unfit);
                 }
                 request.progress = Progress::Answered;
                 request.tag.slot
             }
             Progress::Group(group) => loop {
-                let key = next_key(line, group.next_key).ok_or(Unfit)?;
+                let key = next_word(line, group.next_key).ok_or(Unfit)?;
                 let slot = *group.slots.get(group.done).ok_or(Unfit)?;
                 group.next_key = key.end;
                 group.done += 1;

@@ -18,9 +18,8 @@ use super::routes::CommandClass;
 use super::way::{WayKey, WayTo};
 use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
-use core::ops::Range;
 use evenkeel_protocol::compose::{number, request as ask};
-use evenkeel_protocol::{SentKey, text};
+use evenkeel_protocol::{SentKey, next_word, text};
 use evenkeel_types::{Instant, KeyHash};
 
 /// The line for one server while the keys of a multi-get are dealt out.
@@ -32,16 +31,6 @@ pub(super) struct GroupDraft {
     keys: usize,
     /// Of `gat` and `gats`, which have one for all keys of a line.
     exptime: Option<i64>,
-}
-
-/// The next key of a line at or behind `from`.
-pub(super) fn next_key(line: &[u8], from: usize) -> Option<Range<usize>> {
-    let start = from + line.get(from..)?.iter().position(|&byte| byte != b' ')?;
-    let len = line[start..]
-        .iter()
-        .position(|&byte| byte == b' ')
-        .unwrap_or(line.len() - start);
-    Some(start..start + len)
 }
 
 /// A line without its newline.
@@ -63,7 +52,7 @@ impl ProxyCore {
         let line = without_newline(&input[..rest.left]);
         let era = self.era;
         let mut done = 0;
-        let mut next = next_key(line, 0);
+        let mut next = next_word(line, 0);
         while let Some(key) = next {
             let Some(client) = self.clients.get_mut(id.0) else {
                 break;
@@ -76,7 +65,7 @@ impl ProxyCore {
                 self.send_drafts(now, id);
                 return done;
             }
-            next = next_key(line, key.end);
+            next = next_word(line, key.end);
             done = key.end;
             self.ask_key(now, id, rest, &line[key], next.is_none());
         }
@@ -269,13 +258,13 @@ mod tests {
         let line = b"  a\tb  c ";
         let mut keys = Vec::new();
         let mut at = 0;
-        while let Some(key) = next_key(line, at) {
+        while let Some(key) = next_word(line, at) {
             at = key.end;
             keys.push(&line[key]);
         }
         assert_eq!(keys, [b"a\tb".as_slice(), b"c"]);
-        assert_eq!(next_key(b"", 0), None);
-        assert_eq!(next_key(b"ab", 2), None);
+        assert_eq!(next_word(b"", 0), None);
+        assert_eq!(next_word(b"ab", 2), None);
         assert_eq!(without_newline(b"a\r\n"), b"a");
         assert_eq!(without_newline(b"a\n"), b"a");
     }
