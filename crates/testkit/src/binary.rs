@@ -25,6 +25,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("php", "php-cli"),
     ("ruby", "ruby"),
     ("saslpasswd2", "sasl2-bin"),
+    ("nutcracker", "nutcracker"),
 ];
 
 /// The `evenkeel` binary under test. Built at most once in a test process.
@@ -85,7 +86,7 @@ fn build() -> PathBuf {
     profile_dir.join("evenkeel")
 }
 
-/// The path of `program` as found on `PATH`.
+/// The path of `program` as found on `PATH` or in `/usr/sbin`.
 ///
 /// # Panics
 /// When it is missing, naming the Debian package that has it. A test whose reference is missing must
@@ -107,7 +108,9 @@ fn missing_message(program: &str) -> String {
 
 fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
+    // Debian keeps daemons, such as nutcracker, where a user's PATH does not lead.
     std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
         .map(|dir| dir.join(program))
         .find(|file| file.is_file())
 }
