@@ -133,7 +133,25 @@ fn a_proxy_places_keys_as_libmemcached_does() {
         .iter()
         .map(|server| server.address().to_string())
         .collect();
-    let proxy = evenkeel::proxy(&["-s", &servers.join(",")]);
-    let arguments = std::iter::once(proxy.address().to_string()).chain(servers);
-    check_python("check_ketama.py", &arguments.collect::<Vec<_>>());
+    let check = |flags: &[&str], behaviors: &str| {
+        println!("{flags:?} {behaviors}");
+        let listed = servers.join(",");
+        let proxy = evenkeel::proxy(&[&["-s", &listed], flags].concat());
+        let mut arguments = vec![proxy.address().to_string(), behaviors.to_owned()];
+        arguments.extend(servers.iter().cloned());
+        check_python("check_placement.py", &arguments);
+    };
+    check(&[], r#"{"ketama_weighted": true}"#);
+    check(&["--distribution", "modula"], "{}");
+    // pylibmc knows neither libmemcached's murmur3 nor, as it is built, its hsieh.
+    for hash in [
+        "default", "md5", "crc", "fnv1_64", "fnv1a_64", "fnv1_32", "fnv1a_32", "murmur", "jenkins",
+    ] {
+        for (ours, theirs) in [("modula", "modula"), ("ketama", "consistent ketama")] {
+            check(
+                &["--distribution", ours, "--hash", hash],
+                &format!(r#"{{"distribution": "{theirs}", "hash": "{hash}"}}"#),
+            );
+        }
+    }
 }

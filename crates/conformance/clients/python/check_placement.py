@@ -1,24 +1,25 @@
-"""Shows that a proxy places keys where libmemcached's ketama does: check_ketama.py PROXY SERVER...
+"""Shows that a proxy places keys where libmemcached does: check_placement.py PROXY BEHAVIORS SERVER...
 
-Every address is HOST:PORT. What pylibmc stores on the servers is found through the proxy, and what
-is stored through the proxy is found by pylibmc. So an application can change from one to the other
-with a warm cache. Ends with a line `ok` and status 0, or with the assertion that failed.
+Every address is HOST:PORT, and the behaviors are pylibmc's, in JSON. What pylibmc stores on the
+servers is found through the proxy, and what is stored through the proxy is found by pylibmc. So an
+application can change from one to the other with a warm cache. Ends with a line `ok` and status 0, or with the assertion that failed.
 """
 
+import json
 import sys
 
 import pylibmc
 
-KEYS = 2000
+KEYS = 500
 
 
 def main() -> None:
-    proxy_address, servers = sys.argv[1], sys.argv[2:]
-    # MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED: what PHP calls OPT_LIBKETAMA_COMPATIBLE.
-    direct = pylibmc.Client(servers, binary=False, behaviors={"ketama_weighted": True})
+    proxy_address, behaviors, servers = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
+    direct = pylibmc.Client(servers, binary=False, behaviors=behaviors)
+    prefix = "".join(f"{name}={setting}:" for name, setting in behaviors.items()).replace(" ", "_")
     proxy = pylibmc.Client([proxy_address], binary=False)
 
-    stored = {f"ketama:{n}:{'x' * (n % 40)}": str(n).encode() for n in range(KEYS)}
+    stored = {f"{prefix}{n}:{'x' * (n % 40)}": str(n).encode() for n in range(KEYS)}
     for key, value in stored.items():
         assert direct.set(key, value), key
     missed = [key for key, value in stored.items() if proxy.get(key) != value]
