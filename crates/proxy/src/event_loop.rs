@@ -17,8 +17,8 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, MapSource, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
 };
-use evenkeel_runtime::{Arrival, Clock, ConnectionCount, Notifier, Stream};
-use evenkeel_types::{Instant, Now};
+use evenkeel_runtime::{Arrival, Attention, Clock, ConnectionCount, Stream, TurnClock};
+use evenkeel_types::Instant;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -66,7 +66,7 @@ pub struct Parts {
     /// Its poll; the waker is registered already.
     pub poll: Poll,
     /// What wakes it.
-    pub notifier: Notifier,
+    pub attention: Attention,
     /// Connections from the acceptor.
     pub incoming: Receiver<Arrival>,
     /// Words from the process and from other workers.
@@ -144,23 +144,25 @@ pub fn run(parts: Parts) -> io::Result<()> {
         unfinished: false,
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
+    let mut clock = TurnClock::new(worker.parts.clock);
+    let mut now = clock.now().monotonic;
     loop {
-        let wait = worker.wait(worker.parts.clock.now().monotonic);
+        // By the time of the last turn: that is late by the length of a turn at most.
+        let wait = worker.wait(now);
         match worker.parts.poll.poll(&mut events, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        let Now {
-            monotonic: now,
-            unix,
-        } = worker.parts.clock.now();
-        worker.parts.core.set_unix_time(unix);
+        let read = clock.now();
+        now = read.monotonic;
+        worker.parts.core.set_unix_time(read.unix);
         for event in &events {
             worker.take_event(now, event);
         }
-        worker.parts.notifier.clear();
-        worker.take_words(now);
-        worker.take_incoming();
+        if worker.parts.attention.is_called() {
+            worker.take_words(now);
+            worker.take_incoming();
+        }
         worker.serve_ready(now);
         worker.keep_time(now);
         worker.carry_out(now);
@@ -175,8 +177,9 @@ pub fn run(parts: Parts) -> io::Result<()> {
 
 impl Worker {
     /// How long the poll may sleep.
-    fn wait(&self, now: Instant) -> Duration {
-        if !self.ready.is_empty() || self.unfinished {
+    fn wait(&mut self, now: Instant) -> Duration {
+        let busy = !self.ready.is_empty() || self.unfinished;
+        if busy || !self.parts.attention.may_sleep() {
             return Duration::ZERO;
         }
         let look = self.next_stall_look.since(now);

@@ -8,8 +8,9 @@ use crate::resolver;
 use anyhow::Context;
 use evenkeel_roles::proxy::{MapSource, PoolKind, ProxyConfig, ProxyCore, ServerList};
 use evenkeel_runtime::{
-    AcceptorConfig, Clock, ConnectionCount, Listener, Notifier, ProcessSignal, ProcessSignals,
-    UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit, spawn_named,
+    AcceptorConfig, Attention, Clock, ConnectionCount, Listener, Notifier, ProcessSignal,
+    ProcessSignals, UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit,
+    spawn_named,
 };
 use evenkeel_types::BootId;
 use mio::{Poll, Waker};
@@ -104,7 +105,7 @@ impl Proxy {
                 index,
                 core,
                 poll,
-                notifier: workers[index].notifier.clone(),
+                attention: Attention::new(workers[index].notifier.clone()),
                 incoming,
                 control,
                 workers: Arc::clone(&workers),

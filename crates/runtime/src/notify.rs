@@ -55,11 +55,6 @@ impl Notifier {
             _ => Ok(()),
         }
     }
-
-    /// The worker is about to look at its queues, and sleeps afterwards without asking whether it may.
-    pub fn clear(&self) {
-        self.shared.state.swap(ASLEEP, Ordering::AcqRel);
-    }
 }
 
 /// The other end of a [`Notifier`]: how its worker listens. A worker that is notified in turn after
