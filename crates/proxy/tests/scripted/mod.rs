@@ -1,0 +1,184 @@
+//! A small server that does one thing wrong, on demand.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// How it treats requests. It says its version whenever it is asked, unless it is mute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Answers `get`, `mg`, `set`, `add`, `incr`, `gat` and `delete` as memcached does.
+    Well,
+    /// Answers nothing until its manners change; then what it was asked meanwhile.
+    Silent,
+    /// Does not even say its version.
+    Mute,
+    /// Answers what is no answer.
+    Nonsense,
+    /// Answers with a value of a key that it was not asked for.
+    WrongKey,
+    /// Closes in the middle of an answer.
+    BreaksOff,
+    /// Closes when it is asked.
+    HangsUp,
+}
+
+/// The server. Its threads end with their connections, and with the process at the latest.
+pub struct Scripted {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+struct State {
+    manner: Mutex<Manner>,
+    changed: Condvar,
+    heard: Mutex<Vec<String>>,
+    items: Mutex<BTreeMap<String, String>>,
+}
+
+impl Scripted {
+    /// Listens on a free loopback port.
+    pub fn start(manner: Manner) -> Scripted {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let state = Arc::new(State {
+            manner: Mutex::new(manner),
+            changed: Condvar::new(),
+            heard: Mutex::default(),
+            items: Mutex::default(),
+        });
+        std::thread::spawn({
+            let state = Arc::clone(&state);
+            move || {
+                for stream in listener.incoming().flatten() {
+                    let state = Arc::clone(&state);
+                    std::thread::spawn(move || state.serve(&stream));
+                }
+            }
+        });
+        Scripted { address, state }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Treats requests so from now on.
+    pub fn behave(&self, manner: Manner) {
+        *self.state.manner.lock().expect("no panic") = manner;
+        self.state.changed.notify_all();
+    }
+
+    /// The lines of all requests but `version`, in the order of arrival.
+    pub fn heard(&self) -> Vec<String> {
+        self.state.heard.lock().expect("no panic").clone()
+    }
+
+    /// Begins the list anew.
+    pub fn forget_heard(&self) {
+        self.state.heard.lock().expect("no panic").clear();
+    }
+}
+
+impl State {
+    /// Serves one connection to its end.
+    fn serve(&self, stream: &TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let line = read_line(&mut reader)?;
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let data = match words[..] {
+                ["set" | "add", ..] => read_line(&mut reader)?,
+                _ => String::new(),
+            };
+            let manner = *self.manner.lock().expect("no panic");
+            if words == ["version"] {
+                if manner != Manner::Mute {
+                    write(stream, "VERSION 1.6.18\r\n")?;
+                }
+                continue;
+            }
+            self.heard.lock().expect("no panic").push(line.clone());
+            match self.manner_unless_silent() {
+                Manner::Well => write(stream, &self.answer(&words, data))?,
+                Manner::Nonsense => write(stream, "42 is the answer\r\n")?,
+                Manner::WrongKey => write(stream, "VALUE other 0 1\r\nx\r\nEND\r\n")?,
+                Manner::BreaksOff => {
+                    let half = match words[0] {
+                        "get" | "gat" => format!("VALUE {} 0 100\r\nhal", words[words.len() - 1]),
+                        "mg" => "VA 100\r\nhal".into(),
+                        _ => "STO".into(),
+                    };
+                    write(stream, &half)?;
+                    return None;
+                }
+                Manner::HangsUp => return None,
+                Manner::Silent | Manner::Mute => unreachable!("waited for"),
+            }
+        }
+    }
+
+    fn manner_unless_silent(&self) -> Manner {
+        let manner = self.manner.lock().expect("no panic");
+        let is_silent = |manner: &mut Manner| matches!(manner, Manner::Silent | Manner::Mute);
+        *self
+            .changed
+            .wait_while(manner, is_silent)
+            .expect("no panic")
+    }
+
+    fn answer(&self, words: &[&str], data: String) -> String {
+        let mut items = self.items.lock().expect("no panic");
+        match *words {
+            ["set", key, ..] => {
+                items.insert(key.into(), data);
+                "STORED\r\n".into()
+            }
+            ["add", key, ..] if items.contains_key(key) => "NOT_STORED\r\n".into(),
+            ["add", key, ..] => {
+                items.insert(key.into(), data);
+                "STORED\r\n".into()
+            }
+            ["get", ref keys @ ..] | ["gat", _, ref keys @ ..] => {
+                let found = keys.iter().filter_map(|&key| Some((key, items.get(key)?)));
+                let values: String = found
+                    .map(|(key, value)| format!("VALUE {key} 0 {}\r\n{value}\r\n", value.len()))
+                    .collect();
+                values + "END\r\n"
+            }
+            ["mg", key, ..] => match items.get(key) {
+                Some(value) => format!("VA {}\r\n{value}\r\n", value.len()),
+                None => "EN\r\n".into(),
+            },
+            ["delete", key] => match items.remove(key) {
+                Some(_) => "DELETED\r\n".into(),
+                None => "NOT_FOUND\r\n".into(),
+            },
+            ["incr", key, delta] => match items.get_mut(key) {
+                Some(value) => {
+                    let sum = value.parse::<u64>().expect("a number")
+                        + delta.parse::<u64>().expect("a number");
+                    *value = sum.to_string();
+                    format!("{sum}\r\n")
+                }
+                None => "NOT_FOUND\r\n".into(),
+            },
+            _ => "ERROR\r\n".into(),
+        }
+    }
+}
+
+fn read_line(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    reader
+        .read_line(&mut line)
+        .ok()
+        .filter(|&count| count > 0)?;
+    Some(line.trim_end().into())
+}
+
+fn write(mut stream: &TcpStream, answer: &str) -> Option<()> {
+    stream.write_all(answer.as_bytes()).ok()
+}
