@@ -1,50 +1,54 @@
 //! The command line of `evenkeel proxy`.
 
-use clap::{Args as ClapArgs, ValueEnum};
-use evenkeel_coordinator::DEFAULT_CLUSTER;
+use crate::config::limits::{THREADS_MAX, item_size, timeout};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_policy::placement::config::{
     BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig,
 };
 use evenkeel_policy::placement::hash::Hash;
-use evenkeel_protocol::Limits;
-use evenkeel_roles::proxy::{OnDown, PoolSettings};
-use evenkeel_runtime::{UsageError, listen_address, parse_duration, parse_permissions, parse_size};
+use evenkeel_runtime::{UsageError, listen_address, parse_permissions};
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most proxy workers of one process.
-pub const THREADS_MAX: u16 = 256;
-
-/// Smallest and largest `-I`, in bytes (memcached's limits).
-const ITEM_SIZE_RANGE: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
-
-/// Shortest and longest timeout: below, a pause of the scheduler is a failure; above, an application
-/// waits longer than any has patience.
-const TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
-
 /// A proxy that makes a pool of servers look like one memcached.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What to do instead of serving
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// TOML file with pools and routes; read again on SIGHUP. Flags and environment variables go
+    /// before what it says of the process
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_PROXY_CONFIG",
+        conflicts_with_all = [
+            "servers", "coordinator", "cluster", "distribution", "hash", "hash_tag",
+            "connect_timeout", "request_timeout", "on_down", "allow_flush",
+        ]
+    )]
+    pub config: Option<PathBuf>,
+
     /// Addresses to listen on, separated by commas: HOST, HOST:PORT; port 0 takes a free one and
-    /// prints it
+    /// prints it [default: 127.0.0.1:11211]
     #[arg(
         short = 'l',
         long,
         value_name = "ADDR[,ADDR]",
-        env = "EVENKEEL_PROXY_LISTEN",
-        default_value = "127.0.0.1:11211"
+        env = "EVENKEEL_PROXY_LISTEN"
     )]
-    pub listen: String,
+    pub listen: Option<String>,
 
     /// Unix socket to listen on besides
     #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_UNIX_SOCKET")]
     pub unix_socket: Option<PathBuf>,
 
-    /// Permissions of the unix socket, in octal
-    #[arg(long, default_value = "700", value_parser = parse_permissions)]
-    pub unix_mask: u32,
+    /// Permissions of the unix socket, in octal [default: 700]
+    #[arg(long, value_parser = parse_permissions)]
+    pub unix_mask: Option<u32>,
 
     /// Servers of a pool of any memcached servers: HOST, HOST:PORT or HOST:PORT:WEIGHT, separated by
     /// commas; a name behind a space stands for the address when keys are placed
@@ -79,9 +83,9 @@ pub struct Args {
     )]
     pub coordinator: Vec<String>,
 
-    /// Name of the cluster
-    #[arg(long, default_value = DEFAULT_CLUSTER, env = "EVENKEEL_CLUSTER")]
-    pub cluster: String,
+    /// Name of the cluster [default: main]
+    #[arg(long, env = "EVENKEEL_CLUSTER")]
+    pub cluster: Option<String>,
 
     /// Name in the cluster [default: HOST:PORT]
     #[arg(long, env = "EVENKEEL_NAME")]
@@ -91,46 +95,65 @@ pub struct Args {
     #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
     pub advertise: Option<String>,
 
-    /// Proxy workers (threads)
-    #[arg(short = 't', long, default_value_t = 2, env = "EVENKEEL_PROXY_THREADS")]
-    pub threads: u16,
+    /// Proxy workers (threads) [default: 2]
+    #[arg(short = 't', long, env = "EVENKEEL_PROXY_THREADS")]
+    pub threads: Option<u16>,
 
-    /// Most connections of applications at a time
-    #[arg(
-        short = 'c',
-        long,
-        default_value_t = 1024,
-        env = "EVENKEEL_PROXY_CONN_LIMIT"
-    )]
-    pub conn_limit: usize,
+    /// Most connections of applications at a time [default: 1024]
+    #[arg(short = 'c', long, env = "EVENKEEL_PROXY_CONN_LIMIT")]
+    pub conn_limit: Option<usize>,
 
-    /// Requests of one connection carried out in a row before others have a turn
-    #[arg(short = 'R', long, default_value_t = evenkeel_roles::proxy::limits::REQUESTS_PER_TURN)]
-    pub max_reqs_per_event: u32,
+    /// Requests of one connection carried out in a row before others have a turn [default: 20]
+    #[arg(short = 'R', long)]
+    pub max_reqs_per_event: Option<u32>,
 
-    /// Length of the queue of connections not yet accepted
-    #[arg(short = 'b', long, default_value_t = 1024)]
-    pub listen_backlog: u32,
+    /// Length of the queue of connections not yet accepted [default: 1024]
+    #[arg(short = 'b', long)]
+    pub listen_backlog: Option<u32>,
 
-    /// Largest item: bytes, or with suffix k, m or g; as the servers' -I
-    #[arg(short = 'I', long, default_value = "1m", value_parser = parse_size)]
-    pub max_item_size: usize,
+    /// Largest item: bytes, or with suffix k, m or g; as the servers' -I [default: 1m]
+    #[arg(short = 'I', long, value_parser = item_size)]
+    pub max_item_size: Option<usize>,
 
-    /// How long connecting to a server may take
-    #[arg(long, default_value = "250ms", value_parser = parse_duration, env = "EVENKEEL_PROXY_CONNECT_TIMEOUT")]
-    pub connect_timeout: Duration,
+    /// How long connecting to a server may take [default: 250ms]
+    #[arg(long, value_parser = timeout, env = "EVENKEEL_PROXY_CONNECT_TIMEOUT")]
+    pub connect_timeout: Option<Duration>,
 
-    /// How long a server's answer may take
-    #[arg(long, default_value = "1s", value_parser = parse_duration, env = "EVENKEEL_PROXY_REQUEST_TIMEOUT")]
-    pub request_timeout: Duration,
+    /// How long a server's answer may take [default: 1s]
+    #[arg(long, value_parser = timeout, env = "EVENKEEL_PROXY_REQUEST_TIMEOUT")]
+    pub request_timeout: Option<Duration>,
 
     /// What a get is answered when its server cannot be asked; writes are always answered an error
-    #[arg(long, value_enum, default_value_t = Down::Miss, env = "EVENKEEL_PROXY_ON_DOWN")]
-    pub on_down: Down,
+    /// [default: miss]
+    #[arg(long, value_enum, env = "EVENKEEL_PROXY_ON_DOWN")]
+    pub on_down: Option<Down>,
 
     /// Pass flush_all on, to all servers
     #[arg(long)]
     pub allow_flush: bool,
+}
+
+/// What to do instead of serving.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Says what is wrong in a configuration file, and where
+    Check {
+        /// The file
+        file: PathBuf,
+
+        /// How to say it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+}
+
+/// How to say what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// What a get is answered when its server cannot be asked.
@@ -149,32 +172,25 @@ impl Args {
     /// One line that says which flag is wrong and what it allows.
     pub fn check(&self) -> Result<(), UsageError> {
         let fail = |message: String| Err(UsageError(message));
-        if self.servers.is_empty() == self.coordinator.is_empty() {
+        let sources = [
+            self.config.is_some(),
+            !self.servers.is_empty(),
+            !self.coordinator.is_empty(),
+        ];
+        if sources.into_iter().filter(|given| *given).count() != 1 {
             return fail(
-                "give either -s SERVER[,SERVER] (a pool of any memcached servers) or --coordinator \
-                 URL (a pool of Evenkeel servers)"
+                "give either -s SERVER[,SERVER] (a pool of any memcached servers), --coordinator \
+                 URL (a pool of Evenkeel servers) or --config FILE"
                     .into(),
             );
         }
-        if self.threads == 0 || self.threads > THREADS_MAX {
-            return fail(format!(
-                "-t {}: use 1 to {THREADS_MAX} threads",
-                self.threads
-            ));
+        if let Some(threads) = self.threads
+            && !(1..=THREADS_MAX).contains(&threads)
+        {
+            return fail(format!("-t {threads}: use 1 to {THREADS_MAX} threads"));
         }
-        if !ITEM_SIZE_RANGE.contains(&self.max_item_size) {
-            return fail(format!("-I {}: use 1k to 1g", self.max_item_size));
-        }
-        if self.max_reqs_per_event == 0 {
+        if self.max_reqs_per_event == Some(0) {
             return fail("-R 0: at least one request must be carried out in a turn".into());
-        }
-        for (flag, timeout) in [
-            ("--connect-timeout", self.connect_timeout),
-            ("--request-timeout", self.request_timeout),
-        ] {
-            if !TIMEOUT_RANGE.contains(&timeout) {
-                return fail(format!("{flag} {timeout:?}: use 1ms to 60s"));
-            }
         }
         if !self.servers.is_empty() {
             self.placement()?;
@@ -190,27 +206,6 @@ impl Args {
                 "{flag} goes with -s: in a pool of Evenkeel servers the map says where keys live"
             )),
             None => Ok(()),
-        }
-    }
-
-    /// What applications and servers may make the proxy buffer.
-    pub fn limits(&self) -> Limits {
-        Limits {
-            item_size_max: self.max_item_size,
-            ..Limits::default()
-        }
-    }
-
-    /// Settings of the only pool.
-    pub fn pool_settings(&self) -> PoolSettings {
-        PoolSettings {
-            connect_timeout: self.connect_timeout,
-            request_timeout: self.request_timeout,
-            on_down: match self.on_down {
-                Down::Miss => OnDown::Miss,
-                Down::Error => OnDown::Error,
-            },
-            allow_flush: self.allow_flush,
         }
     }
 
@@ -238,8 +233,8 @@ impl Args {
     /// # Errors
     /// Names the address that is none.
     pub fn tcp_addresses(&self) -> Result<Vec<SocketAddr>, UsageError> {
-        self.listen
-            .split(',')
+        let listen = self.listen.iter().flat_map(|listen| listen.split(','));
+        listen
             .map(|address| parse_address(address.trim()))
             .collect()
     }
@@ -254,7 +249,9 @@ fn parse_address(text: &str) -> Result<SocketAddr, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
     use clap::Parser;
+    use evenkeel_roles::proxy::PoolSettings;
 
     #[derive(Parser)]
     struct Program {
@@ -279,12 +276,10 @@ mod tests {
             named,
             [("a", 11212), ("b", 11211), ("::1", 3), ("10.0.0.1", 11211)]
         );
-        assert_eq!(
-            args.tcp_addresses().unwrap(),
-            ["127.0.0.1:11211".parse().unwrap()]
-        );
-        assert_eq!(args.pool_settings(), PoolSettings::default());
-        assert_eq!(args.max_reqs_per_event, 20);
+        let settings = Settings::read(&args).unwrap();
+        assert_eq!(settings.listen, ["127.0.0.1:11211".parse().unwrap()]);
+        assert_eq!(settings.pools[0].settings, PoolSettings::default());
+        assert_eq!((settings.max_reqs_per_event, settings.threads), (20, 2));
     }
 
     #[test]
@@ -328,15 +323,26 @@ mod tests {
             ("--coordinator http://c:1 --hash md5", "--hash goes with -s"),
             ("-s a -t 0", "-t 0"),
             ("-s a -t 257", "-t 257"),
-            ("-s a -I 1", "-I 1"),
             ("-s a -R 0", "-R 0"),
-            ("-s a --request-timeout 0ms", "--request-timeout"),
-            ("-s a --connect-timeout 61s", "--connect-timeout"),
         ] {
             let error = parse(line).unwrap().check().unwrap_err().to_string();
             assert!(error.contains(named), "{line}: {error}");
         }
-        assert!(parse("-s a --request-timeout 5").is_err());
+        for line in [
+            "-s a --request-timeout 5",
+            "-s a --request-timeout 0ms",
+            "-s a --connect-timeout 61s",
+            "-s a -I 1",
+            "-s a --config f",
+            "--config f --allow-flush",
+            "--config f --request-timeout 1s",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        parse("--config f -l 127.0.0.1:0 -t 3")
+            .unwrap()
+            .check()
+            .unwrap();
         let address = parse("-s a -l nowhere.example").unwrap().tcp_addresses();
         assert!(address.unwrap_err().to_string().contains("nowhere.example"));
     }

@@ -39,7 +39,7 @@ pub struct Clusters(Arc<Mutex<Members>>);
 
 #[derive(Debug, Default)]
 struct Members {
-    joined: Vec<Member>,
+    known: Vec<Member>,
     /// Numbers given so far: none is given twice.
     sources: u32,
 }
@@ -48,70 +48,53 @@ struct Members {
 struct Member {
     source: MapSource,
     spec: ClusterSpec,
-    handle: MemberHandle,
+    /// `None` until the cluster is joined.
+    handle: Option<MemberHandle>,
 }
 
 impl Clusters {
-    /// Joins a cluster, unless the proxy is a member of it already. Its maps go to the workers from
-    /// now on. Serving never waits for its coordinators once there has been a map.
-    ///
-    /// # Errors
-    /// When an option that concerns the cluster cannot be used.
-    pub fn join(
-        &self,
-        spec: &ClusterSpec,
-        identity: &Identity,
-        clock: Clock,
-        workers: &Arc<[WorkerHandle]>,
-    ) -> Result<MapSource, UsageError> {
+    /// The number of a cluster; a new one gets a new number.
+    pub fn source(&self, spec: &ClusterSpec) -> MapSource {
         let mut members = self.lock();
-        if let Some(member) = members.joined.iter().find(|member| member.spec == *spec) {
-            return Ok(member.source);
+        if let Some(member) = members.known.iter().find(|member| member.spec == *spec) {
+            return member.source;
         }
         members.sources += 1;
         let source = MapSource(members.sources);
-        let config = MemberConfig {
-            coordinators: spec.coordinators.clone(),
-            cluster: spec.name.clone(),
-            kind: MemberKind::Proxy,
-            name: identity.name.clone(),
-            boot: identity.boot,
-            host: identity.host.clone(),
-            port: identity.address.port(),
-            worker_ports: Vec::new(),
-            rack: None,
-            seed: identity.boot.0 ^ u64::from(source.0),
-        };
-        let mut load = Load::new(clock, workers);
-        let reporting = Arc::clone(workers);
-        let report = move || Report {
-            epoch: reporting
-                .iter()
-                .map(|w| w.gauges.epoch(source))
-                .min()
-                .unwrap_or(Epoch(0)),
-            load: load.report(),
-        };
-        let told = Arc::clone(workers);
-        let name = spec.name.clone();
-        let handle = MemberHandle::start(config, report, move |event| {
-            hear(&told, source, &name, event);
-        })
-        .map_err(|error| UsageError(error.to_string()))?;
-        members.joined.push(Member {
+        members.known.push(Member {
             source,
             spec: spec.clone(),
-            handle,
+            handle: None,
         });
-        Ok(source)
+        source
+    }
+
+    /// Joins the clusters that have a number and are not joined yet. Their maps go to the workers from
+    /// now on. Serving never waits for their coordinators once there has been a map.
+    ///
+    /// # Errors
+    /// When an option that concerns a cluster cannot be used.
+    pub fn join(
+        &self,
+        identity: &Identity,
+        clock: Clock,
+        workers: &Arc<[WorkerHandle]>,
+    ) -> Result<(), UsageError> {
+        let mut members = self.lock();
+        for member in members.known.iter_mut().filter(|m| m.handle.is_none()) {
+            let handle = join(member.source, &member.spec, identity, clock, workers)?;
+            member.handle = Some(handle);
+        }
+        Ok(())
     }
 
     /// There is a newer map: asks for it now.
     pub fn hurry(&self, source: MapSource) {
         let members = self.lock();
-        let mut joined = members.joined.iter();
-        if let Some(member) = joined.find(|member| member.source == source) {
-            member.handle.hurry();
+        let mut known = members.known.iter();
+        let member = known.find(|member| member.source == source);
+        if let Some(handle) = member.and_then(|member| member.handle.as_ref()) {
+            handle.hurry();
         }
     }
 
@@ -119,22 +102,59 @@ impl Clusters {
     pub fn keep_only(&self, sources: &[MapSource]) {
         let left: Vec<Member> = {
             let mut members = self.lock();
-            let joined = std::mem::take(&mut members.joined);
-            let (kept, left) = joined
+            let known = std::mem::take(&mut members.known);
+            let (kept, left) = known
                 .into_iter()
                 .partition(|member| sources.contains(&member.source));
-            members.joined = kept;
+            members.known = kept;
             left
         };
         // Without the lock: a call under way may take seconds.
-        for member in left {
-            member.handle.stop();
+        for handle in left.into_iter().filter_map(|member| member.handle) {
+            handle.stop();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn join(
+    source: MapSource,
+    spec: &ClusterSpec,
+    identity: &Identity,
+    clock: Clock,
+    workers: &Arc<[WorkerHandle]>,
+) -> Result<MemberHandle, UsageError> {
+    let config = MemberConfig {
+        coordinators: spec.coordinators.clone(),
+        cluster: spec.name.clone(),
+        kind: MemberKind::Proxy,
+        name: identity.name.clone(),
+        boot: identity.boot,
+        host: identity.host.clone(),
+        port: identity.address.port(),
+        worker_ports: Vec::new(),
+        rack: None,
+        seed: identity.boot.0 ^ u64::from(source.0),
+    };
+    let mut load = Load::new(clock, workers);
+    let reporting = Arc::clone(workers);
+    let report = move || Report {
+        epoch: reporting
+            .iter()
+            .map(|w| w.gauges.epoch(source))
+            .min()
+            .unwrap_or(Epoch(0)),
+        load: load.report(),
+    };
+    let told = Arc::clone(workers);
+    let name = spec.name.clone();
+    MemberHandle::start(config, report, move |event| {
+        hear(&told, source, &name, event);
+    })
+    .map_err(|error| UsageError(error.to_string()))
 }
 
 fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: MemberEvent) {

@@ -1,7 +1,7 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{BackendId, BackendStats, MapSource, ProxyStats};
+use evenkeel_roles::proxy::{BackendId, BackendStats, MapSource, ProxyConfig, ProxyStats};
 use evenkeel_types::Epoch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Control {
     /// The map of a cluster's coordinator.
     Map(MapSource, Arc<ClusterMap>),
+    /// The configuration to work by from now on.
+    Configure(Arc<ProxyConfig>),
     /// Where a server is, or that its name has no address.
     Resolved(BackendId, Option<SocketAddr>),
     /// Another worker answers `stats` and wants this one's counts.
@@ -37,13 +39,6 @@ pub enum Control {
     Stop,
 }
 
-/// What a worker tells the process that it has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// It works by a map of this source.
-    Map(MapSource),
-}
-
 /// How often the configuration was read anew; all workers show it.
 #[derive(Debug, Default)]
 pub struct ReloadCounts {
@@ -59,18 +54,30 @@ pub struct ReloadCounts {
 pub struct Gauges {
     /// Requests since the start; written once a turn at most.
     requests: AtomicU64,
-    /// Epochs of the maps that the worker works by; written when one changes.
+    /// Epochs of the newest maps that the worker has; written when one changes.
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
+    /// Generation of the configuration that the worker works by.
+    generation: AtomicU64,
 }
 
 impl Gauges {
-    /// The worker works by the map of this epoch.
+    /// The worker works by the configuration of this generation.
+    pub fn set_generation(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// Generation of the configuration that the worker works by, 0 before the second one.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The worker has the map of this epoch, and works by it where a pool follows it.
     pub fn set_epoch(&self, source: MapSource, epoch: Epoch) {
         let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         epochs.insert(source, epoch);
     }
 
-    /// Epoch of the map that the worker works by, 0 for none.
+    /// Epoch of the newest map that the worker has, 0 for none.
     pub fn epoch(&self, source: MapSource) -> Epoch {
         let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         epochs.get(&source).copied().unwrap_or(Epoch(0))

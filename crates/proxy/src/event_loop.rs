@@ -10,12 +10,13 @@
 
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
-use crate::control::{Control, Done, Gauges, ReloadCounts, WorkerHandle};
+use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::resolver::{Lookup, literal};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
-    BackendId, ClientId, MapSource, Output, ProcessStats, ProxyCore, ProxyStats, StatsTicket,
+    BackendId, ClientId, MapSource, Output, PoolKind, ProcessStats, ProxyConfig, ProxyCore,
+    ProxyStats, StatsTicket,
 };
 use evenkeel_runtime::{Arrival, Attention, Clock, ConnectionCount, Stream, TurnClock};
 use evenkeel_types::Instant;
@@ -26,7 +27,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::Duration;
 
 /// What sockets are read into; shared by all sockets of a worker.
@@ -77,8 +78,8 @@ pub struct Parts {
     pub resolver: Sender<Lookup>,
     /// The clusters whose maps it works by.
     pub clusters: Clusters,
-    /// Says what the worker has done.
-    pub done: Sender<Done>,
+    /// Says that its gauges show something new.
+    pub news: SyncSender<()>,
     /// How often the configuration was read anew.
     pub reload_counts: Arc<ReloadCounts>,
     /// All connections of the process.
@@ -111,6 +112,8 @@ struct Worker {
     links: Vec<Option<Link>>,
     /// Sockets to read in the next turn.
     ready: VecDeque<Ready>,
+    /// The newest map of each cluster.
+    maps: BTreeMap<MapSource, Arc<ClusterMap>>,
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,
@@ -136,6 +139,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         applications: Vec::new(),
         links: Vec::new(),
         ready: VecDeque::new(),
+        maps: BTreeMap::new(),
         questions: BTreeMap::new(),
         next_question: 0,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
@@ -273,7 +277,11 @@ impl Worker {
             match word {
                 Control::Map(source, map) => {
                     self.set_map(now, source, &map);
+                    // Kept also where no pool follows it yet: the configuration that makes one may
+                    // be on its way.
+                    self.maps.insert(source, map);
                 }
+                Control::Configure(config) => self.configure(now, &config),
                 Control::Resolved(id, address) => self.resolved(now, id, address),
                 Control::CountsWanted { by, question } => {
                     let core = &self.parts.core;
@@ -304,10 +312,24 @@ impl Worker {
 
     fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
         self.parts.core.set_map(now, source, map);
-        let epoch = self.parts.core.epoch(source);
+        let epoch = self.parts.core.epoch(source).max(map.epoch());
         self.parts.gauges.set_epoch(source, epoch);
-        // Nobody may be waiting for it any more.
-        let _ = self.parts.done.send(Done::Map(source));
+        // Nobody may be waiting for it, or has been told already.
+        let _ = self.parts.news.try_send(());
+    }
+
+    fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
+        self.parts.core.configure(now, config);
+        let follows = |source: &MapSource| {
+            let mut pools = config.pools.iter();
+            pools.any(|pool| matches!(pool.kind, PoolKind::Evenkeel(other) if other == *source))
+        };
+        self.maps.retain(|source, _| follows(source));
+        for (source, map) in self.maps.clone() {
+            self.set_map(now, source, &map);
+        }
+        self.parts.gauges.set_generation(config.revision.generation);
+        let _ = self.parts.news.try_send(());
     }
 
     fn take_incoming(&mut self) {

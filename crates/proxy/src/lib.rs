@@ -15,13 +15,17 @@
 
 mod application;
 mod args;
+mod check;
 mod clusters;
+mod config;
 mod control;
 mod event_loop;
+mod reload;
 mod resolver;
 mod server_link;
 mod start;
 
 pub use args::Args;
 pub use event_loop::STALL_LIMIT;
+pub use reload::Reloaded;
 pub use start::{Proxy, run};

@@ -1,12 +1,15 @@
 //! Starting and stopping a proxy.
 
-use crate::args::Args;
-use crate::clusters::{ClusterSpec, Clusters, Identity};
-use crate::control::{Control, Done, Gauges, ReloadCounts, WorkerHandle};
+use crate::args::{Args, Command};
+use crate::check::check;
+use crate::clusters::{Clusters, Identity};
+use crate::config::Settings;
+use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::reload::sources;
 use crate::resolver;
 use anyhow::Context;
-use evenkeel_roles::proxy::{MapSource, PoolKind, ProxyConfig, ProxyCore, ServerList};
+use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Clock, ConnectionCount, Listener, Notifier, ProcessSignal,
     ProcessSignals, UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit,
@@ -19,63 +22,110 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// A running proxy.
 #[derive(Debug)]
 pub struct Proxy {
     address: String,
-    workers: Arc<[WorkerHandle]>,
+    pub(crate) args: Args,
+    /// What it was started with; some of it only a restart changes.
+    pub(crate) settings: Settings,
+    /// The configuration in force.
+    pub(crate) generation: u64,
+    /// The clusters that it follows.
+    pub(crate) sources: Vec<MapSource>,
+    pub(crate) identity: Identity,
+    pub(crate) clock: Clock,
+    pub(crate) news: News,
+    pub(crate) reload_counts: Arc<ReloadCounts>,
+    pub(crate) workers: Arc<[WorkerHandle]>,
+    pub(crate) clusters: Clusters,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
-    clusters: Clusters,
     stop: Arc<AtomicBool>,
 }
 
-/// Runs a proxy until SIGTERM or SIGINT.
+/// Where workers say that their gauges show something new.
+#[derive(Debug)]
+pub(crate) struct News(Receiver<()>);
+
+impl News {
+    /// Waits until something holds that is seen in the workers' gauges, or until a time. Whether it
+    /// holds.
+    pub fn wait_until(&self, until: Instant, holds: impl Fn() -> bool) -> bool {
+        while !holds() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.0.recv_timeout(left).is_err() {
+                return holds();
+            }
+        }
+        true
+    }
+}
+
+/// How long a start waits for a map before it looks whether the workers are alive.
+const START_LOOK: Duration = Duration::from_secs(60);
+
+/// Runs a proxy until SIGTERM or SIGINT, or does what is asked for instead.
 ///
 /// # Errors
-/// [`UsageError`] when a flag or an address cannot be used; others when the machine refuses.
+/// [`UsageError`] when a flag, a file or an address cannot be used; others when the machine refuses.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let proxy = Proxy::start(&args)?;
-    let mut signals =
-        ProcessSignals::take(&[ProcessSignal::Stop]).context("failed to take signals")?;
+    if let Some(Command::Check { file, format }) = &args.command {
+        return Ok(check(file, *format)?);
+    }
+    let mut proxy = Proxy::start(&args)?;
+    let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
+        .context("failed to take signals")?;
     println!("evenkeel proxy listening on {}", proxy.address);
     std::io::stdout()
         .flush()
         .context("failed to write the ready line")?;
-    signals.wait();
+    while signals.wait() == ProcessSignal::Reload {
+        match proxy.reload() {
+            Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
+            Err(error) => {
+                eprintln!("evenkeel proxy: kept the configuration there was: {error}");
+            }
+        }
+    }
     proxy.stop()
 }
 
 impl Proxy {
-    /// Starts all threads. When this returns, the proxy accepts connections, and in a pool of
-    /// Evenkeel servers it has a map; until there is one, this waits.
+    /// Starts all threads. When this returns, the proxy accepts connections, and pools of Evenkeel
+    /// servers have their maps; until there are some, this waits.
     ///
     /// # Errors
     /// See [`run`].
     pub fn start(args: &Args) -> anyhow::Result<Proxy> {
-        args.check()?;
-        raise_descriptor_limit(args.conn_limit)?;
-        let listeners = listen(args)?;
+        let settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
+        raise_descriptor_limit(settings.conn_limit)?;
+        let listeners = listen(&settings)?;
         let tcp = listeners.iter().find_map(Listener::address);
         let address = listeners
             .first()
             .map(ToString::to_string)
             .unwrap_or_default();
         let clock = Clock::start();
-        let connections = ConnectionCount::new(args.conn_limit);
+        let connections = ConnectionCount::new(settings.conn_limit);
         let clusters = Clusters::default();
-
-        let config = Arc::new(config(args)?);
+        let revision = Revision {
+            generation: 1,
+            digest: settings.digest.clone(),
+            read_at: clock.now().unix,
+        };
+        let config = Arc::new(settings.proxy_config(&clusters, revision));
         let reload_counts = Arc::new(ReloadCounts::default());
         let (lookups, lookups_asked) = channel();
-        let (done, have_done) = channel();
+        let (news, is_news) = sync_channel(1);
         let mut handles = Vec::new();
         let mut rests = Vec::new();
         let mut acceptor_ends = Vec::new();
-        for _ in 0..args.threads {
+        for _ in 0..settings.threads {
             let poll = Poll::new().context("failed to make an event queue")?;
             let waker =
                 Waker::new(poll.registry(), WAKE_TOKEN).context("failed to make a waker")?;
@@ -111,7 +161,7 @@ impl Proxy {
                 workers: Arc::clone(&workers),
                 resolver: lookups.clone(),
                 clusters: clusters.clone(),
-                done: done.clone(),
+                news: news.clone(),
                 reload_counts: Arc::clone(&reload_counts),
                 connections: Arc::clone(&connections),
                 gauges: Arc::clone(&workers[index].gauges),
@@ -121,19 +171,17 @@ impl Proxy {
                 event_loop::run(parts)
             })?);
         }
-        if !args.coordinator.is_empty() {
-            drop(done);
-            let address = tcp.context("a proxy has a TCP address")?;
-            let spec = ClusterSpec {
-                coordinators: args.coordinator.clone(),
-                name: args.cluster.clone(),
-            };
-            let source = clusters.join(&spec, &identity(args, address, clock), clock, &workers)?;
-            let mut missing = args.threads;
-            while missing > 0 {
-                let done = have_done.recv();
-                let done = done.context("a worker ended before it had a map")?;
-                missing -= u16::from(done == Done::Map(source));
+        let news = News(is_news);
+        let identity = identity(&settings, tcp.context("a proxy has a TCP address")?, clock);
+        clusters.join(&identity, clock, &workers)?;
+        let sources = sources(&config);
+        let has_maps = || {
+            let mut each = sources.iter();
+            each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
+        };
+        while !news.wait_until(Instant::now() + START_LOOK, has_maps) {
+            if worker_threads.iter().any(JoinHandle::is_finished) {
+                anyhow::bail!("a worker ended before it had a map");
             }
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -152,10 +200,18 @@ impl Proxy {
         })?;
         Ok(Proxy {
             address,
+            args: args.clone(),
+            settings,
+            generation: 1,
+            sources,
+            identity,
+            clock,
+            news,
+            reload_counts,
             workers,
+            clusters,
             worker_threads,
             acceptor,
-            clusters,
             stop,
         })
     }
@@ -188,26 +244,10 @@ impl Proxy {
     }
 }
 
-/// What the flags say, as one pool.
-fn config(args: &Args) -> Result<ProxyConfig, UsageError> {
-    let kind = if args.servers.is_empty() {
-        PoolKind::Evenkeel(MapSource(1))
-    } else {
-        let list = ServerList::new(args.placement()?);
-        let list =
-            list.map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))?;
-        PoolKind::Memcached(Arc::new(list))
-    };
-    let mut config = ProxyConfig::of_pool(kind, args.pool_settings());
-    config.limits = args.limits();
-    config.requests_per_turn = args.max_reqs_per_event;
-    Ok(config)
-}
-
-fn identity(args: &Args, address: SocketAddr, clock: Clock) -> Identity {
-    let host = args.advertise.clone();
+fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity {
+    let host = settings.advertise.clone();
     let host = host.unwrap_or_else(|| address.ip().to_string());
-    let name = args.name.clone();
+    let name = settings.name.clone();
     Identity {
         name: name.unwrap_or_else(|| format!("{host}:{}", address.port())),
         host,
@@ -216,13 +256,13 @@ fn identity(args: &Args, address: SocketAddr, clock: Clock) -> Identity {
     }
 }
 
-fn listen(args: &Args) -> Result<Vec<Listener>, UsageError> {
+fn listen(settings: &Settings) -> Result<Vec<Listener>, UsageError> {
     let mut listeners = Vec::new();
-    for address in args.tcp_addresses()? {
-        listeners.push(bind_tcp(address, args.listen_backlog)?);
+    for address in &settings.listen {
+        listeners.push(bind_tcp(*address, settings.listen_backlog)?);
     }
-    if let Some(path) = &args.unix_socket {
-        listeners.push(bind_unix(path, args.unix_mask)?);
+    if let Some(path) = &settings.unix_socket {
+        listeners.push(bind_unix(path, settings.unix_mask)?);
     }
     Ok(listeners)
 }

@@ -1,0 +1,46 @@
+//! `evenkeel proxy check FILE`.
+
+use crate::args::Format;
+use crate::config::check_file;
+use evenkeel_runtime::UsageError;
+use serde_json::json;
+use std::path::Path;
+
+/// Says on standard output what is wrong in a configuration file, or that nothing is.
+///
+/// # Errors
+/// [`UsageError`] when the file cannot be used.
+pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
+    let file = path.display();
+    match (check_file(path), format) {
+        (Ok(checked), Format::Text) => {
+            println!(
+                "{file}: fine: {} pools, {} routes, md5 {}",
+                checked.pools, checked.routes, checked.digest
+            );
+            Ok(())
+        }
+        (Ok(checked), Format::Json) => {
+            let found = json!({
+                "file": file.to_string(),
+                "ok": true,
+                "pools": checked.pools,
+                "routes": checked.routes,
+                "md5": checked.digest,
+                "problems": [],
+            });
+            println!("{found}");
+            Ok(())
+        }
+        (Err(rejection), format) => {
+            match format {
+                Format::Text => print!("{}", rejection.report()),
+                Format::Json => println!("{}", rejection.json()),
+            }
+            let count = rejection.problems.len();
+            Err(UsageError(format!(
+                "{file} cannot be used: {count} found wrong"
+            )))
+        }
+    }
+}

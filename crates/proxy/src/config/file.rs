@@ -1,0 +1,514 @@
+//! What stands in a configuration file: the process, its pools, its routes. `docs/proxy.md` lists
+//! every key.
+
+use super::diagnostic::{Problem, Rejection, did_you_mean};
+use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, timeout};
+use super::reader::{At, Reader, Section};
+use super::{PoolPlan, PoolServers};
+use crate::clusters::ClusterSpec;
+use evenkeel_coordinator::DEFAULT_CLUSTER;
+use evenkeel_policy::placement::config::{
+    Distribution, HashTag, PORT_DEFAULT, PlacementConfig, PlacementError, Server,
+};
+use evenkeel_policy::placement::hash::Hash;
+use evenkeel_roles::proxy::{
+    CommandClass, Commands, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable, RouteTarget,
+    ServerList, TTL_BOUND_MAX, TtlBounds,
+};
+use evenkeel_runtime::{listen_address, parse_permissions};
+use md5::{Digest, Md5};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Largest configuration file, in bytes: 4,096 routes and as many servers need a quarter of it.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Most pools of a file: each worker keeps connections for each.
+pub const POOLS_MAX: usize = 1024;
+
+const PROXY_KEYS: &[&str] = &[
+    "listen",
+    "unix_socket",
+    "unix_mask",
+    "threads",
+    "conn_limit",
+    "listen_backlog",
+    "max_item_size",
+    "max_reqs_per_event",
+    "name",
+    "advertise",
+];
+
+const POOL_KEYS: &[&str] = &[
+    "servers",
+    "distribution",
+    "hash",
+    "hash_tag",
+    "coordinator",
+    "cluster",
+    "connect_timeout",
+    "request_timeout",
+    "on_down",
+    "allow_flush",
+];
+
+const SERVER_KEYS: &[&str] = &["address", "weight", "name"];
+
+const ROUTE_KEYS: &[&str] = &[
+    "prefix",
+    "commands",
+    "pool",
+    "deny",
+    "read_only",
+    "strip_prefix",
+    "add_prefix",
+    "ttl_min",
+    "ttl_max",
+    "ttl_jitter",
+];
+
+/// A file that can be used.
+#[derive(Clone, Debug)]
+pub struct File {
+    pub process: Process,
+    pub pools: Vec<PoolPlan>,
+    pub routes: Arc<RouteTable>,
+    /// MD5 of the file, in hexadecimal: what `md5sum` says.
+    pub digest: String,
+}
+
+/// The section `[proxy]`: what stands there.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    pub listen: Option<Vec<SocketAddr>>,
+    pub unix_socket: Option<PathBuf>,
+    pub unix_mask: Option<u32>,
+    pub threads: Option<u16>,
+    pub conn_limit: Option<usize>,
+    pub listen_backlog: Option<u32>,
+    pub max_item_size: Option<usize>,
+    pub max_reqs_per_event: Option<u32>,
+    pub name: Option<String>,
+    pub advertise: Option<String>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn read(path: &Path) -> Result<File, Rejection> {
+    let unreadable = |what: String| Rejection::unreadable(path, what);
+    let length = std::fs::metadata(path)
+        .map_err(|error| unreadable(error.to_string()))?
+        .len();
+    if length > FILE_BYTES_MAX {
+        return Err(unreadable("too large for a configuration file".into()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    understand(&text).map_err(|mut problems| {
+        problems.sort_by_key(|problem| problem.span.start);
+        Rejection {
+            file: path.display().to_string(),
+            text,
+            problems,
+        }
+    })
+}
+
+fn understand(text: &str) -> Result<File, Vec<Problem>> {
+    let root = DeTable::parse(text).map_err(|error| {
+        vec![Problem {
+            span: error.span().unwrap_or(0..0),
+            what: error.message().to_owned(),
+        }]
+    })?;
+    let root = root.get_ref();
+    let mut reader = Reader::default();
+    reader.keys("the file", root, &["proxy", "pools", "routes"]);
+    let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
+    let process = find("proxy").map(|(_, value)| process(&mut reader, value));
+    let pools = find("pools").map(|(_, value)| pools(&mut reader, value));
+    let (pools, names) = pools.unwrap_or_default();
+    if names.is_empty() && reader.problems.is_empty() {
+        reader.fail(0..0, "there is no pool: add a table [pools.NAME]");
+    }
+    let routes = find("routes").map(|(_, value)| value);
+    let routes = routes_of(&mut reader, routes, &names);
+    match routes {
+        Some(routes) if reader.problems.is_empty() => Ok(File {
+            process: process.unwrap_or_default(),
+            pools,
+            routes: Arc::new(routes),
+            digest: digest(text),
+        }),
+        _ => Err(reader.problems),
+    }
+}
+
+fn digest(text: &str) -> String {
+    let digest = Md5::digest(text.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
+    let Some(section) = reader.section("[proxy]", value, PROXY_KEYS) else {
+        return Process::default();
+    };
+    let section = &section;
+    let u16_of = |at: At<u64>| u16::try_from(at.value).unwrap_or(u16::MAX);
+    let u32_of = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
+    let listen = reader.texts(section, "listen").map(|texts| {
+        let mut addresses = Vec::new();
+        if texts.is_empty() {
+            reader.fail(section.place_of("listen"), "listen needs an address");
+        }
+        for text in texts {
+            match listen_address(&text.value, PORT_DEFAULT) {
+                Some(address) => addresses.push(address),
+                None => reader.fail(text.span, "listen: give an IP address, or ADDRESS:PORT"),
+            }
+        }
+        addresses
+    });
+    let threads = reader.number(section, "threads", 1..=THREADS_MAX.into());
+    let conn_limit = reader.number(section, "conn_limit", 1..=CONN_LIMIT_MAX as u64);
+    let listen_backlog = reader.number(section, "listen_backlog", 1..=u32::MAX.into());
+    let requests = reader.number(section, "max_reqs_per_event", 1..=u32::MAX.into());
+    Process {
+        listen,
+        unix_socket: reader
+            .text(section, "unix_socket")
+            .map(|at| at.value.into()),
+        unix_mask: reader
+            .parsed(section, "unix_mask", parse_permissions)
+            .map(|at| at.value),
+        threads: threads.map(u16_of),
+        conn_limit: conn_limit.and_then(|at| usize::try_from(at.value).ok()),
+        listen_backlog: listen_backlog.map(u32_of),
+        max_item_size: reader
+            .parsed(section, "max_item_size", item_size)
+            .map(|at| at.value),
+        max_reqs_per_event: requests.map(u32_of),
+        name: reader.text(section, "name").map(|at| at.value),
+        advertise: reader.text(section, "advertise").map(|at| at.value),
+    }
+}
+
+/// The pools that can be used, and the names of all, both in the order of the file.
+fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, Vec<String>) {
+    let Some(table) = value.get_ref().as_table() else {
+        let kind = value.get_ref().type_str();
+        reader.fail(
+            value.span(),
+            format!("pools is a table of tables, not a {kind}"),
+        );
+        return Default::default();
+    };
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    if entries.len() > POOLS_MAX {
+        let what = format!("{} pools are more than {POOLS_MAX}", entries.len());
+        reader.fail(value.span(), what);
+    }
+    let mut plans = Vec::new();
+    let mut names = Vec::new();
+    for (key, value) in entries {
+        let name = key.get_ref().to_string();
+        let is_word = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
+        if name.is_empty() || !name.chars().all(is_word) {
+            let what = "a pool's name is of letters, digits and signs other than / and :";
+            reader.fail(key.span(), what);
+        }
+        plans.extend(pool(reader, &name, value));
+        names.push(name);
+    }
+    (plans, names)
+}
+
+fn pool(reader: &mut Reader, name: &str, value: &Spanned<DeValue<'_>>) -> Option<PoolPlan> {
+    let section = &reader.section(&format!("pool \"{name}\""), value, POOL_KEYS)?;
+    let connect_timeout = reader.parsed(section, "connect_timeout", timeout);
+    let request_timeout = reader.parsed(section, "request_timeout", timeout);
+    let on_down = reader.parsed(section, "on_down", |text| match text {
+        "miss" => Ok(OnDown::Miss),
+        "error" => Ok(OnDown::Error),
+        _ => Err("use \"miss\" or \"error\""),
+    });
+    let default = PoolSettings::default();
+    let settings = PoolSettings {
+        connect_timeout: connect_timeout.map_or(default.connect_timeout, |at| at.value),
+        request_timeout: request_timeout.map_or(default.request_timeout, |at| at.value),
+        on_down: on_down.map_or(default.on_down, |at| at.value),
+        allow_flush: reader.flag(section, "allow_flush"),
+    };
+    let placement = placement(reader, section);
+    let coordinators = reader.texts(section, "coordinator");
+    let cluster = reader.text(section, "cluster");
+    let servers = match (placement, coordinators) {
+        (Some(_), Some(_)) => {
+            reader.fail(
+                section.place_of("coordinator"),
+                "a pool has either servers or a coordinator, not both",
+            );
+            None
+        }
+        (None, None) => {
+            reader.fail(
+                section.span.clone(),
+                format!(
+                    "pool \"{name}\" needs servers (any memcached) or a coordinator (Evenkeel)"
+                ),
+            );
+            None
+        }
+        (Some(placement), None) => {
+            if let Some(cluster) = cluster {
+                reader.fail(cluster.span, "cluster goes with coordinator");
+            }
+            placement.map(PoolServers::Memcached)
+        }
+        (None, Some(coordinators)) => {
+            for key in ["distribution", "hash", "hash_tag"] {
+                if let Some(text) = reader.text(section, key) {
+                    reader.fail(
+                        text.span,
+                        format!("{key} goes with servers: in a pool of Evenkeel servers the map says where keys live"),
+                    );
+                }
+            }
+            if coordinators.is_empty() {
+                reader.fail(
+                    section.place_of("coordinator"),
+                    "coordinator needs an address",
+                );
+            }
+            Some(PoolServers::Evenkeel(ClusterSpec {
+                coordinators: coordinators.into_iter().map(|at| at.value).collect(),
+                name: cluster.map_or_else(|| DEFAULT_CLUSTER.to_owned(), |at| at.value),
+            }))
+        }
+    };
+    Some(PoolPlan {
+        name: Arc::from(name),
+        servers: servers?,
+        settings,
+    })
+}
+
+/// The servers of a pool and how keys are dealt to them: `None` where none are listed, and nothing in
+/// it where the list cannot be used.
+fn placement(reader: &mut Reader, section: &Section<'_>) -> Option<Option<Arc<ServerList>>> {
+    if !section.has("servers") {
+        return None;
+    }
+    let Some(listed) = reader.list(section, "servers") else {
+        return Some(None);
+    };
+    let before = reader.problems.len();
+    let mut servers = Vec::new();
+    for value in listed {
+        servers.extend(server(reader, value));
+    }
+    let distribution = reader.parsed(section, "distribution", str::parse::<Distribution>);
+    let hash = reader.parsed(section, "hash", str::parse::<Hash>);
+    let hash_tag = reader.parsed(section, "hash_tag", str::parse::<HashTag>);
+    if reader.problems.len() > before {
+        return Some(None);
+    }
+    let places: Vec<_> = servers
+        .iter()
+        .map(|at| (at.value.identity(), at.span.clone()))
+        .collect();
+    let list = ServerList::new(PlacementConfig {
+        distribution: distribution.map(|at| at.value).unwrap_or_default(),
+        hash: hash.map(|at| at.value),
+        servers: servers.into_iter().map(|at| at.value).collect(),
+        hash_tag: hash_tag.map(|at| at.value),
+    });
+    Some(match list {
+        Ok(list) => Some(Arc::new(list)),
+        Err(error) => {
+            let named = match &error {
+                PlacementError::WeightZero { server }
+                | PlacementError::WeightUnused { server, .. }
+                | PlacementError::Duplicate { server } => {
+                    // Of two that are called the same, the later is the one too many.
+                    places.iter().rfind(|(identity, _)| identity == server)
+                }
+                _ => None,
+            };
+            let span = named.map(|(_, span)| span.clone());
+            let span = span.unwrap_or_else(|| section.place_of("servers"));
+            reader.fail(span, error.to_string());
+            None
+        }
+    })
+}
+
+/// A server as a text, or as a table.
+fn server(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Option<At<Server>> {
+    let span = value.span();
+    if let Some(text) = value.get_ref().as_str() {
+        return match text.parse() {
+            Ok(value) => Some(At { value, span }),
+            Err(error) => {
+                reader.fail(span, format!("{error}"));
+                None
+            }
+        };
+    }
+    let section = &reader.section("a server", value, SERVER_KEYS)?;
+    let weight = reader.number(section, "weight", 0..=u32::MAX.into());
+    let name = reader.text(section, "name").map(|at| at.value);
+    let address = reader.parsed(section, "address", |text| {
+        let read = text.parse::<Server>().map_err(|error| error.to_string())?;
+        if read.weight != 1 || read.name.is_some() {
+            return Err("give HOST or HOST:PORT; weight and name have keys of their own".into());
+        }
+        Ok::<_, String>(read)
+    });
+    if !section.has("address") {
+        reader.fail(span.clone(), "a server needs an address");
+    }
+    let value = Server {
+        weight: weight.map_or(1, |at| at.value as u32),
+        name,
+        ..address?.value
+    };
+    Some(At { value, span })
+}
+
+/// The table of the routes. A file with one pool and no routes takes everything to that pool.
+fn routes_of(
+    reader: &mut Reader,
+    value: Option<&Spanned<DeValue<'_>>>,
+    pools: &[String],
+) -> Option<RouteTable> {
+    let Some(value) = value else {
+        if pools.len() > 1 {
+            let what = "several pools need routes: add a table [[routes]] for each";
+            reader.fail(0..0, what);
+        }
+        return Some(RouteTable::all_to_first());
+    };
+    let Some(array) = value.get_ref().as_array() else {
+        let kind = value.get_ref().type_str();
+        let what = format!("routes is a list of tables, [[routes]], not a {kind}");
+        reader.fail(value.span(), what);
+        return None;
+    };
+    let before = reader.problems.len();
+    let mut routes = Vec::new();
+    let mut places = Vec::new();
+    for value in array {
+        let Some(section) = reader.section("a route", value, ROUTE_KEYS) else {
+            continue;
+        };
+        routes.extend(route(reader, &section, pools));
+        places.push(section);
+    }
+    if reader.problems.len() > before {
+        return None;
+    }
+    match RouteTable::new(routes, pools.len()) {
+        Ok(table) => Some(table),
+        Err(error) => {
+            let first = places.first().map_or(0..0, |section| section.span.clone());
+            reader.fail(
+                place_of(&error, &places).unwrap_or(first),
+                error.to_string(),
+            );
+            None
+        }
+    }
+}
+
+/// Where the fault of a table stands.
+fn place_of(error: &RouteError, places: &[Section<'_>]) -> Option<Range<usize>> {
+    let (route, key) = match error {
+        RouteError::TooMany { .. } | RouteError::NoDefault { .. } => return None,
+        RouteError::Duplicate { route, .. } | RouteError::BadPrefix { route } => (route, "prefix"),
+        RouteError::NoPool { route } => (route, "pool"),
+        RouteError::BadAddPrefix { route } => (route, "add_prefix"),
+        RouteError::NothingToStrip { route } => (route, "strip_prefix"),
+        RouteError::NoCommands { route } => (route, "commands"),
+    };
+    Some(places.get(*route)?.place_of(key))
+}
+
+fn route(reader: &mut Reader, section: &Section<'_>, pools: &[String]) -> Option<RouteConfig> {
+    let bytes = |at: Option<At<String>>| -> Box<[u8]> {
+        at.map_or_else(Box::default, |at| at.value.into_bytes().into())
+    };
+    let prefix = bytes(reader.text(section, "prefix"));
+    let commands = reader.texts(section, "commands").map(|words| {
+        let mut commands = Commands::NONE;
+        for word in words {
+            let known = || CommandClass::ALL.into_iter();
+            match known().find(|class| class.name() == word.value) {
+                Some(class) => commands = commands.with(class),
+                None => {
+                    let names: Vec<_> = known().map(CommandClass::name).collect();
+                    let suggestion = did_you_mean(&word.value, names.iter().copied());
+                    let names = names.join(", ");
+                    let what = format!(
+                        "there are no commands \"{}\"{suggestion} (there are {names})",
+                        word.value
+                    );
+                    reader.fail(word.span, what);
+                }
+            }
+        }
+        commands
+    });
+    let denies = reader.flag(section, "deny");
+    let target = match (reader.text(section, "pool"), denies) {
+        (Some(name), false) => match pools.iter().position(|pool| *pool == name.value) {
+            Some(pool) => Some(RouteTarget::Pool(pool)),
+            None => {
+                let suggestion = did_you_mean(&name.value, pools.iter().map(String::as_str));
+                let known = pools.join(", ");
+                let what = format!(
+                    "there is no pool \"{}\"{suggestion} (there are {known})",
+                    name.value
+                );
+                reader.fail(name.span, what);
+                None
+            }
+        },
+        (Some(name), true) => {
+            reader.fail(name.span, "a route that denies leads to no pool");
+            None
+        }
+        (None, true) => Some(RouteTarget::Deny),
+        (None, false) => {
+            reader.fail(section.span.clone(), "a route needs a pool, or deny = true");
+            None
+        }
+    };
+    let min = reader.seconds(section, "ttl_min", TTL_BOUND_MAX);
+    let max = reader.seconds(section, "ttl_max", TTL_BOUND_MAX);
+    if let (Some(min), Some(max)) = (&min, &max)
+        && min.value > max.value
+    {
+        reader.fail(min.span.clone(), "ttl_min is above ttl_max");
+    }
+    let jitter = reader.fraction(section, "ttl_jitter");
+    Some(RouteConfig {
+        prefix,
+        commands: commands.unwrap_or(Commands::ALL),
+        target: target?,
+        read_only: reader.flag(section, "read_only"),
+        strip_prefix: reader.flag(section, "strip_prefix"),
+        add_prefix: bytes(reader.text(section, "add_prefix")),
+        ttl: TtlBounds {
+            min: min.map_or(0, |at| at.value),
+            max: max.map_or(0, |at| at.value),
+            jitter: jitter.map_or(0, TtlBounds::jitter_of),
+        },
+    })
+}

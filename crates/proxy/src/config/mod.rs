@@ -1,0 +1,226 @@
+//! What the process is told: by flags, by a file, or by both. Flags and environment variables go
+//! before the file.
+
+mod diagnostic;
+mod file;
+pub mod limits;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use diagnostic::Rejection;
+
+use crate::args::{Args, Down};
+use crate::clusters::{ClusterSpec, Clusters};
+use evenkeel_coordinator::DEFAULT_CLUSTER;
+use evenkeel_protocol::Limits;
+use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
+use evenkeel_roles::proxy::{
+    DEFAULT_POOL, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision, RouteTable,
+    ServerList,
+};
+use evenkeel_runtime::UsageError;
+use file::{File, Process};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything the process is told, with what stands for what it is not told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub listen: Vec<SocketAddr>,
+    pub unix_socket: Option<PathBuf>,
+    pub unix_mask: u32,
+    pub threads: u16,
+    pub conn_limit: usize,
+    pub listen_backlog: u32,
+    pub max_item_size: usize,
+    pub max_reqs_per_event: u32,
+    pub name: Option<String>,
+    pub advertise: Option<String>,
+    pub pools: Vec<PoolPlan>,
+    pub routes: Arc<RouteTable>,
+    /// Fingerprint of the file; empty without one.
+    pub digest: String,
+}
+
+/// A pool before its cluster is joined.
+#[derive(Clone, Debug)]
+pub struct PoolPlan {
+    pub name: Arc<str>,
+    pub servers: PoolServers,
+    pub settings: PoolSettings,
+}
+
+/// The servers of a pool.
+#[derive(Clone, Debug)]
+pub enum PoolServers {
+    Evenkeel(ClusterSpec),
+    Memcached(Arc<ServerList>),
+}
+
+/// Why there are no settings.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// A flag cannot be used.
+    Flags(UsageError),
+    /// The file cannot be used.
+    File(Rejection),
+}
+
+impl ConfigError {
+    /// In one line.
+    pub fn line(&self) -> String {
+        match self {
+            ConfigError::Flags(error) => error.to_string(),
+            ConfigError::File(rejection) => rejection.line(),
+        }
+    }
+}
+
+/// Reads a file only to see whether it can be used.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn check_file(path: &Path) -> Result<Checked, Rejection> {
+    let file = file::read(path)?;
+    Ok(Checked {
+        pools: file.pools.len(),
+        routes: file.routes.routes().len(),
+        digest: file.digest,
+    })
+}
+
+/// What is to be said of a file that can be used.
+#[derive(Debug)]
+pub struct Checked {
+    pub pools: usize,
+    pub routes: usize,
+    pub digest: String,
+}
+
+impl Settings {
+    /// Reads what the flags say, and the file that they name.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn read(args: &Args) -> Result<Settings, ConfigError> {
+        args.check().map_err(ConfigError::Flags)?;
+        let file = match &args.config {
+            Some(path) => file::read(path).map_err(ConfigError::File)?,
+            None => File {
+                process: Process::default(),
+                pools: vec![pool_of_flags(args).map_err(ConfigError::Flags)?],
+                routes: Arc::new(RouteTable::all_to_first()),
+                digest: String::new(),
+            },
+        };
+        let process = file.process;
+        let listen = match &args.listen {
+            Some(_) => Some(args.tcp_addresses().map_err(ConfigError::Flags)?),
+            None => process.listen,
+        };
+        Ok(Settings {
+            listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+            unix_socket: args.unix_socket.clone().or(process.unix_socket),
+            unix_mask: args.unix_mask.or(process.unix_mask).unwrap_or(0o700),
+            threads: args.threads.or(process.threads).unwrap_or(2),
+            conn_limit: args.conn_limit.or(process.conn_limit).unwrap_or(1024),
+            listen_backlog: args
+                .listen_backlog
+                .or(process.listen_backlog)
+                .unwrap_or(1024),
+            max_item_size: args
+                .max_item_size
+                .or(process.max_item_size)
+                .unwrap_or(Limits::default().item_size_max),
+            max_reqs_per_event: args
+                .max_reqs_per_event
+                .or(process.max_reqs_per_event)
+                .unwrap_or(REQUESTS_PER_TURN),
+            name: args.name.clone().or(process.name),
+            advertise: args.advertise.clone().or(process.advertise),
+            pools: file.pools,
+            routes: file.routes,
+            digest: file.digest,
+        })
+    }
+
+    /// What the workers' cores are told. Gives each cluster a number, also those that are to be joined.
+    pub fn proxy_config(&self, clusters: &Clusters, revision: Revision) -> ProxyConfig {
+        let pools = self.pools.iter().map(|plan| PoolConfig {
+            name: Arc::clone(&plan.name),
+            kind: match &plan.servers {
+                PoolServers::Evenkeel(spec) => PoolKind::Evenkeel(clusters.source(spec)),
+                PoolServers::Memcached(list) => PoolKind::Memcached(Arc::clone(list)),
+            },
+            settings: plan.settings.clone(),
+        });
+        ProxyConfig {
+            limits: Limits {
+                item_size_max: self.max_item_size,
+                ..Limits::default()
+            },
+            requests_per_turn: self.max_reqs_per_event,
+            version: String::from(evenkeel_roles::server::VERSION),
+            pools: pools.collect(),
+            routes: Arc::clone(&self.routes),
+            revision,
+        }
+    }
+
+    /// The settings that differ from those of the running process and that only a restart changes.
+    pub fn need_restart(&self, running: &Settings) -> Vec<&'static str> {
+        let differs = [
+            ("listen", self.listen != running.listen),
+            ("unix_socket", self.unix_socket != running.unix_socket),
+            ("unix_mask", self.unix_mask != running.unix_mask),
+            ("threads", self.threads != running.threads),
+            ("conn_limit", self.conn_limit != running.conn_limit),
+            (
+                "listen_backlog",
+                self.listen_backlog != running.listen_backlog,
+            ),
+            ("name", self.name != running.name),
+            ("advertise", self.advertise != running.advertise),
+        ];
+        let differing = differs.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(name, _)| name).collect()
+    }
+}
+
+/// Where to listen when nothing else is said.
+const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 11211);
+
+/// The only pool of a command line.
+fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
+    let servers = if args.servers.is_empty() {
+        PoolServers::Evenkeel(ClusterSpec {
+            coordinators: args.coordinator.clone(),
+            name: args
+                .cluster
+                .clone()
+                .unwrap_or_else(|| DEFAULT_CLUSTER.to_owned()),
+        })
+    } else {
+        let list = ServerList::new(args.placement()?);
+        let list =
+            list.map_err(|error| UsageError(format!("-s {}: {error}", args.servers.join(","))))?;
+        PoolServers::Memcached(Arc::new(list))
+    };
+    let default = PoolSettings::default();
+    Ok(PoolPlan {
+        name: Arc::from(DEFAULT_POOL),
+        servers,
+        settings: PoolSettings {
+            connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),
+            request_timeout: args.request_timeout.unwrap_or(default.request_timeout),
+            on_down: match args.on_down {
+                Some(Down::Error) => OnDown::Error,
+                Some(Down::Miss) | None => OnDown::Miss,
+            },
+            allow_flush: args.allow_flush,
+        },
+    })
+}

@@ -1,0 +1,224 @@
+//! Files that can be used, and those that cannot, each with its exact message.
+
+use super::*;
+use clap::Parser;
+use evenkeel_roles::proxy::{CommandClass, RouteTarget, TtlBounds};
+use std::time::Duration;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn read_text(text: &str, flags: &[&str]) -> Result<Settings, String> {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("proxy.toml");
+    std::fs::write(&path, text).expect("room");
+    let line = ["proxy", "--config", path.to_str().expect("UTF-8")];
+    let args = Program::try_parse_from(line.iter().chain(flags)).expect("sound flags");
+    Settings::read(&args.args).map_err(|error| match error {
+        ConfigError::Flags(error) => error.to_string(),
+        ConfigError::File(rejection) => {
+            let file = format!("{}:", rejection.file);
+            rejection.report().replace(&file, "")
+        }
+    })
+}
+
+const SMALLEST: &str = "[pools.a]\nservers = [\"h\"]\n";
+
+#[test]
+fn the_smallest_file_is_one_pool() {
+    let settings = read_text(SMALLEST, &[]).unwrap();
+    assert_eq!(settings.listen, ["127.0.0.1:11211".parse().unwrap()]);
+    assert_eq!(settings.pools[0].settings, PoolSettings::default());
+    assert_eq!(settings.routes.routes().len(), 1);
+    // What md5sum says of it.
+    assert_eq!(settings.digest, "91fa25431464f6d99f6fb86f465c2ba7");
+}
+
+#[test]
+fn flags_go_before_the_file_and_the_file_before_what_stands_for_nothing() {
+    let text = format!(
+        "[proxy]\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\nthreads = 5\nmax_item_size = \"2m\"\n{SMALLEST}"
+    );
+    let settings = read_text(&text, &["-t", "3"]).unwrap();
+    assert_eq!(settings.threads, 3);
+    assert_eq!(settings.listen.len(), 2);
+    assert_eq!(settings.max_item_size, 2 << 20);
+    assert_eq!(settings.conn_limit, 1024);
+    let running = read_text(SMALLEST, &[]).unwrap();
+    assert_eq!(settings.need_restart(&running), ["listen", "threads"]);
+}
+
+#[test]
+fn the_example_can_be_used_and_means_what_it_says() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/examples/proxy.toml"
+    );
+    let checked = check_file(Path::new(path)).unwrap_or_else(|e| panic!("{}", e.report()));
+    assert_eq!((checked.pools, checked.routes), (3, 5));
+    let settings = read_text(&std::fs::read_to_string(path).unwrap(), &[]).unwrap();
+    let names: Vec<&str> = settings.pools.iter().map(|pool| &*pool.name).collect();
+    assert_eq!(
+        names,
+        ["main", "sessions", "hot"],
+        "in the order of the file"
+    );
+    assert_eq!(
+        settings.pools[0].settings.request_timeout,
+        Duration::from_millis(500)
+    );
+    let PoolServers::Memcached(list) = &settings.pools[1].servers else {
+        panic!("any memcached servers");
+    };
+    assert_eq!(
+        (list.servers()[1].identity(), list.servers()[1].weight),
+        ("two".into(), 2)
+    );
+    let routes = &settings.routes;
+    let find = |key: &str| &routes.routes()[routes.find(key.as_bytes(), CommandClass::Set)];
+    assert_eq!(find("x").target, RouteTarget::Pool(0));
+    let session = find("session:1");
+    assert_eq!(session.target, RouteTarget::Pool(1));
+    assert_eq!(
+        (session.ttl.max, session.ttl.jitter),
+        (7 * 86_400, TtlBounds::jitter_of(0.1))
+    );
+    assert!(find("hot:1").strip_prefix && find("feed:1").read_only);
+    assert_eq!(find("internal:1").target, RouteTarget::Deny);
+}
+
+/// What stands in a file, and what is said about it.
+const BAD: &[(&str, &str)] = &[
+    ("", " there is no pool: add a table [pools.NAME]\n"),
+    (
+        "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
+        "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
+         servers, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
+         request_timeout, on_down, allow_flush)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",
+        "4:8: there is no pool \"aa\"; did you mean \"a\"? (there are a)\n  |\n4 | pool = \"aa\"\n  |        ^^^^\n",
+    ),
+    (
+        "[pools.main]\nservers = [\"h\"]\n[[routes]]\npool = \"mian\"\n",
+        "4:8: there is no pool \"mian\"; did you mean \"main\"? (there are main)\n  |\n\
+         4 | pool = \"mian\"\n  |        ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\nprefix = \"p\"\n",
+        "3:1: there is no default route for get: add a route without a prefix for it\n  |\n\
+         3 | [[routes]]\n  | ^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n[[routes]]\npool = \"a\"\nprefix = \"p\"\n\
+         [[routes]]\npool = \"a\"\nprefix = \"p\"\n",
+        "10:10: this prefix has a route for get already\n   |\n10 | prefix = \"p\"\n   |          ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [{ address = \"h\", weight = 0 }]\n",
+        "2:12: the weight of server h is 0; leave the server out, or give it a weight from 1\n  |\n\
+         2 | servers = [{ address = \"h\", weight = 0 }]\n  |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\", \"g\", \"h:11211\"]\n",
+        "2:22: server h is listed twice; give one of them another name if that is meant\n  |\n\
+         2 | servers = [\"h\", \"g\", \"h:11211\"]\n  |                      ^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h:x\"]\n",
+        "2:12: server \"h:x\": give HOST, HOST:PORT or HOST:PORT:WEIGHT, and a name behind a space \
+         if need be\n  |\n2 | servers = [\"h:x\"]\n  |            ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = []\n",
+        "2:11: a pool without servers holds no keys\n  |\n2 | servers = []\n  |           ^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ncoordinator = \"c\"\n",
+        "3:15: a pool has either servers or a coordinator, not both\n  |\n3 | coordinator = \"c\"\n\
+         \x20 |               ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nrequest_timeout = \"61s\"\non_down = \"maybe\"\n",
+        "3:19: request_timeout: use 1ms to 60s\n  |\n3 | request_timeout = \"61s\"\n\
+         \x20 |                   ^^^^^\n\
+         4:11: on_down: use \"miss\" or \"error\"\n  |\n4 | on_down = \"maybe\"\n  |           ^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nthreads = 0\n[pools.a]\nservers = [\"h\"]\n",
+        "2:11: threads is 1 to 256\n  |\n2 | threads = 0\n  |           ^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\nttl_min = \"2h\"\nttl_max = 60\n",
+        "5:11: ttl_min is above ttl_max\n  |\n5 | ttl_min = \"2h\"\n  |           ^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\ncommands = [\"get\", \"sett\"]\n",
+        "5:20: there are no commands \"sett\"; did you mean \"set\"? (there are get, set, delete, \
+         arithmetic, touch)\n  |\n5 | commands = [\"get\", \"sett\"]\n  |                    ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\nstrip_prefix = true\n",
+        "5:16: a route without a prefix has nothing to strip\n  |\n5 | strip_prefix = true\n\
+         \x20 |                ^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[pools.b]\nservers = [\"h\"]\n",
+        "1:1: several pools need routes: add a table [[routes]] for each\n  |\n1 | [pools.a]\n  | ^\n",
+    ),
+    (
+        "[pools.a]\nservers = \"h\"\n",
+        "2:11: servers is a list in brackets, not a string\n  |\n2 | servers = \"h\"\n  |           ^^^\n",
+    ),
+];
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
+    let mut wrong = String::new();
+    for (text, message) in BAD {
+        let said = read_text(text, &[]).expect_err(text);
+        if said != *message {
+            wrong += &format!("{text}\nis said to be\n{said}\nnot\n{message}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_fault_of_syntax_has_a_place_too() {
+    let said = read_text("[pools.a]\nservers = [\"h\"\non_down = 1\n", &[]).unwrap_err();
+    let line = said.lines().next().unwrap();
+    let mut parts = line.split(':');
+    let number: usize = parts.next().unwrap().parse().unwrap();
+    assert!((2..=3).contains(&number), "{said}");
+    let missing = Program::parse_from(["proxy", "--config", "/no/such/file.toml"]).args;
+    let error = Settings::read(&missing).unwrap_err().line();
+    assert!(
+        error.starts_with("/no/such/file.toml: No such file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_start_names_the_first_fault_in_one_line_and_counts_the_others() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("p.toml");
+    std::fs::write(&path, "[pools.a]\nservers = [\"h\"]\na = 1\nb = 2\n").expect("room");
+    let file = path.to_str().expect("UTF-8");
+    let args = Program::parse_from(["proxy", "--config", file]).args;
+    let line = Settings::read(&args).unwrap_err().line();
+    assert!(
+        line.starts_with(&format!("{file}:3:1: pool \"a\" has no key \"a\" (it has ")),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(&format!("(and 1 more; `evenkeel proxy check {file}`)")),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1);
+}

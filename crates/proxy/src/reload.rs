@@ -1,0 +1,140 @@
+//! Another configuration while the process serves.
+//!
+//! The file is read and checked, the clusters that are new in it are joined and their maps waited
+//! for; only then are the workers told, each of which changes over between two turns. If anything
+//! fails before, everything stays as it was.
+
+use crate::config::{ConfigError, Settings};
+use crate::control::Control;
+use crate::start::Proxy;
+use evenkeel_roles::proxy::{MapSource, PoolKind, ProxyConfig, Revision};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a reload waits for the first map of a cluster that is new: several heartbeats. Other
+/// signals wait as long.
+const MAP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a reload waits until all workers have changed over, which takes each a turn.
+const WORKER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What became of a reload that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// The configuration's number.
+    pub generation: u64,
+    /// Fingerprint of the file.
+    pub digest: String,
+    /// Settings that differ from those of the running process and need a restart.
+    pub need_restart: Vec<&'static str>,
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reloaded {
+            generation,
+            digest,
+            need_restart,
+        } = self;
+        write!(f, "configuration {generation} is in force, md5 {digest}")?;
+        if !need_restart.is_empty() {
+            let names = need_restart.join(", ");
+            write!(f, "; {names} changed in the file, which needs a restart")?;
+        }
+        Ok(())
+    }
+}
+
+impl Proxy {
+    /// Reads the configuration file again and works by it.
+    ///
+    /// # Errors
+    /// Why it cannot be used. The former configuration stays in force.
+    pub fn reload(&mut self) -> Result<Reloaded, String> {
+        let reloaded = self.try_reload();
+        let counts = &self.reload_counts;
+        let count = match &reloaded {
+            Ok(_) => &counts.reloads,
+            Err(_) => &counts.failures,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        reloaded
+    }
+
+    fn try_reload(&mut self) -> Result<Reloaded, String> {
+        if self.args.config.is_none() {
+            return Err("it was started without --config: there is no file to read".into());
+        }
+        let settings = Settings::read(&self.args).map_err(|error| match error {
+            ConfigError::Flags(error) => error.to_string(),
+            ConfigError::File(rejection) => {
+                // For whoever looks at the log: all that is wrong, with its lines.
+                format!("{}\n{}", rejection.line(), rejection.report().trim_end())
+            }
+        })?;
+        let generation = self.generation + 1;
+        let config = settings.proxy_config(
+            &self.clusters,
+            Revision {
+                generation,
+                digest: settings.digest.clone(),
+                read_at: self.clock.now().unix,
+            },
+        );
+        let sources = sources(&config);
+        self.join(&sources).inspect_err(|_| {
+            self.clusters.keep_only(&self.sources);
+        })?;
+        let config = Arc::new(config);
+        for worker in self.workers.iter() {
+            worker.say(Control::Configure(Arc::clone(&config)));
+        }
+        let workers = &self.workers;
+        let changed_over = || workers.iter().all(|w| w.gauges.generation() >= generation);
+        // One that is stuck in a turn will change over when it is done with it.
+        self.news
+            .wait_until(Instant::now() + WORKER_PATIENCE, changed_over);
+        self.clusters.keep_only(&sources);
+        self.sources = sources;
+        self.generation = generation;
+        Ok(Reloaded {
+            generation,
+            need_restart: settings.need_restart(&self.settings),
+            digest: settings.digest,
+        })
+    }
+
+    /// Joins the clusters of these numbers and waits for their maps.
+    fn join(&self, sources: &[MapSource]) -> Result<(), String> {
+        let joined = self
+            .clusters
+            .join(&self.identity, self.clock, &self.workers);
+        joined.map_err(|error| error.to_string())?;
+        let workers = &self.workers;
+        let has_maps = || {
+            let mut each = sources.iter();
+            each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
+        };
+        if self
+            .news
+            .wait_until(Instant::now() + MAP_PATIENCE, has_maps)
+        {
+            return Ok(());
+        }
+        let patience = MAP_PATIENCE.as_secs();
+        Err(format!(
+            "no coordinator of a new pool has given a map within {patience} s"
+        ))
+    }
+}
+
+/// The clusters that a configuration follows.
+pub fn sources(config: &ProxyConfig) -> Vec<MapSource> {
+    let sources = config.pools.iter().filter_map(|pool| match pool.kind {
+        PoolKind::Evenkeel(source) => Some(source),
+        PoolKind::Memcached(_) => None,
+    });
+    sources.collect()
+}

@@ -1,0 +1,266 @@
+//! Pools, routes and reloads before real processes.
+
+use clap::Parser;
+use evenkeel_proxy::{Args, Proxy};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// A file that can be written again.
+struct File {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("proxy.toml");
+        let file = File { _dir: dir, path };
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.path, text).expect("room");
+    }
+
+    fn start(&self) -> Proxy {
+        let path = self.path.to_str().expect("UTF-8");
+        let line = ["proxy", "--config", path, "-l", "127.0.0.1:0", "-t", "2"];
+        Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
+    }
+}
+
+fn connect(proxy: &Proxy) -> Client {
+    Client::connect(proxy.address().parse().expect("an address"))
+}
+
+/// A list of servers as it stands in a file.
+fn list(servers: &[&Memcached]) -> String {
+    let quoted: Vec<_> = servers
+        .iter()
+        .map(|s| format!("\"{}\"", s.address()))
+        .collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// Keys that begin with `b:` live in a pool of their own.
+fn two_pools(a: &[&Memcached], b: &[&Memcached]) -> String {
+    format!(
+        "[pools.a]\nservers = {}\n[pools.b]\nservers = {}\n[[routes]]\npool = \"a\"\n\
+         [[routes]]\nprefix = \"b:\"\npool = \"b\"\n",
+        list(a),
+        list(b)
+    )
+}
+
+#[test]
+fn two_pools_by_prefix_and_a_multi_get_over_both() {
+    let (a, b) = (Memcached::spawn(&[]), Memcached::spawn(&[]));
+    let proxy = File::new(&two_pools(&[&a], &[&b])).start();
+    let mut client = connect(&proxy);
+    for key in ["1", "b:1", "2", "b:2"] {
+        assert_eq!(client.set(key, key.as_bytes()), "STORED");
+    }
+    let values = client.get_many(&["b:2", "1", "none", "2", "b:1"]);
+    let keys: Vec<&str> = values.iter().map(|value| value.key.as_str()).collect();
+    assert_eq!(keys, ["b:2", "1", "2", "b:1"]);
+    assert!(
+        values
+            .iter()
+            .all(|value| value.data == value.key.as_bytes())
+    );
+    assert!(a.client().get("1").is_some() && a.client().get("b:1").is_none());
+    assert!(b.client().get("b:1").is_some() && b.client().get("1").is_none());
+    client.send(b"config get cluster\r\n");
+    let len = client.line();
+    assert!(len.starts_with("CONFIG cluster 0 "), "{len}");
+    assert!(client.line().parse::<u64>().expect("a version") > 1_600_000_000);
+    let (ip, port) = (a.address().ip(), a.address().port());
+    assert_eq!(client.line(), format!("{ip}|{ip}|{port}"));
+    assert_eq!(
+        (client.line(), client.line()),
+        (String::new(), "END".into())
+    );
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_pool_of_evenkeel_servers_beside_one_of_any() {
+    let cluster = Cluster::start(ClusterOptions::default());
+    let memcached = Memcached::spawn(&[]);
+    let file = File::new(&format!(
+        "[pools.old]\nservers = {}\n[pools.new]\ncoordinator = \"{}\"\n[[routes]]\npool = \"old\"\n\
+         [[routes]]\nprefix = \"new:\"\npool = \"new\"\nstrip_prefix = true\n",
+        list(&[&memcached]),
+        cluster.coordinator_url()
+    ));
+    let mut proxy = file.start();
+    let mut client = connect(&proxy);
+    let keys: Vec<String> = (0..40)
+        .map(|i| format!("{}{i}", ["", "new:"][i % 2]))
+        .collect();
+    for key in &keys {
+        assert_eq!(client.set(key, key.as_bytes()), "STORED");
+    }
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let found: Vec<String> = client.get_many(&names).into_iter().map(|v| v.key).collect();
+    assert_eq!(found, keys);
+    assert!(memcached.client().get("0").is_some() && memcached.client().get("new:1").is_none());
+    let seen = cluster
+        .proxy_client()
+        .get("1")
+        .expect("known by its stripped name");
+    assert_eq!(seen.data, b"new:1");
+    // All to the Evenkeel servers now; what was stored there is still there.
+    file.write(&format!(
+        "[pools.new]\ncoordinator = \"{}\"\n",
+        cluster.coordinator_url()
+    ));
+    proxy.reload().expect("a sound file");
+    assert_eq!(client.get("1").expect("it is there").data, b"new:1");
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_changes_nothing() {
+    let (a, b) = (Memcached::spawn(&[]), Memcached::spawn(&[]));
+    let good = two_pools(&[&a], &[&b]);
+    let file = File::new(&good);
+    let mut proxy = file.start();
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("b:1", b"x"), "STORED");
+    let before = client.stats("proxy");
+    file.write(&good.replace("pool = \"b\"", "pool = \"c\""));
+    let error = proxy.reload().expect_err("there is no such pool");
+    assert!(
+        error.contains("there is no pool \"c\" (there are a, b)"),
+        "{error}"
+    );
+    assert!(error.contains("pool = \"c\"\n"), "the line itself: {error}");
+    assert_eq!(client.get("b:1").expect("it was stored").data, b"x");
+    let after = client.stats("proxy");
+    for name in ["config_generation", "config_digest"] {
+        assert_eq!(before[name], after[name]);
+    }
+    assert_eq!(client.stats("")["proxy_config_reload_failures"], "1");
+    file.write(&format!("[proxy]\nthreads = 7\nconn_limit = 5\n{good}"));
+    let reloaded = proxy.reload().expect("a sound file");
+    assert_eq!(reloaded.generation, 2);
+    assert_eq!(
+        reloaded.need_restart,
+        ["conn_limit"],
+        "-t goes before the file"
+    );
+    assert_eq!(
+        client.stats("settings")["proxy_config_digest"],
+        reloaded.digest
+    );
+    assert_eq!(client.stats("proxy")["config_reloads"], "1");
+    proxy.stop().expect("it stops");
+}
+
+/// One connection that stores and reads back until it is told to stop, with something under way all the
+/// time. Returns how much it asked.
+fn load(address: &str, number: usize, stop: &AtomicBool, asked: &AtomicU64) {
+    const BURST: usize = 8;
+    let mut client = Client::connect(address.parse().expect("an address"));
+    let mut round = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let mut burst = String::new();
+        for i in 0..BURST {
+            let key = format!("{}load:{number}:{i}", ["", "b:"][i % 2]);
+            let value = format!("{round}");
+            burst += &format!("set {key} 0 0 {}\r\n{value}\r\nget {key}\r\n", value.len());
+        }
+        client.send(burst.as_bytes());
+        for i in 0..BURST {
+            assert_eq!(client.line(), "STORED");
+            let line = client.line();
+            // A reload may come between a store and its read: then the read goes to a home that does
+            // not have it, or still has an older value.
+            if line != "END" {
+                assert!(line.starts_with("VALUE "), "{line}");
+                let value: u64 = client.line().parse().expect("a number");
+                assert!(value <= round, "{value} in round {round}, {i}");
+                assert_eq!(client.line(), "END");
+            }
+        }
+        asked.fetch_add(2 * BURST as u64, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn reloads_under_load_fail_no_request() {
+    let servers: Vec<Memcached> = (0..4).map(|_| Memcached::spawn(&[])).collect();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|i| &servers[i]);
+    let file = File::new(&two_pools(&[a, b], &[c]));
+    let mut proxy = file.start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::new(AtomicU64::new(0));
+    let clients: Vec<_> = (0..4)
+        .map(|number| {
+            let (address, stop, asked) = (proxy.address().to_owned(), stop.clone(), asked.clone());
+            thread::spawn(move || load(&address, number, &stop, &asked))
+        })
+        .collect();
+    let configurations = [
+        two_pools(&[a, b, d], &[c]),
+        two_pools(&[a], &[c]),
+        two_pools(&[a], &[b, c]),
+        // The other pool, other names, no second pool at all.
+        two_pools(&[a], &[b, c]).replace("\"b:\"\npool = \"b\"", "\"b:\"\npool = \"a\""),
+        two_pools(&[d, c], &[a]).replace(
+            "\"b:\"\n",
+            "\"b:\"\nstrip_prefix = true\nadd_prefix = \"z\"\n",
+        ),
+        format!("[pools.a]\nservers = {}\n", list(&[a, b])),
+        two_pools(&[a, b], &[c]),
+    ];
+    let deadline = Instant::now() + Duration::from_secs(120);
+    for round in 0..3 {
+        for text in &configurations {
+            let before = asked.load(Ordering::Relaxed);
+            file.write(text);
+            proxy
+                .reload()
+                .unwrap_or_else(|error| panic!("{round}: {error}"));
+            while asked.load(Ordering::Relaxed) < before + 200 {
+                assert!(Instant::now() < deadline, "the clients go on");
+                assert!(
+                    !clients.iter().any(|client| client.is_finished()),
+                    "a client failed"
+                );
+                thread::yield_now();
+            }
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no request failed");
+    }
+    let mut client = connect(&proxy);
+    let stats = client.stats("proxy");
+    assert_eq!(
+        (
+            stats["request_errors"].as_str(),
+            stats["reads_unavailable"].as_str()
+        ),
+        ("0", "0")
+    );
+    assert_eq!(stats["config_generation"], "22");
+    assert_eq!(stats["config_reloads"], "21");
+    proxy.stop().expect("it stops");
+}
