@@ -5,9 +5,9 @@
 //! or setting is at fault: a pool that silently places keys elsewhere than its neighbour is a cold
 //! cache.
 
+use core::net::Ipv6Addr;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
