@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
-use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, Signal, evenkeel, poll_until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -263,4 +263,78 @@ fn reloads_under_load_fail_no_request() {
     assert_eq!(stats["config_generation"], "22");
     assert_eq!(stats["config_reloads"], "21");
     proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_process_reads_its_file_again_on_sighup_and_says_what_came_of_it() {
+    let (a, b) = (Memcached::spawn(&[]), Memcached::spawn(&[]));
+    let file = File::new(&two_pools(&[&a], &[&b]));
+    let path = file.path.to_str().expect("UTF-8");
+    let mut proxy = evenkeel::proxy(&["--config", path]);
+    let mut client = Client::connect(proxy.address());
+    assert_eq!(client.set("b:1", b"x"), "STORED");
+    let patience = Duration::from_secs(30);
+    let await_count = |client: &mut Client, name: &str| {
+        poll_until(patience, "the proxy to have read its file", || {
+            (client.stats("proxy")[name] == "1").then_some(())
+        });
+    };
+    file.write("[pools.a]\nservers = []\n");
+    proxy.signal(Signal::Hangup);
+    await_count(&mut client, "config_reload_failures");
+    assert_eq!(client.get("b:1").expect("it was stored").data, b"x");
+    file.write(&two_pools(&[&a], &[&a]));
+    proxy.signal(Signal::Hangup);
+    await_count(&mut client, "config_reloads");
+    assert!(
+        client.get("b:1").is_none(),
+        "it is looked for at its new home"
+    );
+    proxy.signal(Signal::Terminate);
+    assert!(proxy.wait(patience).success());
+    let said = proxy.stderr_text();
+    assert!(
+        said.contains(&format!(
+            "{path}:2:11: a pool without servers holds no keys"
+        )),
+        "{said}"
+    );
+    assert!(said.contains("configuration 2 is in force, md5 "), "{said}");
+}
+
+#[test]
+fn checking_a_file_ends_with_the_code_that_scripts_expect() {
+    let file = File::new("[pools.a]\nservers = [\"h\"]\n");
+    let path = file.path.to_str().expect("UTF-8");
+    let check = |more: &[&str]| {
+        let output = evenkeel::run(&[&["proxy", "check", path], more].concat());
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    let (code, said) = check(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.starts_with(&format!("{path}: fine: 1 pools, 1 routes, md5 ")),
+        "{said}"
+    );
+    file.write("[pools.a]\nservers = []\n");
+    let (code, said) = check(&[]);
+    let place =
+        format!("{path}:2:11: a pool without servers holds no keys\n  |\n2 | servers = []\n");
+    assert_eq!((code, said.starts_with(&place)), (Some(2), true), "{said}");
+    let (code, said) = check(&["--format", "json"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("\"line\":2") && said.contains("\"column\":11"),
+        "{said}"
+    );
+    let output = evenkeel::run(&["proxy", "--config", path]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), error.lines().count()),
+        (Some(2), 1),
+        "{error}"
+    );
 }
