@@ -83,7 +83,7 @@ pub struct Args {
     )]
     pub coordinator: Vec<String>,
 
-    /// Name of the cluster [default: main]
+    /// Name of the cluster [default: evenkeel]
     #[arg(long, env = "EVENKEEL_CLUSTER")]
     pub cluster: Option<String>,
 
