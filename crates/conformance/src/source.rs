@@ -52,6 +52,8 @@ const IMPURE_PATHS: &[(&str, &str)] = &[
 const PURE_PATHS: &[&str] = &[
     "std::time::Duration",
     "std::net::IpAddr",
+    "std::net::Ipv4Addr",
+    "std::net::Ipv6Addr",
     "std::net::SocketAddr",
 ];
 
@@ -447,7 +449,7 @@ mod tests {
         "use std::time::Duration;",
         "use std::{collections::BTreeMap, fmt, sync::Arc};",
         "use core::time::Duration;",
-        "use core::net::{IpAddr, SocketAddr};",
+        "use core::net::{IpAddr, Ipv6Addr, SocketAddr};",
         "// std::time::Instant::now() in a comment",
         "/// [`std::thread`] in documentation\nfn f() {}",
         "const TEXT: &str = \"std::net::TcpStream\";",
