@@ -27,7 +27,7 @@ pub struct Args {
         env = "EVENKEEL_PROXY_CONFIG",
         conflicts_with_all = [
             "servers", "coordinator", "cluster", "distribution", "hash", "hash_tag",
-            "connect_timeout", "request_timeout", "on_down", "allow_flush",
+            "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
         ]
     )]
     pub config: Option<PathBuf>,
@@ -128,6 +128,10 @@ pub struct Args {
     #[arg(long, value_enum, env = "EVENKEEL_PROXY_ON_DOWN")]
     pub on_down: Option<Down>,
 
+    /// Where the keys of a server of -s go while it is out of use [default: none]
+    #[arg(long, value_enum, env = "EVENKEEL_PROXY_FAILOVER")]
+    pub failover: Option<Elsewhere>,
+
     /// Pass flush_all on, to all servers
     #[arg(long)]
     pub allow_flush: bool,
@@ -165,6 +169,15 @@ pub enum Down {
     Error,
 }
 
+/// Where the keys of a server go while it is out of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Elsewhere {
+    /// Nowhere.
+    None,
+    /// To the next server that is in use.
+    Next,
+}
+
 impl Args {
     /// Checks what clap cannot.
     ///
@@ -200,6 +213,7 @@ impl Args {
             ("--distribution", self.distribution.is_some()),
             ("--hash", self.hash.is_some()),
             ("--hash-tag", self.hash_tag.is_some()),
+            ("--failover", self.failover.is_some()),
         ];
         match only_for_servers.iter().find(|(_, given)| *given) {
             Some((flag, _)) => fail(format!(

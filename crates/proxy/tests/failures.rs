@@ -325,3 +325,92 @@ fn a_sleeping_server_gets_no_write_twice() {
     );
     proxy.stop().expect("it stops");
 }
+
+/// Names of servers and what `stats servers` counts of them, added up.
+fn count(client: &mut Client, server: SocketAddr, name: &str) -> u64 {
+    client.stats("servers")[&format!("{server}:{name}")]
+        .parse()
+        .expect("a count")
+}
+
+#[test]
+fn keys_of_a_sleeping_server_go_to_the_next_and_nothing_old_is_read_when_it_wakes() {
+    let here = Memcached::spawn(&["-t", "1"]);
+    let mut there = Memcached::spawn(&["-t", "1"]);
+    let address = there.address();
+    let proxy = start(&[here.address(), address], &["--failover", "next"]);
+    let mut client = connect(&proxy);
+    let (on_here, written) = one_key_each(&mut client, &here);
+    let mut direct = there.client();
+    let mut more = (0..).map(|i| format!("more:{i}"));
+    let mut next_key = |client: &mut Client, direct: &mut Client| loop {
+        let key = more.next().expect("it has no end");
+        assert_eq!(client.set(&key, b"old"), "STORED");
+        if direct.get(&key).is_some() {
+            return key;
+        }
+    };
+    let deleted = next_key(&mut client, &mut direct);
+    let untouched = next_key(&mut client, &mut direct);
+    assert_eq!(client.set(&written, b"old"), "STORED");
+    there.process().signal(Signal::Stop);
+    poll_until(RECOVERY, "the key to be taken elsewhere", || {
+        (client.set(&written, b"new") == "STORED" && here.client().get(&written).is_some())
+            .then_some(())
+    });
+    assert_eq!(client.get(&written).map(|v| v.data), Some(b"new".to_vec()));
+    assert_eq!(client.delete(&deleted), "NOT_FOUND");
+    assert_eq!(client.get(&untouched), None);
+    let refused = client.command(&format!("cas {written} 0 0 1 1\r\nx"));
+    assert!(
+        refused.starts_with("SERVER_ERROR the key's server"),
+        "{refused}"
+    );
+    assert_eq!(client.incr(&on_here, 1), "2");
+    there.process().signal(Signal::Continue);
+    // The key that nobody wrote is found where it was; until then it is looked for elsewhere.
+    let kept = poll_until(RECOVERY, "the server to be used again", || {
+        client.get(&untouched)
+    });
+    assert_eq!(kept.data, b"old");
+    assert_eq!(client.get(&written), None, "its old value is out of date");
+    assert_eq!(client.get(&deleted), None);
+    assert_eq!(direct.get(&written), None);
+    assert_eq!(count(&mut client, address, "outages"), 1);
+    assert!(count(&mut client, address, "caught_up") >= 2);
+    assert_eq!(count(&mut client, address, "unfenced"), 0);
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_dead_server_costs_one_write_and_then_its_keys_live_elsewhere() {
+    let servers: Vec<Memcached> = (0..3).map(|_| Memcached::spawn(&["-t", "1"])).collect();
+    let addresses: Vec<SocketAddr> = servers.iter().map(Memcached::address).collect();
+    let proxy = start(&addresses, &["--failover", "next"]);
+    let mut client = connect(&proxy);
+    let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
+    for key in &keys {
+        assert_eq!(client.set(key, b"1"), "STORED");
+    }
+    let mut servers = servers;
+    servers[1].process().kill();
+    let mut errors = 0;
+    for round in 0..3 {
+        for key in &keys {
+            let answer = client.set(key, b"2");
+            errors += u32::from(answer != "STORED");
+            if round > 0 {
+                assert_eq!(answer, "STORED", "{key}");
+                assert_eq!(
+                    client.get(key).map(|v| v.data),
+                    Some(b"2".to_vec()),
+                    "{key}"
+                );
+            }
+        }
+    }
+    assert!(errors <= 2, "{errors} writes were refused");
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    assert_eq!(client.get_many(&names).len(), names.len());
+    proxy.stop().expect("it stops");
+}

@@ -11,9 +11,10 @@ use evenkeel_policy::placement::config::{
     Distribution, HashTag, PORT_DEFAULT, PlacementConfig, PlacementError, Server,
 };
 use evenkeel_policy::placement::hash::Hash;
+use evenkeel_roles::proxy::limits::FAILOVER_TTL_MAX;
 use evenkeel_roles::proxy::{
-    CommandClass, Commands, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable, RouteTarget,
-    ServerList, TTL_BOUND_MAX, TtlBounds,
+    CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,
+    RouteTarget, ServerList, TTL_BOUND_MAX, TtlBounds,
 };
 use evenkeel_runtime::{listen_address, parse_permissions};
 use md5::{Digest, Md5};
@@ -21,6 +22,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -54,6 +56,10 @@ const POOL_KEYS: &[&str] = &[
     "request_timeout",
     "on_down",
     "allow_flush",
+    "failover",
+    "gutter",
+    "failover_ttl",
+    "flush_on_return",
 ];
 
 const SERVER_KEYS: &[&str] = &["address", "weight", "name"];
@@ -216,6 +222,7 @@ fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, V
     }
     let mut plans = Vec::new();
     let mut names = Vec::new();
+    let mut gutters = Vec::new();
     for (key, value) in entries {
         let name = key.get_ref().to_string();
         let is_word = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
@@ -223,13 +230,47 @@ fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, V
             let what = "a pool's name is of letters, digits and signs other than / and :";
             reader.fail(key.span(), what);
         }
-        plans.extend(pool(reader, &name, value));
+        plans.extend(pool(reader, &name, value, &mut gutters));
         names.push(name);
+    }
+    for (of, gutter) in gutters {
+        check_gutter(reader, &of, gutter, &plans, &names);
     }
     (plans, names)
 }
 
-fn pool(reader: &mut Reader, name: &str, value: &Spanned<DeValue<'_>>) -> Option<PoolPlan> {
+/// A gutter is another pool of any memcached servers.
+fn check_gutter(
+    reader: &mut Reader,
+    of: &str,
+    gutter: At<String>,
+    plans: &[PoolPlan],
+    names: &[String],
+) {
+    let At { value: name, span } = gutter;
+    let is_plain = |plan: &PoolPlan| matches!(plan.servers, PoolServers::Memcached(_));
+    if !names.contains(&name) {
+        let meant = did_you_mean(&name, names.iter().map(String::as_str));
+        reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
+    } else if name == of {
+        reader.fail(span, "a gutter is another pool");
+    } else if plans
+        .iter()
+        .any(|plan| *plan.name == *name && !is_plain(plan))
+    {
+        reader.fail(
+            span,
+            "a gutter is a pool with servers, not one with a coordinator",
+        );
+    }
+}
+
+fn pool(
+    reader: &mut Reader,
+    name: &str,
+    value: &Spanned<DeValue<'_>>,
+    gutters: &mut Vec<(String, At<String>)>,
+) -> Option<PoolPlan> {
     let section = &reader.section(&format!("pool \"{name}\""), value, POOL_KEYS)?;
     let connect_timeout = reader.parsed(section, "connect_timeout", timeout);
     let request_timeout = reader.parsed(section, "request_timeout", timeout);
@@ -238,12 +279,25 @@ fn pool(reader: &mut Reader, name: &str, value: &Spanned<DeValue<'_>>) -> Option
         "error" => Ok(OnDown::Error),
         _ => Err("use \"miss\" or \"error\""),
     });
+    let failover = failover(reader, section);
+    if let (Failover::Gutter(gutter), true) = (&failover, section.has("gutter")) {
+        let span = section.place_of("gutter");
+        let value = gutter.to_string();
+        gutters.push((name.to_owned(), At { value, span }));
+    }
+    let failover_ttl_max = u32::try_from(FAILOVER_TTL_MAX.as_secs()).unwrap_or(u32::MAX);
+    let failover_ttl = reader.seconds(section, "failover_ttl", failover_ttl_max);
     let default = PoolSettings::default();
     let settings = PoolSettings {
         connect_timeout: connect_timeout.map_or(default.connect_timeout, |at| at.value),
         request_timeout: request_timeout.map_or(default.request_timeout, |at| at.value),
         on_down: on_down.map_or(default.on_down, |at| at.value),
         allow_flush: reader.flag(section, "allow_flush"),
+        failover,
+        failover_ttl: failover_ttl.map_or(default.failover_ttl, |at| {
+            Duration::from_secs(at.value.into())
+        }),
+        flush_on_return: reader.flag(section, "flush_on_return"),
     };
     let placement = placement(reader, section);
     let coordinators = reader.texts(section, "coordinator");
@@ -272,6 +326,14 @@ fn pool(reader: &mut Reader, name: &str, value: &Spanned<DeValue<'_>>) -> Option
             placement.map(PoolServers::Memcached)
         }
         (None, Some(coordinators)) => {
+            for key in ["failover", "gutter", "failover_ttl", "flush_on_return"] {
+                if section.has(key) {
+                    reader.fail(
+                        section.place_of(key),
+                        format!("{key} goes with servers: a pool of Evenkeel servers has its map"),
+                    );
+                }
+            }
             for key in ["distribution", "hash", "hash_tag"] {
                 if let Some(text) = reader.text(section, key) {
                     reader.fail(
@@ -297,6 +359,26 @@ fn pool(reader: &mut Reader, name: &str, value: &Spanned<DeValue<'_>>) -> Option
         servers: servers?,
         settings,
     })
+}
+
+/// Where the keys of a pool go while their server is out of use.
+fn failover(reader: &mut Reader, section: &Section<'_>) -> Failover {
+    let named = reader.parsed(section, "failover", |text| match text {
+        "none" => Ok(Failover::None),
+        "next" => Ok(Failover::Next),
+        _ => Err("use \"none\" or \"next\", or gutter = \"POOL\" instead"),
+    });
+    match (named, reader.text(section, "gutter")) {
+        (Some(_), Some(gutter)) => {
+            reader.fail(
+                gutter.span,
+                "a pool has either failover or a gutter, not both",
+            );
+            Failover::None
+        }
+        (None, Some(gutter)) => Failover::Gutter(Arc::from(gutter.value)),
+        (named, None) => named.map_or(Failover::None, |at| at.value),
+    }
 }
 
 /// The servers of a pool and how keys are dealt to them: `None` where none are listed, and nothing in

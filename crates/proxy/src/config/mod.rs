@@ -10,14 +10,14 @@ mod tests;
 
 pub use diagnostic::Rejection;
 
-use crate::args::{Args, Down};
+use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
 use evenkeel_roles::proxy::{
-    DEFAULT_POOL, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision, RouteTable,
-    ServerList,
+    DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision,
+    RouteTable, ServerList,
 };
 use evenkeel_runtime::UsageError;
 use file::{File, Process};
@@ -221,6 +221,11 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
                 Some(Down::Miss) | None => OnDown::Miss,
             },
             allow_flush: args.allow_flush,
+            failover: match args.failover {
+                Some(Elsewhere::Next) => Failover::Next,
+                Some(Elsewhere::None) | None => Failover::None,
+            },
+            ..default
         },
     })
 }

@@ -91,14 +91,40 @@ fn the_example_can_be_used_and_means_what_it_says() {
     assert_eq!(find("internal:1").target, RouteTarget::Deny);
 }
 
+#[test]
+fn a_pool_says_where_its_keys_go_when_a_server_is_out_of_use() {
+    let text = "[pools.a]\nservers = [\"h\"]\nfailover = \"next\"\nfailover_ttl = \"1m\"\n\
+                [pools.b]\nservers = [\"i\"]\ngutter = \"c\"\nflush_on_return = true\n\
+                [pools.c]\nservers = [\"j\"]\n[[routes]]\npool = \"a\"\n";
+    let pools = read_text(text, &[]).unwrap().pools;
+    assert_eq!(pools[0].settings.failover, Failover::Next);
+    assert_eq!(pools[0].settings.failover_ttl, Duration::from_secs(60));
+    assert_eq!(pools[1].settings.failover, Failover::Gutter("c".into()));
+    assert!(pools[1].settings.flush_on_return);
+    assert_eq!(pools[2].settings, PoolSettings::default());
+}
+
 /// What stands in a file, and what is said about it.
 const BAD: &[(&str, &str)] = &[
+    (
+        "[pools.a]\nservers = [\"h\"]\ngutter = \"a\"\n",
+        "3:10: a gutter is another pool\n  |\n3 | gutter = \"a\"\n  |          ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ngutter = \"main\"\n[pools.mian]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "3:10: there is no pool \"main\"; did you mean \"mian\"?\n  |\n3 | gutter = \"main\"\n  |          ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nfailover = \"prev\"\n",
+        "3:12: failover: use \"none\" or \"next\", or gutter = \"POOL\" instead\n  |\n\
+         3 | failover = \"prev\"\n  |            ^^^^^^\n",
+    ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

@@ -9,6 +9,8 @@
 
 use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
+use super::failover::NOBODY;
+use super::health::{Sign, TRIAL_PAUSE};
 use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
 use super::multi_get::without_newline;
 use super::pool::{Pool, Servers};
@@ -130,14 +132,27 @@ impl ProxyCore {
                 if hello.version == Hello::VERSION && hello.worker == worker =>
             {
                 backend.lease = Duration::from_millis(hello.lease_ms).min(LEASE_MAX);
-                backend.agreed();
                 let pool = backend.pool;
                 self.want_map(pool, hello.epoch);
             }
             // What does not know `version` has at least answered in the protocol.
-            (Peer::Memcached, Reply::Version(_) | Reply::Error) => backend.agreed(),
+            (Peer::Memcached, Reply::Version(_) | Reply::Error) => {}
             _ => return Err(Unfit),
         }
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let has_changed = backend.health.see(now, Sign::Greeted);
+        if !backend.health.is_in_use() {
+            let until = now + TRIAL_PAUSE;
+            backend.link = Link::Unready { until };
+            self.due_at(until);
+            return Ok(());
+        }
+        backend.agreed();
+        if has_changed {
+            self.standing_changed(id);
+        }
+        // Before anything else is asked.
+        self.catch_up(now, id);
         self.write_backend(id);
         Ok(())
     }
@@ -156,6 +171,9 @@ impl ProxyCore {
         let tag = request.tag;
         let Some(client) = self.clients.get_mut(tag.client.0) else {
             // Nobody is left to tell.
+            if tag.client == NOBODY {
+                self.caught_up(reply)?;
+            }
             self.done(id);
             return Ok(());
         };

@@ -19,7 +19,9 @@
 //! A backend that failed is *down*: requests are refused at once while attempts to reach it go on by
 //! themselves, with growing, jittered pauses. Only a backend with nothing against it makes requests
 //! wait for the connection. A connection counts as up when the peer has answered a greeting: the
-//! kernel of a stopped process still accepts connections.
+//! kernel of a stopped process still accepts connections. A memcached that was out of use (see
+//! `health.rs`) has to answer several, and is told what it has missed (`missed.rs`) before anything
+//! else.
 //!
 //! ```text
 //!            connect           connected             greeted
@@ -32,9 +34,11 @@
 use super::ClientId;
 use super::bytes::ByteQueue;
 use super::config::PoolSettings;
+use super::health::{Health, Sign, TRIAL_GREETINGS};
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
+use super::missed::Missed;
 use super::pool::PoolId;
 use core::time::Duration;
 use evenkeel_protocol::Moved;
@@ -133,7 +137,7 @@ pub(super) enum Link {
     Connecting { until: Instant },
     /// Connected; the greeting is not answered yet.
     Greeting { until: Instant },
-    /// Connected to a worker that has no map yet: it is greeted again.
+    /// Connected to a worker that has no map yet, or to a memcached on trial: it is greeted again.
     Unready { until: Instant },
     /// Agreed.
     Ready,
@@ -174,6 +178,20 @@ pub struct BackendCounters {
     pub timeouts: u64,
     /// Requests refused because the queue was full.
     pub refused_full: u64,
+    /// Times that it was taken out of use.
+    pub outages: u64,
+    /// Requests that went to another server because it was out of use.
+    pub failed_over: u64,
+    /// Writes that it missed, or perhaps missed, and whose keys were noted.
+    pub missed: u64,
+    /// Writes that it missed and whose keys there was no room for.
+    pub missed_unnoted: u64,
+    /// Keys deleted on it because it had missed their writes.
+    pub caught_up: u64,
+    /// Times that it was emptied because it had missed too much, or a `flush_all`.
+    pub flushed: u64,
+    /// Times that it was used again although it had missed writes that were not noted.
+    pub unfenced: u64,
 }
 
 #[derive(Debug)]
@@ -189,8 +207,9 @@ pub(super) struct Backend {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub request_timeout: Duration,
-    /// Failures since it last answered a request.
-    failures: u32,
+    pub health: Health,
+    /// What it must forget before it is asked anything.
+    pub missed: Missed,
     /// Whether this connection has answered a request.
     has_answered: bool,
     /// The greeting, while it is not answered.
@@ -230,7 +249,12 @@ impl Backend {
             link: Link::Idle,
             connect_timeout: settings.connect_timeout,
             request_timeout: settings.request_timeout,
-            failures: 0,
+            health: Health::new(match peer {
+                // Whoever it is says so in its greeting, and the map says whether it is alive.
+                Peer::Worker(_) => 1,
+                Peer::Memcached => TRIAL_GREETINGS,
+            }),
+            missed: Missed::default(),
             has_answered: false,
             greeting: ByteQueue::default(),
             queue: ByteQueue::default(),
@@ -248,8 +272,7 @@ impl Backend {
     /// Whether requests may be queued now; those for an idle backend wait for the connection.
     #[inline]
     pub fn admit(&mut self, len: usize) -> Result<(), Refused> {
-        let waits_for_probe = self.failures > 0 && self.link != Link::Ready;
-        if waits_for_probe || self.retired {
+        if !self.takes_requests() {
             return Err(Refused::Down);
         }
         if self.queue.len() + len > BACKEND_BYTES_MAX
@@ -259,6 +282,13 @@ impl Backend {
             return Err(Refused::Full);
         }
         Ok(())
+    }
+
+    /// Whether requests may be queued as far as its connection is concerned.
+    #[inline]
+    pub fn takes_requests(&self) -> bool {
+        let waits_for_greeting = self.health.failures() > 0 && self.link != Link::Ready;
+        !waits_for_greeting && !self.retired
     }
 
     /// Where the next request is to be written; [`Backend::push`] must follow.
@@ -317,7 +347,7 @@ impl Backend {
     /// A request was answered: the backend is well.
     #[inline]
     pub fn answered(&mut self) {
-        self.failures = 0;
+        self.health.answered();
         self.has_answered = true;
         self.counters.answers += 1;
     }
@@ -388,29 +418,36 @@ impl Backend {
     /// out with [`Backend::pop`].
     ///
     /// A peer that answered on this connection may have been restarted or may have closed an idle
-    /// connection, so a new one is tried without a pause. Otherwise it has failed.
-    pub fn closed_by_peer(&mut self, now: Instant, jitter: f64) {
+    /// connection, so a new one is tried without a pause. Otherwise it has failed. True if that took it
+    /// out of use.
+    pub fn closed_by_peer(&mut self, now: Instant, jitter: f64) -> bool {
         if self.link == Link::Ready && self.has_answered {
             self.counters.failures += 1;
             self.need = 0;
             self.link = Link::Idle;
-        } else {
-            self.failed(now, jitter);
+            return false;
         }
+        let sign = match self.link {
+            Link::Ready => Sign::Late,
+            _ => Sign::Broken,
+        };
+        self.failed(now, jitter, sign)
     }
 
     /// The connection is given up, or could not be made. What was awaited is still in the queue; the
     /// caller takes it out with [`Backend::pop`]. Tried again after a pause that `jitter` (0..=1)
-    /// shortens.
-    pub fn failed(&mut self, now: Instant, jitter: f64) {
-        let doublings = self.failures.min(16);
+    /// shortens. True if this took it out of use.
+    pub fn failed(&mut self, now: Instant, jitter: f64, sign: Sign) -> bool {
+        let doublings = self.health.failures().min(16);
         let longest = (RECONNECT_PAUSE_MIN * (1 << doublings)).min(RECONNECT_PAUSE_MAX);
-        self.failures = self.failures.saturating_add(1);
+        let has_changed = self.health.see(now, sign);
         self.counters.failures += 1;
+        self.counters.outages += u64::from(has_changed);
         self.greeting.clear();
         self.need = 0;
         let pause = longest.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
         self.link = Link::Down { until: now + pause };
+        has_changed
     }
 
     /// Nothing awaited remains after a failure: the next connection starts with an empty queue.
@@ -445,7 +482,7 @@ impl Backend {
         match self.link {
             Link::Idle => "idle",
             Link::Connecting { .. } | Link::Greeting { .. } | Link::Unready { .. } => {
-                if self.failures > 0 {
+                if self.health.failures() > 0 {
                     "down"
                 } else {
                     "connecting"

@@ -30,6 +30,7 @@ impl<'k> Draft<'k> {
             client,
             pool: way.pool,
             rename: way.rename,
+            place: way.place,
             key: key.stored,
             show: Show::Nothing,
             ask: Ask::Single,
@@ -50,6 +51,9 @@ impl ProxyCore {
         };
         let key = SentKey::plain(store.key);
         self.on_way(now, id, key, CommandClass::Set, show, |core, way, key| {
+            if is_cas && core.refuses_cas(now, id, way, show) {
+                return;
+            }
             let exptime = match store.verb {
                 // Both keep the exptime of what is there.
                 StoreVerb::Append | StoreVerb::Prepend => store.exptime,
@@ -169,7 +173,7 @@ impl ProxyCore {
             let exptime = core.bounded(way, exptime);
             let draft = Draft {
                 show,
-                ..Draft::line(id, way, key, Intent::Write)
+                ..Draft::line(id, way, key, Intent::Touch)
             };
             core.ask_new(now, &draft, |out, route| {
                 if way.as_meta {
@@ -320,6 +324,10 @@ impl ProxyCore {
         let Show::Meta { verb, .. } = draft.show else {
             return;
         };
+        let compares = verb != Verb::Get && meta.flags.has(b'C');
+        if compares && self.refuses_cas(now, draft.client, way, draft.show) {
+            return;
+        }
         let as_sent = way.keeps_exptimes() && !(verb == Verb::Get && meta.flags.has(b'q'));
         if as_sent && way.rename == super::routes::RenameId::NONE {
             let flags = meta.flags.raw();

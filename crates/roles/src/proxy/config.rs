@@ -1,6 +1,6 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
-use super::limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use super::pool::ServerList;
 use super::routes::RouteTable;
 use core::time::Duration;
@@ -20,6 +20,19 @@ pub enum OnDown {
     Miss,
     /// `SERVER_ERROR`, as for writes.
     Error,
+}
+
+/// Where the keys of a server go while it is out of use, in a pool of any memcached servers. With
+/// nowhere to go they are answered as [`OnDown`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Failover {
+    /// Nowhere.
+    #[default]
+    None,
+    /// To the next server that is in use, in the order that the distribution gives each key.
+    Next,
+    /// To the servers of another pool of any memcached servers, of this name.
+    Gutter(Arc<str>),
 }
 
 /// Settings of a proxy worker; the same for all workers of a process.
@@ -98,6 +111,13 @@ pub struct PoolSettings {
     pub on_down: OnDown,
     /// Whether `flush_all` is passed on to all servers of this pool.
     pub allow_flush: bool,
+    /// Where keys go while their server is out of use.
+    pub failover: Failover,
+    /// How long an item lives at most that is stored there, in whole seconds, at least one.
+    pub failover_ttl: Duration,
+    /// Whether a server that has missed more writes than can be remembered is emptied before it is
+    /// used again.
+    pub flush_on_return: bool,
 }
 
 impl Default for PoolSettings {
@@ -107,6 +127,9 @@ impl Default for PoolSettings {
             request_timeout: REQUEST_TIMEOUT,
             on_down: OnDown::Miss,
             allow_flush: false,
+            failover: Failover::None,
+            failover_ttl: FAILOVER_TTL,
+            flush_on_return: false,
         }
     }
 }

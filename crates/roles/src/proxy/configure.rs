@@ -10,7 +10,7 @@
 
 use super::backend::{Backend, Peer};
 use super::client::State;
-use super::config::{PoolConfig, PoolKind, ProxyConfig};
+use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use super::limits::LEAVING_LOOK;
 use super::pool::{EvenkeelPool, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name};
 use super::routes::RenameId;
@@ -50,6 +50,9 @@ impl ProxyCore {
                 pool.leaving = true;
             }
         }
+        for wanted in &config.pools {
+            self.find_gutter(wanted);
+        }
         self.ways = ways_of(config, &pools, &mut self.renames);
         self.keep_used_renames();
         self.routes = Arc::clone(&config.routes);
@@ -60,6 +63,7 @@ impl ProxyCore {
                 pool.begin_era();
             }
         }
+        self.look_for_outages();
         self.begin_era();
     }
 
@@ -87,6 +91,24 @@ impl ProxyCore {
             }
         }
         id
+    }
+
+    /// Finds the pool that stands in for this one.
+    fn find_gutter(&mut self, wanted: &PoolConfig) {
+        let named = |name: &str| {
+            let mut pools = self.pools.iter();
+            pools.find(|(_, pool)| &*pool.name == name && !pool.leaving)
+        };
+        let gutter = match &wanted.settings.failover {
+            Failover::Gutter(name) => named(name).map(|(key, _)| PoolId(key)),
+            Failover::None | Failover::Next => None,
+        };
+        let Some((id, _)) = named(&wanted.name) else {
+            return;
+        };
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.gutter = gutter;
+        }
     }
 
     /// Finds or makes the connections to the servers of a list.
@@ -191,6 +213,7 @@ fn new_pool(wanted: &PoolConfig) -> Pool {
             PoolKind::Evenkeel(source) => Servers::Evenkeel(EvenkeelPool::new(*source)),
             PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
         },
+        gutter: None,
         leaving: false,
     }
 }

@@ -59,6 +59,20 @@ pub const PARKED_MAX: usize = 16 << 10;
 /// Bytes of them.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
+/// Keys that a server out of reach has missed and that are remembered for it, by each worker: some
+/// seconds of writes. To delete so many takes a fraction of a second.
+pub const MISSED_KEYS_MAX: usize = 32 << 10;
+
+/// Bytes of them.
+pub const MISSED_BYTES_MAX: usize = 2 << 20;
+
+/// How long an item lives at most that is stored in another place than its server, unless configured.
+pub const FAILOVER_TTL: Duration = Duration::from_secs(10);
+
+/// Longest configured [`FAILOVER_TTL`]: what another place holds is not brought up to date once the
+/// server is back, so the server may not fail again for that long without its keys being unavailable.
+pub const FAILOVER_TTL_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Requests of one connection that are executed before others have their turn (memcached's `-R`).
 pub const REQUESTS_PER_TURN: u32 = 20;
 
@@ -76,4 +90,6 @@ pub(super) const SPARE_BUFFER_KEEP_MAX: usize = 16 << 10;
 
 const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
 const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);
+const _: () = assert!(MISSED_KEYS_MAX < BACKEND_REQUESTS_MAX);
+const _: () = assert!(MISSED_BYTES_MAX + MISSED_KEYS_MAX * 16 < BACKEND_BYTES_MAX);
 const _: () = assert!(RECONNECT_PAUSE_MIN.as_nanos() < RECONNECT_PAUSE_MAX.as_nanos());

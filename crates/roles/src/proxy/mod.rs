@@ -33,7 +33,7 @@
 //!
 //! # When the map or the configuration changes
 //!
-//! Each begins a new *era*. Requests that are under way keep the place they were given. A connection
+//! Each begins a new *era*, and so does a memcached that goes out of use or comes back. Requests that are under way keep the place they were given. A connection
 //! with requests under way from an older era sends no further ones until those are answered, so that
 //! what it asks of a key's new home cannot overtake what it asked of the former one, be it because
 //! that turns a request away and it is sent on, or because the two are simply not equally fast.
@@ -46,8 +46,11 @@ mod client;
 mod commands;
 mod config;
 mod configure;
+mod failover;
+mod health;
 pub mod limits;
 mod map;
+mod missed;
 mod multi_get;
 mod pool;
 mod question;
@@ -64,7 +67,8 @@ mod whole;
 
 pub use backend::BackendCounters;
 pub use config::{
-    DEFAULT_POOL, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision,
+    DEFAULT_POOL, Failover, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
+    Revision,
 };
 pub use pool::ServerList;
 pub use routes::{
@@ -152,8 +156,10 @@ pub struct ProxyCore {
     ways: Vec<Way>,
     pools: Slab<Pool>,
     renames: Renames,
-    /// Maps and configurations so far.
+    /// Maps and configurations so far, and servers that came into use or went out of it.
     era: u64,
+    /// Whether a memcached is out of use.
+    has_outage: bool,
     /// The wall clock.
     unix: UnixSeconds,
     clients: Slab<Client>,
@@ -195,6 +201,7 @@ impl ProxyCore {
             pools: Slab::default(),
             renames: Renames::default(),
             era: 0,
+            has_outage: false,
             unix: 0,
             clients: Slab::default(),
             backends: Slab::default(),

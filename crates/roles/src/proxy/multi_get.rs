@@ -31,6 +31,18 @@ pub(super) struct GroupDraft {
     keys: usize,
     /// Of `gat` and `gats`, which have one for all keys of a line.
     exptime: Option<i64>,
+    /// How often the keys were put to a server before, and when they are given up.
+    again: Option<(u8, Instant)>,
+}
+
+/// What a key is asked for with, and where.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    client: ClientId,
+    pool: PoolId,
+    to: BackendId,
+    rest: MultiGet,
+    again: Option<(u8, Instant)>,
 }
 
 /// A line without its newline.
@@ -146,7 +158,7 @@ impl ProxyCore {
         let Some(Servers::Memcached(pool)) = servers else {
             return;
         };
-        let to = pool.home(key.stored);
+        let to = way.place.unwrap_or_else(|| pool.home(key.stored));
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
@@ -154,28 +166,67 @@ impl ProxyCore {
             rename: way.rename,
             ..Slot::new(show, State::Waiting)
         });
+        let line = Line {
+            client: id,
+            pool: way.pool,
+            to,
+            rest,
+            again: None,
+        };
+        self.add_to_draft(now, line, key.stored, slot);
+    }
+
+    /// Adds a key that was asked for before, and has a slot, to the line for another server.
+    pub(super) fn draft_again(
+        &mut self,
+        now: Instant,
+        to: BackendId,
+        tag: &Tag,
+        with_cas: bool,
+        key: &[u8],
+        slot: u64,
+    ) {
+        let rest = MultiGet {
+            with_cas,
+            exptime: None,
+            left: 0,
+        };
+        let line = Line {
+            client: tag.client,
+            pool: tag.pool,
+            to,
+            rest,
+            again: Some((tag.retries + 1, tag.give_up)),
+        };
+        self.add_to_draft(now, line, key, slot);
+    }
+
+    #[inline]
+    fn add_to_draft(&mut self, now: Instant, line: Line, key: &[u8], slot: u64) {
+        let Line { pool, to, rest, .. } = line;
         let place = to.0.slot as usize;
         if self.drafts.len() <= place {
             self.drafts.resize_with(place + 1, GroupDraft::default);
         }
         let draft = &self.drafts[place];
-        let is_full = draft.line.len() + 1 + key.stored.len() > GROUP_LINE_MAX;
+        let is_full = draft.line.len() + 1 + key.len() > GROUP_LINE_MAX;
         if !draft.slots.is_empty() && (is_full || draft.exptime != rest.exptime) {
-            self.send_draft(now, id, way.pool, to);
+            self.send_draft(now, line.client, pool, to);
         }
         let draft = &mut self.drafts[place];
         if draft.slots.is_empty() {
             begin_line(&mut draft.line, rest);
             draft.keys = draft.line.len();
             draft.exptime = rest.exptime;
-            self.drafted.push((way.pool, to));
+            draft.again = line.again;
+            self.drafted.push((pool, to));
         }
         draft.line.push(b' ');
-        draft.line.extend_from_slice(key.stored);
+        draft.line.extend_from_slice(key);
         draft.slots.push(slot);
     }
 
-    fn send_drafts(&mut self, now: Instant, id: ClientId) {
+    pub(super) fn send_drafts(&mut self, now: Instant, id: ClientId) {
         let mut drafted = mem::take(&mut self.drafted);
         for (pool, to) in drafted.drain(..) {
             self.send_draft(now, id, pool, to);
@@ -211,8 +262,8 @@ impl ProxyCore {
             ask: Ask::Values,
             is_read: draft.exptime.is_none(),
             is_replica: false,
-            retries: 0,
-            give_up: now,
+            retries: draft.again.map_or(0, |(retries, _)| retries),
+            give_up: draft.again.map_or(now, |(_, give_up)| give_up),
             flags: (0, 0),
         };
         match self.admit(to, line.len()) {

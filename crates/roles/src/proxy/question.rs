@@ -26,6 +26,8 @@ pub(super) enum Intent {
     ReadAndWrite,
     /// A write.
     Write,
+    /// Sets an exptime and nothing else.
+    Touch,
     /// Neither reads a value nor changes one, and has no room for our own flags: `me`.
     Look,
 }
@@ -36,6 +38,8 @@ pub(super) struct Draft<'k> {
     pub client: ClientId,
     /// The pool that it goes to.
     pub pool: PoolId,
+    /// The server that it goes to instead of its key's own.
+    pub place: Option<BackendId>,
     /// What the servers call the key.
     pub rename: RenameId,
     /// The key as it is stored.
@@ -136,13 +140,17 @@ impl ProxyCore {
             slot,
             hash,
             ask: draft.ask,
-            is_read: !matches!(draft.intent, Intent::Write | Intent::ReadAndWrite),
+            is_read: !matches!(
+                draft.intent,
+                Intent::Write | Intent::Touch | Intent::ReadAndWrite
+            ),
             is_replica,
             retries: 0,
             give_up: now,
             flags: (0, 0),
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
+        let home = target.as_ref().ok().copied();
         match target.and_then(|to| self.admit(to, len_max)) {
             Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
                 let before = out.len();
@@ -150,6 +158,11 @@ impl ProxyCore {
                 flags.place(out.len() - before, draft.behind_flags)
             }),
             Err(failure) => {
+                if let (Intent::Write, Failure::Unavailable(_), Some(home)) =
+                    (draft.intent, &failure, home)
+                {
+                    self.note_refused(home, draft.key);
+                }
                 let mut bytes = Vec::new();
                 // Nobody looks at the bytes of a request that can neither be asked again nor be
                 // answered with an echo.
@@ -189,7 +202,7 @@ impl ProxyCore {
         };
         let pool = match &pool.servers {
             Servers::Memcached(pool) => {
-                placed.target = Ok(pool.home(draft.key));
+                placed.target = Ok(draft.place.unwrap_or_else(|| pool.home(draft.key)));
                 return placed;
             }
             Servers::Evenkeel(pool) => pool,
@@ -202,7 +215,7 @@ impl ProxyCore {
             Intent::ReadAtHome => placed.ticket = Some(leases.home_read(now, pool.era(), hash)),
             // What also writes ends the lease, and its answer is shown whatever it is: to ask again
             // would be to write again.
-            Intent::Write | Intent::ReadAndWrite => leases.write_sent(hash),
+            Intent::Write | Intent::Touch | Intent::ReadAndWrite => leases.write_sent(hash),
             Intent::Look => {}
         }
         let suffix = match placed.ticket.as_ref().map(ReadTicket::route) {

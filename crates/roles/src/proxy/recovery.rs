@@ -1,6 +1,8 @@
 //! What happens when a server is not there, not in time, not in its right mind, or no longer the one
 //! to ask.
 //!
+//! Where keys go while their server is out of use is in `failover.rs`.
+//!
 //! The rule is: a request is put to a server again only if it is a read, or if it certainly was not
 //! carried out (it was never written whole, or the answer was `MOVED`). Anything else that is not
 //! answered may or may not have happened, and the application is told so by an error.
@@ -13,6 +15,8 @@
 use super::backend::{Ask, Link, Progress, Question, Tag};
 use super::client::{Answered, HeldRead, Show, Slot, State, Verb};
 use super::config::OnDown;
+use super::failover::NOBODY;
+use super::health::Sign;
 use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX, RETRIES_MAX};
 use super::pool::{PoolId, Servers};
 use super::routes::Rename;
@@ -168,22 +172,44 @@ impl ProxyCore {
             questions.push(question);
         }
         backend.reset_queue();
-        match loss {
+        let sign = match (loss, backend.link) {
+            (Loss::Late, Link::Ready) => Sign::Late,
+            _ => Sign::Broken,
+        };
+        let has_changed = match loss {
             Loss::Gone => backend.closed_by_peer(now, jitter),
-            Loss::Late | Loss::Confused => backend.failed(now, jitter),
-        }
+            Loss::Late | Loss::Confused => backend.failed(now, jitter, sign),
+        };
         if let Some(due) = backend.deadline() {
             self.due_at(due);
         }
         self.close_if_retired(id);
+        if has_changed {
+            self.standing_changed(id);
+        }
+        let takes_again = self.takes_again(id);
+        let may_repeat = |(question, is_written): &(Question, bool)| {
+            may_repeat(question, *is_written, now) && (takes_again || question.tag.is_read)
+        };
+        for lost in questions.iter().filter(|lost| !may_repeat(lost)) {
+            self.note_missed_request(id, &lost.0);
+        }
+        self.catch_up_if_idle(now, id);
         for (question, is_written) in questions {
             let tag = question.tag;
-            let may_repeat = may_repeat(&question, is_written, now);
+            let lost = (question, is_written);
+            let may_repeat = may_repeat(&lost);
+            let (question, is_written) = lost;
             if may_repeat && self.has_stragglers(&tag) {
                 self.park(now, question);
-            } else if may_repeat && self.backends.get(id.0).is_some() {
+            } else if may_repeat && takes_again {
                 self.stats.proxy_requests_resent += 1;
                 self.ask_again(now, question, Ok(id));
+            } else if may_repeat {
+                // A read that was not answered is one that was never asked.
+                if let Some(question) = self.ask_elsewhere(now, question, &unasked) {
+                    self.fail(question, &unasked);
+                }
             } else {
                 self.fail(question, if is_written { &failure } else { &unasked });
             }
@@ -411,6 +437,7 @@ impl ProxyCore {
                     (0, 0)
                 }),
                 Err(failure) => {
+                    self.note_missed_flush(target);
                     if let Some(client) = self.clients.get_mut(id.0) {
                         client.fan_in(slot, Some(failure.line()));
                     }
@@ -481,7 +508,13 @@ fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
         Progress::Answered | Progress::Moved(_) => false,
     };
     let harmless = tag.is_read || !is_written;
-    harmless && untouched && !tag.is_replica && tag.retries < RETRIES_MAX && now < tag.give_up
+    let is_ours = tag.client == NOBODY;
+    harmless
+        && untouched
+        && !is_ours
+        && !tag.is_replica
+        && tag.retries < RETRIES_MAX
+        && now < tag.give_up
 }
 
 /// What the application gets instead of an answer.

@@ -109,8 +109,17 @@ proxy_stats! {
     proxy_requests_denied,
     /// Requests refused because a route made their key or their line too long, or left no key.
     proxy_keys_refused,
-    /// Exptimes that a route changed.
+    /// Exptimes that a route changed, or that are short because the item is stored elsewhere.
     proxy_ttls_changed,
+    /// Requests that went to another server because their key's own was out of use.
+    proxy_requests_failed_over,
+    /// Requests that did not, because their key's server, or the next one, was back for too short a
+    /// time before.
+    proxy_failovers_unsettled,
+    /// Compare-and-swaps refused because their key's server was out of use.
+    proxy_cas_refused,
+    /// Deletes and `flush_all`s, of what a server had missed, that it did not carry out.
+    proxy_catch_ups_refused,
 }
 
 /// One backend connection as statistics show it.
@@ -333,7 +342,7 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
 fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
     for (name, group) in by_name(&process.backends) {
         let sum = |count: fn(&BackendStats) -> u64| group.iter().map(|b| count(b)).sum::<u64>();
-        let rows: [(&str, u64); 8] = [
+        let rows: [(&str, u64); 15] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -342,6 +351,13 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("failures", sum(|b| b.counters.failures)),
             ("timeouts", sum(|b| b.counters.timeouts)),
             ("refused_full", sum(|b| b.counters.refused_full)),
+            ("outages", sum(|b| b.counters.outages)),
+            ("failed_over", sum(|b| b.counters.failed_over)),
+            ("missed", sum(|b| b.counters.missed)),
+            ("missed_unnoted", sum(|b| b.counters.missed_unnoted)),
+            ("caught_up", sum(|b| b.counters.caught_up)),
+            ("flushed", sum(|b| b.counters.flushed)),
+            ("unfenced", sum(|b| b.counters.unfenced)),
         ];
         let first = group[0];
         stat(

@@ -8,7 +8,7 @@ use super::routes::{
     CommandClass, Commands, Rename, RenameId, Renames, RouteConfig, RouteTarget, TtlBounds,
 };
 use super::show::Tally;
-use super::{ClientId, ProxyCore};
+use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
 use evenkeel_protocol::{KeyScratch, SentKey, text};
 use evenkeel_types::Instant;
@@ -37,7 +37,9 @@ pub(super) struct WayTo {
     /// Whether servers are asked in meta commands with our own flags.
     pub as_meta: bool,
     pub rename: RenameId,
-    ttl: TtlBounds,
+    /// Where the key goes instead while its server is out of use.
+    pub place: Option<BackendId>,
+    pub ttl: TtlBounds,
 }
 
 /// A key by the name that servers know.
@@ -69,6 +71,7 @@ impl Way {
                 pool,
                 as_meta,
                 rename,
+                place: None,
                 ttl: route.ttl,
             },
         }
@@ -125,7 +128,11 @@ impl ProxyCore {
             return self.refuse(now, id, show, words);
         }
         if way.to.rename == RenameId::NONE {
-            return ask(self, &way.to, WayKey { stored, sent: key });
+            let mut to = way.to;
+            if self.has_outage {
+                self.look_elsewhere(now, &mut to, stored, class);
+            }
+            return ask(self, &to, WayKey { stored, sent: key });
         }
         let mut renamed = mem::take(&mut self.renamed);
         let rename = self.renames.get(way.to.rename);
@@ -134,7 +141,11 @@ impl ProxyCore {
                 stored: renamed.stored(),
                 sent: renamed.sent(key.base64),
             };
-            ask(self, &way.to, key);
+            let mut to = way.to;
+            if self.has_outage {
+                self.look_elsewhere(now, &mut to, key.stored, class);
+            }
+            ask(self, &to, key);
         } else {
             self.stats.proxy_keys_refused += 1;
             self.refuse(now, id, show, text::BAD_FORMAT);

@@ -40,6 +40,7 @@ impl Proxy {
             request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
             on_down,
             allow_flush: true,
+            ..PoolSettings::default()
         };
         let mut config = ProxyConfig::of_pool(PoolKind::Evenkeel(MAP_SOURCE), settings);
         config.limits.item_size_max = ITEM_SIZE_MAX;

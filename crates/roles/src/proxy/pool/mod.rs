@@ -24,6 +24,8 @@ pub(super) struct Pool {
     pub name: Arc<str>,
     pub settings: PoolSettings,
     pub servers: Servers,
+    /// The pool that keys go to while their server is out of use, where that is another one.
+    pub gutter: Option<PoolId>,
     /// No longer configured: kept until nothing that was asked of it is under way.
     pub leaving: bool,
 }

@@ -58,6 +58,12 @@ impl MemcachedPool {
         self.backends[self.list.placement.server(key)]
     }
 
+    /// The backends of all servers, in the order in which a key should look for another home.
+    pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = BackendId> + use<'_> {
+        let walk = self.list.placement.candidates(key);
+        walk.map(|server| self.backends[server])
+    }
+
     /// The servers.
     pub fn list(&self) -> &ServerList {
         &self.list

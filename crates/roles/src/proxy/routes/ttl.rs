@@ -54,6 +54,20 @@ impl TtlBounds {
         *self == TtlBounds::NONE
     }
 
+    /// These bounds, and none above so many seconds.
+    #[must_use]
+    pub fn at_most(self, seconds: u32) -> Self {
+        let max = match self.max {
+            0 => seconds,
+            max => max.min(seconds),
+        };
+        TtlBounds {
+            min: self.min.min(max),
+            max,
+            jitter: self.jitter,
+        }
+    }
+
     /// The exptime to send for one of the application's, at a wall-clock time. `random` decides
     /// about the jitter and is evenly distributed.
     pub fn apply(&self, exptime: i64, unix: UnixSeconds, random: u32) -> i64 {
@@ -98,6 +112,15 @@ mod tests {
             max,
             jitter: 0,
         }
+    }
+
+    #[test]
+    fn bounds_can_be_made_narrower() {
+        assert_eq!(TtlBounds::NONE.at_most(10), bounds(0, 10));
+        assert_eq!(bounds(60, 600).at_most(10), bounds(10, 10));
+        assert_eq!(bounds(5, 600).at_most(10), bounds(5, 10));
+        assert_eq!(bounds(5, 8).at_most(10), bounds(5, 8));
+        assert_eq!(bounds(60, 600).at_most(10).apply(0, UNIX, 0), 10);
     }
 
     #[test]

@@ -158,8 +158,12 @@ fn reads_on_a_lost_connection_are_asked_again_and_writes_are_not() {
     );
     world.asked(101);
     world.drop_connection(101);
-    assert_eq!(world.asked(101), "get b\r\nmg d v\r\n");
-    world.reply(101, "VALUE b 0 1\r\nx\r\nEND\r\nEN\r\n");
+    assert_eq!(
+        world.asked(101),
+        "delete c\r\nget b\r\nmg d v\r\n",
+        "what may have been written is forgotten first"
+    );
+    world.reply(101, "NOT_FOUND\r\nVALUE b 0 1\r\nx\r\nEND\r\nEN\r\n");
     let lost = "SERVER_ERROR backend a:101 lost, outcome unknown\r\n";
     let expected = format!("END\r\nVALUE b 0 1\r\nx\r\nEND\r\n{lost}EN\r\nEND\r\n{lost}");
     assert_eq!(world.received(client), expected);
