@@ -23,6 +23,9 @@ const SAMPLE_LEN: u64 = 200_000;
 /// How far the number found by asking may be from the number counted.
 const SAMPLE_TOLERANCE: f64 = 0.02;
 
+/// One set of so many may be refused while a server is filled beyond its memory.
+const REFUSED_DIVISOR: u64 = 100;
+
 /// Idle connections; fewer where it must be quick.
 pub(super) const IDLE_CONNECTIONS: usize = 10_000;
 pub(super) const IDLE_CONNECTIONS_QUICK: usize = 2_000;
@@ -88,9 +91,13 @@ fn fill(suite: &Suite, server: &Server, size: &ItemSize, limit_bytes: u64) -> an
     // So many would fill the limit if items had no overhead at all.
     let count = limit_bytes / (size.key_len + size.value_len) as u64;
     let keys = KeyFormat::new("k", size.key_len, count)?;
-    suite
-        .ground
-        .fill(server, keys.clone(), count, size.value_len)?;
+    suite.ground.fill(
+        server,
+        keys.clone(),
+        count,
+        size.value_len,
+        count / REFUSED_DIVISOR,
+    )?;
     let stats = server.stats()?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;

@@ -5,7 +5,7 @@
 //! measured instead: twice one worker's work is done by two that pay the same for each request, if
 //! each has a core of its own.
 
-use super::ground::{MEMORY_MB, VALUE_LEN, WARM_UP, measure as measure_load};
+use super::ground::{MEMORY_MB, WARM_UP, measure as measure_load};
 use super::process::{Server, allowed_cores};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, TWO_WORKERS_FACTOR, UNAWARE_SHARE};
@@ -174,12 +174,7 @@ fn start(suite: &Suite, workers: usize, cores: &[usize]) -> anyhow::Result<Clust
     }
     let server = Server::evenkeel(&arguments, cores)?;
     let cluster = Arc::new(Cluster::join(&url)?);
-    suite.ground.fill(
-        &server,
-        suite.ground.key_format()?,
-        suite.ground.keys,
-        VALUE_LEN,
-    )?;
+    suite.ground.fill_all(&server)?;
     Ok(Clustered {
         server,
         _coordinator: coordinator,
