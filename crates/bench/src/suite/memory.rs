@@ -23,7 +23,7 @@ const SAMPLE_LEN: u64 = 200_000;
 /// How far the number found by asking may be from the number counted.
 const SAMPLE_TOLERANCE: f64 = 0.02;
 
-/// One set of so many may be refused while a server is filled beyond its memory.
+/// memcached may refuse one set of so many while it is filled beyond its memory; we may refuse none.
 const REFUSED_DIVISOR: u64 = 100;
 
 /// Idle connections; fewer where it must be quick.
@@ -51,7 +51,7 @@ pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> any
         let mut results = Vec::new();
         for (index, &peer) in peers.iter().enumerate() {
             let server = suite.server(peer, &["-m", &limit_mb.to_string()])?;
-            let items = fill(suite, &server, size, limit_bytes)
+            let items = fill(suite, &server, peer, size, limit_bytes)
                 .with_context(|| format!("{}, {}", size.id, peer.short()))?;
             results.push(PeerResult::of(peer, vec![items]));
             resident[index].push(server.resident_bytes_max()? as f64);
@@ -87,17 +87,22 @@ pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> any
 
 /// Sets more keys than can fit and returns how many items there are then. Keys are asked for to see
 /// that these are not only counted.
-fn fill(suite: &Suite, server: &Server, size: &ItemSize, limit_bytes: u64) -> anyhow::Result<f64> {
+fn fill(
+    suite: &Suite,
+    server: &Server,
+    peer: Peer,
+    size: &ItemSize,
+    limit_bytes: u64,
+) -> anyhow::Result<f64> {
     // So many would fill the limit if items had no overhead at all.
     let count = limit_bytes / (size.key_len + size.value_len) as u64;
     let keys = KeyFormat::new("k", size.key_len, count)?;
-    suite.ground.fill(
-        server,
-        keys.clone(),
-        count,
-        size.value_len,
-        count / REFUSED_DIVISOR,
-    )?;
+    let refused_max = match peer.is_ours() {
+        true => 0,
+        false => count / REFUSED_DIVISOR,
+    };
+    let (ground, value_len) = (&suite.ground, size.value_len);
+    ground.fill(server, keys.clone(), count, value_len, refused_max)?;
     let stats = server.stats()?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;
