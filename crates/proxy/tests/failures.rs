@@ -158,9 +158,11 @@ fn check_wrong(
     }
     let word = command.split(' ').next().unwrap_or_default();
     let times = wrong.heard().iter().filter(|l| l.starts_with(word)).count();
-    // A read may be put to the server again after its connection was lost.
     let times_max = match word {
+        // A read may be put to the server again after its connection was lost.
         "get" | "mg" => 3,
+        // Each new connection begins with deleting what the server may have missed.
+        "delete" => wrong.connections(),
         _ => 1,
     };
     assert!(

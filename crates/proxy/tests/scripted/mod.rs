@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// How it treats requests. It says its version whenever it is asked, unless it is mute.
@@ -34,6 +35,7 @@ struct State {
     manner: Mutex<Manner>,
     changed: Condvar,
     heard: Mutex<Vec<String>>,
+    connections: AtomicUsize,
     items: Mutex<BTreeMap<String, String>>,
 }
 
@@ -46,12 +48,14 @@ impl Scripted {
             manner: Mutex::new(manner),
             changed: Condvar::new(),
             heard: Mutex::default(),
+            connections: AtomicUsize::new(0),
             items: Mutex::default(),
         });
         std::thread::spawn({
             let state = Arc::clone(&state);
             move || {
                 for stream in listener.incoming().flatten() {
+                    state.connections.fetch_add(1, Ordering::SeqCst);
                     let state = Arc::clone(&state);
                     std::thread::spawn(move || state.serve(&stream));
                 }
@@ -74,6 +78,11 @@ impl Scripted {
     /// The lines of all requests but `version`, in the order of arrival.
     pub fn heard(&self) -> Vec<String> {
         self.state.heard.lock().expect("no panic").clone()
+    }
+
+    /// How many connections it has taken.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
     }
 
     /// Begins the list anew.
