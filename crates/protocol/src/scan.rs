@@ -237,13 +237,14 @@ pub fn scan_set(buf: &[u8], at: usize, limits: &Limits) -> Option<SetAt> {
     })
 }
 
+const VALUE: &[u8; 6] = b"VALUE ";
+
 /// If the answer to a `get` of one key stands at the front, whole and plain, and its length. Otherwise it
 /// is for the rest of [`parse_reply`](crate::parse_reply).
 ///
 /// Plain: words with one space between them, numbers of at most nine digits, no CAS unique, CRLF.
 #[inline]
 pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a>, usize)> {
-    const VALUE: &[u8; 6] = b"VALUE ";
     let (word, line) = buf.split_first_chunk()?;
     if word != VALUE {
         return None;
@@ -267,6 +268,31 @@ pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a
         cas: None,
     };
     Some((value, VALUE.len() + next + len + 3))
+}
+
+/// If the `VALUE` of this key stands at the front, whole and plain, its length. Otherwise the reply is
+/// for [`parse_reply`](crate::parse_reply), which takes it for the same.
+///
+/// Plain as for [`scan_value`].
+#[inline]
+pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
+    let (word, line) = buf.split_first_chunk()?;
+    if word != VALUE {
+        return None;
+    }
+    let (at, line) = line.split_at_checked(key.len())?;
+    if at != key || line.first() != Some(&b' ') {
+        return None;
+    }
+    let (_, next) = digits(line, 1, b' ')?;
+    let (len, next) = digits(line, next, b'\r')?;
+    let len = len as usize;
+    let block = line.get(next..)?.get(..len + 3)?;
+    let is_whole = block.first() == Some(&b'\n') && block.ends_with(text::CRLF);
+    if !is_whole || len > limits.item_size_max {
+        return None;
+    }
+    Some(VALUE.len() + key.len() + next + len + 3)
 }
 
 /// A number of one to nine digits at `at` with `end` behind it, and the place behind that.
@@ -327,7 +353,16 @@ mod tests {
             if random.below(4) == 0 {
                 random.mutate(&mut reply);
             }
-            if let Some((value, consumed)) = scan_value(&reply, &TIGHT) {
+            let quick = scan_value(&reply, &TIGHT);
+            let word = reply.get(VALUE.len()..).unwrap_or_default();
+            let key = &word[..word_len(word)];
+            if (1..=KEY_LEN_MAX).contains(&key.len()) {
+                let expected = quick.map(|(_, consumed)| consumed);
+                assert_eq!(scan_value_of(&reply, key, &TIGHT), expected);
+                let other = [key, b"x"].concat();
+                assert_eq!(scan_value_of(&reply, &other, &TIGHT), None);
+            }
+            if let Some((value, consumed)) = quick {
                 taken += 1;
                 let expected = ReplyOutcome::Reply {
                     reply: Reply::Value(value),

@@ -22,7 +22,7 @@ use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicke
 use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Verdict};
-use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, next_word, parse_reply};
+use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
@@ -42,6 +42,15 @@ impl ProxyCore {
             if rest.len() < backend.need.max(1) {
                 return consumed;
             }
+            backend.need = 0;
+            let quick = self.quick_values(now, id, rest, &limits);
+            if quick > 0 {
+                consumed += quick;
+                continue;
+            }
+            let Some(backend) = self.backends.get_mut(id.0) else {
+                return input.len();
+            };
             let understood = match parse_reply(rest, &limits) {
                 ReplyOutcome::Incomplete { total } => {
                     backend.need = total;
@@ -299,10 +308,8 @@ impl ProxyCore {
                 request.tag.slot
             }
             Progress::Group(group) => loop {
-                let key = next_word(line, group.next_key).ok_or(Unfit)?;
-                let slot = *group.slots.get(group.done).ok_or(Unfit)?;
-                group.next_key = key.end;
-                group.done += 1;
+                let (slot, key) = group.next().ok_or(Unfit)?;
+                group.advance();
                 if line[key] == *value.key {
                     break slot;
                 }
@@ -350,20 +357,19 @@ impl ProxyCore {
         let Some((_, request)) = backend.awaited() else {
             return;
         };
-        let single = [request.tag.slot];
-        let slots: &[u64] = match &request.progress {
-            Progress::Nothing => &single,
-            Progress::Group(group) => &group.slots[group.done..],
-            Progress::Answered | Progress::Moved(_) => &[],
-        };
         if let Some(client) = self.clients.get_mut(request.tag.client.0) {
-            for &slot in slots {
+            let mut settle = |slot| {
                 client.saw_answer(0);
                 let answered = match error {
                     None => Answered::miss(),
                     Some(line) => Answered::error(line.to_vec()),
                 };
                 client.set_state(slot, State::Done(answered));
+            };
+            match &request.progress {
+                Progress::Nothing => settle(request.tag.slot),
+                Progress::Group(group) => group.slots_left().for_each(settle),
+                Progress::Answered | Progress::Moved(_) => {}
             }
         }
         self.done(id);

@@ -40,6 +40,7 @@ use super::limits::{
 };
 use super::missed::Missed;
 use super::pool::PoolId;
+use core::ops::Range;
 use core::time::Duration;
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
@@ -120,12 +121,44 @@ pub(super) enum Progress {
 /// The keys of one line of a multi-get.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The client's answer slot of each key, ascending.
-    pub slots: Vec<u64>,
-    /// Keys already answered, or passed over as misses.
+    /// In the order of the line.
+    pub keys: Vec<GroupKey>,
+    /// How many of them are answered already, or passed over as misses.
     pub done: usize,
-    /// Where in the request the keys that are not done begin.
-    pub next_key: usize,
+    /// Where the line's last key that is done ends, or what is before the first.
+    pub done_end: usize,
+}
+
+/// A key of such a line, behind one space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupKey {
+    /// The client's answer slot for it; ascending along the line.
+    pub slot: u64,
+    /// Where it ends in the line.
+    pub end: u32,
+}
+
+impl Group {
+    /// The next key that is not done: its slot and its place in the line.
+    #[inline]
+    pub fn next(&self) -> Option<(u64, Range<usize>)> {
+        let key = self.keys.get(self.done)?;
+        Some((key.slot, self.done_end + 1..key.end as usize))
+    }
+
+    /// That key is done.
+    #[inline]
+    pub fn advance(&mut self) {
+        if let Some(key) = self.keys.get(self.done) {
+            self.done_end = key.end as usize;
+            self.done += 1;
+        }
+    }
+
+    /// The slots of the keys that are not done.
+    pub fn slots_left(&self) -> impl Iterator<Item = u64> {
+        self.keys[self.done..].iter().map(|key| key.slot)
+    }
 }
 
 /// What is known of the connection.
@@ -275,13 +308,17 @@ impl Backend {
         if !self.takes_requests() {
             return Err(Refused::Down);
         }
-        if self.queue.len() + len > BACKEND_BYTES_MAX
-            || self.in_flight.len() >= BACKEND_REQUESTS_MAX
-        {
+        if !self.has_room(len) {
             self.counters.refused_full += 1;
             return Err(Refused::Full);
         }
         Ok(())
+    }
+
+    /// Whether the queue has room for a request of that many bytes.
+    #[inline]
+    pub fn has_room(&self, len: usize) -> bool {
+        self.queue.len() + len <= BACKEND_BYTES_MAX && self.in_flight.len() < BACKEND_REQUESTS_MAX
     }
 
     /// Whether requests may be queued as far as its connection is concerned.

@@ -1,5 +1,7 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
+use super::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
+
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
 
@@ -58,6 +60,15 @@ impl ByteQueue {
         if self.bytes.capacity() > KEEP_MAX {
             self.bytes = Vec::new();
         }
+    }
+}
+
+/// Keeps an emptied buffer for another use, within limits.
+#[inline]
+pub(super) fn keep_buffer(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
+    if spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
+        buffer.clear();
+        spare.push(buffer);
     }
 }
 

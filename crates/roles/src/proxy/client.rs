@@ -11,11 +11,13 @@
 //! ```
 
 use super::backend::Question;
-use super::bytes::ByteQueue;
+use super::bytes::{ByteQueue, keep_buffer};
 use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
 use super::pool::PoolId;
 use super::routes::RenameId;
 use super::show::Tally;
+use super::stats::ProxyStats;
+use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
 use evenkeel_protocol::text;
 use std::collections::VecDeque;
@@ -235,6 +237,14 @@ impl Client {
         self.ring.len() < PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
     }
 
+    /// Whether so many requests may be sent one after the other, the first of which may:
+    /// [`Client::may_ask`] would say so before each.
+    #[inline]
+    pub fn may_ask_all(&self, count: usize) -> bool {
+        let expected = (self.waiting + count).saturating_mul(self.reserve);
+        self.ring.len() + count <= PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
+    }
+
     /// Bytes of answers that the application has not read, those that wait for their turn included.
     #[inline]
     pub fn unread(&self) -> usize {
@@ -274,6 +284,21 @@ impl Client {
         self.first + self.ring.len() as u64 - 1
     }
 
+    /// Makes room for the answer to a `get` of so many keys. Returns the first one's place.
+    #[inline]
+    pub fn push_keys(&mut self, count: usize) -> u64 {
+        let first = self.first + self.ring.len() as u64;
+        self.waiting += count;
+        self.ring.extend((1..=count).map(|nth| {
+            let show = Show::Value {
+                with_cas: false,
+                last: nth == count,
+            };
+            Slot::new(show, State::Waiting)
+        }));
+        first
+    }
+
     #[inline]
     pub fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
         let index = sequence.checked_sub(self.first)?;
@@ -296,7 +321,7 @@ impl Client {
         let Some(slot) = self.slot(sequence) else {
             return;
         };
-        let before = core::mem::replace(&mut slot.state, state);
+        let before = mem::replace(&mut slot.state, state);
         let (waited, held) = (before.is_waiting(), before.held());
         self.waiting = self.waiting + usize::from(waits) - usize::from(waited);
         self.held = self.held + holds - held;
@@ -354,6 +379,37 @@ impl Client {
         };
         self.end_key(shown_as);
         bytes
+    }
+
+    /// Shows the values and misses that are at the front, and keeps their buffers.
+    #[inline]
+    pub fn show_values(&mut self, stats: &mut ProxyStats, spare: &mut Vec<Vec<u8>>) {
+        while let Some(Slot {
+            show: show @ Show::Value { .. },
+            state: State::Done(answered),
+            ..
+        }) = self.ring.front_mut()
+            && !answered.is_error
+        {
+            let (show, bytes) = (*show, mem::take(&mut answered.bytes));
+            answered.tally.count(stats);
+            self.held -= bytes.len();
+            self.out.tail().extend_from_slice(&bytes);
+            keep_buffer(spare, bytes);
+            self.pop();
+            self.end_key(show);
+        }
+    }
+
+    /// Whether there is anything to do for it but writing its output: answers whose turn has come,
+    /// requests that may go on, an end.
+    #[inline]
+    pub fn has_more_to_do(&self) -> bool {
+        let front = self.ring.front();
+        front.is_some_and(|slot| !slot.state.is_waiting())
+            || self.stalled
+            || self.closing
+            || self.parked > 0
     }
 
     /// A key of a multi-get was shown: the last one is followed by `END`, or by the error that befell

@@ -313,7 +313,8 @@ impl ProxyCore {
             Some(Request::Get { keys, with_cas }) => {
                 let tag = question.tag;
                 let slots = match &question.progress {
-                    Progress::Group(group) => group.slots.clone(),
+                    // Only a line of which nothing is answered is asked elsewhere.
+                    Progress::Group(group) => group.slots_left().collect(),
                     _ => vec![tag.slot],
                 };
                 for (key, slot) in keys.iter().zip(slots) {

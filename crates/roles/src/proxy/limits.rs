@@ -82,11 +82,13 @@ pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two such attempts: recovery is noticed within a second or so.
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Composed answers that wait for earlier ones come from a store of this many spare buffers.
-pub(super) const SPARE_BUFFERS_MAX: usize = 64;
+/// Composed answers that wait for earlier ones come from a store of this many spare buffers: as many as
+/// one application may wait for.
+pub(super) const SPARE_BUFFERS_MAX: usize = PIPELINE_MAX;
 
-/// Spare buffers larger than this are given back to the allocator.
-pub(super) const SPARE_BUFFER_KEEP_MAX: usize = 16 << 10;
+/// Spare buffers larger than this are given back to the allocator; beside copying so much, asking it for
+/// another costs little.
+pub(super) const SPARE_BUFFER_KEEP_MAX: usize = 2 << 10;
 
 const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
 const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);

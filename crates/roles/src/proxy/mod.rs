@@ -54,6 +54,7 @@ mod missed;
 mod multi_get;
 mod pool;
 mod question;
+mod quick;
 mod recovery;
 mod request;
 mod routes;
@@ -80,7 +81,7 @@ pub use stats::{BackendStats, ProcessStats, ProxyStats};
 
 use backend::{Backend, Link, Peer};
 use client::Client;
-use evenkeel_protocol::{Limits, compose};
+use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use multi_get::GroupDraft;
 use pool::{Pool, PoolId};
@@ -182,6 +183,8 @@ pub struct ProxyCore {
     drafts: Vec<GroupDraft>,
     /// Which of them have been begun.
     drafted: Vec<(PoolId, BackendId)>,
+    /// The keys of the plain `get` in hand.
+    keys: Vec<KeyAt>,
 }
 
 impl ProxyCore {
@@ -216,6 +219,7 @@ impl ProxyCore {
             flags: Vec::new(),
             drafts: Vec::new(),
             drafted: Vec::new(),
+            keys: Vec::new(),
         };
         core.take_over(config);
         core
@@ -473,11 +477,7 @@ impl ProxyCore {
         self.spare.pop().unwrap_or_default()
     }
 
-    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
-        let kept = self.spare.len() < limits::SPARE_BUFFERS_MAX;
-        if kept && buffer.capacity() <= limits::SPARE_BUFFER_KEEP_MAX {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
+    fn keep_buffer(&mut self, buffer: Vec<u8>) {
+        bytes::keep_buffer(&mut self.spare, buffer);
     }
 }

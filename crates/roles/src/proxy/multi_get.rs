@@ -9,7 +9,7 @@
 //! asked with one line for all their keys, in the order of the request; servers answer in that order
 //! and leave out what they do not have, so the gaps in an answer are the misses.
 
-use super::backend::{Ask, Group, Progress, Question, Tag};
+use super::backend::{Ask, Group, GroupKey, Progress, Question, Tag};
 use super::client::{MultiGet, Show, Slot, State};
 use super::limits::GROUP_LINE_MAX;
 use super::pool::{PoolId, Servers};
@@ -26,9 +26,9 @@ use evenkeel_types::{Instant, KeyHash};
 #[derive(Debug, Default)]
 pub(super) struct GroupDraft {
     line: Vec<u8>,
-    slots: Vec<u64>,
-    /// Where the keys begin.
-    keys: usize,
+    keys: Vec<GroupKey>,
+    /// Where the command before the keys ends.
+    command_end: usize,
     /// Of `gat` and `gats`, which have one for all keys of a line.
     exptime: Option<i64>,
     /// How often the keys were put to a server before, and when they are given up.
@@ -37,12 +37,27 @@ pub(super) struct GroupDraft {
 
 /// What a key is asked for with, and where.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+pub(super) struct Line {
     client: ClientId,
     pool: PoolId,
     to: BackendId,
-    rest: MultiGet,
+    with_cas: bool,
+    exptime: Option<i64>,
     again: Option<(u8, Instant)>,
+}
+
+impl Line {
+    /// Of a `get`, for the first time.
+    pub fn get(client: ClientId, pool: PoolId, to: BackendId) -> Self {
+        Line {
+            client,
+            pool,
+            to,
+            with_cas: false,
+            exptime: None,
+            again: None,
+        }
+    }
 }
 
 /// A line without its newline.
@@ -167,13 +182,11 @@ impl ProxyCore {
             ..Slot::new(show, State::Waiting)
         });
         let line = Line {
-            client: id,
-            pool: way.pool,
-            to,
-            rest,
-            again: None,
+            with_cas: rest.with_cas,
+            exptime: rest.exptime,
+            ..Line::get(id, way.pool, to)
         };
-        self.add_to_draft(now, line, key.stored, slot);
+        self.add_to_draft(now, &line, key.stored, slot);
     }
 
     /// Adds a key that was asked for before, and has a slot, to the line for another server.
@@ -186,44 +199,40 @@ impl ProxyCore {
         key: &[u8],
         slot: u64,
     ) {
-        let rest = MultiGet {
-            with_cas,
-            exptime: None,
-            left: 0,
-        };
         let line = Line {
-            client: tag.client,
-            pool: tag.pool,
-            to,
-            rest,
+            with_cas,
             again: Some((tag.retries + 1, tag.give_up)),
+            ..Line::get(tag.client, tag.pool, to)
         };
-        self.add_to_draft(now, line, key, slot);
+        self.add_to_draft(now, &line, key, slot);
     }
 
     #[inline]
-    fn add_to_draft(&mut self, now: Instant, line: Line, key: &[u8], slot: u64) {
-        let Line { pool, to, rest, .. } = line;
+    pub(super) fn add_to_draft(&mut self, now: Instant, line: &Line, key: &[u8], slot: u64) {
+        let Line { pool, to, .. } = *line;
         let place = to.0.slot as usize;
         if self.drafts.len() <= place {
             self.drafts.resize_with(place + 1, GroupDraft::default);
         }
         let draft = &self.drafts[place];
         let is_full = draft.line.len() + 1 + key.len() > GROUP_LINE_MAX;
-        if !draft.slots.is_empty() && (is_full || draft.exptime != rest.exptime) {
+        if !draft.keys.is_empty() && (is_full || draft.exptime != line.exptime) {
             self.send_draft(now, line.client, pool, to);
         }
         let draft = &mut self.drafts[place];
-        if draft.slots.is_empty() {
-            begin_line(&mut draft.line, rest);
-            draft.keys = draft.line.len();
-            draft.exptime = rest.exptime;
+        if draft.keys.is_empty() {
+            begin_line(&mut draft.line, line.with_cas, line.exptime);
+            draft.command_end = draft.line.len();
+            draft.exptime = line.exptime;
             draft.again = line.again;
             self.drafted.push((pool, to));
         }
         draft.line.push(b' ');
         draft.line.extend_from_slice(key);
-        draft.slots.push(slot);
+        draft.keys.push(GroupKey {
+            slot,
+            end: draft.line.len() as u32,
+        });
     }
 
     pub(super) fn send_drafts(&mut self, now: Instant, id: ClientId) {
@@ -237,26 +246,25 @@ impl ProxyCore {
     fn send_draft(&mut self, now: Instant, id: ClientId, pool: PoolId, to: BackendId) {
         let place = to.0.slot as usize;
         let draft = &mut self.drafts[place];
-        let Some(&first) = draft.slots.first() else {
+        let Some(&first) = draft.keys.first() else {
             return;
         };
         draft.line.extend_from_slice(text::CRLF);
         let mut line = mem::take(&mut draft.line);
-        let progress = if draft.slots.len() > 1 {
-            let slots = mem::take(&mut draft.slots);
+        let progress = if draft.keys.len() > 1 {
             Progress::Group(Box::new(Group {
-                slots,
+                keys: mem::take(&mut draft.keys),
                 done: 0,
-                next_key: draft.keys,
+                done_end: draft.command_end,
             }))
         } else {
-            draft.slots.clear();
+            draft.keys.clear();
             Progress::Nothing
         };
         let tag = Tag {
             client: id,
             pool,
-            slot: first,
+            slot: first.slot,
             // The ring needs the key itself; nothing is looked up by hash in such a pool.
             hash: KeyHash(0),
             ask: Ask::Values,
@@ -288,14 +296,14 @@ impl ProxyCore {
     }
 }
 
-fn begin_line(line: &mut Vec<u8>, rest: MultiGet) {
-    line.extend_from_slice(match (rest.exptime.is_some(), rest.with_cas) {
+fn begin_line(line: &mut Vec<u8>, with_cas: bool, exptime: Option<i64>) {
+    line.extend_from_slice(match (exptime.is_some(), with_cas) {
         (false, false) => b"get",
         (false, true) => b"gets",
         (true, false) => b"gat ",
         (true, true) => b"gats ",
     });
-    if let Some(exptime) = rest.exptime {
+    if let Some(exptime) = exptime {
         number(line, exptime);
     }
 }
@@ -324,14 +332,7 @@ mod tests {
     fn lines_begin_as_they_were_asked() {
         let begin = |with_cas, exptime| {
             let mut line = Vec::new();
-            begin_line(
-                &mut line,
-                MultiGet {
-                    with_cas,
-                    exptime,
-                    left: 0,
-                },
-            );
+            begin_line(&mut line, with_cas, exptime);
             String::from_utf8(line).unwrap()
         };
         assert_eq!(begin(false, None), "get");

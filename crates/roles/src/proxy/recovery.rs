@@ -460,7 +460,7 @@ impl ProxyCore {
         let slots = match progress {
             Progress::Nothing | Progress::Moved(_) => vec![tag.slot],
             Progress::Answered => Vec::new(),
-            Progress::Group(group) => group.slots[group.done..].to_vec(),
+            Progress::Group(group) => group.slots_left().collect(),
         };
         let on_down = self.pools.get(tag.pool.0).map(|pool| pool.settings.on_down);
         let as_miss = on_down != Some(OnDown::Error) && failure.is_absence();

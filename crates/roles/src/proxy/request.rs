@@ -71,14 +71,19 @@ impl ProxyCore {
             self.close_after_answers(id);
             return drop_all(input);
         }
+        if let Some(count) = self.quick_get(now, id, input) {
+            return Step::Consumed(count);
+        }
         match parse_request(input, &self.config.limits) {
             RequestOutcome::Request { request, consumed } => {
                 Step::Consumed(self.execute(now, id, &request, &input[..consumed]))
             }
             RequestOutcome::Incomplete { total } => {
-                client.need = total;
-                if client.ended {
-                    self.close_after_answers(id);
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    client.need = total;
+                    if client.ended {
+                        self.close_after_answers(id);
+                    }
                 }
                 Step::Wait
             }
@@ -87,7 +92,9 @@ impl ProxyCore {
                 consumed,
                 swallow,
             } => {
-                client.swallow = swallow;
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    client.swallow = swallow;
+                }
                 if let Some(key) = refusal.invalidates {
                     self.invalidate(now, id, key);
                 }

@@ -28,6 +28,8 @@ pub(super) struct Way {
     denied: Commands,
     is_read_only: bool,
     to: WayTo,
+    /// The pool, if gets go there as they come.
+    quick_get: Option<PoolId>,
 }
 
 /// Where a route leads.
@@ -64,8 +66,10 @@ impl Way {
             b""
         };
         let rename = renames.number(Rename::new(outside, &route.add_prefix));
+        let denied = route.denied();
+        let is_plain = !as_meta && rename == RenameId::NONE && !denied.contains(CommandClass::Get);
         Way {
-            denied: route.denied(),
+            denied,
             is_read_only: route.target != RouteTarget::Deny,
             to: WayTo {
                 pool,
@@ -74,12 +78,19 @@ impl Way {
                 place: None,
                 ttl: route.ttl,
             },
+            quick_get: is_plain.then_some(pool),
         }
     }
 
     /// The renaming of its keys.
     pub fn rename(&self) -> RenameId {
         self.to.rename
+    }
+
+    /// The pool that a `get` goes to as it comes: to the one server that has the key, by the same name.
+    #[inline]
+    pub fn quick_get(&self) -> Option<PoolId> {
+        self.quick_get
     }
 
     /// The pool whose items commands that come this way can change.

@@ -1,0 +1,278 @@
+//! The quick way of a plain `get` to plain memcached servers, which is most of what most proxies do.
+//!
+//! Everything that can happen to a request has its place in the other files of this core. Here is the
+//! case in which nothing does: the `get` is whole and written as every client writes it, its keys go by
+//! the same names everywhere, their servers are in use, and their answers are whole. The same slots,
+//! queues and counters are used as elsewhere, with one look at each; whatever is not plain is left as it
+//! is, for the way proper. Tests hold the two against each other.
+
+use super::backend::{Ask, Group, Link, Progress, Tag};
+use super::client::{Answered, Client, Show, State};
+use super::limits::OUT_CLOSE;
+use super::multi_get::Line;
+use super::pool::{PoolId, Servers};
+use super::routes::{CommandClass, RenameId};
+use super::show::Tally;
+use super::stats::ProxyStats;
+use super::{BackendId, ClientId, Output, ProxyCore};
+use core::mem;
+use evenkeel_protocol::{KeyAt, Limits, scan_get, scan_value_of, text};
+use evenkeel_types::{Instant, KeyHash};
+
+/// What is before the key of a line for one.
+const GET: &[u8] = b"get ";
+
+impl ProxyCore {
+    /// Asks for the keys of the `get` that `input` begins with, if it is plain and all of them may be
+    /// asked for now. Returns how many bytes it has; `None` if nothing was done.
+    #[inline]
+    pub(super) fn quick_get(&mut self, now: Instant, id: ClientId, input: &[u8]) -> Option<usize> {
+        if self.has_outage || input.first_chunk() != Some(b"get ") {
+            return None;
+        }
+        let mut keys = mem::take(&mut self.keys);
+        keys.clear();
+        let end = scan_get(input, 0, &self.config.limits, &mut keys);
+        let end = end.filter(|_| match keys.as_slice() {
+            [key] => self.quick_get_one(now, id, input, key).is_some(),
+            keys => self.quick_get_all(now, id, input, keys),
+        });
+        self.keys = keys;
+        end
+    }
+
+    /// The pool that a plain `get` of this key goes to.
+    #[inline]
+    fn quick_pool(&self, key: &[u8]) -> Option<PoolId> {
+        self.ways[self.routes.find(key, CommandClass::Get)].quick_get()
+    }
+
+    /// Where that pool has the key.
+    #[inline]
+    fn quick_home(&self, pool: PoolId, key: &[u8]) -> Option<BackendId> {
+        match &self.pools.get(pool.0)?.servers {
+            Servers::Memcached(servers) => Some(servers.home(key)),
+            Servers::Evenkeel(_) => None,
+        }
+    }
+
+    fn quick_get_one(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        input: &[u8],
+        at: &KeyAt,
+    ) -> Option<()> {
+        let key = at.of(input);
+        let pool = self.quick_pool(key)?;
+        let to = self.quick_home(pool, key)?;
+        let backend = self.backends.get_mut(to.0)?;
+        let len = GET.len() + key.len() + text::CRLF.len();
+        if backend.link != Link::Ready || !backend.has_room(len) {
+            return None;
+        }
+        let client = self.clients.get_mut(id.0)?;
+        let slot = client.push_keys(1);
+        let deadline = now + backend.request_timeout;
+        let before = backend.queued_bytes();
+        let tail = backend.tail();
+        tail.extend_from_slice(&input[..GET.len() + key.len()]);
+        tail.extend_from_slice(text::CRLF);
+        let tag = Tag {
+            client: id,
+            pool,
+            slot,
+            hash: KeyHash(0),
+            ask: Ask::Values,
+            is_read: true,
+            is_replica: false,
+            retries: 0,
+            give_up: deadline,
+            flags: (0, 0),
+        };
+        backend.push(before, deadline, tag, Progress::Nothing);
+        if !mem::replace(&mut backend.write_queued, true) {
+            self.outputs.push_back(Output::WriteBackend(to));
+        }
+        self.stats.cmd_get += 1;
+        self.due_at(deadline);
+        Some(())
+    }
+
+    fn quick_get_all(&mut self, now: Instant, id: ClientId, input: &[u8], keys: &[KeyAt]) -> bool {
+        let mut all = keys.iter().map(|at| self.quick_pool(at.of(input)));
+        if !all.all(|pool| pool.is_some()) {
+            return false;
+        }
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
+        };
+        if !client.may_ask_all(keys.len()) {
+            return false;
+        }
+        let first = client.push_keys(keys.len());
+        self.stats.cmd_get += keys.len() as u64;
+        for (slot, at) in (first..).zip(keys) {
+            let key = at.of(input);
+            let to = self
+                .quick_pool(key)
+                .and_then(|pool| Some((pool, self.quick_home(pool, key)?)));
+            let Some((pool, to)) = to else { continue };
+            self.add_to_draft(now, &Line::get(id, pool, to), key, slot);
+        }
+        self.send_drafts(now, id);
+        true
+    }
+
+    /// Takes what `input` begins with as answers to awaited gets, as far as they are plain. Returns how
+    /// many bytes of it are done with; the rest is for the parser.
+    #[inline]
+    pub(super) fn quick_values(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        input: &[u8],
+        limits: &Limits,
+    ) -> usize {
+        let mut taken = 0;
+        while let Some(count) = self.quick_answer(now, id, &input[taken..], limits) {
+            taken += count;
+        }
+        taken
+    }
+
+    /// One answer, or some values of one.
+    fn quick_answer(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Option<usize> {
+        let backend = self.backends.get_mut(id.0)?;
+        if backend.link != Link::Ready {
+            return None;
+        }
+        let (question, request) = backend.awaited()?;
+        if request.tag.ask != Ask::Values {
+            return None;
+        }
+        let client_id = request.tag.client;
+        let client = self.clients.get_mut(client_id.0)?;
+        let mut shelf = Shelf {
+            client,
+            stats: &mut self.stats,
+            spare: &mut self.spare,
+        };
+        let taken = match &mut request.progress {
+            Progress::Nothing => {
+                let taken = shelf.one(request.tag.slot, question, input, limits)?;
+                backend.answered();
+                backend.pop();
+                taken
+            }
+            Progress::Group(group) => shelf.some(group, question, input, limits)?,
+            Progress::Answered | Progress::Moved(_) => return None,
+        };
+        let is_retired = backend.retired;
+        let client = shelf.client;
+        let unread_max = self.config.limits.item_size_max.saturating_mul(2);
+        if client.has_more_to_do() || client.unread() > unread_max.max(OUT_CLOSE) {
+            self.release(now, client_id);
+        } else if !client.output().is_empty() && !mem::replace(&mut client.write_queued, true) {
+            self.outputs.push_back(Output::WriteClient(client_id));
+        }
+        if is_retired {
+            self.close_if_retired(id);
+        }
+        Some(taken)
+    }
+}
+
+/// Where the values of one client go.
+struct Shelf<'c> {
+    client: &'c mut Client,
+    stats: &'c mut ProxyStats,
+    spare: &'c mut Vec<Vec<u8>>,
+}
+
+impl Shelf<'_> {
+    /// The whole answer to a `get` of one key: its length.
+    fn one(&mut self, slot: u64, question: &[u8], input: &[u8], limits: &Limits) -> Option<usize> {
+        let show = self.shown_as(slot)?;
+        if input.starts_with(text::END) {
+            self.client.saw_answer(0);
+            if self.client.is_front(slot) {
+                Tally::GetMiss.count(self.stats);
+                self.client.pop();
+                self.client.end_key(show);
+            } else {
+                self.client.set_state(slot, State::Done(Answered::miss()));
+            }
+            return Some(text::END.len());
+        }
+        let key = question.strip_prefix(GET)?.strip_suffix(text::CRLF)?;
+        let len = scan_value_of(input, key, limits)?;
+        let (value, behind) = input.split_at(len);
+        if !behind.starts_with(text::END) {
+            return None;
+        }
+        self.put(slot, show, value);
+        Some(len + text::END.len())
+    }
+
+    /// Values of the answer to a `get` of several keys, as far as none is missed: their length.
+    fn some(
+        &mut self,
+        group: &mut Group,
+        question: &[u8],
+        input: &[u8],
+        limits: &Limits,
+    ) -> Option<usize> {
+        let mut taken = 0;
+        while let Some((slot, place)) = group.next() {
+            let rest = &input[taken..];
+            let Some(show) = self.shown_as(slot) else {
+                break;
+            };
+            let Some(len) = scan_value_of(rest, &question[place], limits) else {
+                break;
+            };
+            self.put(slot, show, &rest[..len]);
+            group.advance();
+            taken += len;
+        }
+        (taken > 0).then_some(taken)
+    }
+
+    /// How the application wants to see a value that it knows by the name that servers know.
+    #[inline]
+    fn shown_as(&mut self, slot: u64) -> Option<Show> {
+        let slot = self.client.slot(slot)?;
+        let is_plain = slot.rename == RenameId::NONE;
+        matches!(slot.show, Show::Value { .. } if is_plain).then_some(slot.show)
+    }
+
+    /// Shows a value, or keeps it for its turn.
+    #[inline]
+    fn put(&mut self, slot: u64, show: Show, value: &[u8]) {
+        let client = &mut *self.client;
+        client.saw_answer(value.len());
+        if client.is_front(slot) {
+            client.out().extend_from_slice(value);
+            client.pop();
+            client.end_key(show);
+            Tally::GetHit.count(self.stats);
+            client.show_values(self.stats, self.spare);
+            return;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(value);
+        let answered = Answered {
+            bytes,
+            is_error: false,
+            tally: Tally::GetHit,
+        };
+        client.set_state(slot, State::Done(answered));
+    }
+}
