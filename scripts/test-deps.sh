@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, and clients in Python and Go.
+# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, clients in Python and Go, and a
+# MediaWiki.
 # With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
 
@@ -30,6 +31,8 @@ fi
 (cd "$CLIENTS/go" && GOFLAGS=-mod=readonly go mod download) \
   || fail "go could not fetch the modules of crates/conformance/clients/go"
 
+"$ROOT/scripts/mediawiki.sh" >/dev/null
+
 [ "${1:-}" = --all ] || exit 0
 
 # A package whose program has another name than it, or none.
@@ -40,6 +43,7 @@ need_package() {
 
 need_program php php-cli
 need_package php-memcached
+need_package php-apcu
 need_program ruby ruby
 need_package ruby-dalli
 need_program saslpasswd2 sasl2-bin
