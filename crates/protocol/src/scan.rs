@@ -207,7 +207,7 @@ impl SetAt {
 /// If a `set` stands at `at`, whole and plain, where its parts are. Otherwise the request is for
 /// [`parse_request`](crate::parse_request).
 ///
-/// Plain: words with one space between them, numbers of at most nine digits, CRLF, an answer wanted,
+/// Plain: words with one space between them, numbers of at most seven digits, CRLF, an answer wanted,
 /// and nothing to refuse.
 #[inline]
 pub fn scan_set(buf: &[u8], at: usize, limits: &Limits) -> Option<SetAt> {
@@ -242,7 +242,7 @@ const VALUE: &[u8; 6] = b"VALUE ";
 /// If the answer to a `get` of one key stands at the front, whole and plain, and its length. Otherwise it
 /// is for the rest of [`parse_reply`](crate::parse_reply).
 ///
-/// Plain: words with one space between them, numbers of at most nine digits, no CAS unique, CRLF.
+/// Plain: words with one space between them, numbers of at most seven digits, no CAS unique, CRLF.
 #[inline]
 pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a>, usize)> {
     let (word, line) = buf.split_first_chunk()?;
@@ -295,7 +295,7 @@ pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
     Some(VALUE.len() + key.len() + next + len + 3)
 }
 
-/// A number of one to nine digits at `at` with `end` behind it, and the place behind that.
+/// A number of one to seven digits at `at` with `end` behind it, and the place behind that.
 #[inline(always)]
 fn digits(text: &[u8], at: usize, end: u8) -> Option<(u32, usize)> {
     let text = text.get(at..)?;
@@ -305,15 +305,33 @@ fn digits(text: &[u8], at: usize, end: u8) -> Option<(u32, usize)> {
         let digit = digit.wrapping_sub(b'0');
         return (digit <= 9).then_some((digit.into(), at + 2));
     }
-    let mut value = 0_u32;
-    for (count, &byte) in text.iter().take(10).enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return (byte == end && count > 0).then_some((value, at + count + 1));
-        }
-        value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
+    let eight = text.first_chunk().copied().unwrap_or_else(|| {
+        let mut eight = [0; 8];
+        eight[..text.len()].copy_from_slice(text);
+        eight
+    });
+    let word = u64::from_le_bytes(eight);
+    let count = not_digits(word).trailing_zeros() as usize / 8;
+    if !(1..8).contains(&count) || eight[count] != end {
+        return None;
     }
-    None
+    // Zeros in front, so that there are eight digits, the first of them lowest. Neighbours are put
+    // together: to four numbers of two digits, two of four, one of eight.
+    let ones = (word ^ ZEROS) << (64 - 8 * count);
+    let twos = ones.wrapping_mul(10 * 0x100 + 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let fours = twos.wrapping_mul(100 * 0x1_0000 + 1) >> 16 & 0x0000_ffff_0000_ffff;
+    let value = fours.wrapping_mul(10_000 * 0x1_0000_0000 + 1) >> 32;
+    Some((value as u32, at + count + 1))
+}
+
+const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+
+/// The highest bit of each byte that is no digit.
+#[inline(always)]
+fn not_digits(word: u64) -> u64 {
+    // Digits become 0 to 9, and nothing else does; what is over 9 reaches the highest bit, or has it.
+    let word = word ^ ZEROS;
+    (((word & !HIGHS) + ONES * (0x80 - 10)) | word) & HIGHS
 }
 
 #[cfg(test)]
@@ -375,11 +393,28 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_one_to_nine_digits() {
-        assert_eq!(digits(b"x07 ", 1, b' '), Some((7, 4)));
-        assert_eq!(digits(b"999999999\r", 0, b'\r'), Some((999_999_999, 10)));
+    fn numbers_have_one_to_seven_digits() {
+        let mut random = Random::for_test(9);
+        for _ in 0..ROUNDS {
+            let places = 1 + random.below(7);
+            let number = random.below(10_usize.pow(places as u32));
+            let zeros = "0".repeat(random.below(3));
+            let text = format!("x{zeros}{number} {}", "y".repeat(random.below(9)));
+            let len = zeros.len() + number.to_string().len();
+            let expected = (len < 8).then_some((number as u32, len + 2));
+            assert_eq!(digits(text.as_bytes(), 1, b' '), expected, "{text}");
+            assert_eq!(digits(text.as_bytes(), 1, b'\r'), None, "{text}");
+        }
+        assert_eq!(digits(b"9999999\r", 0, b'\r'), Some((9_999_999, 8)));
+        for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+            assert_eq!(digits(&[b'7', other], 0, other), Some((7, 2)));
+            assert_eq!(
+                digits(&[b'1', b'7', other, b'9', 0, 0, 0, 0], 0, other),
+                Some((17, 3))
+            );
+        }
         for refused in [
-            b"1000000000 ".as_slice(),
+            b"10000000 ".as_slice(),
             b" ",
             b"",
             b"12",

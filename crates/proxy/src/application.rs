@@ -63,14 +63,16 @@ impl Application {
         self.ends |= ends;
     }
 
-    /// The socket said that it takes bytes.
-    pub fn mark_writable(&mut self) {
-        self.writable = true;
+    /// The socket said that it takes bytes. Whether that is news.
+    pub fn mark_writable(&mut self) -> bool {
+        !std::mem::replace(&mut self.writable, true)
     }
 
     /// Gives the core what is left over and what can be read, within the bounds of a turn.
     pub fn serve(&mut self, core: &mut ProxyCore, now: Instant, scratch: &mut [u8]) -> Served {
-        self.give(core, now, &[]);
+        if !self.input.is_empty() || self.ended {
+            self.give(core, now, &[]);
+        }
         for _ in 0..READS_PER_TURN {
             if !self.readable || self.ended || !core.client_wants_input(self.id) {
                 return Served::Idle;
@@ -125,11 +127,15 @@ impl Application {
             if bytes.is_empty() {
                 break;
             }
+            let len = bytes.len();
             match self.stream.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.stalled_since = None;
                     core.client_wrote(self.id, count);
+                    if count == len {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -212,8 +212,7 @@ impl Worker {
                 return;
             };
             let id = application.id;
-            if event.is_writable() {
-                application.mark_writable();
+            if event.is_writable() && application.mark_writable() {
                 self.flush_application(id);
             }
             if is_readable {
@@ -226,15 +225,16 @@ impl Worker {
             let id = link.id;
             let result = match event.is_writable() || event.is_error() {
                 true => link.mark_writable(&mut self.parts.core),
-                false => Ok(()),
+                false => Ok(false),
             };
             if is_readable {
                 link.mark_readable(ends);
             }
-            if result.is_err() {
-                return self.link_over(now, id);
+            match result {
+                Ok(true) => self.flush_link(now, id),
+                Ok(false) => {}
+                Err(_) => return self.link_over(now, id),
             }
-            self.flush_link(now, id);
             if is_readable {
                 self.enqueue_link(id);
             }

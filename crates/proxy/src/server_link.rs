@@ -46,22 +46,22 @@ impl ServerLink {
         self.ends |= ends;
     }
 
-    /// The socket said that it takes bytes, or that connecting has come to an end.
+    /// The socket said that it takes bytes, or that connecting has come to an end. Whether it takes bytes
+    /// and did not before.
     ///
     /// # Errors
     /// It could not connect.
-    pub fn mark_writable(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+    pub fn mark_writable(&mut self, core: &mut ProxyCore) -> io::Result<bool> {
         if !self.connected {
             match self.stream.take_error() {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
                 Err(error) => return Err(error),
             }
             self.connected = true;
             core.backend_connected(self.id);
         }
-        self.writable = true;
-        Ok(())
+        Ok(!std::mem::replace(&mut self.writable, true))
     }
 
     /// Gives the core what can be read, within the bounds of a turn. True when there may be more.
@@ -117,9 +117,15 @@ impl ServerLink {
             if bytes.is_empty() {
                 break;
             }
+            let len = bytes.len();
             match self.stream.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => core.backend_wrote(self.id, count),
+                Ok(count) => {
+                    core.backend_wrote(self.id, count);
+                    if count == len {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A monotonic clock that starts when it is made, and the wall clock beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: std::time::Instant,
+    /// Of [`monotonic_nanos`].
+    start: u64,
 }
 
 impl Clock {
     /// Starts the clock. Copies of it agree with each other, so a process makes one.
     pub fn start() -> Self {
         Clock {
-            start: std::time::Instant::now(),
+            start: monotonic_nanos(),
         }
     }
 
@@ -27,9 +28,7 @@ impl Clock {
 
     #[inline]
     fn monotonic(&self) -> Instant {
-        let since = self.start.elapsed();
-        // 584 years of nanoseconds fit.
-        Instant(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
+        Instant(monotonic_nanos().saturating_sub(self.start))
     }
 
     /// Wall-clock milliseconds since 1970, for boot ids and the start of version counters.
@@ -73,6 +72,15 @@ impl TurnClock {
             unix: self.unix,
         }
     }
+}
+
+/// Nanoseconds of the kernel's monotonic clock, read without the comparisons and conversions that
+/// `std::time::Instant` makes of them in each turn.
+#[inline]
+fn monotonic_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Neither is negative, and 584 years of nanoseconds fit.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn unix_seconds_now() -> UnixSeconds {

@@ -335,6 +335,24 @@ impl Client {
         earlier.any(|slot| slot.state.is_waiting())
     }
 
+    /// Gives up the front slot, whose answer was awaited from one server and is shown.
+    #[inline]
+    pub fn pop_shown(&mut self) {
+        if let Some(Slot { state, .. }) = self.ring.pop_front() {
+            debug_assert!(matches!(state, State::Waiting));
+            self.first += 1;
+            self.waiting -= 1;
+            self.shrink();
+        }
+    }
+
+    #[inline]
+    fn shrink(&mut self) {
+        if self.ring.is_empty() && self.ring.capacity() > RING_KEEP_MAX {
+            self.ring = VecDeque::new();
+        }
+    }
+
     /// Takes the front slot out.
     #[inline]
     pub fn pop(&mut self) -> Option<Slot> {
@@ -342,9 +360,7 @@ impl Client {
         self.first += 1;
         self.waiting -= usize::from(slot.state.is_waiting());
         self.held -= slot.state.held();
-        if self.ring.is_empty() && self.ring.capacity() > RING_KEEP_MAX {
-            self.ring = VecDeque::new();
-        }
+        self.shrink();
         Some(slot)
     }
 
@@ -396,9 +412,11 @@ impl Client {
             self.held -= bytes.len();
             self.out.tail().extend_from_slice(&bytes);
             keep_buffer(spare, bytes);
-            self.pop();
+            self.ring.pop_front();
+            self.first += 1;
             self.end_key(show);
         }
+        self.shrink();
     }
 
     /// Whether there is anything to do for it but writing its output: answers whose turn has come,

@@ -185,6 +185,8 @@ pub struct ProxyCore {
     drafted: Vec<(PoolId, BackendId)>,
     /// The keys of the plain `get` in hand.
     keys: Vec<KeyAt>,
+    /// Where each of them is, if they are several.
+    homes: Vec<(PoolId, BackendId)>,
 }
 
 impl ProxyCore {
@@ -220,6 +222,7 @@ impl ProxyCore {
             drafts: Vec::new(),
             drafted: Vec::new(),
             keys: Vec::new(),
+            homes: Vec::new(),
         };
         core.take_over(config);
         core

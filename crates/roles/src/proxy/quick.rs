@@ -10,7 +10,7 @@ use super::backend::{Ask, Group, Link, Progress, Tag};
 use super::client::{Answered, Client, Show, State};
 use super::limits::OUT_CLOSE;
 use super::multi_get::Line;
-use super::pool::{PoolId, Servers};
+use super::pool::{MemcachedPool, PoolId, Servers};
 use super::routes::{CommandClass, RenameId};
 use super::show::Tally;
 use super::stats::ProxyStats;
@@ -100,27 +100,50 @@ impl ProxyCore {
     }
 
     fn quick_get_all(&mut self, now: Instant, id: ClientId, input: &[u8], keys: &[KeyAt]) -> bool {
-        let mut all = keys.iter().map(|at| self.quick_pool(at.of(input)));
-        if !all.all(|pool| pool.is_some()) {
-            return false;
-        }
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return false;
+        let mut homes = mem::take(&mut self.homes);
+        homes.clear();
+        let all_known = self.quick_homes(input, keys, &mut homes);
+        let client = self.clients.get_mut(id.0).filter(|_| all_known);
+        let asked = match client.filter(|client| client.may_ask_all(keys.len())) {
+            None => false,
+            Some(client) => {
+                let first = client.push_keys(keys.len());
+                self.stats.cmd_get += keys.len() as u64;
+                for ((slot, at), &(pool, to)) in (first..).zip(keys).zip(&homes) {
+                    self.add_to_draft(now, &Line::get(id, pool, to), at.of(input), slot);
+                }
+                self.send_drafts(now, id);
+                true
+            }
         };
-        if !client.may_ask_all(keys.len()) {
-            return false;
-        }
-        let first = client.push_keys(keys.len());
-        self.stats.cmd_get += keys.len() as u64;
-        for (slot, at) in (first..).zip(keys) {
+        self.homes = homes;
+        asked
+    }
+
+    /// Where each of the keys is; false if one of them is not for the quick way.
+    #[inline]
+    fn quick_homes(
+        &self,
+        input: &[u8],
+        keys: &[KeyAt],
+        homes: &mut Vec<(PoolId, BackendId)>,
+    ) -> bool {
+        let mut last: Option<(PoolId, &MemcachedPool)> = None;
+        for at in keys {
             let key = at.of(input);
-            let to = self
-                .quick_pool(key)
-                .and_then(|pool| Some((pool, self.quick_home(pool, key)?)));
-            let Some((pool, to)) = to else { continue };
-            self.add_to_draft(now, &Line::get(id, pool, to), key, slot);
+            let Some(pool) = self.quick_pool(key) else {
+                return false;
+            };
+            let servers = match last {
+                Some((last, servers)) if last == pool => servers,
+                _ => match self.pools.get(pool.0).map(|pool| &pool.servers) {
+                    Some(Servers::Memcached(servers)) => servers,
+                    _ => return false,
+                },
+            };
+            last = Some((pool, servers));
+            homes.push((pool, servers.home(key)));
         }
-        self.send_drafts(now, id);
         true
     }
 
@@ -204,7 +227,7 @@ impl Shelf<'_> {
             self.client.saw_answer(0);
             if self.client.is_front(slot) {
                 Tally::GetMiss.count(self.stats);
-                self.client.pop();
+                self.client.pop_shown();
                 self.client.end_key(show);
             } else {
                 self.client.set_state(slot, State::Done(Answered::miss()));
@@ -217,8 +240,17 @@ impl Shelf<'_> {
         if !behind.starts_with(text::END) {
             return None;
         }
-        self.put(slot, show, value);
-        Some(len + text::END.len())
+        let len = len + text::END.len();
+        let is_alone = matches!(show, Show::Value { last: true, .. });
+        if is_alone && self.client.is_front(slot) && self.client.get_failure.is_none() {
+            self.client.out().extend_from_slice(&input[..len]);
+            self.client.pop_shown();
+            self.client.saw_answer(len);
+            Tally::GetHit.count(self.stats);
+        } else {
+            self.put(slot, show, value);
+        }
+        Some(len)
     }
 
     /// Values of the answer to a `get` of several keys, as far as none is missed: their length.
@@ -260,7 +292,7 @@ impl Shelf<'_> {
         client.saw_answer(value.len());
         if client.is_front(slot) {
             client.out().extend_from_slice(value);
-            client.pop();
+            client.pop_shown();
             client.end_key(show);
             Tally::GetHit.count(self.stats);
             client.show_values(self.stats, self.spare);
