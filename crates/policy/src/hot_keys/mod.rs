@@ -3,14 +3,19 @@
 //!
 //! [`server`] is one worker's side, [`client`] one application connection's. All that passes between
 //! them is γ on answers to reads, and the epoch of the map on the reads themselves.
+//!
+//! Servers that know nothing of all this need somebody in front of them who does it for them: [`plain`]
+//! is one proxy worker's side of that, and [`sketch`] how it finds the keys.
 
 pub mod client;
 pub mod config;
 #[cfg(test)]
 mod model;
+pub mod plain;
 mod popularity;
 pub mod replication;
 pub mod server;
+pub mod sketch;
 mod ssm;
 pub mod state;
 

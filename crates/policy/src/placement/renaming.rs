@@ -10,11 +10,16 @@
 //! last few servers, they follow in ascending order of id. Hence for every γ below the number of
 //! servers that are up there are γ distinct shadow servers, and those of γ are the first of those of
 //! γ + 1.
+//!
+//! In a pool of plain memcached servers ([`plain_shadows`]) the same is done with the placement of the
+//! pool, and the last few servers follow in the order in which the key would look for another home. So
+//! it is, too, where a hash tag makes all renamed keys fall on the home.
 
 use evenkeel_types::limits::{GAMMA_MAX, KEY_LEN_MAX};
 use evenkeel_types::{KeyHash, ServerId, WorkerRef};
 
 use super::map::ClusterMap;
+use super::pool::Placement;
 
 /// Suffixes tried for each replica wanted before the remaining servers are taken in order of id.
 /// On four equal servers a try finds the last one with probability 1/4, and misses it 32 times in a
@@ -54,6 +59,32 @@ pub fn shadows(map: &ClusterMap, key: &[u8], home: ServerId, gamma: u8) -> Vec<W
 pub fn shadow(map: &ClusterMap, key: &[u8], home: ServerId, suffix: u8) -> Option<WorkerRef> {
     let all = shadows(map, key, home, suffix);
     (suffix > 0 && all.len() == usize::from(suffix)).then(|| all[all.len() - 1])
+}
+
+/// The shadow servers of `key` in a pool of plain servers, by position in its list, best known as
+/// suffixes 1, 2, … γ; fewer only if there are fewer others. O(γ²) plus about γ hashes of the key.
+pub fn plain_shadows(placement: &Placement, key: &[u8], gamma: u8) -> Vec<usize> {
+    let mut renamed = RenamedKey::new(key);
+    let home = placement.server(key);
+    let wanted = usize::from(gamma).min(placement.len() - 1);
+    let mut found: Vec<usize> = Vec::with_capacity(wanted);
+    let mut suffix = 0;
+    while found.len() < wanted {
+        suffix += 1;
+        if suffix > TRIES_PER_REPLICA * (found.len() as u32 + 1) {
+            break;
+        }
+        let server = placement.server(renamed.with(suffix));
+        if server != home && !found.contains(&server) {
+            found.push(server);
+        }
+    }
+    for server in placement.candidates(key) {
+        if found.len() < wanted && server != home && !found.contains(&server) {
+            found.push(server);
+        }
+    }
+    found
 }
 
 /// Appends the servers not found by renaming, in ascending order of id.
@@ -100,15 +131,20 @@ impl RenamedKey {
         RenamedKey { bytes, len }
     }
 
-    /// Hash of the key followed by the suffix in decimal, without leading zeros.
+    /// Hash of the renamed key.
     fn hash(&mut self, suffix: u32) -> KeyHash {
+        KeyHash::of(self.with(suffix))
+    }
+
+    /// The key followed by the suffix in decimal, without leading zeros.
+    fn with(&mut self, suffix: u32) -> &[u8] {
         let digits = suffix.checked_ilog10().unwrap_or(0) as usize + 1;
         let mut rest = suffix;
         for i in (self.len..self.len + digits).rev() {
             self.bytes[i] = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        KeyHash::of(&self.bytes[..self.len + digits])
+        &self.bytes[..self.len + digits]
     }
 }
 
@@ -228,6 +264,55 @@ mod tests {
                         .copied()
                         .filter(|_| prefix.len() == usize::from(smaller))
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn shadow_servers_of_plain_pools_are_distinct_and_found_by_renaming_first() {
+        use crate::placement::config::{Distribution, HashTag, PlacementConfig, Server};
+        let mut random = SplitMix64::new(11);
+        let distributions = [
+            Distribution::Ketama,
+            Distribution::KetamaWeighted,
+            Distribution::Modula,
+            Distribution::Jump,
+            Distribution::Rendezvous,
+            Distribution::Maglev,
+        ];
+        for distribution in distributions {
+            for servers in [1, 2, 3, 8, 20] {
+                let list = (0..servers).map(|i| Server::new("h", 1000 + i));
+                let mut config = PlacementConfig {
+                    servers: list.collect(),
+                    distribution,
+                    ..PlacementConfig::default()
+                };
+                let placement = Placement::new(&config).unwrap();
+                config.hash_tag = Some("{}".parse::<HashTag>().unwrap());
+                let tagged = Placement::new(&config).unwrap();
+                for _ in 0..40 {
+                    let key = format!("{{tag}}key:{}", random.next_u64());
+                    for (placement, is_tagged) in [(&placement, false), (&tagged, true)] {
+                        let all = plain_shadows(placement, key.as_bytes(), 255);
+                        let home = placement.server(key.as_bytes());
+                        let mut sorted = all.clone();
+                        sorted.push(home);
+                        sorted.sort_unstable();
+                        assert!(sorted.into_iter().eq(0..usize::from(servers)));
+                        for gamma in 0..5 {
+                            let some = plain_shadows(placement, key.as_bytes(), gamma);
+                            assert!(all.starts_with(&some));
+                        }
+                        let renamed = (1..=32u32)
+                            .map(|i| placement.server(format!("{key}{i}").as_bytes()))
+                            .find(|&server| server != home);
+                        match renamed {
+                            Some(first) => assert_eq!(all[0], first),
+                            None => assert!(is_tagged || servers <= 2, "{servers}"),
+                        }
+                    }
+                }
             }
         }
     }

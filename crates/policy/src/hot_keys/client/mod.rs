@@ -117,6 +117,18 @@ impl ReadTicket {
     pub fn hash(&self) -> KeyHash {
         self.hash
     }
+
+    /// Not later than the read was sent.
+    #[inline]
+    pub fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// What the leases belonged to when it was sent.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
 }
 
 /// The CSM cache of one client. Allocates nothing until the first lease.
@@ -205,14 +217,42 @@ impl ClientLeases {
             ticket.sent_at
         };
         let lease_until = from + (lease - lease / LEASE_MARGIN_DIVISOR);
+        self.begin(now, ticket.hash, gamma, lease_until)
+    }
+
+    /// Lends a key until a time to a client that has not asked the home server for it itself; see
+    /// [`plain`](super::plain). A lease that the client has already stays as it is. Returns the copy
+    /// that the client's lease is for, 0 for the home and without a lease.
+    pub fn lend(
+        &mut self,
+        now: Instant,
+        epoch: Epoch,
+        hash: KeyHash,
+        gamma: u8,
+        lease_until: Instant,
+    ) -> u8 {
+        self.observe(epoch);
+        self.begin(now, hash, gamma, lease_until);
+        let entry = self.position(hash).ok().map(|i| &self.entries[i]);
+        let leased = entry.filter(|entry| entry.is_leased(now));
+        leased.map_or(0, |entry| entry.suffix)
+    }
+
+    /// Whether something is remembered of a key: a lease, or reads under way.
+    pub fn knows(&self, hash: KeyHash) -> bool {
+        self.position(hash).is_ok()
+    }
+
+    /// Begins a lease if the key has none. Returns whether one began.
+    fn begin(&mut self, now: Instant, hash: KeyHash, gamma: u8, lease_until: Instant) -> bool {
         if lease_until <= now {
             return false;
         }
-        let i = match self.position(ticket.hash) {
+        let i = match self.position(hash) {
             Ok(i) => i,
             Err(i) => match self.make_room(i) {
                 Some(i) => {
-                    self.entries.insert(i, Entry::new(ticket.hash));
+                    self.entries.insert(i, Entry::new(hash));
                     i
                 }
                 None => return false,

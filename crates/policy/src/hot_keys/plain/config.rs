@@ -1,0 +1,133 @@
+//! Settings of hot keys in front of plain memcached servers.
+
+use core::time::Duration;
+
+use crate::hot_keys::config::{ConfigError, LEASE_MAX, LEASE_MIN};
+
+/// Counters of the summary by which one worker finds hot keys, about 60 KB with keys of usual length.
+/// A count misses less than 0.2 % of the reads, a third of what makes a key hot among eight servers.
+pub const COUNTERS: usize = 512;
+
+/// Most keys that one worker replicates at a time. Of a million keys by Zipf's law with an exponent of
+/// 1.2 the first 64 get about 65 % of the reads, and the next one 0.1 %. Less than what a connection of
+/// an application has room for.
+pub const REPLICATED_MAX: usize = 64;
+
+const _: () = assert!(REPLICATED_MAX <= crate::hot_keys::client::CSM_ENTRIES_MAX);
+
+/// Whether hot keys are looked for, and whether they are replicated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlainMode {
+    /// Nothing is counted.
+    #[default]
+    Off,
+    /// They are found and reported; every request is carried out as if they were not.
+    Observe,
+    /// They are replicated.
+    On,
+}
+
+/// Settings of [`PlainHotKeys`](super::PlainHotKeys).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlainConfig {
+    /// What to do.
+    pub mode: PlainMode,
+    /// How long what the home server said of a key may stand for it: the bound of staleness.
+    pub lease: Duration,
+    /// Probability with which a read or a write is counted.
+    pub sampling: f64,
+    /// How many reads a write outweighs. With 9, a key with nine reads to a write counts zero.
+    pub write_weight: f64,
+    /// Part of a server's fair share of the pool's reads from which on a key is hot.
+    pub hot_share: f64,
+    /// The part below which a replicated key has cooled.
+    pub cold_share: f64,
+    /// Reads per second through this worker below which a key is never replicated here. Each worker
+    /// asks the home about twice a lease in any case.
+    pub hot_rps_min: f64,
+    /// Part of a server's fair share that one copy of a key should carry at most; decides γ.
+    pub copy_share: f64,
+    /// Most replicas of a key besides what its home holds.
+    pub gamma_max: u8,
+}
+
+impl Default for PlainConfig {
+    fn default() -> Self {
+        PlainConfig {
+            mode: PlainMode::Off,
+            lease: Duration::from_secs(1),
+            sampling: 0.03,
+            write_weight: 9.0,
+            hot_share: 0.05,
+            cold_share: 0.025,
+            hot_rps_min: 100.0,
+            copy_share: 0.05,
+            gamma_max: 15,
+        }
+    }
+}
+
+impl PlainConfig {
+    /// Checks that the settings make sense together.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that does not, as its author should read it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        for (name, value) in [
+            ("sampling", self.sampling),
+            ("hot_share", self.hot_share),
+            ("cold_share", self.cold_share),
+            ("copy_share", self.copy_share),
+        ] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(ConfigError::NotAShare { name, value });
+            }
+        }
+        for (name, value) in [
+            ("write_weight", self.write_weight),
+            ("hot_rps_min", self.hot_rps_min),
+        ] {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(ConfigError::NotAnAmount { name, value });
+            }
+        }
+        if self.copy_share == 0.0 {
+            return Err(ConfigError::CopyShareZero);
+        }
+        if self.cold_share > self.hot_share {
+            let (hot, cold) = (self.hot_share, self.cold_share);
+            return Err(ConfigError::ColdAboveHot { hot, cold });
+        }
+        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+            return Err(ConfigError::BadLease { lease: self.lease });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_each_bad_setting_is_named() {
+        let good = PlainConfig::default();
+        assert_eq!(good.validate(), Ok(()));
+        type Break = fn(&mut PlainConfig);
+        let cases: [(Break, &str); 6] = [
+            (|c| c.sampling = 1.5, "sampling = 1.5"),
+            (|c| c.hot_share = f64::NAN, "hot_share = NaN"),
+            (|c| c.write_weight = -1.0, "write_weight = -1"),
+            (|c| c.copy_share = 0.0, "copy_share = 0"),
+            (|c| c.cold_share = 0.2, "cold_share = 0.2"),
+            (|c| c.lease = Duration::from_secs(11), "lease of 11s"),
+        ];
+        for (break_it, expected) in cases {
+            let mut bad = good.clone();
+            break_it(&mut bad);
+            let error = bad.validate().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A read of one application connection, from where it goes to what its answer counts.
+
+use evenkeel_types::{Epoch, Instant, KeyHash};
+
+use super::{Found, NamePrefix, PlainHotKeys, Plan};
+use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route};
+
+/// Where a read goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReadRoute {
+    /// To the home, and nobody needs to be told of the answer.
+    Ordinary,
+    /// To the home; its answer is to be told to [`PlainHotKeys::answer_of_home`].
+    Home(ReadTicket),
+    /// To a replica; its answer is to be told to [`PlainHotKeys::answer_of_copy`].
+    Copy {
+        /// For the connection's leases.
+        ticket: ReadTicket,
+        /// Position of the server.
+        server: usize,
+        /// What the replica's name begins with; the key follows.
+        name: NamePrefix,
+    },
+}
+
+impl PlainHotKeys {
+    /// Registers a read that is about to be sent, of a connection with these leases, and says where to.
+    /// `epoch` changes with everything that can give a key another home. O(log keys).
+    pub fn route_read(
+        &mut self,
+        leases: &mut ClientLeases,
+        now: Instant,
+        epoch: Epoch,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> ReadRoute {
+        let (gamma, until) = match self.plan(now, hash, key) {
+            Plan::Untracked if !leases.knows(hash) => return ReadRoute::Ordinary,
+            Plan::Untracked | Plan::Home => {
+                return ReadRoute::Home(leases.home_read(now, epoch, hash));
+            }
+            Plan::Lease { gamma, until } => (gamma, until),
+        };
+        let suffix = leases.lend(now, epoch, hash, gamma, until);
+        match self.copy(now, hash, suffix) {
+            Some((server, name)) => ReadRoute::Copy {
+                ticket: leases.route_read(now, epoch, hash),
+                server,
+                name,
+            },
+            None => ReadRoute::Home(leases.home_read(now, epoch, hash)),
+        }
+    }
+
+    /// The same for a read that only the home can answer.
+    pub fn route_home_read(
+        &mut self,
+        leases: &mut ClientLeases,
+        now: Instant,
+        epoch: Epoch,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> ReadRoute {
+        if self.is_tracked(hash, key) || leases.knows(hash) {
+            return ReadRoute::Home(leases.home_read(now, epoch, hash));
+        }
+        ReadRoute::Ordinary
+    }
+
+    /// What an answer of the home counts, for [`ClientLeases::release`]. To be called as soon as it
+    /// arrives; `epoch` is that of now.
+    pub fn answer_of_home(
+        &mut self,
+        epoch: Epoch,
+        ticket: &ReadTicket,
+        key: &[u8],
+        found: Found<'_>,
+    ) -> Answer {
+        let is_current = ticket.epoch() == epoch;
+        let number = self.handle_home(ticket.hash(), key, ticket.sent_at(), is_current, found);
+        match found {
+            Found::Absent => Answer::Miss(Some(number)),
+            Found::Value { .. } | Found::Unknown => Answer::Hit(number),
+        }
+    }
+
+    /// What an answer of a replica counts, which was found under that name or was not. To be called as
+    /// soon as it arrives.
+    pub fn answer_of_copy(&mut self, ticket: &ReadTicket, name: &[u8], is_found: bool) -> Answer {
+        let Route::Shadow { suffix } = ticket.route() else {
+            return Answer::Failed;
+        };
+        if !is_found {
+            self.handle_copy_missing(ticket.hash(), suffix, name, ticket.sent_at());
+            return Answer::Failed;
+        }
+        let number = self.handle_copy_found(ticket.hash(), suffix, name);
+        number.map_or(Answer::Failed, Answer::Hit)
+    }
+}

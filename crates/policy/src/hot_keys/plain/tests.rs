@@ -1,0 +1,306 @@
+use super::*;
+use crate::placement::config::{PlacementConfig, Server};
+
+const T0: Instant = Instant::from_millis(1_000_000);
+
+fn at(ms: u64) -> Instant {
+    T0 + Duration::from_millis(ms)
+}
+
+pub(super) fn placement(servers: u16) -> Placement {
+    let servers = (0..servers).map(|i| Server::new("h", 1 + i));
+    let config = PlacementConfig {
+        servers: servers.collect(),
+        ..PlacementConfig::default()
+    };
+    Placement::new(&config).unwrap()
+}
+
+fn hot_keys(change: impl FnOnce(&mut PlainConfig)) -> PlainHotKeys {
+    let mut config = PlainConfig {
+        mode: PlainMode::On,
+        sampling: 1.0,
+        ..PlainConfig::default()
+    };
+    change(&mut config);
+    PlainHotKeys::new(config, 1, T0).unwrap()
+}
+
+/// A second of reads, of `hot` as many as said and of others one each, and the slots that end in it.
+fn one_second(keys: &mut PlainHotKeys, from: u64, hot: u32, others: u32) {
+    for half in 1..=2 {
+        for _ in 0..hot / 2 {
+            keys.handle_read(KeyHash::of(b"hot"), b"hot");
+        }
+        for i in 0..others / 2 {
+            let key = format!("other{i}");
+            keys.handle_read(KeyHash::of(key.as_bytes()), key.as_bytes());
+        }
+        keys.handle_timeout(at(from + 500 * half), &placement(4));
+    }
+}
+
+const HOT: &[u8] = b"hot";
+
+fn hash() -> KeyHash {
+    KeyHash::of(HOT)
+}
+
+fn found(value: &[u8]) -> Found<'_> {
+    Found::Value { flags: 0, value }
+}
+
+fn name(value: &[u8]) -> NamePrefix {
+    NamePrefix::of(0, value)
+}
+
+/// Hot at 1000 ms, with three replicas.
+fn hot() -> PlainHotKeys {
+    let mut keys = hot_keys(|_| {});
+    one_second(&mut keys, 0, 1000, 1000);
+    assert!(keys.is_tracked(hash(), HOT));
+    keys
+}
+
+#[test]
+fn keys_become_hot_by_their_share_and_cool_again() {
+    let mut keys = hot_keys(|_| {});
+    assert_eq!(keys.plan(at(0), hash(), HOT), Plan::Untracked);
+    one_second(&mut keys, 0, 20, 10_000);
+    assert_eq!(keys.replicated_count(), 0, "too small a share");
+    one_second(&mut keys, 1000, 1000, 1000);
+    assert_eq!(keys.plan(at(2000), hash(), HOT), Plan::Home);
+    assert_eq!(keys.replicated_count(), 1, "the others are not hot");
+    let list = keys.list(at(2000));
+    assert_eq!((&list[0].key[..], list[0].gamma), (HOT, 3));
+    assert!((0.2..0.6).contains(&list[0].share), "{:?}", list[0]);
+    for second in 2..8 {
+        one_second(&mut keys, 1000 * second, 10, 2000);
+    }
+    assert_eq!(keys.plan(at(8000), hash(), HOT), Plan::Untracked);
+    assert_eq!((keys.stats().promoted, keys.stats().cooled), (1, 1));
+}
+
+#[test]
+fn a_key_that_is_often_written_or_seldom_read_is_not_replicated() {
+    let mut keys = hot_keys(|_| {});
+    for _ in 0..500 {
+        keys.handle_read(hash(), HOT);
+    }
+    for _ in 0..60 {
+        keys.handle_write(at(1), hash(), HOT);
+    }
+    keys.handle_timeout(at(500), &placement(4));
+    assert_eq!(keys.replicated_count(), 0);
+    let mut keys = hot_keys(|config| config.hot_rps_min = 2000.0);
+    one_second(&mut keys, 0, 1000, 10);
+    assert_eq!(keys.replicated_count(), 0);
+    let mut alone = hot_keys(|_| {});
+    for _ in 0..500 {
+        alone.handle_read(hash(), HOT);
+    }
+    alone.handle_timeout(at(500), &placement(1));
+    assert_eq!(alone.replicated_count(), 0, "there is nowhere to go");
+}
+
+#[test]
+fn observing_finds_keys_and_changes_nothing() {
+    let mut keys = hot_keys(|config| config.mode = PlainMode::Observe);
+    one_second(&mut keys, 0, 1000, 1000);
+    assert_eq!(keys.list(at(1000))[0].key, HOT);
+    assert_eq!(keys.plan(at(1000), hash(), HOT), Plan::Untracked);
+}
+
+#[test]
+fn off_counts_nothing() {
+    let mut keys = hot_keys(|config| config.mode = PlainMode::Off);
+    for _ in 0..100 {
+        assert!(keys.pass_read() && keys.pass_write());
+    }
+    assert!(keys.list(at(0)).is_empty());
+}
+
+#[test]
+fn limits_of_keys_and_values_are_counted() {
+    let long = vec![b'k'; HOT_KEY_LEN_MAX + 1];
+    let mut keys = hot_keys(|_| {});
+    for _ in 0..500 {
+        keys.handle_read(KeyHash::of(&long), &long);
+    }
+    keys.handle_timeout(at(500), &placement(4));
+    assert_eq!(
+        (keys.replicated_count(), keys.stats().unpromoted_long),
+        (0, 1)
+    );
+    let mut keys = hot();
+    let value = vec![0; REPLICA_VALUE_LEN_MAX + 1];
+    keys.handle_home(hash(), HOT, at(1001), true, found(&value));
+    assert_eq!(keys.stats().values_too_long, 1);
+    assert_eq!(keys.plan(at(1002), hash(), HOT), Plan::Home);
+    let mut keys = hot_keys(|config| {
+        config.hot_share = 0.001;
+        config.cold_share = 0.0;
+        config.hot_rps_min = 1.0;
+    });
+    for i in 0..REPLICATED_MAX + 3 {
+        let key = format!("k{i}");
+        for _ in 0..100 {
+            keys.handle_read(KeyHash::of(key.as_bytes()), key.as_bytes());
+        }
+    }
+    keys.handle_timeout(at(500), &placement(4));
+    assert_eq!(keys.replicated_count(), REPLICATED_MAX);
+    assert_eq!(keys.stats().unpromoted_full, 3);
+}
+
+#[test]
+fn the_homes_answer_is_the_truth_for_a_lease_and_is_renewed_by_one_read() {
+    let mut keys = hot();
+    let first = keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    // 950 ms from when the read was sent.
+    let lease = Plan::Lease {
+        gamma: 3,
+        until: at(1960),
+    };
+    assert_eq!(keys.plan(at(1020), hash(), HOT), lease);
+    assert_eq!(keys.plan(at(1480), hash(), HOT), lease);
+    assert_eq!(keys.plan(at(1490), hash(), HOT), Plan::Home, "renews it");
+    assert_eq!(keys.plan(at(1491), hash(), HOT), lease, "one does");
+    assert_eq!(keys.plan(at(1959), hash(), HOT), Plan::Home, "another try");
+    assert_eq!(keys.plan(at(1960), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1961), hash(), HOT), Plan::Home);
+    let second = keys.handle_home(hash(), HOT, at(1490), true, found(b"v"));
+    assert_eq!(first, second, "nothing has changed");
+    assert!(matches!(
+        keys.plan(at(1962), hash(), HOT),
+        Plan::Lease { .. }
+    ));
+    assert!(keys.handle_home(hash(), HOT, at(1970), true, found(b"w")) > second);
+}
+
+#[test]
+fn a_copy_is_asked_once_filled_and_then_read() {
+    let mut keys = hot();
+    keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    assert_eq!(keys.poll_fill(at(1011), hash()), None, "others may have");
+    let (server, content) = keys.copy(at(1012), hash(), 1).unwrap();
+    assert_eq!(content, name(b"v"));
+    assert_eq!(keys.copy(at(1013), hash(), 1), None, "is being asked");
+    assert!(keys.copy(at(1013), hash(), 2).is_some(), "another one");
+    assert_eq!(keys.copy(at(1013), hash(), 0), None, "the home itself");
+    assert_eq!(keys.copy(at(1013), hash(), 4), None, "there are three");
+    keys.handle_copy_missing(hash(), 1, content.as_bytes(), at(1012));
+    assert_eq!(keys.copy(at(1014), hash(), 1), None, "it is not there");
+    keys.handle_home(hash(), HOT, at(1014), true, found(b"v"));
+    let fill = keys.poll_fill(at(1015), hash()).unwrap();
+    assert_eq!((fill.server, fill.suffix, fill.name), (server, 1, content));
+    assert_eq!(keys.poll_fill(at(1015), hash()), None);
+    assert_eq!(keys.copy(at(1015), hash(), 1), Some((server, content)));
+    // One that was asked before it was stored.
+    keys.handle_copy_missing(hash(), 1, content.as_bytes(), at(1013));
+    assert_eq!(keys.copy(at(1016), hash(), 1), Some((server, content)));
+    let number = keys.handle_copy_found(hash(), 2, content.as_bytes());
+    assert!(number.is_some());
+    assert!(keys.copy(at(1016), hash(), 2).is_some());
+    assert!(keys.copy(at(1016), hash(), 2).is_some());
+    // Half of its life is over.
+    keys.handle_home(hash(), HOT, at(6020), true, found(b"v"));
+    let again = keys.poll_fill(at(6021), hash()).unwrap();
+    assert_eq!(again, fill, "by who stored it");
+    assert_eq!(keys.poll_fill(at(6021), hash()), None);
+}
+
+#[test]
+fn a_copy_whose_server_fails_is_left_alone_for_a_while() {
+    let mut keys = hot();
+    keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    keys.copy(at(1011), hash(), 1).unwrap();
+    keys.handle_copy_failed(at(1011), hash(), 1, false);
+    assert_eq!(keys.copy(at(1012), hash(), 1), None);
+    keys.handle_home(hash(), HOT, at(2000), true, found(b"v"));
+    assert_eq!(keys.copy(at(2010), hash(), 1), None);
+    assert!(keys.copy(at(2012), hash(), 1).is_some());
+}
+
+#[test]
+fn a_write_voids_the_truth_until_a_later_read_tells_it() {
+    let mut keys = hot();
+    keys.handle_home(hash(), HOT, at(1010), true, found(b"old"));
+    let (_, old) = keys.copy(at(1011), hash(), 1).unwrap();
+    keys.handle_write(at(1020), hash(), HOT);
+    assert_eq!(keys.plan(at(1020), hash(), HOT), Plan::Home);
+    assert_eq!(keys.copy(at(1020), hash(), 1), None);
+    assert_eq!(
+        keys.handle_copy_found(hash(), 1, old.as_bytes()),
+        None,
+        "what was under way does not count"
+    );
+    for sent in [1015, 1020] {
+        keys.handle_home(hash(), HOT, at(sent), true, found(b"old"));
+        assert_eq!(keys.plan(at(1025), hash(), HOT), Plan::Home);
+    }
+    keys.handle_home(hash(), HOT, at(1021), true, found(b"new"));
+    assert!(matches!(
+        keys.plan(at(1025), hash(), HOT),
+        Plan::Lease { .. }
+    ));
+    assert_eq!(keys.copy(at(1025), hash(), 1).unwrap().1, name(b"new"));
+    assert_eq!(keys.handle_copy_found(hash(), 1, old.as_bytes()), None);
+    keys.handle_flush(at(1030));
+    assert_eq!(keys.plan(at(1030), hash(), HOT), Plan::Home);
+}
+
+#[test]
+fn what_the_home_does_not_have_or_does_not_say_is_no_truth() {
+    for answer in [Found::Absent, Found::Unknown] {
+        let mut keys = hot();
+        let first = keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+        assert!(keys.handle_home(hash(), HOT, at(1011), true, answer) > first);
+        assert_eq!(keys.plan(at(1012), hash(), HOT), Plan::Home);
+    }
+}
+
+#[test]
+fn servers_that_come_or_go_end_all_truths() {
+    let mut keys = hot();
+    keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    keys.forget_truths();
+    assert_eq!(keys.plan(at(1011), hash(), HOT), Plan::Home);
+    keys.handle_home(hash(), HOT, at(1010), false, found(b"v"));
+    assert_eq!(
+        keys.plan(at(1012), hash(), HOT),
+        Plan::Home,
+        "another home's"
+    );
+    keys.handle_home(hash(), HOT, at(1012), true, found(b"v"));
+    assert!(matches!(
+        keys.plan(at(1013), hash(), HOT),
+        Plan::Lease { .. }
+    ));
+    keys.handle_servers(&placement(2));
+    assert_eq!(keys.plan(at(1013), hash(), HOT), Plan::Home);
+    keys.handle_home(hash(), HOT, at(1014), true, found(b"v"));
+    assert!(matches!(
+        keys.plan(at(1015), hash(), HOT),
+        Plan::Lease { gamma: 1, .. }
+    ));
+    keys.handle_servers(&placement(1));
+    assert_eq!(keys.plan(at(1016), hash(), HOT), Plan::Untracked);
+}
+
+/// The reads that arrive before a key became hot, or after it cooled, have numbers in order, too.
+#[test]
+fn answers_about_keys_that_are_not_hot_are_numbered_in_order() {
+    let mut keys = hot();
+    let mut last = Version(0);
+    for key in [HOT, b"other", HOT, b"other"] {
+        let number = keys.handle_home(KeyHash::of(key), key, at(400), true, found(b"v"));
+        assert!(number > last);
+        last = number;
+    }
+    assert_eq!(
+        keys.plan(at(1001), hash(), HOT),
+        Plan::Home,
+        "a read from before it was hot tells no truth"
+    );
+}
