@@ -1,6 +1,7 @@
 //! The one place that reads the machine's clocks for the cores.
 
 use evenkeel_types::{Instant, Now, UnixSeconds};
+use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A monotonic clock that starts when it is made, and the wall clock beside it.
@@ -78,9 +79,9 @@ impl TurnClock {
 /// `std::time::Instant` makes of them in each turn.
 #[inline]
 fn monotonic_nanos() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
     // Neither is negative, and 584 years of nanoseconds fit.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 fn unix_seconds_now() -> UnixSeconds {
