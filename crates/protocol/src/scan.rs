@@ -66,6 +66,16 @@ pub fn scan_get(buf: &[u8], at: usize, limits: &Limits, keys: &mut Vec<KeyAt>) -
     scan_more_keys(buf, at, first, limits, keys)
 }
 
+/// The same for a `get` of one key.
+#[inline]
+pub fn scan_get_of_one(buf: &[u8], at: usize) -> Option<KeyAt> {
+    let line = buf.get(at..)?;
+    if line.first_chunk() != Some(b"get ") || u32::try_from(buf.len()).is_err() {
+        return None;
+    }
+    key_at(buf, at + 4).filter(KeyAt::is_last)
+}
+
 /// The keys of a `get` of several.
 fn scan_more_keys(
     buf: &[u8],
@@ -524,6 +534,8 @@ mod tests {
             let mut keys = vec![earlier];
             let end = scan_get(&shifted, shift, &limits, &mut keys);
             assert_eq!(keys[0], earlier);
+            let alone = (keys.len() == 2).then(|| keys[1]);
+            assert_eq!(scan_get_of_one(&shifted, shift), alone);
             let Some(end) = end else {
                 assert_eq!(keys.len(), 1);
                 continue;

@@ -381,6 +381,16 @@ impl Backend {
         Some(request)
     }
 
+    /// [`Backend::pop`] of a request that was written, for nobody to look at.
+    #[inline]
+    pub fn drop_awaited(&mut self) {
+        if let Some(request) = self.in_flight.pop_front() {
+            self.queue.consume(request.len);
+            self.first += request.len as u64;
+            debug_assert!(self.sent >= self.first, "it is answered");
+        }
+    }
+
     /// A request was answered: the backend is well.
     #[inline]
     pub fn answered(&mut self) {

@@ -284,6 +284,18 @@ impl Client {
         self.first + self.ring.len() as u64 - 1
     }
 
+    /// Makes room for the answer to a `get` of one key.
+    #[inline]
+    pub fn push_key(&mut self) -> u64 {
+        let show = Show::Value {
+            with_cas: false,
+            last: true,
+        };
+        self.waiting += 1;
+        self.ring.push_back(Slot::new(show, State::Waiting));
+        self.first + self.ring.len() as u64 - 1
+    }
+
     /// Makes room for the answer to a `get` of so many keys. Returns the first one's place.
     #[inline]
     pub fn push_keys(&mut self, count: usize) -> u64 {
@@ -325,6 +337,19 @@ impl Client {
         let (waited, held) = (before.is_waiting(), before.held());
         self.waiting = self.waiting + usize::from(waits) - usize::from(waited);
         self.held = self.held + holds - held;
+    }
+
+    /// Keeps an answer that was awaited from one server for its turn.
+    #[inline]
+    pub fn hold(&mut self, sequence: u64, answered: Answered) {
+        let held = answered.bytes.len();
+        if let Some(slot) = self.slot(sequence)
+            && let State::Waiting = slot.state
+        {
+            slot.state = State::Done(answered);
+            self.waiting -= 1;
+            self.held += held;
+        }
     }
 
     /// Whether anything that was asked before this is still awaited.

@@ -211,28 +211,38 @@ impl ProxyCore {
     pub(super) fn add_to_draft(&mut self, now: Instant, line: &Line, key: &[u8], slot: u64) {
         let Line { pool, to, .. } = *line;
         let place = to.0.slot as usize;
-        if self.drafts.len() <= place {
-            self.drafts.resize_with(place + 1, GroupDraft::default);
-        }
-        let draft = &self.drafts[place];
-        let is_full = draft.line.len() + 1 + key.len() > GROUP_LINE_MAX;
-        if !draft.keys.is_empty() && (is_full || draft.exptime != line.exptime) {
-            self.send_draft(now, line.client, pool, to);
+        let fits = |draft: &GroupDraft| {
+            draft.line.len() + 1 + key.len() <= GROUP_LINE_MAX && draft.exptime == line.exptime
+        };
+        match self.drafts.get(place) {
+            Some(draft) if !draft.keys.is_empty() && fits(draft) => {}
+            draft => {
+                if draft.is_some_and(|draft| !draft.keys.is_empty()) {
+                    self.send_draft(now, line.client, pool, to);
+                }
+                self.begin_draft(line);
+            }
         }
         let draft = &mut self.drafts[place];
-        if draft.keys.is_empty() {
-            begin_line(&mut draft.line, line.with_cas, line.exptime);
-            draft.command_end = draft.line.len();
-            draft.exptime = line.exptime;
-            draft.again = line.again;
-            self.drafted.push((pool, to));
-        }
         draft.line.push(b' ');
         draft.line.extend_from_slice(key);
         draft.keys.push(GroupKey {
             slot,
             end: draft.line.len() as u32,
         });
+    }
+
+    fn begin_draft(&mut self, line: &Line) {
+        let place = line.to.0.slot as usize;
+        if self.drafts.len() <= place {
+            self.drafts.resize_with(place + 1, GroupDraft::default);
+        }
+        let draft = &mut self.drafts[place];
+        begin_line(&mut draft.line, line.with_cas, line.exptime);
+        draft.command_end = draft.line.len();
+        draft.exptime = line.exptime;
+        draft.again = line.again;
+        self.drafted.push((line.pool, line.to));
     }
 
     pub(super) fn send_drafts(&mut self, now: Instant, id: ClientId) {
@@ -251,9 +261,11 @@ impl ProxyCore {
         };
         draft.line.extend_from_slice(text::CRLF);
         let mut line = mem::take(&mut draft.line);
-        let progress = if draft.keys.len() > 1 {
+        let count = draft.keys.len();
+        let progress = if count > 1 {
             Progress::Group(Box::new(Group {
-                keys: mem::take(&mut draft.keys),
+                // The next line has about as many.
+                keys: mem::replace(&mut draft.keys, Vec::with_capacity(count)),
                 done: 0,
                 done_end: draft.command_end,
             }))

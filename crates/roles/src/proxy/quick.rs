@@ -10,93 +10,113 @@ use super::backend::{Ask, Group, Link, Progress, Tag};
 use super::client::{Answered, Client, Show, State};
 use super::limits::OUT_CLOSE;
 use super::multi_get::Line;
-use super::pool::{MemcachedPool, PoolId, Servers};
+use super::pool::{MemcachedPool, Pool, PoolId, Servers};
 use super::routes::{CommandClass, RenameId};
 use super::show::Tally;
+use super::slab::Slab;
 use super::stats::ProxyStats;
 use super::{BackendId, ClientId, Output, ProxyCore};
 use core::mem;
-use evenkeel_protocol::{KeyAt, Limits, scan_get, scan_value_of, text};
+use evenkeel_protocol::{KeyAt, Limits, scan_get, scan_get_of_one, scan_value_of, text};
 use evenkeel_types::{Instant, KeyHash};
 
 /// What is before the key of a line for one.
 const GET: &[u8] = b"get ";
 
 impl ProxyCore {
-    /// Asks for the keys of the `get` that `input` begins with, if it is plain and all of them may be
-    /// asked for now. Returns how many bytes it has; `None` if nothing was done.
+    /// Asks for what the plain gets that `input` begins with want, as long as they may be asked for and
+    /// are no more than `turn`, which counts down. Returns how many bytes they have: 0 if nothing was done.
     #[inline]
-    pub(super) fn quick_get(&mut self, now: Instant, id: ClientId, input: &[u8]) -> Option<usize> {
-        if self.has_outage || input.first_chunk() != Some(b"get ") {
-            return None;
-        }
-        let mut keys = mem::take(&mut self.keys);
-        keys.clear();
-        let end = scan_get(input, 0, &self.config.limits, &mut keys);
-        let end = end.filter(|_| match keys.as_slice() {
-            [key] => self.quick_get_one(now, id, input, key).is_some(),
-            keys => self.quick_get_all(now, id, input, keys),
-        });
-        self.keys = keys;
-        end
-    }
-
-    /// The pool that a plain `get` of this key goes to.
-    #[inline]
-    fn quick_pool(&self, key: &[u8]) -> Option<PoolId> {
-        self.ways[self.routes.find(key, CommandClass::Get)].quick_get()
-    }
-
-    /// Where that pool has the key.
-    #[inline]
-    fn quick_home(&self, pool: PoolId, key: &[u8]) -> Option<BackendId> {
-        match &self.pools.get(pool.0)?.servers {
-            Servers::Memcached(servers) => Some(servers.home(key)),
-            Servers::Evenkeel(_) => None,
-        }
-    }
-
-    fn quick_get_one(
+    pub(super) fn quick_gets(
         &mut self,
         now: Instant,
         id: ClientId,
         input: &[u8],
-        at: &KeyAt,
-    ) -> Option<()> {
-        let key = at.of(input);
-        let pool = self.quick_pool(key)?;
-        let to = self.quick_home(pool, key)?;
-        let backend = self.backends.get_mut(to.0)?;
-        let len = GET.len() + key.len() + text::CRLF.len();
-        if backend.link != Link::Ready || !backend.has_room(len) {
-            return None;
+        turn: &mut u32,
+    ) -> usize {
+        if self.has_outage || input.first_chunk() != Some(b"get ") {
+            return 0;
         }
-        let client = self.clients.get_mut(id.0)?;
-        let slot = client.push_keys(1);
-        let deadline = now + backend.request_timeout;
-        let before = backend.queued_bytes();
-        let tail = backend.tail();
-        tail.extend_from_slice(&input[..GET.len() + key.len()]);
-        tail.extend_from_slice(text::CRLF);
-        let tag = Tag {
-            client: id,
-            pool,
-            slot,
-            hash: KeyHash(0),
-            ask: Ask::Values,
-            is_read: true,
-            is_replica: false,
-            retries: 0,
-            give_up: deadline,
-            flags: (0, 0),
+        match self.quick_gets_of_one(now, id, input, turn) {
+            0 => self.quick_get_of_several(now, id, input),
+            done => done,
+        }
+    }
+
+    /// Gets of one key each.
+    fn quick_gets_of_one(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        input: &[u8],
+        turn: &mut u32,
+    ) -> usize {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return 0;
         };
-        backend.push(before, deadline, tag, Progress::Nothing);
-        if !mem::replace(&mut backend.write_queued, true) {
-            self.outputs.push_back(Output::WriteBackend(to));
+        let mut known = KnownPool::default();
+        let mut due: Option<Instant> = None;
+        let mut done = 0;
+        // Whoever calls has seen that one may be asked.
+        while done == 0 || *turn > 0 && client.may_ask(self.era) {
+            let Some(at) = scan_get_of_one(input, done) else {
+                break;
+            };
+            let key = at.of(input);
+            let way = &self.ways[self.routes.find(key, CommandClass::Get)];
+            let Some((pool, servers)) = known.of(&self.pools, way.quick_get()) else {
+                break;
+            };
+            let to = servers.home(key);
+            let line = &input[done..done + GET.len() + key.len()];
+            let Some(backend) = self.backends.get_mut(to.0) else {
+                break;
+            };
+            if backend.link != Link::Ready || !backend.has_room(line.len() + text::CRLF.len()) {
+                break;
+            }
+            let slot = client.push_key();
+            let deadline = now + backend.request_timeout;
+            let before = backend.queued_bytes();
+            let tail = backend.tail();
+            tail.extend_from_slice(line);
+            tail.extend_from_slice(text::CRLF);
+            let tag = Tag {
+                client: id,
+                pool,
+                slot,
+                hash: KeyHash(0),
+                ask: Ask::Values,
+                is_read: true,
+                is_replica: false,
+                retries: 0,
+                give_up: deadline,
+                flags: (0, 0),
+            };
+            backend.push(before, deadline, tag, Progress::Nothing);
+            if !mem::replace(&mut backend.write_queued, true) {
+                self.outputs.push_back(Output::WriteBackend(to));
+            }
+            due = Some(due.map_or(deadline, |due| due.min(deadline)));
+            self.stats.cmd_get += 1;
+            // The caller has counted the first.
+            *turn -= u32::from(done > 0);
+            done = at.request_end();
         }
-        self.stats.cmd_get += 1;
-        self.due_at(deadline);
-        Some(())
+        if let Some(due) = due {
+            self.due_at(due);
+        }
+        done
+    }
+
+    /// One `get` of several keys.
+    fn quick_get_of_several(&mut self, now: Instant, id: ClientId, input: &[u8]) -> usize {
+        let mut keys = mem::take(&mut self.keys);
+        keys.clear();
+        let end = scan_get(input, 0, &self.config.limits, &mut keys);
+        let asked = end.filter(|_| self.quick_get_all(now, id, input, &keys));
+        self.keys = keys;
+        asked.unwrap_or(0)
     }
 
     fn quick_get_all(&mut self, now: Instant, id: ClientId, input: &[u8], keys: &[KeyAt]) -> bool {
@@ -128,20 +148,13 @@ impl ProxyCore {
         keys: &[KeyAt],
         homes: &mut Vec<(PoolId, BackendId)>,
     ) -> bool {
-        let mut last: Option<(PoolId, &MemcachedPool)> = None;
+        let mut known = KnownPool::default();
         for at in keys {
             let key = at.of(input);
-            let Some(pool) = self.quick_pool(key) else {
+            let way = &self.ways[self.routes.find(key, CommandClass::Get)];
+            let Some((pool, servers)) = known.of(&self.pools, way.quick_get()) else {
                 return false;
             };
-            let servers = match last {
-                Some((last, servers)) if last == pool => servers,
-                _ => match self.pools.get(pool.0).map(|pool| &pool.servers) {
-                    Some(Servers::Memcached(servers)) => servers,
-                    _ => return false,
-                },
-            };
-            last = Some((pool, servers));
             homes.push((pool, servers.home(key)));
         }
         true
@@ -191,7 +204,7 @@ impl ProxyCore {
             Progress::Nothing => {
                 let taken = shelf.one(request.tag.slot, question, input, limits)?;
                 backend.answered();
-                backend.pop();
+                backend.drop_awaited();
                 taken
             }
             Progress::Group(group) => shelf.some(group, question, input, limits)?,
@@ -209,6 +222,32 @@ impl ProxyCore {
             self.close_if_retired(id);
         }
         Some(taken)
+    }
+}
+
+/// The pool that a key went to, in case the next one goes there, too.
+#[derive(Default)]
+struct KnownPool<'p>(Option<(PoolId, &'p MemcachedPool)>);
+
+impl<'p> KnownPool<'p> {
+    /// The servers of a pool; `None` if there is no pool, or it is no plain one.
+    #[inline]
+    fn of(
+        &mut self,
+        pools: &'p Slab<Pool>,
+        pool: Option<PoolId>,
+    ) -> Option<(PoolId, &'p MemcachedPool)> {
+        let pool = pool?;
+        if let Some((known, servers)) = self.0
+            && known == pool
+        {
+            return Some((pool, servers));
+        }
+        match &pools.get(pool.0)?.servers {
+            Servers::Memcached(servers) => self.0 = Some((pool, servers)),
+            Servers::Evenkeel(_) => return None,
+        }
+        self.0
     }
 }
 
@@ -247,6 +286,7 @@ impl Shelf<'_> {
             self.client.pop_shown();
             self.client.saw_answer(len);
             Tally::GetHit.count(self.stats);
+            self.client.show_values(self.stats, self.spare);
         } else {
             self.put(slot, show, value);
         }
@@ -305,6 +345,6 @@ impl Shelf<'_> {
             is_error: false,
             tally: Tally::GetHit,
         };
-        client.set_state(slot, State::Done(answered));
+        client.hold(slot, answered);
     }
 }

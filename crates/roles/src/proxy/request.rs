@@ -71,8 +71,9 @@ impl ProxyCore {
             self.close_after_answers(id);
             return drop_all(input);
         }
-        if let Some(count) = self.quick_get(now, id, input) {
-            return Step::Consumed(count);
+        let quick = self.quick_gets(now, id, input, turn);
+        if quick > 0 {
+            return Step::Consumed(quick);
         }
         match parse_request(input, &self.config.limits) {
             RequestOutcome::Request { request, consumed } => {
