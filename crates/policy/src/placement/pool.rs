@@ -79,14 +79,21 @@ impl Placement {
     /// Position in the list of the server that a key belongs to. Allocates nothing.
     #[inline]
     pub fn server(&self, key: &[u8]) -> usize {
+        self.server_and_hash(key).0
+    }
+
+    /// The same, and the hash that decides: of the whole key, or of what its tag marks.
+    #[inline]
+    pub fn server_and_hash(&self, key: &[u8]) -> (usize, u64) {
         let hash = self.hash(key);
-        match &self.table {
+        let server = match &self.table {
             Table::Ring(ring) => ring.server(hash as u32),
             Table::Modula(modula) => modula.server(hash),
             Table::Jump { servers } => jump::jump(hash, *servers) as usize,
             Table::Rendezvous(rendezvous) => rendezvous.server(hash),
             Table::Maglev(maglev) => maglev.server(hash),
-        }
+        };
+        (server, hash)
     }
 
     /// All servers, each once, in the order in which a key should look for another home when those

@@ -119,6 +119,9 @@ impl ProxyCore {
                 }
                 self.settle(now, id, reply, raw)?;
             }
+            Ask::Values if matches!(request.progress, Progress::Shared(_)) => {
+                return self.shared_values(now, id, reply, raw);
+            }
             Ask::Values => self.values(id, reply, raw)?,
             Ask::Quiet => self.quiet(now, id, reply, raw)?,
         }
@@ -317,7 +320,7 @@ impl ProxyCore {
                     client.set_state(slot, State::Done(Answered::miss()));
                 }
             },
-            Progress::Answered | Progress::Moved(_) => return Err(Unfit),
+            Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return Err(Unfit),
         };
         let Some(client) = client else { return Ok(()) };
         client.saw_answer(raw.len());
@@ -369,7 +372,7 @@ impl ProxyCore {
             match &request.progress {
                 Progress::Nothing => settle(request.tag.slot),
                 Progress::Group(group) => group.slots_left().for_each(settle),
-                Progress::Answered | Progress::Moved(_) => {}
+                Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
             }
         }
         self.done(id);
@@ -432,7 +435,7 @@ impl ProxyCore {
     }
 
     /// The awaited request is answered.
-    fn done(&mut self, id: BackendId) {
+    pub(super) fn done(&mut self, id: BackendId) {
         if let Some(backend) = self.backends.get_mut(id.0) {
             backend.pop();
         }

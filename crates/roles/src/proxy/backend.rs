@@ -33,6 +33,7 @@
 
 use super::ClientId;
 use super::bytes::ByteQueue;
+use super::collapse::{Joinable, Others};
 use super::config::PoolSettings;
 use super::health::{Health, Sign, TRIAL_GREETINGS};
 use super::limits::{
@@ -116,6 +117,8 @@ pub(super) enum Progress {
     Moved(Moved),
     /// A line of a multi-get.
     Group(Box<Group>),
+    /// None of it, and others wait for the same.
+    Shared(Box<Others>),
 }
 
 /// The keys of one line of a multi-get.
@@ -240,6 +243,8 @@ pub(super) struct Backend {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub request_timeout: Duration,
+    /// Whether identical gets that wait to be sent become one.
+    pub collapses: bool,
     pub health: Health,
     /// What it must forget before it is asked anything.
     pub missed: Missed,
@@ -253,6 +258,11 @@ pub(super) struct Backend {
     /// Absolute position of the first byte that is not written. Invariant: within the queue.
     sent: u64,
     in_flight: VecDeque<InFlight>,
+    /// Requests that were taken out of it, so that those in it have numbers.
+    taken: u64,
+    /// The number behind the last one that is no read.
+    behind_writes: u64,
+    joinable: Joinable,
     /// Do not parse before this many bytes of an answer are there.
     pub need: usize,
     /// How long a lease of this worker lasts.
@@ -282,6 +292,7 @@ impl Backend {
             link: Link::Idle,
             connect_timeout: settings.connect_timeout,
             request_timeout: settings.request_timeout,
+            collapses: settings.collapse,
             health: Health::new(match peer {
                 // Whoever it is says so in its greeting, and the map says whether it is alive.
                 Peer::Worker(_) => 1,
@@ -294,6 +305,9 @@ impl Backend {
             first: 0,
             sent: 0,
             in_flight: VecDeque::new(),
+            taken: 0,
+            behind_writes: 0,
+            joinable: Joinable::default(),
             need: 0,
             lease: Duration::ZERO,
             retired: false,
@@ -351,6 +365,9 @@ impl Backend {
         let start = self.first + before as u64;
         let len = self.queue.len() - before;
         self.counters.requests += 1;
+        if !tag.is_read {
+            self.behind_writes = self.taken + self.in_flight.len() as u64 + 1;
+        }
         self.in_flight.push_back(InFlight {
             tag,
             start,
@@ -358,6 +375,46 @@ impl Backend {
             deadline,
             progress,
         });
+    }
+
+    /// Lets a get of the key in this line, whose hash is given, join an identical one. False if there is
+    /// none that may be joined.
+    #[inline]
+    pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
+        match self.joinable.find(hash) {
+            Some(number) if number >= self.behind_writes => {
+                self.join_request(number, line, client, slot)
+            }
+            _ => false,
+        }
+    }
+
+    fn join_request(&mut self, number: u64, line: &[u8], client: ClientId, slot: u64) -> bool {
+        let index = number.checked_sub(self.taken).map(|index| index as usize);
+        let Some(request) = index.and_then(|index| self.in_flight.get_mut(index)) else {
+            return false;
+        };
+        let at = (request.start - self.first) as usize;
+        let bytes = &self.queue.as_slice()[at..at + request.len];
+        let is_same = bytes.strip_prefix(line) == Some(b"\r\n") && request.tag.retries == 0;
+        if request.start < self.sent || !is_same {
+            return false;
+        }
+        match &mut request.progress {
+            progress @ Progress::Nothing => {
+                *progress = Progress::Shared(Box::new(vec![(client, slot)]));
+            }
+            Progress::Shared(others) => others.push((client, slot)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The request that was pushed last, a get of a key of this hash, may be joined.
+    #[inline]
+    pub fn note_joinable(&mut self, hash: u64) {
+        let number = self.taken + self.in_flight.len() as u64 - 1;
+        self.joinable.note(hash, number);
     }
 
     /// The request whose answer comes next, and its bytes.
@@ -370,6 +427,7 @@ impl Backend {
     /// The awaited request is answered, or given up: its bytes are dropped.
     pub fn pop(&mut self) -> Option<InFlight> {
         let request = self.in_flight.pop_front()?;
+        self.taken += 1;
         debug_assert_eq!(
             request.start, self.first,
             "requests are answered in the order asked"
@@ -385,6 +443,7 @@ impl Backend {
     #[inline]
     pub fn drop_awaited(&mut self) {
         if let Some(request) = self.in_flight.pop_front() {
+            self.taken += 1;
             self.queue.consume(request.len);
             self.first += request.len as u64;
             debug_assert!(self.sent >= self.first, "it is answered");

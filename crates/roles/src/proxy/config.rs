@@ -118,6 +118,8 @@ pub struct PoolSettings {
     /// Whether a server that has missed more writes than can be remembered is emptied before it is
     /// used again.
     pub flush_on_return: bool,
+    /// Whether identical gets that wait to be sent become one.
+    pub collapse: bool,
 }
 
 impl Default for PoolSettings {
@@ -130,6 +132,7 @@ impl Default for PoolSettings {
             failover: Failover::None,
             failover_ttl: FAILOVER_TTL,
             flush_on_return: false,
+            collapse: true,
         }
     }
 }

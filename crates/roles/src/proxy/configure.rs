@@ -88,6 +88,7 @@ impl ProxyCore {
             if let Some(backend) = self.backends.get_mut(backend.0) {
                 backend.connect_timeout = wanted.settings.connect_timeout;
                 backend.request_timeout = wanted.settings.request_timeout;
+                backend.collapses = wanted.settings.collapse;
             }
         }
         id

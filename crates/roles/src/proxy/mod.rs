@@ -43,6 +43,7 @@ mod answer;
 mod backend;
 mod bytes;
 mod client;
+mod collapse;
 mod commands;
 mod config;
 mod configure;

@@ -67,7 +67,7 @@ impl ProxyCore {
             let Some((pool, servers)) = known.of(&self.pools, way.quick_get()) else {
                 break;
             };
-            let to = servers.home(key);
+            let (to, hash) = servers.home_and_hash(key);
             let line = &input[done..done + GET.len() + key.len()];
             let Some(backend) = self.backends.get_mut(to.0) else {
                 break;
@@ -76,6 +76,14 @@ impl ProxyCore {
                 break;
             }
             let slot = client.push_key();
+            self.stats.cmd_get += 1;
+            // The caller has counted the first.
+            *turn -= u32::from(done > 0);
+            done = at.request_end();
+            if backend.collapses && backend.join(line, hash, id, slot) {
+                self.stats.proxy_gets_collapsed += 1;
+                continue;
+            }
             let deadline = now + backend.request_timeout;
             let before = backend.queued_bytes();
             let tail = backend.tail();
@@ -94,14 +102,11 @@ impl ProxyCore {
                 flags: (0, 0),
             };
             backend.push(before, deadline, tag, Progress::Nothing);
+            backend.note_joinable(hash);
             if !mem::replace(&mut backend.write_queued, true) {
                 self.outputs.push_back(Output::WriteBackend(to));
             }
             due = Some(due.map_or(deadline, |due| due.min(deadline)));
-            self.stats.cmd_get += 1;
-            // The caller has counted the first.
-            *turn -= u32::from(done > 0);
-            done = at.request_end();
         }
         if let Some(due) = due {
             self.due_at(due);
@@ -208,7 +213,7 @@ impl ProxyCore {
                 taken
             }
             Progress::Group(group) => shelf.some(group, question, input, limits)?,
-            Progress::Answered | Progress::Moved(_) => return None,
+            Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return None,
         };
         let is_retired = backend.retired;
         let client = shelf.client;

@@ -168,8 +168,8 @@ impl ProxyCore {
         };
         let unasked = Failure::Unavailable(backend.name.clone());
         let mut questions = Vec::new();
-        while let Some(question) = backend.pop_question() {
-            questions.push(question);
+        while let Some((question, is_written)) = backend.pop_question() {
+            questions.extend(question.split().map(|question| (question, is_written)));
         }
         backend.reset_queue();
         let sign = match (loss, backend.link) {
@@ -458,7 +458,8 @@ impl ProxyCore {
             return;
         };
         let slots = match progress {
-            Progress::Nothing | Progress::Moved(_) => vec![tag.slot],
+            // A shared question is split before it fails.
+            Progress::Nothing | Progress::Moved(_) | Progress::Shared(_) => vec![tag.slot],
             Progress::Answered => Vec::new(),
             Progress::Group(group) => group.slots_left().collect(),
         };
@@ -503,7 +504,7 @@ impl ProxyCore {
 fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
     let Question { tag, progress, .. } = question;
     let untouched = match progress {
-        Progress::Nothing => true,
+        Progress::Nothing | Progress::Shared(_) => true,
         Progress::Group(group) => group.done == 0,
         Progress::Answered | Progress::Moved(_) => false,
     };

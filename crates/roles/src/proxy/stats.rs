@@ -81,6 +81,8 @@ proxy_stats! {
     proxy_reads_unavailable,
     /// Requests put to another worker because their key had moved.
     proxy_requests_moved,
+    /// Gets that joined an identical one which waited to be sent.
+    proxy_gets_collapsed,
     /// Requests sent again because a connection was lost that had not answered them.
     proxy_requests_resent,
     /// Requests that waited for a newer map.

@@ -58,6 +58,13 @@ impl MemcachedPool {
         self.backends[self.list.placement.server(key)]
     }
 
+    /// The same, and the hash by which the key was dealt out.
+    #[inline]
+    pub fn home_and_hash(&self, key: &[u8]) -> (BackendId, u64) {
+        let (server, hash) = self.list.placement.server_and_hash(key);
+        (self.backends[server], hash)
+    }
+
     /// The backends of all servers, in the order in which a key should look for another home.
     pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = BackendId> + use<'_> {
         let walk = self.list.placement.candidates(key);

@@ -7,8 +7,10 @@ use crate::proxy::limits::{
     PARKED_MAX, PIPELINE_MAX,
 };
 
+/// All at once, and each for itself, however alike they are.
 fn one_turn(config: &mut ProxyConfig) {
     config.requests_per_turn = 1_000_000;
+    config.pools[0].settings.collapse = false;
 }
 
 #[test]

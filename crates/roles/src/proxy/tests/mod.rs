@@ -1,6 +1,7 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
 mod bounds;
+mod collapse;
 mod failover;
 mod failures;
 mod hot_keys;

@@ -1,0 +1,145 @@
+//! Identical gets that wait to be sent become one.
+//!
+//! Under load a turn of the worker brings many gets of a hot key from many connections. The first is put
+//! into the queue of the key's server; while it has not been written, the others join it and are answered
+//! with its answer. A get never joins one that was sent, nor one that a write was queued behind: the server
+//! carries the one out after the other was asked, as it would have carried out the other itself, so nobody
+//! reads anything older than without this. That costs the sharing among gets of different turns, and needs
+//! no word about keys between workers and proxies when something is written.
+//!
+//! Only plain gets of one key take part (see `quick.rs`).
+
+use super::backend::{Ask, Progress, Question, Tag};
+use super::client::{Answered, State};
+use super::show::{self, Tally, Unfit};
+use super::{BackendId, ClientId, ProxyCore};
+use core::{iter, mem};
+use evenkeel_protocol::Reply;
+use evenkeel_types::Instant;
+
+/// Places for gets that may be joined, of each connection to a server; a later one of the same place takes
+/// over from an earlier.
+const PLACES: usize = 64;
+
+/// Where the gets stand that may be joined.
+#[derive(Debug)]
+pub(super) struct Joinable {
+    /// By the hash of the key: the hash, and the number of the request on this connection. The latter is
+    /// checked, so that nothing has to be cleared.
+    places: Box<[(u64, u64); PLACES]>,
+}
+
+impl Default for Joinable {
+    fn default() -> Self {
+        Joinable {
+            places: Box::new([(0, 0); PLACES]),
+        }
+    }
+}
+
+impl Joinable {
+    /// The number of the latest request for a key of this hash, if no other took its place.
+    #[inline]
+    pub fn find(&self, hash: u64) -> Option<u64> {
+        let (known, number) = self.places[hash as usize % PLACES];
+        (known == hash).then_some(number)
+    }
+
+    /// This request can be joined.
+    #[inline]
+    pub fn note(&mut self, hash: u64, number: u64) {
+        self.places[hash as usize % PLACES] = (hash, number);
+    }
+}
+
+/// Whose the answer to a shared get is besides the one who asked first: connections, and the places among
+/// their answers.
+pub(super) type Others = Vec<(ClientId, u64)>;
+
+impl Question {
+    /// The same, asked by each for himself.
+    pub fn split(mut self) -> impl Iterator<Item = Question> {
+        let others = match &mut self.progress {
+            Progress::Shared(others) => mem::take(&mut **others),
+            _ => Others::new(),
+        };
+        if let Progress::Shared(_) = self.progress {
+            self.progress = Progress::Nothing;
+        }
+        let (tag, bytes) = (self.tag, self.bytes.clone());
+        let others = others.into_iter().map(move |(client, slot)| Question {
+            tag: Tag {
+                client,
+                slot,
+                ..tag
+            },
+            bytes: bytes.clone(),
+            progress: Progress::Nothing,
+        });
+        iter::once(self).chain(others)
+    }
+}
+
+impl ProxyCore {
+    /// A line of the answer to a get that was asked for several.
+    pub(super) fn shared_values(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let (question, request) = backend.awaited().ok_or(Unfit)?;
+        debug_assert_eq!(request.tag.ask, Ask::Values);
+        let is_value = match reply {
+            Reply::Value(value) => {
+                let is_it = question.strip_prefix(b"get ").is_some_and(|key| {
+                    key.strip_prefix(value.key)
+                        .is_some_and(|behind| behind == b"\r\n")
+                });
+                if !is_it {
+                    return Err(Unfit);
+                }
+                true
+            }
+            Reply::End => false,
+            reply if show::is_error(reply) => false,
+            _ => return Err(Unfit),
+        };
+        let tag = request.tag;
+        let Progress::Shared(others) = mem::replace(&mut request.progress, Progress::Answered)
+        else {
+            return Err(Unfit);
+        };
+        if !is_value {
+            self.done(id);
+        }
+        for (client, slot) in iter::once((tag.client, tag.slot)).chain(*others) {
+            self.share(client, slot, reply, raw);
+            self.release(now, client);
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, id: ClientId, slot: u64, reply: &Reply<'_>, raw: &[u8]) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let answered = match reply {
+            Reply::Value(_) => {
+                client.saw_answer(raw.len());
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.extend_from_slice(raw);
+                Answered {
+                    bytes,
+                    is_error: false,
+                    tally: Tally::GetHit,
+                }
+            }
+            Reply::End => Answered::miss(),
+            _ => Answered::error(raw.to_vec()),
+        };
+        client.set_state(slot, State::Done(answered));
+    }
+}
