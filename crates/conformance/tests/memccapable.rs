@@ -1,10 +1,10 @@
-//! libmemcached's own test of servers, by name: all 27 text cases of `memccapable -a`, and of servers
-//! the 27 binary cases of `memccapable -b` too. The proxy speaks text.
+//! libmemcached's own test of servers, by name: all 27 text cases of `memccapable -a` and the 27
+//! binary cases of `memccapable -b`, against servers and through proxies.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
-use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel, require_program};
+use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, Process, evenkeel, require_program};
 
 /// The text cases. Listed, so that a tool that runs fewer of them does not count as passed.
 const TEXT: [&str; 27] = [
@@ -129,19 +129,42 @@ fn server_with_one_worker_passes() {
     check(evenkeel::server(&["-t", "1"]).address());
 }
 
+/// How many servers a proxy is tried with.
+const BEHIND: [usize; 3] = [1, 3, 8];
+
 #[test]
 fn proxy_with_a_coordinator_passes() {
-    let cluster = Cluster::start(ClusterOptions {
-        proxy_args: vec!["--allow-flush".to_owned()],
-        ..ClusterOptions::default()
-    });
-    check_cases(cluster.proxies[0].address(), "-a", &TEXT);
+    for servers in BEHIND {
+        let cluster = Cluster::start(ClusterOptions {
+            servers,
+            threads: 1,
+            proxy_args: vec!["--allow-flush".to_owned()],
+            ..ClusterOptions::default()
+        });
+        check(cluster.proxies[0].address());
+    }
 }
 
 #[test]
 fn proxy_in_front_of_memcached_passes() {
-    let memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
-    let servers = format!("{},{}", memcached[0].address(), memcached[1].address());
-    let proxy = evenkeel::proxy(&["-s", &servers, "--allow-flush"]);
-    check_cases(proxy.address(), "-a", &TEXT);
+    for servers in BEHIND {
+        let servers: Vec<_> = (0..servers).map(|_| Memcached::spawn(&[])).collect();
+        check_in_front_of(servers.iter().map(Memcached::address));
+    }
+}
+
+#[test]
+fn proxy_in_front_of_servers_as_if_they_were_memcached_passes() {
+    for servers in BEHIND {
+        let servers: Vec<_> = (0..servers)
+            .map(|_| evenkeel::server(&["-t", "1"]))
+            .collect();
+        check_in_front_of(servers.iter().map(Process::address));
+    }
+}
+
+/// A proxy that places keys by itself.
+fn check_in_front_of(servers: impl Iterator<Item = SocketAddr>) {
+    let servers: Vec<_> = servers.map(|address| address.to_string()).collect();
+    check(evenkeel::proxy(&["-s", &servers.join(","), "--allow-flush"]).address());
 }

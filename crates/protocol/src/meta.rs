@@ -61,6 +61,28 @@ impl<'a> SentKey<'a> {
         }
     }
 
+    /// Whether a key can stand in a line as it is. Others can be sent in base64 alone.
+    #[inline]
+    pub fn can_be_plain(key: &[u8]) -> bool {
+        !key.iter()
+            .any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0))
+    }
+
+    /// The key as it is sent, in base64 where it must be; `encoded` holds its text then. `None` when
+    /// that is longer than a key may be.
+    #[inline]
+    pub fn of(key: &'a [u8], encoded: &'a mut Vec<u8>) -> Option<Self> {
+        if SentKey::can_be_plain(key) {
+            return Some(SentKey::plain(key));
+        }
+        encoded.clear();
+        base64::encode(key, encoded);
+        (encoded.len() <= KEY_LEN_MAX).then_some(SentKey {
+            text: encoded,
+            base64: true,
+        })
+    }
+
     /// The key as it is stored. Text that is not base64 after all decodes to nothing, which no
     /// stored key equals; the parser lets no such text through.
     #[inline]

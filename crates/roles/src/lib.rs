@@ -5,6 +5,8 @@
 //! clock and starts no thread, so that the real processes and the simulator drive the same code.
 #![forbid(unsafe_code)]
 
+mod auth;
 pub mod coordinator;
 pub mod proxy;
 pub mod server;
+mod wording;

@@ -114,16 +114,49 @@ fn more_clients_work_over_tls() {
 
 #[test]
 fn clients_work_through_a_proxy_with_a_coordinator() {
-    let cluster = Cluster::start(ClusterOptions::default());
-    check_all(SHORT, &[Way::Text], cluster.proxies[0].address());
+    through_a_proxy_with_a_coordinator(SHORT);
 }
 
 #[test]
 fn clients_work_through_a_proxy_in_front_of_memcached() {
-    let memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
-    let servers = format!("{},{}", memcached[0].address(), memcached[1].address());
-    let proxy = evenkeel::proxy(&["-s", &servers]);
-    check_all(SHORT, &[Way::Text], proxy.address());
+    through_a_proxy_in_front_of_memcached(SHORT);
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_through_a_proxy_with_a_coordinator() {
+    through_a_proxy_with_a_coordinator(LONG);
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_through_a_proxy_in_front_of_memcached() {
+    through_a_proxy_in_front_of_memcached(LONG);
+}
+
+/// How many servers proxies are tried with.
+const BEHIND: [usize; 3] = [1, 3, 8];
+
+fn through_a_proxy_with_a_coordinator(programs: &[Program]) {
+    for servers in BEHIND {
+        let cluster = Cluster::start(ClusterOptions {
+            servers,
+            threads: 1,
+            proxy_args: vec!["--allow-flush".to_owned()],
+            ..ClusterOptions::default()
+        });
+        let address = cluster.proxies[0].address();
+        check_all(programs, &[Way::Text, Way::Binary], address);
+    }
+}
+
+fn through_a_proxy_in_front_of_memcached(programs: &[Program]) {
+    for servers in BEHIND {
+        let servers: Vec<_> = (0..servers).map(|_| Memcached::spawn(&[])).collect();
+        let addresses: Vec<_> = servers.iter().map(|s| s.address().to_string()).collect();
+        let proxy = evenkeel::proxy(&["-s", &addresses.join(","), "--allow-flush"]);
+        check_all(programs, &[Way::Text, Way::Binary], proxy.address());
+    }
 }
 
 #[test]

@@ -30,12 +30,16 @@ pub enum Status {
     UnknownCommand,
     /// No memory, even after eviction.
     OutOfMemory,
+    /// There is such a command, and it cannot be carried out here.
+    NotSupported,
+    /// It failed, and may have been carried out or not.
+    Internal,
     /// It cannot be carried out at the moment.
     Busy,
 }
 
 /// Every status with its number and memcached's words for it.
-const STATUSES: [(Status, u16, &[u8]); 13] = [
+const STATUSES: [(Status, u16, &[u8]); 15] = [
     (Status::Success, 0x00, b""),
     (Status::NotFound, 0x01, b"Not found"),
     (Status::Exists, 0x02, b"Data exists for key."),
@@ -52,6 +56,8 @@ const STATUSES: [(Status, u16, &[u8]); 13] = [
     (Status::AuthContinue, 0x21, b""),
     (Status::UnknownCommand, 0x81, b"Unknown command"),
     (Status::OutOfMemory, 0x82, b"Out of memory"),
+    (Status::NotSupported, 0x83, b"Not supported"),
+    (Status::Internal, 0x84, b"Internal error"),
     (Status::Busy, 0x85, b"Busy"),
 ];
 

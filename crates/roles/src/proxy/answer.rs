@@ -15,10 +15,11 @@ use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
 use super::multi_get::without_newline;
 use super::pool::{Pool, Servers};
 use super::recovery::Loss;
-use super::routes::Rename;
+use super::routes::{Rename, Renames};
 use super::show::{self, Tally, Unfit};
 use super::stats::{self, CoreFacts, PoolFacts};
 use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use crate::wording;
 use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Verdict};
@@ -86,6 +87,10 @@ impl ProxyCore {
         };
         stats::compose(&mut bytes, ticket.kind, &facts, process);
         if let Some(client) = self.clients.get_mut(ticket.client.0) {
+            if let Some(Show::Binary(echo)) = client.slot(ticket.slot).map(|slot| slot.show) {
+                let said = mem::take(&mut bytes);
+                wording::in_binary(&said, echo, &mut bytes);
+            }
             let answered = Answered {
                 bytes,
                 is_error: false,
@@ -148,7 +153,9 @@ impl ProxyCore {
                 self.want_map(pool, hello.epoch);
             }
             // What does not know `version` has at least answered in the protocol.
-            (Peer::Memcached, Reply::Version(_) | Reply::Error) => {}
+            (Peer::Memcached, Reply::Version(_) | Reply::Error) => {
+                self.learn_speech(id, reply)?;
+            }
             _ => return Err(Unfit),
         }
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
@@ -317,7 +324,8 @@ impl ProxyCore {
                     break slot;
                 }
                 if let Some(client) = &mut client {
-                    client.set_state(slot, State::Done(Answered::miss()));
+                    let answered = missed(client, &self.renames, slot, b"");
+                    client.set_state(slot, State::Done(answered));
                 }
             },
             Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return Err(Unfit),
@@ -339,9 +347,15 @@ impl ProxyCore {
             self.write_client(id);
         } else {
             let mut bytes = self.spare.pop().unwrap_or_default();
-            let rename = client.slot(slot).map(|slot| slot.rename);
-            let rename = self.renames.get(rename.unwrap_or_default());
-            show::value_as_sent(&mut bytes, rename, value, raw);
+            let slot_of_key = client.slot(slot).ok_or(Unfit)?;
+            let rename = self.renames.get(slot_of_key.rename);
+            match slot_of_key.show {
+                Show::Binary(_) => {
+                    let reply = Reply::Value(*value);
+                    show::compose(&mut bytes, slot_of_key.show, rename, b"", &reply, raw)?;
+                }
+                _ => show::value_as_sent(&mut bytes, rename, value, raw),
+            }
             let answered = Answered {
                 bytes,
                 is_error: false,
@@ -357,15 +371,18 @@ impl ProxyCore {
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
-        let Some((_, request)) = backend.awaited() else {
+        let Some((question, request)) = backend.awaited() else {
             return;
         };
         if let Some(client) = self.clients.get_mut(request.tag.client.0) {
             let mut settle = |slot| {
                 client.saw_answer(0);
                 let answered = match error {
-                    None => Answered::miss(),
-                    Some(line) => Answered::error(line.to_vec()),
+                    None => missed(client, &self.renames, slot, question),
+                    Some(line) => {
+                        let show = client.slot(slot).map_or(Show::Nothing, |slot| slot.show);
+                        Answered::error(show::refusal(show, line.to_vec()))
+                    }
                 };
                 client.set_state(slot, State::Done(answered));
             };
@@ -586,6 +603,23 @@ fn show_front(
         client.end_key(shown_as);
     }
     Ok(())
+}
+
+/// What a key is answered that a server does not have.
+#[inline]
+fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) -> Answered {
+    let mut answered = Answered::miss();
+    if let Some(slot) = client.slot(slot)
+        && let Show::Binary(echo) = slot.show
+    {
+        show::binary::miss(
+            &mut answered.bytes,
+            echo,
+            renames.get(slot.rename),
+            question,
+        );
+    }
+    answered
 }
 
 /// What leases of a pool belong to. A pool that is gone has none.

@@ -41,6 +41,7 @@ use super::limits::{
 };
 use super::missed::Missed;
 use super::pool::PoolId;
+use super::speech::Speech;
 use core::ops::Range;
 use core::time::Duration;
 use evenkeel_protocol::Moved;
@@ -239,6 +240,8 @@ pub(super) struct Backend {
     pub port: u16,
     pub peer: Peer,
     pub link: Link,
+    /// What it understands, where it is any memcached.
+    pub speech: Speech,
     /// How long connecting and greeting may take together.
     pub connect_timeout: Duration,
     /// How long an answer may take.
@@ -290,6 +293,7 @@ impl Backend {
             port,
             peer,
             link: Link::Idle,
+            speech: Speech::Unknown,
             connect_timeout: settings.connect_timeout,
             request_timeout: settings.request_timeout,
             collapses: settings.collapse,

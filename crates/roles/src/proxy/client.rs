@@ -15,10 +15,12 @@ use super::bytes::{ByteQueue, keep_buffer};
 use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
 use super::pool::PoolId;
 use super::routes::RenameId;
-use super::show::Tally;
+use super::show::{self, Tally};
 use super::stats::ProxyStats;
+use crate::auth::Dialect;
 use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
+use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
 use std::collections::VecDeque;
 
@@ -48,6 +50,8 @@ pub(super) enum Show {
     Touch,
     /// `OK` once all backends have said so.
     Flush,
+    /// A packet of the binary protocol, or nothing, as the opcode says.
+    Binary(Echo),
 }
 
 /// A meta command.
@@ -173,6 +177,8 @@ pub(super) struct Client {
     /// Requests that wait until their key's move is over.
     pub parked: usize,
     pub leases: Leases,
+    /// What it speaks.
+    pub dialect: Dialect,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
     pub multi_get: Option<MultiGet>,
@@ -207,6 +213,7 @@ impl Client {
                 seed: lease_seed,
                 pools: Vec::new(),
             },
+            dialect: Dialect::Undecided,
             get_failure: None,
             multi_get: None,
             swallow: 0,
@@ -485,8 +492,13 @@ impl Client {
         }
         let state = match (shown_as, failure.take()) {
             (Show::Nothing, _) => State::Text(b""),
+            (Show::Binary(echo), None) => State::Done(Answered {
+                bytes: show::binary::flushed(echo),
+                is_error: false,
+                tally: Tally::Nothing,
+            }),
             (_, None) => State::Text(text::OK),
-            (_, Some(line)) => State::Done(Answered::error(line)),
+            (_, Some(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
         };
         self.set_state(sequence, state);
     }

@@ -30,6 +30,7 @@ impl ProxyCore {
         self.take_over(config);
         self.leaving_look = Some(now);
         self.forget_left_pools(now);
+        self.greet_strangers(now);
     }
 
     pub(super) fn take_over(&mut self, config: &Arc<ProxyConfig>) {

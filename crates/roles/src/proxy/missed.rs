@@ -7,8 +7,8 @@
 //! is emptied instead if its pool allows it, and otherwise comes back with what it has, which is counted.
 
 use super::limits::{MISSED_BYTES_MAX, MISSED_KEYS_MAX};
+use evenkeel_protocol::SentKey;
 use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::{SentKey, base64};
 use std::collections::BTreeSet;
 
 /// See the [module](self).
@@ -86,18 +86,12 @@ impl Missed {
 
 /// Appends the command that deletes a key.
 pub(super) fn delete(out: &mut Vec<u8>, key: &[u8]) {
-    // Such keys came in base64, and so their base64 is short enough to be sent.
-    let is_binary = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n' | 0);
-    if !key.iter().any(is_binary) {
-        return ask::delete(out, key, false);
+    let mut encoded = Vec::new();
+    // Keys that need base64 were sent in it, and so it is short enough.
+    match SentKey::of(key, &mut encoded) {
+        Some(key) if key.base64 => ask::meta_delete(out, key).flag(b'b').end(),
+        _ => ask::delete(out, key, false),
     }
-    let mut text = Vec::new();
-    base64::encode(key, &mut text);
-    let key = SentKey {
-        text: &text,
-        base64: true,
-    };
-    ask::meta_delete(out, key).flag(b'b').end();
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@
 //!                          order asked      ask again (recovery.rs)
 //! ```
 //!
+//! A connection whose first byte is that of the binary protocol goes by `binary.rs` instead of
+//! `request.rs`; servers are asked in text all the same, and `show/binary.rs` words their answers.
+//!
 //! # How the driver works with it
 //!
 //! Tell it what happened (`client_*`, `backend_*`, `set_map`, `handle_timeout`), then do what
@@ -41,6 +44,7 @@
 
 mod answer;
 mod backend;
+mod binary;
 mod bytes;
 mod client;
 mod collapse;
@@ -61,6 +65,7 @@ mod request;
 mod routes;
 mod show;
 mod slab;
+mod speech;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -180,6 +185,13 @@ pub struct ProxyCore {
     renamed: Renamed,
     /// The flags of the meta command in hand, where they are not sent as they came.
     flags: Vec<u8>,
+    /// The key of the binary request in hand, where it is sent in base64.
+    encoded_key: Vec<u8>,
+    /// Whether an application has spoken the binary protocol, so that it matters what servers
+    /// understand.
+    has_binary: bool,
+    /// Connections whose first request waits for servers to say who they are.
+    await_greetings: Vec<ClientId>,
     /// The lines of a multi-get under construction, by position of the backend.
     drafts: Vec<GroupDraft>,
     /// Which of them have been begun.
@@ -220,6 +232,9 @@ impl ProxyCore {
             spare: Vec::new(),
             renamed: Renamed::default(),
             flags: Vec::new(),
+            encoded_key: Vec::new(),
+            has_binary: false,
+            await_greetings: Vec::new(),
             drafts: Vec::new(),
             drafted: Vec::new(),
             keys: Vec::new(),

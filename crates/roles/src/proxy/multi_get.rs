@@ -160,7 +160,7 @@ impl ProxyCore {
     }
 
     /// Adds a key to the line for its server.
-    fn draft_key(
+    pub(super) fn draft_key(
         &mut self,
         now: Instant,
         id: ClientId,

@@ -176,6 +176,10 @@ impl ProxyCore {
             (Loss::Late, Link::Ready) => Sign::Late,
             _ => Sign::Broken,
         };
+        self.hear_waiting();
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
         let has_changed = match loss {
             Loss::Gone => backend.closed_by_peer(now, jitter),
             Loss::Late | Loss::Confused => backend.failed(now, jitter, sign),
@@ -401,7 +405,7 @@ impl ProxyCore {
         now: Instant,
         id: ClientId,
         delay: Option<i64>,
-        noreply: bool,
+        show: Show,
         targets: &[(PoolId, BackendId)],
     ) {
         let Some(client) = self.clients.get_mut(id.0) else {
@@ -414,7 +418,6 @@ impl ProxyCore {
             missing: targets.len(),
             failure: None,
         };
-        let show = if noreply { Show::Nothing } else { Show::Flush };
         let slot = client.push(Slot::new(show, state));
         let tag = |pool| Tag {
             client: id,
@@ -531,6 +534,7 @@ fn answer_for_want(
         Show::Meta {
             verb: Verb::Get, ..
         } => is_read,
+        Show::Binary(echo) => show::binary::is_get(echo),
         _ => false,
     };
     if shown_as == Show::Nothing {
@@ -540,7 +544,7 @@ fn answer_for_want(
         };
     }
     if !(is_get && as_miss) {
-        return Answered::error(failure.line());
+        return Answered::error(show::refusal(shown_as, failure.line()));
     }
     let mut bytes = Vec::new();
     show::compose_miss(&mut bytes, shown_as, rename, question);

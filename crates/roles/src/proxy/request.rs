@@ -1,7 +1,8 @@
 //! From an application's bytes to requests, one after the other and so many in a turn.
 
-use super::client::{MultiGet, Verb};
+use super::client::{MultiGet, Show, Verb};
 use super::{ClientId, ProxyCore};
+use crate::auth::Dialect;
 use core::mem;
 use evenkeel_protocol::binary::REQUEST_MAGIC;
 use evenkeel_protocol::compose::answer;
@@ -66,10 +67,8 @@ impl ProxyCore {
             return Step::Consumed(self.go_on_with_keys(now, id, rest, input));
         }
         client.need = 0;
-        if input.first() == Some(&REQUEST_MAGIC) {
-            // The proxy speaks text alone, and a client of the other protocol shall not wait for answers.
-            self.close_after_answers(id);
-            return drop_all(input);
+        if client.dialect != Dialect::Text || input.first() == Some(&REQUEST_MAGIC) {
+            return self.step_in_other_dialect(now, id, input, turn);
         }
         let quick = self.quick_gets(now, id, input, turn);
         if quick > 0 {
@@ -147,12 +146,15 @@ impl ProxyCore {
                 exptime,
                 noreply,
             } => self.touch(now, id, key, exptime, noreply),
-            Request::FlushAll { delay, noreply } => self.flush_all(now, id, delay, noreply),
+            Request::FlushAll { delay, noreply } => {
+                let show = if noreply { Show::Nothing } else { Show::Flush };
+                self.flush_all(now, id, delay, show);
+            }
             Request::Version => self.version(id),
             Request::Verbosity { noreply, .. } => {
                 self.say(id, if noreply { b"" } else { text::OK });
             }
-            Request::Stats { arguments } => self.stats_asked(id, arguments),
+            Request::Stats { arguments } => self.stats_asked(id, arguments, None),
             Request::Quit => self.close_after_answers(id),
             Request::Admin(Admin::ConfigGet(b"cluster")) => self.cluster_config(id),
             Request::Admin(admin) => self.say(id, admin.answer_without_feature()),
@@ -205,7 +207,7 @@ impl ProxyCore {
     }
 }
 
-fn drop_all(input: &[u8]) -> Step {
+pub(super) fn drop_all(input: &[u8]) -> Step {
     match input.len() {
         0 => Step::Wait,
         count => Step::Consumed(count),

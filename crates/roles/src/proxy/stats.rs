@@ -122,6 +122,10 @@ proxy_stats! {
     proxy_cas_refused,
     /// Deletes and `flush_all`s, of what a server had missed, that it did not carry out.
     proxy_catch_ups_refused,
+    /// Applications' connections that spoke the binary protocol.
+    proxy_binary_clients,
+    /// Binary requests refused because their server knows no meta commands.
+    proxy_requests_unsupported,
 }
 
 /// One backend connection as statistics show it.
@@ -295,7 +299,7 @@ fn settings(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     let flushes = pools.any(|pool| pool.settings.allow_flush);
     stat(out, "flush_enabled", yes_no(flushes));
     stat(out, "cas_enabled", "yes");
-    stat(out, "binding_protocol", "ascii");
+    stat(out, "binding_protocol", "auto-negotiate");
     let revision = &config.revision;
     stat(out, "proxy_config_generation", revision.generation);
     stat(out, "proxy_config_digest", none_if_empty(&revision.digest));

@@ -14,11 +14,11 @@ use evenkeel_protocol::{KeyScratch, SentKey, text};
 use evenkeel_types::Instant;
 
 /// What a request is answered whose route denies it.
-const DENIED: &[u8] =
+pub(super) const DENIED: &[u8] =
     b"CLIENT_ERROR denied: no route of the proxy takes this command for this key\r\n";
 
 /// What a request that changes something is answered where it may not.
-const READ_ONLY: &[u8] =
+pub(super) const READ_ONLY: &[u8] =
     b"CLIENT_ERROR read-only: the proxy's route for this key takes no writes\r\n";
 
 /// A route as one core takes it.
@@ -191,6 +191,7 @@ impl ProxyCore {
                 client.push(Slot::new(show, state));
                 self.release(now, id);
             }
+            Show::Binary(echo) => self.refuse_in_binary(id, echo, words),
             _ => self.say(id, words),
         }
     }

@@ -5,8 +5,10 @@ use super::pool::{PoolId, Servers};
 use super::routes::CommandClass;
 use super::stats::StatsKind;
 use super::{ClientId, Output, ProxyCore, StatsTicket};
+use crate::wording;
 use core::fmt::Display;
 use core::net::IpAddr;
+use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::text;
 use evenkeel_types::Instant;
@@ -19,13 +21,7 @@ const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
 impl ProxyCore {
     /// Asks every server of the pools that allow it and that some route takes writes to, because each
     /// server holds a part.
-    pub(super) fn flush_all(
-        &mut self,
-        now: Instant,
-        id: ClientId,
-        delay: Option<i64>,
-        noreply: bool,
-    ) {
+    pub(super) fn flush_all(&mut self, now: Instant, id: ClientId, delay: Option<i64>, show: Show) {
         let written: BTreeSet<PoolId> = self.ways.iter().filter_map(|w| w.writes_to()).collect();
         let mut allowed = Vec::new();
         for pool in written {
@@ -35,8 +31,7 @@ impl ProxyCore {
             }
         }
         if allowed.is_empty() {
-            let words = text::FLUSH_NOT_ALLOWED;
-            return self.say(id, if noreply { b"" } else { words });
+            return self.refuse(now, id, show, text::FLUSH_NOT_ALLOWED);
         }
         self.stats.cmd_flush += 1;
         let targets: Vec<_> = allowed
@@ -44,17 +39,16 @@ impl ProxyCore {
             .flat_map(|(pool, holders)| holders.into_iter().map(move |holder| (pool, holder)))
             .collect();
         if targets.is_empty() {
-            return self.say(id, if noreply { b"" } else { NOTHING_TO_FLUSH });
+            return self.refuse(now, id, show, NOTHING_TO_FLUSH);
         }
-        self.flush_everywhere(now, id, delay, noreply, &targets);
+        self.flush_everywhere(now, id, delay, show, &targets);
     }
 
-    /// The servers of the default route's pool, as ElastiCache's clients ask for them. Without any,
-    /// what memcached says to words that it does not know.
-    pub(super) fn cluster_config(&mut self, id: ClientId) {
+    /// The servers of the default route's pool, as ElastiCache's clients ask for them.
+    pub(super) fn cluster_servers(&self) -> Option<Vec<u8>> {
         let default = self.routes.find(b"", CommandClass::Get);
         let pool = self.ways[default].reads_from();
-        let list = pool.and_then(|pool| match &self.pools.get(pool.0)?.servers {
+        match &self.pools.get(pool?.0)?.servers {
             Servers::Evenkeel(pool) => {
                 let document = pool.map()?.document();
                 let up = document.servers.iter().filter(|server| server.up);
@@ -67,8 +61,13 @@ impl ProxyCore {
                 // Newer lists have greater numbers, also after a restart.
                 Some(server_list(self.config.revision.read_at, servers))
             }
-        });
-        let Some(list) = list else {
+        }
+    }
+
+    /// Answers `config get cluster`. Without servers, what memcached says to words that it does not
+    /// know.
+    pub(super) fn cluster_config(&mut self, id: ClientId) {
+        let Some(list) = self.cluster_servers() else {
             return self.say(id, text::ERROR);
         };
         let mut bytes = self.spare_buffer();
@@ -86,7 +85,8 @@ impl ProxyCore {
         self.say_bytes(id, line);
     }
 
-    pub(super) fn stats_asked(&mut self, id: ClientId, arguments: &[u8]) {
+    /// Answers `stats`, in the binary protocol with `echo`.
+    pub(super) fn stats_asked(&mut self, id: ClientId, arguments: &[u8], echo: Option<Echo>) {
         let kind = match arguments {
             b"" => StatsKind::General,
             b"settings" => StatsKind::Settings,
@@ -94,23 +94,34 @@ impl ProxyCore {
             b"servers" => StatsKind::Servers,
             // Nothing is stored here, so there is nothing to list.
             [b'i', b't', b'e', b'm', b's', ..] | b"slabs" | b"sizes" | b"conns" => {
-                return self.say(id, text::END);
+                return self.say_worded(id, text::END, echo);
             }
             b"reset" => {
                 self.outputs.push_back(Output::ResetStats);
-                return self.say(id, text::RESET);
+                return self.say_worded(id, text::RESET, echo);
             }
-            _ => return self.say(id, text::ERROR),
+            _ => return self.say_worded(id, text::ERROR, echo),
         };
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        let slot = client.push(Slot::new(Show::Nothing, State::Waiting));
+        let show = echo.map_or(Show::Nothing, Show::Binary);
+        let slot = client.push(Slot::new(show, State::Waiting));
         self.outputs.push_back(Output::Stats(StatsTicket {
             client: id,
             slot,
             kind,
         }));
+    }
+
+    /// A fixed answer in its turn, in the binary protocol with `echo`.
+    fn say_worded(&mut self, id: ClientId, words: &'static [u8], echo: Option<Echo>) {
+        let Some(echo) = echo else {
+            return self.say(id, words);
+        };
+        let mut bytes = self.spare_buffer();
+        wording::in_binary(words, echo, &mut bytes);
+        self.say_bytes(id, bytes);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The connections of a worker: which there are, and how what one of them sends is carried out.
 
-use super::auth::Dialect;
 use super::observe::CloseReason;
 use super::session::{ConnectionId, OUT_PAUSE, Peer, Session, awaited_limit};
 use super::worker::WorkerCore;
+use crate::auth::Dialect;
 use core::ops::ControlFlow;
 use evenkeel_protocol::{RequestOutcome, parse_request};
 use evenkeel_types::Now;

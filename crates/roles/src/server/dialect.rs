@@ -3,7 +3,6 @@
 //! Text is the usual case and takes the straight way through the worker. Everything else comes here,
 //! decides what the connection speaks, and goes on from there, within the same input if need be.
 
-use super::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
 use super::commands::store;
 use super::connections::Progress;
 use super::dispatch::NO_OWNER;
@@ -14,6 +13,7 @@ use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use super::{commands, stats};
+use crate::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
 use core::ops::ControlFlow;
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{

@@ -13,7 +13,7 @@
 //! When the first awaited answer is there, it goes to the output, and so does what was said here up to
 //! the next one.
 
-use super::wording;
+use crate::wording;
 use evenkeel_protocol::binary::Echo;
 use std::collections::VecDeque;
 

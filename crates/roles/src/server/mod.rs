@@ -18,7 +18,6 @@
 //! `links` and `replicas` for the two sides of replication.
 
 mod admin;
-mod auth;
 mod commands;
 mod connections;
 mod counters;
@@ -40,14 +39,13 @@ mod replicas;
 mod session;
 mod stats;
 mod time;
-mod wording;
 mod worker;
 
-pub use admin::{AdminConfig, CLUSTER_KEY, ProcessRequest};
-pub use auth::{
+pub use crate::auth::{
     AuthMode, CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials, CredentialsError, Dialect,
     Protocols, Sasl,
 };
+pub use admin::{AdminConfig, CLUSTER_KEY, ProcessRequest};
 pub use connections::Progress;
 pub use counters::Counters;
 pub use engine::first_version;

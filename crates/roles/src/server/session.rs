@@ -3,10 +3,10 @@
 //! Most answers are written straight into `out`. Only when a command had to travel to another worker do
 //! later answers wait for earlier ones: see [`in_order`](super::in_order).
 
-use super::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
 use super::in_order::{InOrder, Ticket};
 use super::listing::Listing;
-use super::wording;
+use crate::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
+use crate::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;

@@ -1,7 +1,6 @@
 //! [`WorkerCore`]: connections, messages, links, map and time, brought together.
 
 use super::admin::{AdminConfig, DebugClock, ProcessRequests};
-use super::auth::{AuthMode, Credentials};
 use super::connections::Slot;
 use super::counters::Counters;
 use super::engine::{At, Engine};
@@ -15,6 +14,7 @@ use super::replicas::Replicas;
 use super::session::ConnectionId;
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
+use crate::auth::{AuthMode, Credentials};
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;

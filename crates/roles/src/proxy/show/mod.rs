@@ -4,6 +4,7 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
+pub(super) mod binary;
 #[cfg(test)]
 mod tests;
 
@@ -92,8 +93,10 @@ pub(super) fn compose(
     raw: &[u8],
 ) -> Result<Tally, Unfit> {
     if is_error(reply) {
-        if show != Show::Nothing {
-            out.extend_from_slice(raw);
+        match show {
+            Show::Nothing => {}
+            Show::Binary(echo) => binary::refuse(out, echo, raw),
+            _ => out.extend_from_slice(raw),
         }
         return Ok(Tally::Nothing);
     }
@@ -112,6 +115,7 @@ pub(super) fn compose(
         Show::Number { up } => number(out, up, reply),
         Show::Touch => touch(out, reply),
         Show::Nothing => nothing(reply),
+        Show::Binary(echo) => binary::compose(out, echo, rename, question, reply),
         Show::Flush => Err(Unfit),
     }
 }
@@ -123,6 +127,9 @@ pub(super) fn compose_miss(
     rename: Option<&Rename>,
     question: &[u8],
 ) {
+    if let Show::Binary(echo) = show {
+        return binary::miss(out, echo, rename, question);
+    }
     let Show::Meta { quiet: false, .. } = show else {
         return;
     };
@@ -146,6 +153,16 @@ pub(super) fn compose_miss(
             answer::echo_flags(line, &meta, &renamed).end();
         }
     }
+}
+
+/// What the application gets for an error line of a server or of the proxy.
+pub(super) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
+    let Show::Binary(echo) = show else {
+        return line;
+    };
+    let mut packet = Vec::new();
+    binary::refuse(&mut packet, echo, &line);
+    packet
 }
 
 /// A `VALUE` of a server, whose bytes are `raw`.

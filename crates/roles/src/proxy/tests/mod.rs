@@ -1,5 +1,7 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
+mod binary;
+mod binary_twin;
 mod bounds;
 mod collapse;
 mod failover;

@@ -2,7 +2,7 @@
 //! asked directly: an application cannot tell the difference.
 
 use super::world::{World, map};
-use crate::proxy::ProxyConfig;
+use crate::proxy::{ClientId, ProxyConfig};
 use crate::server::{
     AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,
 };
@@ -13,23 +13,23 @@ use evenkeel_types::{BootId, Now, ServerId};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-const SERVERS: u16 = 3;
+pub const SERVERS: u16 = 3;
 const NOW: Now = Now {
     monotonic: super::world::T0,
     unix: 1_800_000_000,
 };
 
 /// A server of one worker with one connection.
-struct Server {
+pub struct Server {
     core: WorkerCore,
     connection: ConnectionId,
     input: Vec<u8>,
     /// Answered and not delivered.
-    output: Vec<u8>,
+    pub output: Vec<u8>,
 }
 
 impl Server {
-    fn new(number: u16, clustered: bool) -> Self {
+    pub fn new(number: u16, clustered: bool) -> Self {
         let pool = SegmentPool::new(PoolConfig {
             limit_bytes: 32 << 20,
             item_size_max: Limits::default().item_size_max,
@@ -75,7 +75,7 @@ impl Server {
         server
     }
 
-    fn ask(&mut self, bytes: &[u8]) {
+    pub fn ask(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         loop {
             let progress = self.core.handle_input(NOW, self.connection, &self.input);
@@ -152,45 +152,61 @@ fn command(below: &mut impl FnMut(usize) -> usize) -> String {
     }
 }
 
-fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
+/// Numbers below a bound, from a seed that is printed.
+pub fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     println!("seed {seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut below = move |bound: usize| (random.next_u64() % bound as u64) as usize;
+    move |bound: usize| (random.next_u64() % bound as u64) as usize
+}
+
+/// The application sends `left`, and everything is asked and answered, in pieces and in any order.
+pub fn exchange(
+    world: &mut World,
+    servers: &mut [Server],
+    client: ClientId,
+    mut left: &[u8],
+    below: &mut impl FnMut(usize) -> usize,
+) {
+    loop {
+        if !left.is_empty() && below(3) == 0 {
+            let (piece, rest) = left.split_at(1 + below(left.len()));
+            world.send(client, piece);
+            left = rest;
+        }
+        let at = below(servers.len());
+        let (server, port) = (&mut servers[at], 101 + at as u16);
+        let asked = world.asked_bytes(port);
+        server.ask(&asked);
+        if !server.output.is_empty() {
+            let piece: Vec<u8> = server
+                .output
+                .drain(..1 + below(server.output.len()))
+                .collect();
+            world.reply(port, piece);
+        }
+        let quiet = servers.iter().all(|server| server.output.is_empty())
+            && (101..101 + SERVERS).all(|port| !world.has_asked(port));
+        if left.is_empty() && quiet {
+            return;
+        }
+    }
+}
+
+fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
+    let mut below = numbers(seed);
     let mut twin = Server::new(1, false);
     let client = world.client();
     for _ in 0..60 {
         let pipeline: String = (0..1 + below(30)).map(|_| command(&mut below)).collect();
         twin.ask(pipeline.as_bytes());
-        let mut left = pipeline.as_bytes();
-        loop {
-            if !left.is_empty() && below(3) == 0 {
-                let (piece, rest) = left.split_at(1 + below(left.len()));
-                world.send(client, piece);
-                left = rest;
-            }
-            let at = below(servers.len());
-            let (server, port) = (&mut servers[at], 101 + at as u16);
-            let asked = world.asked(port);
-            server.ask(asked.as_bytes());
-            if !server.output.is_empty() {
-                let piece: Vec<u8> = server
-                    .output
-                    .drain(..1 + below(server.output.len()))
-                    .collect();
-                world.reply(port, piece);
-            }
-            let quiet = servers.iter().all(|server| server.output.is_empty())
-                && (101..101 + SERVERS).all(|port| !world.has_asked(port));
-            if left.is_empty() && quiet {
-                break;
-            }
-        }
+        let sent = pipeline.as_bytes();
+        exchange(&mut world, &mut servers, client, sent, &mut below);
         let expected = String::from_utf8(std::mem::take(&mut twin.output)).unwrap();
         assert_eq!(world.received(client), expected, "{pipeline}");
     }
 }
 
-fn flushing(config: &mut ProxyConfig) {
+pub fn flushing(config: &mut ProxyConfig) {
     config.pools[0].settings.allow_flush = true;
 }
 

@@ -43,6 +43,8 @@ struct Server {
     worker: WorkerRef,
     lease_ms: u64,
     epoch: u64,
+    /// What a memcached says of its version; one with meta commands if nothing.
+    version: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -132,6 +134,10 @@ impl World {
         self.backends.entry(port).or_default().policy = policy;
     }
 
+    pub fn version(&mut self, port: u16, version: &'static str) {
+        self.backends.entry(port).or_default().version = Some(version);
+    }
+
     pub fn lease_ms(&mut self, port: u16, lease_ms: u64) {
         self.backends.entry(port).or_default().lease_ms = lease_ms;
     }
@@ -171,8 +177,11 @@ impl World {
 
     /// What the application received since the last look.
     pub fn received(&mut self, id: ClientId) -> String {
-        let received = std::mem::take(&mut self.clients.get_mut(&id).unwrap().received);
-        String::from_utf8_lossy(&received).into_owned()
+        String::from_utf8_lossy(&self.received_bytes(id)).into_owned()
+    }
+
+    pub fn received_bytes(&mut self, id: ClientId) -> Vec<u8> {
+        std::mem::take(&mut self.clients.get_mut(&id).unwrap().received)
     }
 
     pub fn is_closed(&self, id: ClientId) -> bool {
@@ -194,10 +203,12 @@ impl World {
 
     /// What a backend received since the last look, greetings left out.
     pub fn asked(&mut self, port: u16) -> String {
-        let Some(server) = self.backends.get_mut(&port) else {
-            return String::new();
-        };
-        String::from_utf8_lossy(&std::mem::take(&mut server.received)).into_owned()
+        String::from_utf8_lossy(&self.asked_bytes(port)).into_owned()
+    }
+
+    pub fn asked_bytes(&mut self, port: u16) -> Vec<u8> {
+        let server = self.backends.get_mut(&port);
+        server.map_or(Vec::new(), |server| std::mem::take(&mut server.received))
     }
 
     pub fn has_asked(&self, port: u16) -> bool {
@@ -343,7 +354,8 @@ impl World {
             }
         } else if bytes == b"version\r\n" {
             if server.policy == Connecting::Greets {
-                self.reply_inside(port, b"VERSION 1.6.18\r\n");
+                let version = server.version.unwrap_or("1.6.18");
+                self.reply_inside(port, format!("VERSION {version}\r\n").as_bytes());
             }
         } else {
             server.received.extend_from_slice(&bytes);

@@ -124,19 +124,24 @@ pub fn meta_arithmetic(
         return;
     }
     match outcome {
-        Outcome::Number { value, .. } => show(engine, at, key, meta, value, out),
+        Outcome::Number { value, version, .. } => {
+            show(engine, at, key, meta, (value, version), out);
+        }
         _ => answer::echo_flags(answer::meta(out, status), meta, key).end(),
     }
 }
 
 /// The answer of a successful `ma`.
-fn show(engine: &Engine, at: &At, key: &[u8], meta: &Meta<'_>, value: u64, out: &mut Vec<u8>) {
-    let (version, left) = engine
-        .store
-        .peek(at.cachelet, key, at.seconds)
-        .map_or((Version(0), None), |item| {
-            (item.version(), ttl(&item, at.seconds))
-        });
+fn show(
+    engine: &Engine,
+    at: &At,
+    key: &[u8],
+    meta: &Meta<'_>,
+    (value, version): (u64, Version),
+    out: &mut Vec<u8>,
+) {
+    let item = engine.store.peek(at.cachelet, key, at.seconds);
+    let left = item.and_then(|item| ttl(&item, at.seconds));
     let mut digits = Vec::with_capacity(DIGITS_MAX);
     number(&mut digits, value);
     let with_value = meta.flags.has(b'v');

@@ -1,7 +1,7 @@
 //! The `stats` command: what follows it, and who answers.
 
 use super::settings;
-use crate::server::auth::Dialect;
+use crate::auth::Dialect;
 use crate::server::listing::ListForm;
 use crate::server::message::{ClassesView, CountersView, LinesView, Task};
 use crate::server::session::{ConnectionId, Session};
