@@ -1,7 +1,9 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{BackendId, BackendStats, MapSource, ProxyConfig, ProxyStats};
+use evenkeel_roles::proxy::{
+    BackendId, BackendStats, HotKeyReport, MapSource, ProxyConfig, ProxyStats,
+};
 use evenkeel_types::Epoch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,6 +34,8 @@ pub enum Control {
         stats: Box<ProxyStats>,
         /// Its connections to servers.
         backends: Vec<BackendStats>,
+        /// The keys that are read most through it.
+        hot_keys: Vec<HotKeyReport>,
     },
     /// `stats reset`.
     ResetStats,

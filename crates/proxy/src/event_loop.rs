@@ -286,20 +286,24 @@ impl Worker {
                 Control::CountsWanted { by, question } => {
                     let core = &self.parts.core;
                     let (stats, backends) = (Box::new(*core.stats()), core.backends());
+                    let hot_keys = core.hot_keys(now);
                     self.parts.workers[by].say(Control::Counts {
                         question,
                         stats,
                         backends,
+                        hot_keys,
                     });
                 }
                 Control::Counts {
                     question,
                     stats,
                     backends,
+                    hot_keys,
                 } => {
                     if let Some(asked) = self.questions.get_mut(&question) {
                         asked.process.totals.add(&stats);
                         asked.process.backends.extend(backends);
+                        asked.process.hot_keys.extend(hot_keys);
                         asked.missing -= 1;
                     }
                     self.answer_stats(now, question);
@@ -569,6 +573,7 @@ impl Worker {
             reload_failures: self.parts.reload_counts.failures.load(Ordering::Relaxed),
             totals: *self.parts.core.stats(),
             backends: self.parts.core.backends(),
+            hot_keys: self.parts.core.hot_keys(now),
         };
         let question = self.next_question;
         self.next_question += 1;

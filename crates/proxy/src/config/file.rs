@@ -2,6 +2,7 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
+use super::hot_keys::{HOT_KEYS_KEYS, hot_keys};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, timeout};
 use super::reader::{At, Reader, Section};
 use super::{PoolPlan, PoolServers};
@@ -60,6 +61,10 @@ const POOL_KEYS: &[&str] = &[
     "gutter",
     "failover_ttl",
     "flush_on_return",
+    "hot_keys",
+    "hot_keys_lease",
+    "hot_keys_replicas",
+    "hot_keys_min_rps",
 ];
 
 const SERVER_KEYS: &[&str] = &["address", "weight", "name"];
@@ -298,6 +303,7 @@ fn pool(
             Duration::from_secs(at.value.into())
         }),
         flush_on_return: reader.flag(section, "flush_on_return"),
+        hot_keys: hot_keys(reader, section),
     };
     let placement = placement(reader, section);
     let coordinators = reader.texts(section, "coordinator");
@@ -326,7 +332,8 @@ fn pool(
             placement.map(PoolServers::Memcached)
         }
         (None, Some(coordinators)) => {
-            for key in ["failover", "gutter", "failover_ttl", "flush_on_return"] {
+            let failover = ["failover", "gutter", "failover_ttl", "flush_on_return"];
+            for key in failover.into_iter().chain(HOT_KEYS_KEYS) {
                 if section.has(key) {
                     reader.fail(
                         section.place_of(key),

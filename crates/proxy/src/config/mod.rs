@@ -3,6 +3,7 @@
 
 mod diagnostic;
 mod file;
+mod hot_keys;
 pub mod limits;
 mod reader;
 #[cfg(test)]

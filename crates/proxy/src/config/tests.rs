@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::Parser;
+use evenkeel_policy::hot_keys::plain::PlainMode;
 use evenkeel_roles::proxy::{CommandClass, RouteTarget, TtlBounds};
 use std::time::Duration;
 
@@ -104,6 +105,20 @@ fn a_pool_says_where_its_keys_go_when_a_server_is_out_of_use() {
     assert_eq!(pools[2].settings, PoolSettings::default());
 }
 
+#[test]
+fn a_pool_says_what_is_done_about_its_hot_keys() {
+    let text = "[pools.a]\nservers = [\"h\"]\nhot_keys = \"on\"\nhot_keys_lease = \"2s\"\n\
+                hot_keys_replicas = 3\nhot_keys_min_rps = 50\n\
+                [pools.b]\nservers = [\"i\"]\nhot_keys = \"observe\"\n\
+                [[routes]]\npool = \"a\"\n";
+    let pools = read_text(text, &[]).unwrap().pools;
+    let hot_keys = &pools[0].settings.hot_keys;
+    assert_eq!(hot_keys.mode, PlainMode::On);
+    assert_eq!(hot_keys.lease, Duration::from_secs(2));
+    assert_eq!((hot_keys.gamma_max, hot_keys.hot_rps_min), (3, 50.0));
+    assert_eq!(pools[1].settings.hot_keys.mode, PlainMode::Observe);
+}
+
 /// What stands in a file, and what is said about it.
 const BAD: &[(&str, &str)] = &[
     (
@@ -119,12 +134,33 @@ const BAD: &[(&str, &str)] = &[
         "3:12: failover: use \"none\" or \"next\", or gutter = \"POOL\" instead\n  |\n\
          3 | failover = \"prev\"\n  |            ^^^^^^\n",
     ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nhot_keys = \"yes\"\n",
+        "3:12: hot_keys: use \"off\", \"observe\" or \"on\"\n  |\n\
+         3 | hot_keys = \"yes\"\n  |            ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nhot_keys = \"on\"\nhot_keys_lease = \"11s\"\n",
+        "4:18: hot_keys_lease: use 50ms to 10s\n  |\n\
+         4 | hot_keys_lease = \"11s\"\n  |                  ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nhot_keys_replicas = 2\n",
+        "3:21: hot_keys_replicas goes with hot_keys = \"observe\" or \"on\"\n  |\n\
+         3 | hot_keys_replicas = 2\n  |                     ^\n",
+    ),
+    (
+        "[pools.a]\ncoordinator = \"h:1\"\nhot_keys = \"on\"\n",
+        "3:12: hot_keys goes with servers: a pool of Evenkeel servers has its map\n  |\n\
+         3 | hot_keys = \"on\"\n  |            ^^^^\n",
+    ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, \
+         hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

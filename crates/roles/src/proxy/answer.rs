@@ -11,6 +11,7 @@ use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
+use super::hot::{FILLER, answer_of_meta};
 use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
 use super::multi_get::without_newline;
 use super::pool::{Pool, Servers};
@@ -128,6 +129,7 @@ impl ProxyCore {
                 return self.shared_values(now, id, reply, raw);
             }
             Ask::Values => self.values(id, reply, raw)?,
+            Ask::Hot => self.hot_reply(now, id, reply, raw)?,
             Ask::Quiet => self.quiet(now, id, reply, raw)?,
         }
         self.release(now, client);
@@ -186,12 +188,15 @@ impl ProxyCore {
     ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let lease = backend.lease;
+        let is_aware = backend.peer != Peer::Memcached;
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
         let Some(client) = self.clients.get_mut(tag.client.0) else {
             // Nobody is left to tell.
-            if tag.client == NOBODY {
-                self.caught_up(reply)?;
+            match tag.client {
+                NOBODY => self.caught_up(reply)?,
+                FILLER => self.filled(now, &tag, reply)?,
+                _ => {}
             }
             self.done(id);
             return Ok(());
@@ -212,9 +217,16 @@ impl ProxyCore {
         }
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
         let ticket = slot.ticket.take();
-        let answer = answer_of(reply);
-        let era = lease_era(self.pools.get(tag.pool.0));
-        if let (Some(ticket), Reply::Meta(meta)) = (&ticket, reply) {
+        let era = lease_era(self.pools.get(tag.pool.0), self.era);
+        let answer = match &ticket {
+            Some(ticket) if !is_aware => {
+                let pool = self.pools.get_mut(tag.pool.0);
+                let hot = pool.and_then(|pool| pool.hot.as_deref_mut());
+                answer_of_meta(hot, era, ticket, question, reply)
+            }
+            _ => answer_of(reply),
+        };
+        if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
             let gamma = meta.gamma().unwrap_or(0);
@@ -487,7 +499,7 @@ impl ProxyCore {
                         question,
                     } = *held;
                     let pool = question.tag.pool;
-                    let era = lease_era(self.pools.get(pool.0));
+                    let era = lease_era(self.pools.get(pool.0), self.era);
                     let verdict = match slot.ticket.take() {
                         Some(ticket) => client.leases.of(pool).release(now, era, ticket, answer),
                         None => Verdict::Show,
@@ -624,10 +636,10 @@ fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) ->
 
 /// What leases of a pool belong to. A pool that is gone has none.
 #[inline]
-fn lease_era(pool: Option<&Pool>) -> Epoch {
+fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
     match pool.map(|pool| &pool.servers) {
         Some(Servers::Evenkeel(pool)) => pool.era(),
-        Some(Servers::Memcached(_)) | None => Epoch(0),
+        Some(Servers::Memcached(_)) | None => Epoch(era),
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) enum Ask {
     Single,
     /// Any number of `VALUE`s and an `END`: `get`, `gets`, `gat`, `gats`.
     Values,
+    /// The same for one key of `get` or `gets` that is replicated in a pool of plain servers (`hot/`).
+    Hot,
     /// Nothing or one answer, and then `MN`: a quiet command followed by `mn`, because what a quiet
     /// command hides depends on the command and on the server's version.
     Quiet,

@@ -22,6 +22,7 @@ use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
+use evenkeel_types::KeyHash;
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -134,7 +135,7 @@ pub(super) struct MultiGet {
     pub left: usize,
 }
 
-/// A client's CSM caches: one for each Evenkeel pool that it has asked something.
+/// A client's CSM caches: one for each pool that it has asked something that leases are for.
 #[derive(Debug)]
 pub(super) struct Leases {
     seed: u64,
@@ -152,6 +153,15 @@ impl Leases {
             self.pools.len() - 1
         });
         &mut self.pools[at].1
+    }
+
+    /// Whether something is remembered of a key of a pool.
+    #[inline]
+    pub fn knows(&self, pool: PoolId, key: &[u8]) -> bool {
+        let mut pools = self.pools.iter();
+        pools.any(|(other, leases)| {
+            *other == pool && !leases.is_empty() && leases.knows(KeyHash::of(key))
+        })
     }
 
     /// The pool is gone.

@@ -4,6 +4,7 @@ use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, REQUEST_TIMEOUT, REQUESTS_PER
 use super::pool::ServerList;
 use super::routes::RouteTable;
 use core::time::Duration;
+use evenkeel_policy::hot_keys::plain::PlainConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_types::UnixSeconds;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub enum PoolKind {
 pub struct MapSource(pub u32);
 
 /// Settings of one pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolSettings {
     /// How long connecting and greeting may take together.
     pub connect_timeout: Duration,
@@ -120,6 +121,8 @@ pub struct PoolSettings {
     pub flush_on_return: bool,
     /// Whether identical gets that wait to be sent become one.
     pub collapse: bool,
+    /// Whether hot keys of a pool of any memcached servers are looked for, and what is done about them.
+    pub hot_keys: PlainConfig,
 }
 
 impl Default for PoolSettings {
@@ -133,6 +136,7 @@ impl Default for PoolSettings {
             failover_ttl: FAILOVER_TTL,
             flush_on_return: false,
             collapse: true,
+            hot_keys: PlainConfig::default(),
         }
     }
 }

@@ -65,12 +65,16 @@ impl ProxyCore {
             }
         }
         self.look_for_outages();
+        self.look_for_hot_keys();
         self.begin_era();
     }
 
     /// Whoever has requests under way waits for their answers before asking anything further.
     pub(super) fn begin_era(&mut self) {
         self.era += 1;
+        if self.watches {
+            self.forget_truths();
+        }
     }
 
     /// Finds or makes the pool that is wanted.
@@ -92,6 +96,7 @@ impl ProxyCore {
                 backend.collapses = wanted.settings.collapse;
             }
         }
+        self.take_over_hot_keys(id, wanted);
         id
     }
 
@@ -215,6 +220,7 @@ fn new_pool(wanted: &PoolConfig) -> Pool {
             PoolKind::Evenkeel(source) => Servers::Evenkeel(EvenkeelPool::new(*source)),
             PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
         },
+        hot: None,
         gutter: None,
         leaving: false,
     }

@@ -99,6 +99,16 @@ impl ProxyCore {
         way.place = Some(place);
     }
 
+    /// Where a key goes whose server is out of use, if there is a place.
+    pub(super) fn place_elsewhere(
+        &mut self,
+        now: Instant,
+        pool: PoolId,
+        key: &[u8],
+    ) -> Option<BackendId> {
+        self.elsewhere(now, pool, key)?.place
+    }
+
     /// Where a key goes; `None` if its server is in use.
     fn elsewhere(&mut self, now: Instant, pool: PoolId, key: &[u8]) -> Option<Elsewhere> {
         let found = self.pools.get(pool.0)?;
@@ -201,7 +211,8 @@ impl ProxyCore {
 
     /// A server has missed a request, or perhaps.
     pub(super) fn note_missed_request(&mut self, id: BackendId, question: &Question) {
-        if question.tag.is_read {
+        // A replica that is not stored is one that is not found.
+        if question.tag.is_read || question.tag.is_replica {
             return;
         }
         let mut scratch = KeyScratch::default();
@@ -312,6 +323,7 @@ impl ProxyCore {
             }
             Some(Request::Get { keys, with_cas }) => {
                 let tag = question.tag;
+                self.abandon_hot_read(now, &tag);
                 let slots = match &question.progress {
                     // Only a line of which nothing is answered is asked elsewhere.
                     Progress::Group(group) => group.slots_left().collect(),
@@ -377,7 +389,7 @@ impl ProxyCore {
 }
 
 /// A request that the proxy has composed.
-fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
+pub(super) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
     let limits = Limits {
         // Whatever fits the request, and what an item has besides.
         item_size_max: bytes.len() + LINE_LEN_MAX,

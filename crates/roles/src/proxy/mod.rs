@@ -53,6 +53,7 @@ mod config;
 mod configure;
 mod failover;
 mod health;
+mod hot;
 pub mod limits;
 mod map;
 mod missed;
@@ -77,6 +78,7 @@ pub use config::{
     DEFAULT_POOL, Failover, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
     Revision,
 };
+pub use hot::HotKeyReport;
 pub use pool::ServerList;
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
@@ -167,6 +169,8 @@ pub struct ProxyCore {
     era: u64,
     /// Whether a memcached is out of use.
     has_outage: bool,
+    /// Whether hot keys of a pool of plain servers are looked for.
+    watches: bool,
     /// The wall clock.
     unix: UnixSeconds,
     clients: Slab<Client>,
@@ -220,6 +224,7 @@ impl ProxyCore {
             renames: Renames::default(),
             era: 0,
             has_outage: false,
+            watches: false,
             unix: 0,
             clients: Slab::default(),
             backends: Slab::default(),
@@ -289,11 +294,17 @@ impl ProxyCore {
                 self.backend_due(now, BackendId(key));
             }
         }
+        let slot_end = if self.watches {
+            self.judge_hot_keys(now)
+        } else {
+            None
+        };
         let backends = self
             .backends
             .iter()
             .filter_map(|(_, backend)| backend.deadline());
-        let others = self.parking.deadline().into_iter().chain(self.leaving_look);
+        let others = self.parking.deadline().into_iter();
+        let others = others.chain(self.leaving_look).chain(slot_end);
         self.next_deadline = backends.chain(others).min();
     }
 
@@ -486,6 +497,10 @@ impl ProxyCore {
     fn jitter(&mut self) -> f64 {
         // 53 bits are what an f64 holds exactly.
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn random_u64(&mut self) -> u64 {
+        self.random.next_u64()
     }
 
     fn random_u32(&mut self) -> u32 {

@@ -169,6 +169,9 @@ impl ProxyCore {
         key: WayKey<'_>,
         show: Show,
     ) {
+        if self.watches && self.ask_hot_key(now, id, rest, way, key, show) {
+            return;
+        }
         let servers = self.pools.get(way.pool.0).map(|pool| &pool.servers);
         let Some(Servers::Memcached(pool)) = servers else {
             return;

@@ -203,6 +203,10 @@ impl ProxyCore {
         let pool = match &pool.servers {
             Servers::Memcached(pool) => {
                 placed.target = Ok(draft.place.unwrap_or_else(|| pool.home(draft.key)));
+                if self.watches {
+                    placed.ticket = self.watch(now, draft);
+                    placed.hash = placed.ticket.as_ref().map_or(KeyHash(0), ReadTicket::hash);
+                }
                 return placed;
             }
             Servers::Evenkeel(pool) => pool,

@@ -37,6 +37,9 @@ impl ProxyCore {
         if self.has_outage || input.first_chunk() != Some(b"get ") {
             return 0;
         }
+        if self.watches && !self.watch_quick_get(id, input) {
+            return 0;
+        }
         match self.quick_gets_of_one(now, id, input, turn) {
             0 => self.quick_get_of_several(now, id, input),
             done => done,
@@ -57,8 +60,8 @@ impl ProxyCore {
         let mut known = KnownPool::default();
         let mut due: Option<Instant> = None;
         let mut done = 0;
-        // Whoever calls has seen that one may be asked.
-        while done == 0 || *turn > 0 && client.may_ask(self.era) {
+        // Whoever calls has seen that one may be asked; only the first was looked at for hot keys.
+        while done == 0 || *turn > 0 && !self.watches && client.may_ask(self.era) {
             let Some(at) = scan_get_of_one(input, done) else {
                 break;
             };

@@ -225,10 +225,17 @@ impl ProxyCore {
     /// is not possible, its slot holds the failure; the caller releases it.
     pub(super) fn ask_home(&mut self, now: Instant, mut question: Question) {
         self.stats.proxy_reads_asked_again += 1;
-        question.tag.is_replica = false;
         if let Some(pool) = self.pools.get(question.tag.pool.0) {
             question.tag.give_up = now + pool.settings.request_timeout;
         }
+        let pool = self
+            .pools
+            .get(question.tag.pool.0)
+            .map(|pool| &pool.servers);
+        if let Some(Servers::Memcached(_)) = pool {
+            return self.ask_plain_home(now, question);
+        }
+        question.tag.is_replica = false;
         let home = self.home(question.tag.pool, question.tag.hash);
         self.ask_again(now, question, home);
     }
@@ -408,6 +415,11 @@ impl ProxyCore {
         show: Show,
         targets: &[(PoolId, BackendId)],
     ) {
+        if self.watches {
+            targets
+                .iter()
+                .for_each(|&(pool, _)| self.watch_flush(now, pool));
+        }
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };

@@ -6,7 +6,9 @@
 
 use super::backend::{Backend, BackendCounters, Peer};
 use super::config::ProxyConfig;
+use super::hot::{HotKeyReport, compose_report};
 use super::pool::Pool;
+use evenkeel_policy::hot_keys::plain::PlainStats;
 use evenkeel_protocol::text;
 use std::io::Write;
 
@@ -126,6 +128,35 @@ proxy_stats! {
     proxy_binary_clients,
     /// Binary requests refused because their server knows no meta commands.
     proxy_requests_unsupported,
+    /// Reads that were looked at by chance to find hot keys of plain servers.
+    proxy_hot_reads_sampled,
+    /// Keys that became hot.
+    proxy_hot_keys_promoted,
+    /// Hot keys that cooled.
+    proxy_hot_keys_cooled,
+    /// Hot keys that were not replicated because there were too many, counted twice a second.
+    proxy_hot_keys_unpromoted_full,
+    /// Hot keys that were not replicated because they are too long, counted twice a second.
+    proxy_hot_keys_unpromoted_long,
+    /// Values of hot keys that were too long to be replicated.
+    proxy_hot_values_too_long,
+    /// Replicas of hot keys stored on plain servers.
+    proxy_replica_fills,
+    /// Replicas that a server would not store.
+    proxy_replica_fills_refused,
+}
+
+impl ProxyStats {
+    /// Adds what a pool's hot keys have counted.
+    pub(super) fn add_hot_keys(&mut self, counted: &PlainStats) {
+        self.proxy_hot_reads_sampled += counted.reads_sampled;
+        self.proxy_hot_keys_promoted += counted.promoted;
+        self.proxy_hot_keys_cooled += counted.cooled;
+        self.proxy_hot_keys_unpromoted_full += counted.unpromoted_full;
+        self.proxy_hot_keys_unpromoted_long += counted.unpromoted_long;
+        self.proxy_hot_values_too_long += counted.values_too_long;
+        self.proxy_replica_fills += counted.fills;
+    }
 }
 
 /// One backend connection as statistics show it.
@@ -191,6 +222,8 @@ pub struct ProcessStats {
     pub totals: ProxyStats,
     /// The backend connections of all workers.
     pub backends: Vec<BackendStats>,
+    /// The hot keys that all workers report.
+    pub hot_keys: Vec<HotKeyReport>,
 }
 
 /// Names of memcached that tools read and that mean nothing in a proxy, which stores nothing.
@@ -211,6 +244,7 @@ pub(super) enum StatsKind {
     Settings,
     Proxy,
     Servers,
+    HotKeys,
 }
 
 /// Facts of one core, which are the same in all of a process.
@@ -254,6 +288,7 @@ pub(super) fn compose(
         StatsKind::Settings => settings(out, facts, process),
         StatsKind::Proxy => proxy(out, facts, process),
         StatsKind::Servers => servers(out, process),
+        StatsKind::HotKeys => compose_report(out, &process.hot_keys),
     }
     out.extend_from_slice(text::END);
 }

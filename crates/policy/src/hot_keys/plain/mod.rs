@@ -152,7 +152,7 @@ pub struct PlainHotKey {
     pub gamma: u8,
 }
 
-/// Counters, all since the start.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainStats {
     /// Reads counted by chance.
@@ -169,8 +169,6 @@ pub struct PlainStats {
     pub values_too_long: u64,
     /// Replicas stored.
     pub fills: u64,
-    /// Replicas that a server would not store.
-    pub fills_refused: u64,
 }
 
 /// The hot keys of one pool of plain servers in one worker.
@@ -274,36 +272,38 @@ impl PlainHotKeys {
         &self.config
     }
 
-    /// Lets a read pass that is not counted while no key is replicated: most of them, and without a look
-    /// at the key. False when it is one for [`PlainHotKeys::handle_read`].
+    /// Whether a key is certainly not replicated. A few instructions while none is.
     #[inline]
-    pub fn pass_read(&mut self) -> bool {
-        self.entries.is_empty() && self.samplers[0].skip()
+    pub fn passes(&self, key: &[u8]) -> bool {
+        self.entries.is_empty() || !self.filter.may_hold(KeyHash::of(key))
     }
 
-    /// The same for a write and [`PlainHotKeys::handle_write`].
+    /// Tells of a read of a key that copies could answer. A few instructions for most.
     #[inline]
-    pub fn pass_write(&mut self) -> bool {
-        self.entries.is_empty() && self.samplers[1].skip()
-    }
-
-    /// Tells of a read of a key that copies could answer.
-    #[inline]
-    pub fn handle_read(&mut self, hash: KeyHash, key: &[u8]) {
+    pub fn handle_read(&mut self, key: &[u8]) {
         if self.samplers[0].take() {
-            self.stats.reads_sampled += 1;
-            let weight = f64::from(self.samplers[0].weight());
-            self.sketch.read(hash, key, weight);
+            self.count_read(key);
         }
     }
 
-    /// Tells that a write of a key, or anything else that changes its item, is about to be sent home.
-    pub fn handle_write(&mut self, now: Instant, hash: KeyHash, key: &[u8]) {
+    #[inline(never)]
+    fn count_read(&mut self, key: &[u8]) {
+        self.stats.reads_sampled += 1;
+        let weight = f64::from(self.samplers[0].weight());
+        self.sketch.read(KeyHash::of(key), key, weight);
+    }
+
+    /// Tells that a write of a key, or anything else that changes its item, is about to be sent home. A
+    /// few instructions for most while no key is replicated.
+    #[inline]
+    pub fn handle_write(&mut self, now: Instant, key: &[u8]) {
         if self.samplers[1].take() {
             let weight = f64::from(self.samplers[1].weight());
-            self.sketch.write(hash, key, weight);
+            self.sketch.write(KeyHash::of(key), key, weight);
         }
-        if let Some(entry) = self.entry(hash, key) {
+        if !self.passes(key)
+            && let Some(entry) = self.entry(KeyHash::of(key), key)
+        {
             entry.wrote_at = now;
             entry.truth = None;
         }
@@ -431,8 +431,7 @@ impl PlainHotKeys {
     }
 
     /// Tells that the server of a copy cannot be asked, or would not store it.
-    pub fn handle_copy_failed(&mut self, now: Instant, hash: KeyHash, suffix: u8, refused: bool) {
-        self.stats.fills_refused += u64::from(refused);
+    pub fn handle_copy_failed(&mut self, now: Instant, hash: KeyHash, suffix: u8) {
         let Some(at) = self.at(hash) else { return };
         let copies = &mut self.entries[at].copies;
         if let Some(copy) = copies.get_mut(usize::from(suffix).wrapping_sub(1)) {
@@ -493,6 +492,12 @@ impl PlainHotKeys {
         entry.number
     }
 
+    /// Whether [`PlainHotKeys::poll_fill`] has something to say.
+    pub fn has_fill(&self, now: Instant, hash: KeyHash) -> bool {
+        let at = self.at(hash).filter(|&at| self.entries[at].truth.is_some());
+        at.is_some_and(|at| self.entries[at].copies.iter().any(|copy| copy.is_due(now)))
+    }
+
     /// The next replica to store of what the home has just answered. Call until `None`, right after
     /// [`PlainHotKeys::handle_home`]. It counts as stored at once: what is asked of its server from now
     /// on comes behind it.
@@ -500,12 +505,7 @@ impl PlainHotKeys {
         let at = self.at(hash)?;
         let entry = &mut self.entries[at];
         let name = entry.truth?.content;
-        let is_due = |copy: &Copy| match copy.state {
-            CopyState::Missing => true,
-            CopyState::Stored { at } => now >= at + REFILL_AFTER,
-            _ => false,
-        };
-        let i = entry.copies.iter().position(is_due)?;
+        let i = entry.copies.iter().position(|copy| copy.is_due(now))?;
         entry.copies[i].state = CopyState::Stored { at: now };
         self.stats.fills += 1;
         Some(Fill {
@@ -526,9 +526,9 @@ impl PlainHotKeys {
         self.entries.len()
     }
 
-    /// Counters.
-    pub fn stats(&self) -> PlainStats {
-        self.stats
+    /// What was counted since the last call.
+    pub fn take_stats(&mut self) -> PlainStats {
+        core::mem::take(&mut self.stats)
     }
 
     fn rebuild_filter(&mut self) {
@@ -577,6 +577,17 @@ impl Entry {
             renew_at: now,
             content: None,
             copies,
+        }
+    }
+}
+
+impl Copy {
+    /// Whether it is to be stored.
+    fn is_due(&self, now: Instant) -> bool {
+        match self.state {
+            CopyState::Missing => true,
+            CopyState::Stored { at } => now >= at + REFILL_AFTER,
+            _ => false,
         }
     }
 }

@@ -240,7 +240,7 @@ impl World {
         };
         let ask = if self.random.below(20) == 0 {
             if self.fault != Some(Fault::WritesUntold) {
-                worker.handle_write(self.now, hash, KEYS[key]);
+                worker.handle_write(self.now, KEYS[key]);
             }
             found.leases.write_sent(hash);
             let value = (self.random.below(6) > 0).then(|| self.value());
@@ -249,7 +249,7 @@ impl World {
                 value,
             }
         } else {
-            worker.handle_read(hash, KEYS[key]);
+            worker.handle_read(KEYS[key]);
             let (leases, now, epoch) = (&mut found.leases, self.now, self.epoch);
             let route = match self.random.below(10) {
                 0 => worker.route_home_read(leases, now, epoch, hash, KEYS[key]),

@@ -84,6 +84,13 @@ impl PlainHotKeys {
         }
     }
 
+    /// Tells that a replica cannot be asked for after all. The ticket is to be abandoned.
+    pub fn give_up_copy(&mut self, now: Instant, ticket: &ReadTicket) {
+        if let Route::Shadow { suffix } = ticket.route() {
+            self.handle_copy_failed(now, ticket.hash(), suffix);
+        }
+    }
+
     /// What an answer of a replica counts, which was found under that name or was not. To be called as
     /// soon as it arrives.
     pub fn answer_of_copy(&mut self, ticket: &ReadTicket, name: &[u8], is_found: bool) -> Answer {

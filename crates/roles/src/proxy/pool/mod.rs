@@ -13,6 +13,7 @@ pub use plain::ServerList;
 use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use super::slab::Key;
 use super::{BackendId, Epoch};
+use evenkeel_policy::hot_keys::plain::PlainHotKeys;
 use std::sync::Arc;
 
 /// Names a pool of one core.
@@ -24,6 +25,8 @@ pub(super) struct Pool {
     pub name: Arc<str>,
     pub settings: PoolSettings,
     pub servers: Servers,
+    /// Its hot keys, if they are looked for: only in pools of plain servers.
+    pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.
     pub gutter: Option<PoolId>,
     /// No longer configured: kept until nothing that was asked of it is under way.

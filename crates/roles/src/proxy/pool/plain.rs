@@ -23,6 +23,11 @@ impl ServerList {
         Ok(ServerList { config, placement })
     }
 
+    /// Where keys live among them.
+    pub(in crate::proxy) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// The servers in the order given.
     pub fn servers(&self) -> &[Server] {
         &self.config.servers

@@ -9,6 +9,7 @@ mod failures;
 mod hot_keys;
 mod merging;
 mod moves;
+mod plain_hot_keys;
 mod reload;
 mod routing;
 mod twin;

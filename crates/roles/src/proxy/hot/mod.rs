@@ -1,0 +1,375 @@
+//! Hot keys of pools of plain memcached servers: asking for copies, storing them, and going home.
+//!
+//! What may be shown, and why, is decided in [`plain`](evenkeel_policy::hot_keys::plain), where the
+//! argument for it stands. Here is what that asks for: reads of a replicated key go alone, on a line of
+//! their own ([`Ask::Hot`]), to the copy of their connection, and their answers are held against what
+//! the home said. A replica goes by another name on its server and is shown under the key's.
+//!
+//! A pool that does not look for hot keys pays one look at [`ProxyCore::watches`] for each request.
+
+mod answer;
+mod report;
+
+pub(super) use answer::answer_of_meta;
+pub use report::HotKeyReport;
+pub(super) use report::compose as compose_report;
+
+use super::backend::{Ask, Progress, Question, Tag};
+use super::client::{MultiGet, Show, Slot, State};
+use super::config::PoolConfig;
+use super::failover::parse_own;
+use super::pool::{Pool, PoolId, Servers};
+use super::question::{Draft, Intent};
+use super::recovery::Failure;
+use super::routes::CommandClass;
+use super::slab::Key;
+use super::way::{WayKey, WayTo};
+use super::{BackendId, ClientId, ProxyCore};
+use core::mem;
+use evenkeel_policy::hot_keys::client::ReadTicket;
+use evenkeel_policy::hot_keys::plain::{
+    NAME_PREFIX_LEN, NamePrefix, PlainHotKeys, PlainMode, ReadRoute,
+};
+use evenkeel_protocol::{
+    KeyAt, KeyScratch, LINE_LEN_MAX, Request, scan_get, scan_get_of_one, text,
+};
+use evenkeel_types::{Epoch, Instant, KeyHash};
+
+/// Who stores replicas. No application has this name.
+pub(super) const FILLER: ClientId = ClientId(Key {
+    slot: u32::MAX,
+    generation: u32::MAX - 1,
+});
+
+/// Where a tracked read goes, and what is known of it.
+struct Sent {
+    ticket: ReadTicket,
+    to: BackendId,
+    /// Of a replica.
+    name: Option<NamePrefix>,
+}
+
+impl ProxyCore {
+    /// What leases of plain pools belong to: everything that can give a key another home begins an era.
+    pub(super) fn plain_era(&self) -> Epoch {
+        Epoch(self.era)
+    }
+
+    /// Whether none of the keys of the plain `get` that `input` begins with is replicated, so that it may go
+    /// the quick way; if so, counts them.
+    #[inline(never)]
+    pub(super) fn watch_quick_get(&mut self, id: ClientId, input: &[u8]) -> bool {
+        let mut keys = mem::take(&mut self.keys);
+        keys.clear();
+        match scan_get_of_one(input, 0) {
+            Some(key) => keys.push(key),
+            None if scan_get(input, 0, &self.config.limits, &mut keys).is_none() => keys.clear(),
+            None => {}
+        }
+        let passes = self.watch_keys(id, input, &keys);
+        self.keys = keys;
+        passes
+    }
+
+    fn watch_keys(&mut self, id: ClientId, input: &[u8], keys: &[KeyAt]) -> bool {
+        let Some(client) = self.clients.get(id.0) else {
+            return false;
+        };
+        let pool_of = |key: &[u8]| self.ways[self.routes.find(key, CommandClass::Get)].quick_get();
+        for at in keys {
+            let key = at.of(input);
+            let Some(id) = pool_of(key) else {
+                return false;
+            };
+            let hot = self.pools.get(id.0).and_then(|pool| pool.hot.as_deref());
+            if hot.is_some_and(|hot| !hot.passes(key)) || client.leases.knows(id, key) {
+                return false;
+            }
+        }
+        for at in keys {
+            let key = at.of(input);
+            if let Some(id) = pool_of(key)
+                && let Some(pool) = self.pools.get_mut(id.0)
+                && let Some(hot) = &mut pool.hot
+            {
+                hot.handle_read(key);
+            }
+        }
+        true
+    }
+
+    /// Asks for a key of a `get` on a line of its own if it is replicated. True if it did.
+    #[inline(never)]
+    pub(super) fn ask_hot_key(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        rest: MultiGet,
+        way: &WayTo,
+        key: WayKey<'_>,
+        show: Show,
+    ) -> bool {
+        if rest.exptime.is_some() {
+            self.watch_write(now, id, way.pool, key.stored);
+            return false;
+        }
+        if way.place.is_some() {
+            return false;
+        }
+        if !rest.with_cas
+            && let Some(pool) = self.pools.get_mut(way.pool.0)
+            && let Some(hot) = &mut pool.hot
+        {
+            hot.handle_read(key.stored);
+        }
+        let Some(sent) = self.route_hot_read(now, id, way.pool, key.stored, rest.with_cas) else {
+            return false;
+        };
+        let hash = sent.ticket.hash();
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return true;
+        };
+        let slot = client.push(Slot {
+            ticket: Some(sent.ticket),
+            rename: way.rename,
+            ..Slot::new(show, State::Waiting)
+        });
+        let tag = Tag {
+            client: id,
+            pool: way.pool,
+            slot,
+            hash,
+            ask: Ask::Hot,
+            is_read: true,
+            is_replica: sent.name.is_some(),
+            retries: 0,
+            give_up: now,
+            flags: (0, 0),
+        };
+        let line = |out: &mut Vec<u8>| {
+            out.extend_from_slice(if rest.with_cas { b"gets " } else { b"get " });
+            out.extend_from_slice(sent.name.as_ref().map_or(&[], NamePrefix::as_bytes));
+            out.extend_from_slice(key.stored);
+            out.extend_from_slice(text::CRLF);
+        };
+        match self.admit(sent.to, LINE_LEN_MAX) {
+            Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                line(out);
+                (0, 0)
+            }),
+            Err(failure) => {
+                let mut bytes = Vec::new();
+                line(&mut bytes);
+                let question = Question {
+                    tag,
+                    bytes,
+                    progress: Progress::Nothing,
+                };
+                self.fail(question, &failure);
+                self.release(now, id);
+            }
+        }
+        true
+    }
+
+    /// Where a read goes that is to be held against what the home said; `None` for all others.
+    fn route_hot_read(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        pool_id: PoolId,
+        key: &[u8],
+        only_home: bool,
+    ) -> Option<Sent> {
+        let era = self.plain_era();
+        let pool = self.pools.get_mut(pool_id.0)?;
+        let (Some(hot), Servers::Memcached(servers)) = (&mut pool.hot, &pool.servers) else {
+            return None;
+        };
+        let hash = KeyHash::of(key);
+        let client = self.clients.get_mut(id.0)?;
+        if !hot.is_tracked(hash, key) && !client.leases.knows(pool_id, key) {
+            return None;
+        }
+        let leases = client.leases.of(pool_id);
+        let home = servers.home(key);
+        let of_home = |ticket| Sent {
+            ticket,
+            to: home,
+            name: None,
+        };
+        let route = if only_home {
+            hot.route_home_read(leases, now, era, hash, key)
+        } else {
+            hot.route_read(leases, now, era, hash, key)
+        };
+        let (ticket, server, name) = match route {
+            ReadRoute::Ordinary => return None,
+            ReadRoute::Home(ticket) => return Some(of_home(ticket)),
+            ReadRoute::Copy {
+                ticket,
+                server,
+                name,
+            } => (ticket, server, name),
+        };
+        let to = servers.backends()[server];
+        let backend = self.backends.get(to.0);
+        if !backend.is_some_and(|backend| backend.takes_requests()) {
+            hot.give_up_copy(now, &ticket);
+            leases.abandon(now, ticket);
+            return Some(of_home(leases.home_read(now, era, hash)));
+        }
+        self.stats.proxy_replica_reads += 1;
+        Some(Sent {
+            ticket,
+            to,
+            name: Some(name),
+        })
+    }
+
+    /// Tells of a request that is not a classic read: the ticket of one that reads what is replicated.
+    #[inline(never)]
+    pub(super) fn watch(&mut self, now: Instant, draft: &Draft<'_>) -> Option<ReadTicket> {
+        match draft.intent {
+            Intent::Look => None,
+            Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
+                self.watch_write(now, draft.client, draft.pool, draft.key);
+                None
+            }
+            Intent::Read | Intent::ReadAtHome if draft.place.is_some() => None,
+            Intent::Read | Intent::ReadAtHome => {
+                let sent = self.route_hot_read(now, draft.client, draft.pool, draft.key, true);
+                Some(sent?.ticket)
+            }
+        }
+    }
+
+    fn watch_write(&mut self, now: Instant, id: ClientId, pool_id: PoolId, key: &[u8]) {
+        let Some(pool) = self.pools.get_mut(pool_id.0) else {
+            return;
+        };
+        if let Some(hot) = &mut pool.hot {
+            hot.handle_write(now, key);
+        }
+        if let Some(client) = self.clients.get_mut(id.0)
+            && client.leases.knows(pool_id, key)
+        {
+            client.leases.of(pool_id).write_sent(KeyHash::of(key));
+        }
+    }
+
+    /// Tells of a `flush_all` that is about to be sent to a pool.
+    pub(super) fn watch_flush(&mut self, now: Instant, pool: PoolId) {
+        if let Some(pool) = self.pools.get_mut(pool.0)
+            && let Some(hot) = &mut pool.hot
+        {
+            hot.handle_flush(now);
+        }
+    }
+
+    /// Asks the home of a plain pool what a copy could not answer, or what was answered too early.
+    pub(super) fn ask_plain_home(&mut self, now: Instant, mut question: Question) {
+        let was_replica = mem::take(&mut question.tag.is_replica);
+        if was_replica {
+            let name = b"get ".len()..b"get ".len() + NAME_PREFIX_LEN;
+            question.bytes.drain(name);
+        }
+        let home = self.plain_home(now, &question);
+        self.ask_again(now, question, home);
+    }
+
+    /// Where the key of a read is in a plain pool.
+    fn plain_home(&mut self, now: Instant, question: &Question) -> Result<BackendId, Failure> {
+        let mut scratch = KeyScratch::default();
+        let key = match parse_own(&question.bytes) {
+            Some(Request::Get { keys, .. }) => keys.iter().next(),
+            Some(Request::MetaGet(meta)) => Some(meta.key.decode(&mut scratch)),
+            _ => None,
+        };
+        let key = key.ok_or(Failure::NoOwner)?;
+        let pool = question.tag.pool;
+        if self.has_outage
+            && let Some(place) = self.place_elsewhere(now, pool, key)
+        {
+            return Ok(place);
+        }
+        match self.pools.get(pool.0).map(|pool| &pool.servers) {
+            Some(Servers::Memcached(servers)) => Ok(servers.home(key)),
+            Some(Servers::Evenkeel(_)) | None => Err(Failure::NoOwner),
+        }
+    }
+
+    /// A read of a hot key is asked elsewhere, where its answer is compared with nothing.
+    pub(super) fn abandon_hot_read(&mut self, now: Instant, tag: &Tag) {
+        if tag.ask != Ask::Hot {
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(tag.client.0)
+            && let Some(slot) = client.slot(tag.slot)
+            && let Some(ticket) = slot.ticket.take()
+        {
+            client.leases.of(tag.pool).abandon(now, ticket);
+        }
+    }
+
+    /// Begins, goes on or ends to look for hot keys in a pool, as it is configured.
+    pub(super) fn take_over_hot_keys(&mut self, id: PoolId, wanted: &PoolConfig) {
+        let seed = self.random_u64();
+        let Some(pool) = self.pools.get_mut(id.0) else {
+            return;
+        };
+        let Servers::Memcached(servers) = &pool.servers else {
+            return;
+        };
+        let settings = &wanted.settings.hot_keys;
+        let is_same = |hot: &PlainHotKeys| hot.config() == settings;
+        match &mut pool.hot {
+            hot if settings.mode == PlainMode::Off => *hot = None,
+            Some(hot) if is_same(hot) => hot.handle_servers(servers.list().placement()),
+            hot => {
+                // Settings that make no sense are refused before they come here.
+                let new = PlainHotKeys::new(settings.clone(), seed, Instant(0)).ok();
+                *hot = new.map(Box::new);
+            }
+        }
+    }
+
+    /// Looks whether any pool looks for hot keys.
+    pub(super) fn look_for_hot_keys(&mut self) {
+        self.watches = self.pools.iter().any(|(_, pool)| pool.hot.is_some());
+        if self.watches {
+            // The first slot begins with the first look at the clock.
+            self.due_at(Instant(0));
+        }
+    }
+
+    /// Keys may have another home from now on.
+    pub(super) fn forget_truths(&mut self) {
+        for key in self.pools.keys() {
+            if let Some(pool) = self.pools.get_mut(key)
+                && let Some(hot) = &mut pool.hot
+            {
+                hot.forget_truths();
+            }
+        }
+    }
+
+    /// Lets keys become hot, or cool, whose slot has ended. When to look again.
+    pub(super) fn judge_hot_keys(&mut self, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for key in self.pools.keys() {
+            let Some(Pool { hot, servers, .. }) = self.pools.get_mut(key) else {
+                continue;
+            };
+            let (Some(hot), Servers::Memcached(servers)) = (hot, servers) else {
+                continue;
+            };
+            hot.handle_timeout(now, servers.list().placement());
+            let due = hot.poll_deadline();
+            next = Some(next.map_or(due, |next| next.min(due)));
+            let counted = hot.take_stats();
+            self.stats.add_hot_keys(&counted);
+        }
+        next
+    }
+}
