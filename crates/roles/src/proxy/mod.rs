@@ -31,8 +31,9 @@
 //! - A request whose outcome is unknown is answered with an error, and is put to a server again only
 //!   if it is a read or was certainly not carried out.
 //! - Each application connection reads its own writes and never an older value after a newer one of
-//!   the same key. That holds in an Evenkeel pool; see
-//!   [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) for the argument.
+//!   the same key. See [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) for the argument
+//!   in an Evenkeel pool, and [`plain`](evenkeel_policy::hot_keys::plain) for that in a pool of any
+//!   memcached servers whose hot keys are replicated (`hot/`).
 //!
 //! # When the map or the configuration changes
 //!
