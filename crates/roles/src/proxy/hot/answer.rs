@@ -2,7 +2,7 @@
 
 use super::FILLER;
 use crate::proxy::backend::{Ask, Progress, Question, Tag};
-use crate::proxy::client::{Answered, HeldRead, State};
+use crate::proxy::client::{Answered, HeldRead, Show, State};
 use crate::proxy::pool::{PoolId, Servers};
 use crate::proxy::routes::Rename;
 use crate::proxy::show::{self, Tally, Unfit};
@@ -99,7 +99,8 @@ impl ProxyCore {
             }
         }
         if may_show {
-            let tally = compose(client.out(), rename, key, reply, raw);
+            let shown = (shown_as, rename);
+            let tally = compose(client.out(), shown, key, question, reply, raw)?;
             tally.count(&mut self.stats);
             client.pop();
             client.end_key(shown_as);
@@ -116,7 +117,8 @@ impl ProxyCore {
             progress: Progress::Nothing,
         };
         let mut bytes = self.spare.pop().unwrap_or_default();
-        let tally = compose(&mut bytes, rename, key, reply, raw);
+        let shown = (shown_as, rename);
+        let tally = compose(&mut bytes, shown, key, &question.bytes, reply, raw)?;
         if let Some(slot) = client.slot(tag.slot) {
             slot.ticket = ticket;
         }
@@ -270,17 +272,22 @@ fn found<'a>(reply: &Reply<'a>) -> Found<'a> {
     }
 }
 
-/// Writes a value of a key by the name that the application knows; an error as it is, a miss not at all.
+/// Writes what the application gets to see of a key, by the name that it knows.
 fn compose(
     out: &mut Vec<u8>,
-    rename: Option<&Rename>,
+    (shown_as, rename): (Show, Option<&Rename>),
     key: &[u8],
+    question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
-) -> Tally {
+) -> Result<Tally, Unfit> {
     const WORD: &[u8] = b"VALUE ";
-    match reply {
-        Reply::Value(value) => {
+    match (reply, shown_as) {
+        (Reply::Value(value), Show::Binary(_)) => {
+            let reply = Reply::Value(Value { key, ..*value });
+            show::compose(out, shown_as, rename, question, &reply, raw)
+        }
+        (Reply::Value(value), _) => {
             out.extend_from_slice(WORD);
             match rename {
                 Some(rename) => rename.to_outside(key, out),
@@ -288,12 +295,16 @@ fn compose(
             }
             let behind = raw.get(WORD.len() + value.key.len()..);
             out.extend_from_slice(behind.unwrap_or_default());
-            Tally::GetHit
+            Ok(Tally::GetHit)
         }
-        Reply::End => Tally::GetMiss,
+        (Reply::End, Show::Binary(echo)) => {
+            show::binary::miss(out, echo, rename, question);
+            Ok(Tally::GetMiss)
+        }
+        (Reply::End, _) => Ok(Tally::GetMiss),
         _ => {
-            out.extend_from_slice(raw);
-            Tally::Failed
+            out.extend_from_slice(&show::refusal(shown_as, raw.to_vec()));
+            Ok(Tally::Failed)
         }
     }
 }
