@@ -304,6 +304,7 @@ fn pool(
         }),
         flush_on_return: reader.flag(section, "flush_on_return"),
         hot_keys: hot_keys(reader, section),
+        ..default
     };
     let placement = placement(reader, section);
     let coordinators = reader.texts(section, "coordinator");
