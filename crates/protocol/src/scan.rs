@@ -286,6 +286,17 @@ pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a
 /// Plain as for [`scan_value`].
 #[inline]
 pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
+    let (head, data) = scan_value_head(buf, key, limits)?;
+    let behind = buf.get(head + data..)?;
+    behind
+        .starts_with(text::CRLF)
+        .then_some(head + data + text::CRLF.len())
+}
+
+/// If the first line of the `VALUE` of this key stands at the front, whole and plain, its length and that of
+/// the value behind it, which may not be there yet. Plain as for [`scan_value`].
+#[inline]
+pub fn scan_value_head(buf: &[u8], key: &[u8], limits: &Limits) -> Option<(usize, usize)> {
     let (word, line) = buf.split_first_chunk()?;
     if word != VALUE {
         return None;
@@ -297,12 +308,10 @@ pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
     let (_, next) = digits(line, 1, b' ')?;
     let (len, next) = digits(line, next, b'\r')?;
     let len = len as usize;
-    let block = line.get(next..)?.get(..len + 3)?;
-    let is_whole = block.first() == Some(&b'\n') && block.ends_with(text::CRLF);
-    if !is_whole || len > limits.item_size_max {
+    if line.get(next) != Some(&b'\n') || len > limits.item_size_max {
         return None;
     }
-    Some(VALUE.len() + key.len() + next + len + 3)
+    Some((VALUE.len() + key.len() + next + 1, len))
 }
 
 /// A number of one to seven digits at `at` with `end` behind it, and the place behind that.

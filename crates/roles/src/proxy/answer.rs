@@ -45,24 +45,36 @@ impl ProxyCore {
                 return consumed;
             }
             backend.need = 0;
+            if backend.streaming.is_some() {
+                match self.go_on_with_stream(now, id, rest) {
+                    Ok(count) => consumed += count,
+                    Err(Unfit) => {
+                        self.give_up(now, id, Loss::Confused);
+                        return input.len();
+                    }
+                }
+                continue;
+            }
             let quick = self.quick_values(now, id, rest, &limits);
             if quick > 0 {
                 consumed += quick;
                 continue;
             }
-            let Some(backend) = self.backends.get_mut(id.0) else {
-                return input.len();
-            };
             let understood = match parse_reply(rest, &limits) {
                 ReplyOutcome::Incomplete { total } => {
-                    backend.need = total;
+                    if let Some(count) = self.begin_stream(id, rest, &limits) {
+                        consumed += count;
+                        continue;
+                    }
+                    if let Some(backend) = self.backends.get_mut(id.0) {
+                        backend.need = total;
+                    }
                     return consumed;
                 }
                 ReplyOutcome::Reply {
                     reply,
                     consumed: count,
                 } => {
-                    backend.need = 0;
                     consumed += count;
                     self.reply(now, id, &reply, &rest[..count])
                 }

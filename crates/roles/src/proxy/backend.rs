@@ -42,6 +42,7 @@ use super::limits::{
 use super::missed::Missed;
 use super::pool::PoolId;
 use super::speech::Speech;
+use super::stream::Streaming;
 use core::ops::Range;
 use core::time::Duration;
 use evenkeel_protocol::Moved;
@@ -268,6 +269,8 @@ pub(super) struct Backend {
     /// The number behind the last one that is no read.
     behind_writes: u64,
     joinable: Joinable,
+    /// The value that is being passed on as it comes.
+    pub streaming: Option<Streaming>,
     /// Do not parse before this many bytes of an answer are there.
     pub need: usize,
     /// How long a lease of this worker lasts.
@@ -314,6 +317,7 @@ impl Backend {
             taken: 0,
             behind_writes: 0,
             joinable: Joinable::default(),
+            streaming: None,
             need: 0,
             lease: Duration::ZERO,
             retired: false,

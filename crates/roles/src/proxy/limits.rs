@@ -33,6 +33,10 @@ pub const BACKEND_REQUESTS_MAX: usize = 64 << 10;
 /// every version of memcached and every proxy takes.
 pub const GROUP_LINE_MAX: usize = 2000;
 
+/// Bytes of a value from which on it is passed on to the application as it arrives: what is read from a
+/// socket at once is whole more often than not.
+pub const STREAM_MIN: usize = 64 << 10;
+
 /// How often a request may be put to a server again after its connection was lost. More than once,
 /// because the first new connection may find the server on its way down.
 pub const RETRIES_MAX: u8 = 2;

@@ -69,6 +69,7 @@ mod show;
 mod slab;
 mod speech;
 mod stats;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod way;

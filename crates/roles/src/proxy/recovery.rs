@@ -153,6 +153,7 @@ impl ProxyCore {
     }
 
     fn lose(&mut self, now: Instant, id: BackendId, loss: Loss) {
+        self.break_stream(id);
         let jitter = self.jitter();
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;

@@ -98,6 +98,9 @@ proxy_stats! {
     /// Applications' connections closed in the middle of a request, or with unread answers, because
     /// nothing moved for too long.
     proxy_clients_closed_stalled,
+    /// Applications' connections closed because the server of a value was lost that had been passed on in
+    /// part.
+    proxy_clients_closed_cut,
     /// Reads sent to a replica.
     proxy_replica_reads,
     /// Replica reads that found it there.

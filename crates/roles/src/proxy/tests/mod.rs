@@ -12,6 +12,7 @@ mod moves;
 mod plain_hot_keys;
 mod reload;
 mod routing;
+mod streaming;
 mod twin;
 mod words;
 mod world;
