@@ -37,8 +37,14 @@ impl ProxyCore {
         if self.has_outage || input.first_chunk() != Some(b"get ") {
             return 0;
         }
-        if self.watches && !self.watch_quick_get(id, input) {
-            return 0;
+        // Only the first was looked at.
+        let mut no_more = 0;
+        let mut turn = turn;
+        if self.watches {
+            if !self.watch_quick_get(id, input) {
+                return 0;
+            }
+            turn = &mut no_more;
         }
         match self.quick_gets_of_one(now, id, input, turn) {
             0 => self.quick_get_of_several(now, id, input),

@@ -189,6 +189,31 @@ fn reads_of_a_hot_key_are_spread_over_copies_and_all_get_its_value() {
 }
 
 #[test]
+fn a_get_behind_others_in_one_read_is_watched_too() {
+    let mut plain = Plain::new(PlainMode::On, |_| {});
+    let client = plain.world.client();
+    plain.ask(client, "set hot 0 0 1\r\nv\r\n");
+    let home = plain.home("hot");
+    let clients: Vec<ClientId> = (0..20).map(|_| plain.world.client()).collect();
+    let line = "get cold\r\n".to_owned() + &"get hot\r\n".repeat(5);
+    let expected = "END\r\n".to_owned() + &"VALUE hot 0 1\r\nv\r\nEND\r\n".repeat(5);
+    for _ in 0..8 {
+        for &client in &clients {
+            assert_eq!(plain.ask(client, &line), expected);
+        }
+        plain.world.wait_ms(250);
+    }
+    plain.gets.clear();
+    for &client in &clients {
+        assert_eq!(plain.ask(client, &line), expected);
+    }
+    let report = plain.world.core.hot_keys(plain.world.now);
+    assert_eq!((&report[0].key[..], report[0].gamma), (&b"hot"[..], 3));
+    let at_home = plain.gets[&home];
+    assert!(at_home < 70, "{at_home} of 120 gets");
+}
+
+#[test]
 fn every_connection_sees_its_own_writes_and_the_worker_those_of_others() {
     let mut plain = Plain::new(PlainMode::On, |_| {});
     let client = plain.world.client();
