@@ -9,10 +9,12 @@
 //!   rings and tables of pools that consist of plain memcached servers.
 //! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
 //! - [`load`]: when a worker is loaded enough for that.
+//! - [`membership`]: which servers a pool has whose list comes from a file or the name service.
 
 #![forbid(unsafe_code)]
 
 pub mod hot_keys;
 pub mod load;
+pub mod membership;
 pub mod placement;
 mod random;

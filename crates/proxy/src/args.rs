@@ -1,6 +1,7 @@
 //! The command line of `evenkeel proxy`.
 
-use crate::config::limits::{THREADS_MAX, item_size, timeout};
+use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
+use crate::discovery::{DiscoverySpec, Family, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_policy::placement::config::{
     BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig,
@@ -26,7 +27,7 @@ pub struct Args {
         value_name = "FILE",
         env = "EVENKEEL_PROXY_CONFIG",
         conflicts_with_all = [
-            "servers", "coordinator", "cluster", "distribution", "hash", "hash_tag",
+            "servers", "servers_file", "dns", "srv", "refresh", "coordinator", "cluster", "distribution", "hash", "hash_tag",
             "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
         ]
     )]
@@ -61,6 +62,33 @@ pub struct Args {
         conflicts_with = "coordinator"
     )]
     pub servers: Vec<String>,
+
+    /// File with the servers, one a line: HOST:PORT, or HOST:PORT WEIGHT; a change is taken over within
+    /// seconds
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_SERVERS_FILE")]
+    pub servers_file: Option<PathBuf>,
+
+    /// Name whose addresses are the servers
+    #[arg(long, value_name = "NAME[:PORT]", env = "EVENKEEL_PROXY_DNS")]
+    pub dns: Option<String>,
+
+    /// Name whose SRV records are the servers, with ports and weights
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_SRV")]
+    pub srv: Option<String>,
+
+    /// Longest time between two looks for other servers [default: 30s for names, 1s for a file]
+    #[arg(long, value_parser = refresh, env = "EVENKEEL_PROXY_REFRESH")]
+    pub refresh: Option<Duration>,
+
+    /// Name servers to ask instead of the machine's
+    #[arg(
+        long = "nameserver",
+        value_name = "IP[:PORT]",
+        env = "EVENKEEL_PROXY_NAMESERVERS",
+        value_delimiter = ',',
+        value_parser = nameserver
+    )]
+    pub nameservers: Vec<SocketAddr>,
 
     /// How keys are dealt to the servers of -s [default: ketama_weighted, as libmemcached does it]
     #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_DISTRIBUTION")]
@@ -188,12 +216,16 @@ impl Args {
         let sources = [
             self.config.is_some(),
             !self.servers.is_empty(),
+            self.servers_file.is_some(),
+            self.dns.is_some(),
+            self.srv.is_some(),
             !self.coordinator.is_empty(),
         ];
         if sources.into_iter().filter(|given| *given).count() != 1 {
             return fail(
-                "give either -s SERVER[,SERVER] (a pool of any memcached servers), --coordinator \
-                 URL (a pool of Evenkeel servers) or --config FILE"
+                "give one of -s SERVER[,SERVER], --servers-file FILE, --dns NAME and --srv NAME (a \
+                 pool of any memcached servers), --coordinator URL (a pool of Evenkeel servers) or \
+                 --config FILE"
                     .into(),
             );
         }
@@ -205,8 +237,15 @@ impl Args {
         if self.max_reqs_per_event == Some(0) {
             return fail("-R 0: at least one request must be carried out in a turn".into());
         }
+        let discovery = self.discovery()?;
+        if self.refresh.is_some() && discovery.is_none() && self.config.is_none() {
+            return fail("--refresh goes with --servers-file, --dns and --srv".into());
+        }
         if !self.servers.is_empty() {
             self.placement()?;
+            return Ok(());
+        }
+        if discovery.is_some() {
             return Ok(());
         }
         let only_for_servers = [
@@ -240,6 +279,33 @@ impl Args {
             .check()
             .map_err(|error| UsageError(format!("-s {}: {error}", self.servers.join(","))))?;
         Ok(config)
+    }
+
+    /// The servers that are looked for, unless they are listed or a map names them.
+    ///
+    /// # Errors
+    /// Names the flag that names no source.
+    pub fn discovery(&self) -> Result<Option<DiscoverySpec>, UsageError> {
+        let bad = |flag: &str, error: String| UsageError(format!("{flag}: {error}"));
+        let source = if let Some(path) = &self.servers_file {
+            Source::File(path.clone())
+        } else if let Some(name) = &self.dns {
+            Source::addresses(name, Family::All).map_err(|error| bad("--dns", error))?
+        } else if let Some(name) = &self.srv {
+            Source::services(name).map_err(|error| bad("--srv", error))?
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(DiscoverySpec {
+            refresh: self.refresh.unwrap_or(source.refresh_default()),
+            source,
+            placement: PlacementConfig {
+                distribution: self.distribution.unwrap_or_default(),
+                hash: self.hash,
+                servers: Vec::new(),
+                hash_tag: self.hash_tag,
+            },
+        }))
     }
 
     /// The TCP addresses to listen on.

@@ -11,6 +11,7 @@
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
+use crate::in_force::InForce;
 use crate::resolver::{Lookup, literal};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
@@ -80,6 +81,8 @@ pub struct Parts {
     pub clusters: Clusters,
     /// Says that its gauges show something new.
     pub news: SyncSender<()>,
+    /// The configuration of all workers.
+    pub in_force: InForce,
     /// How often the configuration was read anew.
     pub reload_counts: Arc<ReloadCounts>,
     /// All connections of the process.
@@ -571,6 +574,7 @@ impl Worker {
             rejected_connections: connections.refused(),
             reloads: self.parts.reload_counts.reloads.load(Ordering::Relaxed),
             reload_failures: self.parts.reload_counts.failures.load(Ordering::Relaxed),
+            discoveries: self.parts.in_force.discovery_stats(),
             totals: *self.parts.core.stats(),
             backends: self.parts.core.backends(),
             hot_keys: self.parts.core.hot_keys(now),

@@ -9,6 +9,7 @@
 //!                         └──> worker 1 ─┘ each worker has its own connection to each server
 //!  coordinator thread ── map ──> workers          (worker)
 //!  resolver thread <── name, address ──> workers
+//!  discovery thread ── lists of servers ──> workers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -19,7 +20,9 @@ mod check;
 mod clusters;
 mod config;
 mod control;
+mod discovery;
 mod event_loop;
+mod in_force;
 mod reload;
 mod resolver;
 mod server_link;

@@ -1,20 +1,20 @@
 //! Another configuration while the process serves.
 //!
 //! The file is read and checked, the clusters that are new in it are joined and their maps waited
-//! for; only then are the workers told, each of which changes over between two turns. If anything
+//! for, and so are the servers of pools that look for them; only then are the workers told, each of which changes over between two turns. If anything
 //! fails before, everything stays as it was.
 
-use crate::config::{ConfigError, Settings};
-use crate::control::Control;
+use crate::clusters::Clusters;
+use crate::config::{ConfigError, PoolServers, Settings};
+use crate::discovery::DiscoverySpec;
 use crate::start::Proxy;
-use evenkeel_roles::proxy::{MapSource, PoolKind, ProxyConfig, Revision};
+use evenkeel_roles::proxy::MapSource;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a reload waits for the first map of a cluster that is new: several heartbeats. Other
-/// signals wait as long.
+/// How long a reload waits for the first map of a cluster that is new, or for the first list of servers:
+/// several heartbeats. Other signals wait as long.
 const MAP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a reload waits until all workers have changed over, which takes each a turn.
@@ -74,36 +74,47 @@ impl Proxy {
                 format!("{}\n{}", rejection.line(), rejection.report().trim_end())
             }
         })?;
-        let generation = self.generation + 1;
-        let config = settings.proxy_config(
-            &self.clusters,
-            Revision {
-                generation,
-                digest: settings.digest.clone(),
-                read_at: self.clock.now().unix,
-            },
+        let (digest, need_restart) = (
+            settings.digest.clone(),
+            settings.need_restart(&self.settings),
         );
-        let sources = sources(&config);
-        self.join(&sources).inspect_err(|_| {
-            self.clusters.keep_only(&self.sources);
-        })?;
-        let config = Arc::new(config);
-        for worker in self.workers.iter() {
-            worker.say(Control::Configure(Arc::clone(&config)));
-        }
+        let sources = sources(&settings, &self.clusters);
+        let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
+        let config = self
+            .join(&sources)
+            .and_then(|()| self.look_for(&wanted))
+            .and_then(|()| self.in_force.take_over(settings))
+            .inspect_err(|_| {
+                self.clusters.keep_only(&self.sources);
+                self.discoveries.keep_only(self.discovered.iter());
+            })?;
+        let generation = config.revision.generation;
         let workers = &self.workers;
         let changed_over = || workers.iter().all(|w| w.gauges.generation() >= generation);
         // One that is stuck in a turn will change over when it is done with it.
         self.news
             .wait_until(Instant::now() + WORKER_PATIENCE, changed_over);
         self.clusters.keep_only(&sources);
+        self.discoveries.keep_only(wanted.iter());
         self.sources = sources;
-        self.generation = generation;
+        self.discovered = wanted;
         Ok(Reloaded {
             generation,
-            need_restart: settings.need_restart(&self.settings),
-            digest: settings.digest,
+            need_restart,
+            digest,
         })
+    }
+
+    /// Looks for the lists of these pools and waits until all are known.
+    fn look_for(&self, wanted: &[DiscoverySpec]) -> Result<(), String> {
+        self.discoveries.look_for(wanted.iter());
+        if self.discoveries.wait_until(Instant::now() + MAP_PATIENCE) {
+            return Ok(());
+        }
+        let patience = MAP_PATIENCE.as_secs();
+        Err(format!(
+            "the servers of a new pool were not found within {patience} s"
+        ))
     }
 
     /// Joins the clusters of these numbers and waits for their maps.
@@ -130,11 +141,14 @@ impl Proxy {
     }
 }
 
-/// The clusters that a configuration follows.
-pub fn sources(config: &ProxyConfig) -> Vec<MapSource> {
-    let sources = config.pools.iter().filter_map(|pool| match pool.kind {
-        PoolKind::Evenkeel(source) => Some(source),
-        PoolKind::Memcached(_) => None,
-    });
+/// The clusters that a configuration follows; new ones get their numbers.
+pub fn sources(settings: &Settings, clusters: &Clusters) -> Vec<MapSource> {
+    let sources = settings
+        .pools
+        .iter()
+        .filter_map(|pool| match &pool.servers {
+            PoolServers::Evenkeel(spec) => Some(clusters.source(spec)),
+            PoolServers::Memcached(_) | PoolServers::Discovered(_) => None,
+        });
     sources.collect()
 }

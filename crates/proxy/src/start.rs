@@ -5,7 +5,9 @@ use crate::check::check;
 use crate::clusters::{Clusters, Identity};
 use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
+use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::in_force::InForce;
 use crate::reload::sources;
 use crate::resolver;
 use anyhow::Context;
@@ -33,16 +35,18 @@ pub struct Proxy {
     pub(crate) args: Args,
     /// What it was started with; some of it only a restart changes.
     pub(crate) settings: Settings,
-    /// The configuration in force.
-    pub(crate) generation: u64,
+    pub(crate) in_force: InForce,
     /// The clusters that it follows.
     pub(crate) sources: Vec<MapSource>,
+    /// The lists of servers that it looks for.
+    pub(crate) discovered: Vec<DiscoverySpec>,
     pub(crate) identity: Identity,
     pub(crate) clock: Clock,
     pub(crate) news: News,
     pub(crate) reload_counts: Arc<ReloadCounts>,
     pub(crate) workers: Arc<[WorkerHandle]>,
     pub(crate) clusters: Clusters,
+    pub(crate) discoveries: Discoveries,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     stop: Arc<AtomicBool>,
@@ -66,7 +70,7 @@ impl News {
     }
 }
 
-/// How long a start waits for a map before it looks whether the workers are alive.
+/// How long a start waits for a map, or for servers, before it looks whether all goes well.
 const START_LOOK: Duration = Duration::from_secs(60);
 
 /// Runs a proxy until SIGTERM or SIGINT, or does what is asked for instead.
@@ -97,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 impl Proxy {
     /// Starts all threads. When this returns, the proxy accepts connections, and pools of Evenkeel
-    /// servers have their maps; until there are some, this waits.
+    /// servers have their maps, and others their servers; until there are some, this waits.
     ///
     /// # Errors
     /// See [`run`].
@@ -116,9 +120,14 @@ impl Proxy {
         let revision = Revision {
             generation: 1,
             digest: settings.digest.clone(),
-            read_at: clock.now().unix,
+            made_at: clock.now().unix,
         };
-        let config = Arc::new(settings.proxy_config(&clusters, revision));
+        let discoveries = Discoveries::start(clock, &settings.nameservers)
+            .context("failed to start the search for servers")?;
+        discoveries.look_for(settings.discovered().map(|(_, spec)| spec));
+        while !discoveries.wait_until(Instant::now() + START_LOOK) {}
+        let config = settings.proxy_config(&clusters, &discoveries, revision);
+        let config = Arc::new(config.map_err(anyhow::Error::msg)?);
         let reload_counts = Arc::new(ReloadCounts::default());
         let (lookups, lookups_asked) = channel();
         let (news, is_news) = sync_channel(1);
@@ -147,8 +156,17 @@ impl Proxy {
         let workers: Arc<[WorkerHandle]> = handles.into();
         spawn_named("resolver".into(), {
             let workers = Arc::clone(&workers);
-            move || resolver::run(&lookups_asked, &workers)
+            let discoveries = discoveries.clone();
+            move || resolver::run(&lookups_asked, &workers, &discoveries)
         })?;
+        let in_force = InForce::new(
+            settings.clone(),
+            Arc::clone(&config),
+            Arc::clone(&workers),
+            clusters.clone(),
+            discoveries.clone(),
+            clock,
+        );
         let mut worker_threads = Vec::new();
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let parts = Parts {
@@ -162,6 +180,7 @@ impl Proxy {
                 resolver: lookups.clone(),
                 clusters: clusters.clone(),
                 news: news.clone(),
+                in_force: in_force.clone(),
                 reload_counts: Arc::clone(&reload_counts),
                 connections: Arc::clone(&connections),
                 gauges: Arc::clone(&workers[index].gauges),
@@ -174,7 +193,11 @@ impl Proxy {
         let news = News(is_news);
         let identity = identity(&settings, tcp.context("a proxy has a TCP address")?, clock);
         clusters.join(&identity, clock, &workers)?;
-        let sources = sources(&config);
+        let sources = sources(&settings, &clusters);
+        let discovered = settings
+            .discovered()
+            .map(|(_, spec)| spec.clone())
+            .collect();
         let has_maps = || {
             let mut each = sources.iter();
             each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
@@ -184,6 +207,7 @@ impl Proxy {
                 anyhow::bail!("a worker ended before it had a map");
             }
         }
+        discoveries.tell(&in_force);
         let stop = Arc::new(AtomicBool::new(false));
         let acceptor = spawn_named("acceptor".into(), {
             let config = AcceptorConfig {
@@ -202,14 +226,16 @@ impl Proxy {
             address,
             args: args.clone(),
             settings,
-            generation: 1,
+            in_force,
             sources,
+            discovered,
             identity,
             clock,
             news,
             reload_counts,
             workers,
             clusters,
+            discoveries,
             worker_threads,
             acceptor,
             stop,
@@ -227,6 +253,7 @@ impl Proxy {
     /// When a worker ended with an error or a panic.
     pub fn stop(self) -> anyhow::Result<()> {
         self.clusters.keep_only(&[]);
+        self.discoveries.stop();
         self.stop.store(true, Ordering::Release);
         self.acceptor
             .join()

@@ -2,20 +2,16 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
-use super::hot_keys::{HOT_KEYS_KEYS, hot_keys};
-use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, timeout};
+use super::hot_keys::hot_keys;
+use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
+use super::servers::servers;
 use super::{PoolPlan, PoolServers};
-use crate::clusters::ClusterSpec;
-use evenkeel_coordinator::DEFAULT_CLUSTER;
-use evenkeel_policy::placement::config::{
-    Distribution, HashTag, PORT_DEFAULT, PlacementConfig, PlacementError, Server,
-};
-use evenkeel_policy::placement::hash::Hash;
+use evenkeel_policy::placement::config::PORT_DEFAULT;
 use evenkeel_roles::proxy::limits::FAILOVER_TTL_MAX;
 use evenkeel_roles::proxy::{
     CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,
-    RouteTarget, ServerList, TTL_BOUND_MAX, TtlBounds,
+    RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 use evenkeel_runtime::{listen_address, parse_permissions};
 use md5::{Digest, Md5};
@@ -44,10 +40,16 @@ const PROXY_KEYS: &[&str] = &[
     "max_reqs_per_event",
     "name",
     "advertise",
+    "nameservers",
 ];
 
 const POOL_KEYS: &[&str] = &[
     "servers",
+    "servers_file",
+    "dns",
+    "srv",
+    "refresh",
+    "family",
     "distribution",
     "hash",
     "hash_tag",
@@ -66,8 +68,6 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys_replicas",
     "hot_keys_min_rps",
 ];
-
-const SERVER_KEYS: &[&str] = &["address", "weight", "name"];
 
 const ROUTE_KEYS: &[&str] = &[
     "prefix",
@@ -105,6 +105,7 @@ pub struct Process {
     pub max_reqs_per_event: Option<u32>,
     pub name: Option<String>,
     pub advertise: Option<String>,
+    pub nameservers: Option<Vec<SocketAddr>>,
 }
 
 /// Reads a file.
@@ -206,7 +207,20 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
         max_reqs_per_event: requests.map(u32_of),
         name: reader.text(section, "name").map(|at| at.value),
         advertise: reader.text(section, "advertise").map(|at| at.value),
+        nameservers: nameservers(reader, section),
     }
+}
+
+fn nameservers(reader: &mut Reader, section: &Section<'_>) -> Option<Vec<SocketAddr>> {
+    let texts = reader.texts(section, "nameservers")?;
+    let mut addresses = Vec::new();
+    for text in texts {
+        match nameserver(&text.value) {
+            Ok(address) => addresses.push(address),
+            Err(error) => reader.fail(text.span, format!("nameservers: {error}")),
+        }
+    }
+    Some(addresses)
 }
 
 /// The pools that can be used, and the names of all, both in the order of the file.
@@ -253,7 +267,7 @@ fn check_gutter(
     names: &[String],
 ) {
     let At { value: name, span } = gutter;
-    let is_plain = |plan: &PoolPlan| matches!(plan.servers, PoolServers::Memcached(_));
+    let is_plain = |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_));
     if !names.contains(&name) {
         let meant = did_you_mean(&name, names.iter().map(String::as_str));
         reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
@@ -306,62 +320,7 @@ fn pool(
         hot_keys: hot_keys(reader, section),
         ..default
     };
-    let placement = placement(reader, section);
-    let coordinators = reader.texts(section, "coordinator");
-    let cluster = reader.text(section, "cluster");
-    let servers = match (placement, coordinators) {
-        (Some(_), Some(_)) => {
-            reader.fail(
-                section.place_of("coordinator"),
-                "a pool has either servers or a coordinator, not both",
-            );
-            None
-        }
-        (None, None) => {
-            reader.fail(
-                section.span.clone(),
-                format!(
-                    "pool \"{name}\" needs servers (any memcached) or a coordinator (Evenkeel)"
-                ),
-            );
-            None
-        }
-        (Some(placement), None) => {
-            if let Some(cluster) = cluster {
-                reader.fail(cluster.span, "cluster goes with coordinator");
-            }
-            placement.map(PoolServers::Memcached)
-        }
-        (None, Some(coordinators)) => {
-            let failover = ["failover", "gutter", "failover_ttl", "flush_on_return"];
-            for key in failover.into_iter().chain(HOT_KEYS_KEYS) {
-                if section.has(key) {
-                    reader.fail(
-                        section.place_of(key),
-                        format!("{key} goes with servers: a pool of Evenkeel servers has its map"),
-                    );
-                }
-            }
-            for key in ["distribution", "hash", "hash_tag"] {
-                if let Some(text) = reader.text(section, key) {
-                    reader.fail(
-                        text.span,
-                        format!("{key} goes with servers: in a pool of Evenkeel servers the map says where keys live"),
-                    );
-                }
-            }
-            if coordinators.is_empty() {
-                reader.fail(
-                    section.place_of("coordinator"),
-                    "coordinator needs an address",
-                );
-            }
-            Some(PoolServers::Evenkeel(ClusterSpec {
-                coordinators: coordinators.into_iter().map(|at| at.value).collect(),
-                name: cluster.map_or_else(|| DEFAULT_CLUSTER.to_owned(), |at| at.value),
-            }))
-        }
-    };
+    let servers = servers(reader, name, section);
     Some(PoolPlan {
         name: Arc::from(name),
         servers: servers?,
@@ -387,89 +346,6 @@ fn failover(reader: &mut Reader, section: &Section<'_>) -> Failover {
         (None, Some(gutter)) => Failover::Gutter(Arc::from(gutter.value)),
         (named, None) => named.map_or(Failover::None, |at| at.value),
     }
-}
-
-/// The servers of a pool and how keys are dealt to them: `None` where none are listed, and nothing in
-/// it where the list cannot be used.
-fn placement(reader: &mut Reader, section: &Section<'_>) -> Option<Option<Arc<ServerList>>> {
-    if !section.has("servers") {
-        return None;
-    }
-    let Some(listed) = reader.list(section, "servers") else {
-        return Some(None);
-    };
-    let before = reader.problems.len();
-    let mut servers = Vec::new();
-    for value in listed {
-        servers.extend(server(reader, value));
-    }
-    let distribution = reader.parsed(section, "distribution", str::parse::<Distribution>);
-    let hash = reader.parsed(section, "hash", str::parse::<Hash>);
-    let hash_tag = reader.parsed(section, "hash_tag", str::parse::<HashTag>);
-    if reader.problems.len() > before {
-        return Some(None);
-    }
-    let places: Vec<_> = servers
-        .iter()
-        .map(|at| (at.value.identity(), at.span.clone()))
-        .collect();
-    let list = ServerList::new(PlacementConfig {
-        distribution: distribution.map(|at| at.value).unwrap_or_default(),
-        hash: hash.map(|at| at.value),
-        servers: servers.into_iter().map(|at| at.value).collect(),
-        hash_tag: hash_tag.map(|at| at.value),
-    });
-    Some(match list {
-        Ok(list) => Some(Arc::new(list)),
-        Err(error) => {
-            let named = match &error {
-                PlacementError::WeightZero { server }
-                | PlacementError::WeightUnused { server, .. }
-                | PlacementError::Duplicate { server } => {
-                    // Of two that are called the same, the later is the one too many.
-                    places.iter().rfind(|(identity, _)| identity == server)
-                }
-                _ => None,
-            };
-            let span = named.map(|(_, span)| span.clone());
-            let span = span.unwrap_or_else(|| section.place_of("servers"));
-            reader.fail(span, error.to_string());
-            None
-        }
-    })
-}
-
-/// A server as a text, or as a table.
-fn server(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Option<At<Server>> {
-    let span = value.span();
-    if let Some(text) = value.get_ref().as_str() {
-        return match text.parse() {
-            Ok(value) => Some(At { value, span }),
-            Err(error) => {
-                reader.fail(span, format!("{error}"));
-                None
-            }
-        };
-    }
-    let section = &reader.section("a server", value, SERVER_KEYS)?;
-    let weight = reader.number(section, "weight", 0..=u32::MAX.into());
-    let name = reader.text(section, "name").map(|at| at.value);
-    let address = reader.parsed(section, "address", |text| {
-        let read = text.parse::<Server>().map_err(|error| error.to_string())?;
-        if read.weight != 1 || read.name.is_some() {
-            return Err("give HOST or HOST:PORT; weight and name have keys of their own".into());
-        }
-        Ok::<_, String>(read)
-    });
-    if !section.has("address") {
-        reader.fail(span.clone(), "a server needs an address");
-    }
-    let value = Server {
-        weight: weight.map_or(1, |at| at.value as u32),
-        name,
-        ..address?.value
-    };
-    Some(At { value, span })
 }
 
 /// The table of the routes. A file with one pool and no routes takes everything to that pool.

@@ -1,6 +1,8 @@
 //! What the command line and configuration files allow alike.
 
-use evenkeel_runtime::{parse_duration, parse_size};
+use crate::discovery::Family;
+use evenkeel_runtime::{parse_duration, parse_size, split_port};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -17,6 +19,14 @@ pub const ITEM_SIZE_RANGE: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 /// waits longer than any has patience.
 pub const TIMEOUT_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
+
+/// Shortest and longest time between two questions for a pool's servers: below, a name service gets
+/// more questions than it should; above, a changed list is noticed so late that nobody would look here.
+pub const REFRESH_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// Port of a name server that names none (RFC 1035).
+const NAMESERVER_PORT: u16 = 53;
 
 /// Reads the size of the largest item.
 pub fn item_size(text: &str) -> Result<usize, String> {
@@ -36,4 +46,33 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
     } else {
         Err("use 1ms to 60s".into())
     }
+}
+
+/// Reads the time between two questions for a pool's servers.
+pub fn refresh(text: &str) -> Result<Duration, String> {
+    let refresh = parse_duration(text)?;
+    if REFRESH_RANGE.contains(&refresh) {
+        Ok(refresh)
+    } else {
+        Err("use 100ms to 3600s".into())
+    }
+}
+
+/// Reads which addresses of a name are servers.
+pub fn family(text: &str) -> Result<Family, String> {
+    match text {
+        "all" => Ok(Family::All),
+        "ipv4" => Ok(Family::Ipv4),
+        "ipv6" => Ok(Family::Ipv6),
+        _ => Err("use \"all\", \"ipv4\" or \"ipv6\"".into()),
+    }
+}
+
+/// Reads the address of a name server.
+pub fn nameserver(text: &str) -> Result<SocketAddr, String> {
+    let split = split_port(text).and_then(|(host, port)| {
+        let ip = host.parse().ok()?;
+        Some(SocketAddr::new(ip, port.unwrap_or(NAMESERVER_PORT)))
+    });
+    split.ok_or_else(|| "give the IP address of a name server, or IP:PORT".into())
 }

@@ -6,6 +6,7 @@ mod file;
 mod hot_keys;
 pub mod limits;
 mod reader;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ pub use diagnostic::Rejection;
 
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
+use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
@@ -39,6 +41,8 @@ pub struct Settings {
     pub max_reqs_per_event: u32,
     pub name: Option<String>,
     pub advertise: Option<String>,
+    /// Asked for names instead of the machine's; none for those.
+    pub nameservers: Vec<SocketAddr>,
     pub pools: Vec<PoolPlan>,
     pub routes: Arc<RouteTable>,
     /// Fingerprint of the file; empty without one.
@@ -58,6 +62,8 @@ pub struct PoolPlan {
 pub enum PoolServers {
     Evenkeel(ClusterSpec),
     Memcached(Arc<ServerList>),
+    /// Any memcached servers, whose list changes while the process lives.
+    Discovered(DiscoverySpec),
 }
 
 /// Why there are no settings.
@@ -141,6 +147,10 @@ impl Settings {
                 .unwrap_or(REQUESTS_PER_TURN),
             name: args.name.clone().or(process.name),
             advertise: args.advertise.clone().or(process.advertise),
+            nameservers: match args.nameservers.as_slice() {
+                [] => process.nameservers.unwrap_or_default(),
+                given => given.to_vec(),
+            },
             pools: file.pools,
             routes: file.routes,
             digest: file.digest,
@@ -148,26 +158,50 @@ impl Settings {
     }
 
     /// What the workers' cores are told. Gives each cluster a number, also those that are to be joined.
-    pub fn proxy_config(&self, clusters: &Clusters, revision: Revision) -> ProxyConfig {
-        let pools = self.pools.iter().map(|plan| PoolConfig {
-            name: Arc::clone(&plan.name),
-            kind: match &plan.servers {
+    ///
+    /// # Errors
+    /// Names a pool whose servers are not known yet.
+    pub fn proxy_config(
+        &self,
+        clusters: &Clusters,
+        discoveries: &Discoveries,
+        revision: Revision,
+    ) -> Result<ProxyConfig, String> {
+        let pools = self.pools.iter().map(|plan| {
+            let kind = match &plan.servers {
                 PoolServers::Evenkeel(spec) => PoolKind::Evenkeel(clusters.source(spec)),
                 PoolServers::Memcached(list) => PoolKind::Memcached(Arc::clone(list)),
-            },
-            settings: plan.settings.clone(),
+                PoolServers::Discovered(spec) => {
+                    PoolKind::Memcached(discoveries.list(spec).ok_or_else(|| {
+                        format!("the servers of pool {} are not known yet", plan.name)
+                    })?)
+                }
+            };
+            Ok(PoolConfig {
+                name: Arc::clone(&plan.name),
+                kind,
+                settings: plan.settings.clone(),
+            })
         });
-        ProxyConfig {
+        Ok(ProxyConfig {
             limits: Limits {
                 item_size_max: self.max_item_size,
                 ..Limits::default()
             },
             requests_per_turn: self.max_reqs_per_event,
             version: String::from(evenkeel_roles::server::VERSION),
-            pools: pools.collect(),
+            pools: pools.collect::<Result<_, String>>()?,
             routes: Arc::clone(&self.routes),
             revision,
-        }
+        })
+    }
+
+    /// The pools whose servers are looked for, and how.
+    pub fn discovered(&self) -> impl Iterator<Item = (&Arc<str>, &DiscoverySpec)> {
+        self.pools.iter().filter_map(|plan| match &plan.servers {
+            PoolServers::Discovered(spec) => Some((&plan.name, spec)),
+            PoolServers::Evenkeel(_) | PoolServers::Memcached(_) => None,
+        })
     }
 
     /// The settings that differ from those of the running process and that only a restart changes.
@@ -184,6 +218,7 @@ impl Settings {
             ),
             ("name", self.name != running.name),
             ("advertise", self.advertise != running.advertise),
+            ("nameservers", self.nameservers != running.nameservers),
         ];
         let differing = differs.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()
@@ -196,7 +231,13 @@ const DEFAULT_LISTEN: SocketAddr =
 
 /// The only pool of a command line.
 fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
-    let servers = if args.servers.is_empty() {
+    let servers = if let Some(spec) = args.discovery()? {
+        if let Source::File(path) = &spec.source {
+            let checked = read_servers_file(path).and_then(|servers| spec.check(servers));
+            checked.map_err(|error| UsageError(format!("--servers-file {error}")))?;
+        }
+        PoolServers::Discovered(spec)
+    } else if args.servers.is_empty() {
         PoolServers::Evenkeel(ClusterSpec {
             coordinators: args.coordinator.clone(),
             name: args

@@ -119,6 +119,30 @@ fn a_pool_says_what_is_done_about_its_hot_keys() {
     assert_eq!(pools[1].settings.hot_keys.mode, PlainMode::Observe);
 }
 
+#[test]
+fn servers_can_be_looked_for() {
+    let text = "[proxy]\nnameservers = [\"10.0.0.53\", \"[::1]:5353\"]\n\
+                [pools.a]\ndns = \"cache.test:7\"\nfamily = \"ipv4\"\ngutter = \"b\"\n\
+                [pools.b]\nsrv = \"_memcached._tcp.test\"\nrefresh = \"5s\"\ndistribution = \"jump\"\n\
+                [[routes]]\npool = \"a\"\n";
+    let settings = read_text(text, &[]).unwrap();
+    let servers: Vec<String> = settings
+        .nameservers
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(servers, ["10.0.0.53:53", "[::1]:5353"]);
+    let found: Vec<_> = settings
+        .discovered()
+        .map(|(_, spec)| spec.clone())
+        .collect();
+    assert_eq!(found[0].source.to_string(), "dns cache.test:7");
+    assert_eq!(found[0].refresh, Duration::from_secs(30));
+    assert_eq!(found[1].source.to_string(), "srv _memcached._tcp.test");
+    assert_eq!(found[1].refresh, Duration::from_secs(5));
+    assert_eq!(found[1].placement.distribution.name(), "jump");
+}
+
 /// What stands in a file, and what is said about it.
 const BAD: &[(&str, &str)] = &[
     (
@@ -158,9 +182,8 @@ const BAD: &[(&str, &str)] = &[
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
-         servers, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, \
-         hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         servers, servers_file, dns, srv, refresh, family, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
+         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",
@@ -204,6 +227,38 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\ncoordinator = \"c\"\n",
         "3:15: a pool has either servers or a coordinator, not both\n  |\n3 | coordinator = \"c\"\n\
          \x20 |               ^^^\n",
+    ),
+    (
+        "[pools.a]\ndns = \"cache.test\"\nsrv = \"_a._tcp.test\"\n",
+        "3:7: a pool has either dns or srv, not both\n  |\n3 | srv = \"_a._tcp.test\"\n\
+         \x20 |       ^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\ndns = \"cache test\"\nrefresh = \"10ms\"\nfamily = \"ipv5\"\n",
+        "2:7: dns: give the name whose addresses are the servers: NAME or NAME:PORT\n  |\n\
+         2 | dns = \"cache test\"\n  |       ^^^^^^^^^^^^\n\
+         3:11: refresh: use 100ms to 3600s\n  |\n3 | refresh = \"10ms\"\n  |           ^^^^^^\n\
+         4:10: family: use \"all\", \"ipv4\" or \"ipv6\"\n  |\n4 | family = \"ipv5\"\n\
+         \x20 |          ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nrefresh = \"10s\"\n",
+        "3:11: refresh goes with servers that are looked for, not with a list\n  |\n\
+         3 | refresh = \"10s\"\n  |           ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nsrv = \"_a._tcp.test\"\nfamily = \"ipv4\"\n",
+        "3:10: family goes with dns\n  |\n3 | family = \"ipv4\"\n  |          ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers_file = \"/no/such/file\"\n",
+        "2:16: /no/such/file: No such file or directory (os error 2)\n  |\n\
+         2 | servers_file = \"/no/such/file\"\n  |                ^^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nnameservers = [\"ns.test\"]\n[pools.a]\nservers = [\"h\"]\n",
+        "2:16: nameservers: give the IP address of a name server, or IP:PORT\n  |\n\
+         2 | nameservers = [\"ns.test\"]\n  |                ^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\nrequest_timeout = \"61s\"\non_down = \"maybe\"\n",

@@ -43,6 +43,33 @@ impl Scripted {
     /// Listens on a free loopback port.
     pub fn start(manner: Manner) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Scripted::serve_at(listener, manner)
+    }
+
+    /// Listens on several loopback addresses, all on one port.
+    #[allow(
+        dead_code,
+        reason = "each test that uses this module uses a part of it"
+    )]
+    pub fn start_alike(hosts: &[&str]) -> Vec<Scripted> {
+        loop {
+            let first = TcpListener::bind((hosts[0], 0)).expect("a free port");
+            let port = first.local_addr().expect("it is bound").port();
+            let others = hosts[1..].iter();
+            let others: Result<Vec<_>, _> = others
+                .map(|host| TcpListener::bind((*host, port)))
+                .collect();
+            // A port that is free at one address may be in use at another.
+            if let Ok(others) = others {
+                let all = std::iter::once(first).chain(others);
+                return all
+                    .map(|listener| Scripted::serve_at(listener, Manner::Well))
+                    .collect();
+            }
+        }
+    }
+
+    fn serve_at(listener: TcpListener, manner: Manner) -> Scripted {
         let address = listener.local_addr().expect("it is bound");
         let state = Arc::new(State {
             manner: Mutex::new(manner),

@@ -56,12 +56,13 @@ pub struct ProxyConfig {
 /// Tells configurations apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
-    /// 1 for the one that the process was started with; one more with each that took its place.
+    /// 1 for the one that the process was started with; one more with each that took its place, be it
+    /// for another file or for other servers.
     pub generation: u64,
     /// Fingerprint of the file, or empty without one.
     pub digest: String,
-    /// When it was read, as wall-clock time.
-    pub read_at: UnixSeconds,
+    /// When it was made, as wall-clock time; later ones have later times.
+    pub made_at: UnixSeconds,
 }
 
 impl Default for Revision {
@@ -69,7 +70,7 @@ impl Default for Revision {
         Revision {
             generation: 1,
             digest: String::new(),
-            read_at: 1,
+            made_at: 1,
         }
     }
 }

@@ -12,7 +12,9 @@ use super::backend::{Backend, Peer};
 use super::client::State;
 use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use super::limits::LEAVING_LOOK;
-use super::pool::{EvenkeelPool, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name};
+use super::pool::{
+    EvenkeelPool, LeftServers, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name,
+};
 use super::routes::RenameId;
 use super::way::ways_of;
 use super::{BackendId, ProxyCore};
@@ -27,13 +29,13 @@ impl ProxyCore {
     /// # Panics
     /// As [`ProxyCore::new`].
     pub fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
-        self.take_over(config);
+        self.take_over(now, config);
         self.leaving_look = Some(now);
         self.forget_left_pools(now);
         self.greet_strangers(now);
     }
 
-    pub(super) fn take_over(&mut self, config: &Arc<ProxyConfig>) {
+    pub(super) fn take_over(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
         assert!(
             config.requests_per_turn > 0,
             "a turn has room for a request"
@@ -42,7 +44,7 @@ impl ProxyCore {
         let mut former: BTreeSet<PoolId> = self.pools.keys().into_iter().map(PoolId).collect();
         let mut pools = Vec::new();
         for wanted in &config.pools {
-            let id = self.take_over_pool(wanted);
+            let id = self.take_over_pool(now, wanted);
             former.remove(&id);
             pools.push((id, matches!(wanted.kind, PoolKind::Evenkeel(_))));
         }
@@ -78,17 +80,19 @@ impl ProxyCore {
     }
 
     /// Finds or makes the pool that is wanted.
-    fn take_over_pool(&mut self, wanted: &PoolConfig) -> PoolId {
+    fn take_over_pool(&mut self, now: Instant, wanted: &PoolConfig) -> PoolId {
         let same = self.pools.iter().find(|(_, pool)| is_same(pool, wanted));
         let kept = same.map(|(key, _)| key);
         let id = PoolId(kept.unwrap_or_else(|| self.pools.insert(new_pool(wanted))));
+        if let Some(pool) = self.pools.get_mut(id.0) {
+            pool.settings = wanted.settings.clone();
+        }
         if let PoolKind::Memcached(list) = &wanted.kind {
-            self.take_over_servers(id, wanted, list);
+            self.take_over_servers(now, id, wanted, list);
         }
         let Some(pool) = self.pools.get_mut(id.0) else {
             return id;
         };
-        pool.settings = wanted.settings.clone();
         for backend in pool.backends() {
             if let Some(backend) = self.backends.get_mut(backend.0) {
                 backend.connect_timeout = wanted.settings.connect_timeout;
@@ -119,14 +123,20 @@ impl ProxyCore {
     }
 
     /// Finds or makes the connections to the servers of a list.
-    fn take_over_servers(&mut self, id: PoolId, wanted: &PoolConfig, list: &Arc<ServerList>) {
-        let pool = self.pools.get(id.0);
-        let mut former: BTreeSet<BackendId> = pool
-            .map(Pool::backends)
-            .unwrap_or_default()
-            .into_iter()
-            .collect();
+    fn take_over_servers(
+        &mut self,
+        now: Instant,
+        id: PoolId,
+        wanted: &PoolConfig,
+        list: &Arc<ServerList>,
+    ) {
+        let Some(pool) = self.pools.get_mut(id.0) else {
+            return;
+        };
+        let mut left = std::mem::take(&mut pool.left);
+        let mut former: BTreeSet<BackendId> = pool.backends().into_iter().collect();
         let mut backends = Vec::new();
+        let mut returned = Vec::new();
         for server in list.servers() {
             let kept = former.iter().copied().find(|id| {
                 let backend = self.backends.get(id.0);
@@ -141,16 +151,32 @@ impl ProxyCore {
                 None => {
                     let host = server.host.clone();
                     let (port, peer) = (server.port, Peer::Memcached);
-                    let backend = Backend::new(id, name, host, port, peer, &wanted.settings);
-                    BackendId(self.backends.insert(backend))
+                    let mut backend = Backend::new(id, name, host, port, peer, &wanted.settings);
+                    let is_return = left.is_return(&server.host, port);
+                    if is_return {
+                        backend.missed.note_unknown();
+                    }
+                    let backend = BackendId(self.backends.insert(backend));
+                    returned.extend(is_return.then_some(backend));
+                    backend
                 }
             });
         }
+        for &gone in &former {
+            if let Some(backend) = self.backends.get(gone.0) {
+                left.note(&backend.host, backend.port);
+            }
+        }
         if let Some(pool) = self.pools.get_mut(id.0) {
             pool.servers = Servers::Memcached(MemcachedPool::new(Arc::clone(list), backends));
+            pool.left = left;
         }
-        for left in former {
-            self.retire(left);
+        for gone in former {
+            self.retire(gone);
+        }
+        for returned in returned {
+            // Before anything else is asked of it.
+            self.catch_up(now, returned);
         }
     }
 
@@ -222,6 +248,7 @@ fn new_pool(wanted: &PoolConfig) -> Pool {
         },
         hot: None,
         gutter: None,
+        left: LeftServers::default(),
         leaving: false,
     }
 }

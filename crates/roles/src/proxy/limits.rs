@@ -83,6 +83,10 @@ pub const REQUESTS_PER_TURN: u32 = 20;
 /// Pause before the first attempt to reach a lost backend again; doubles with each failure.
 pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 
+/// Servers that a pool has had and that are remembered, in case they come back. With more, each new
+/// one is taken for one that comes back.
+pub(super) const LEFT_SERVERS_MAX: usize = 4096;
+
 /// Longest pause between two such attempts: recovery is noticed within a second or so.
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 

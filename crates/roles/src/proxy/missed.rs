@@ -62,6 +62,11 @@ impl Missed {
         };
     }
 
+    /// Nobody knows what was written elsewhere.
+    pub fn note_unknown(&mut self) {
+        self.is_incomplete = true;
+    }
+
     /// How many keys are in the list.
     #[cfg(test)]
     pub fn len(&self) -> usize {

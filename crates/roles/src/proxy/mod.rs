@@ -87,7 +87,7 @@ pub use routes::{
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 pub use slab::Key;
-pub use stats::{BackendStats, ProcessStats, ProxyStats};
+pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats};
 
 use backend::{Backend, Link, Peer};
 use client::Client;
@@ -247,7 +247,7 @@ impl ProxyCore {
             keys: Vec::new(),
             homes: Vec::new(),
         };
-        core.take_over(config);
+        core.take_over(Instant::default(), config);
         core
     }
 

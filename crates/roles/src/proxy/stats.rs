@@ -9,8 +9,10 @@ use super::config::ProxyConfig;
 use super::hot::{HotKeyReport, compose_report};
 use super::pool::Pool;
 use evenkeel_policy::hot_keys::plain::PlainStats;
+use evenkeel_policy::membership::{Counts, Standing};
 use evenkeel_protocol::text;
 use std::io::Write;
+use std::sync::Arc;
 
 macro_rules! proxy_stats {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
@@ -198,6 +200,21 @@ impl BackendStats {
     }
 }
 
+/// The search for a pool's servers as statistics show it.
+#[derive(Clone, Debug)]
+pub struct DiscoveryStats {
+    /// The pool.
+    pub pool: Arc<str>,
+    /// Who is asked.
+    pub source: String,
+    /// Where the pool stands with its list.
+    pub standing: Standing,
+    /// Answers so far.
+    pub counts: Counts,
+    /// Why the last answer was of no use; empty if it was of use.
+    pub trouble: String,
+}
+
 /// What the driver knows of the whole process when `stats` is asked.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessStats {
@@ -221,6 +238,8 @@ pub struct ProcessStats {
     pub reloads: u64,
     /// Configurations refused since the start.
     pub reload_failures: u64,
+    /// The pools whose servers are looked for.
+    pub discoveries: Vec<DiscoveryStats>,
     /// The sum over all workers.
     pub totals: ProxyStats,
     /// The backend connections of all workers.
@@ -321,6 +340,14 @@ fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "threads", process.threads);
     stat(out, "proxy_config_reloads", process.reloads);
     stat(out, "proxy_config_reload_failures", process.reload_failures);
+    let counts = process.discoveries.iter().map(|found| found.counts);
+    let (mut changes, mut useless) = (0, 0);
+    for counts in counts {
+        changes += counts.changes;
+        useless += counts.empty + counts.failures + counts.unusable;
+    }
+    stat(out, "proxy_server_lists_taken", changes);
+    stat(out, "proxy_server_lists_useless", useless);
     for name in ALWAYS_ZERO {
         stat(out, name, 0);
     }
@@ -369,6 +396,9 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
             stat(out, format_args!("{name}:{row}"), timeout.as_millis());
         }
     }
+    for found in &process.discoveries {
+        discovery(out, found);
+    }
     let up = process
         .backends
         .iter()
@@ -380,6 +410,25 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
         if let Some(name) = name.strip_prefix("proxy_") {
             stat(out, name, count);
         }
+    }
+}
+
+fn discovery(out: &mut Vec<u8>, found: &DiscoveryStats) {
+    let (pool, counts) = (&found.pool, found.counts);
+    stat(out, format_args!("{pool}:servers_from"), &found.source);
+    let standing = found.standing.name();
+    stat(out, format_args!("{pool}:servers_list"), standing);
+    let trouble = none_if_empty(&found.trouble);
+    stat(out, format_args!("{pool}:servers_trouble"), trouble);
+    for (row, count) in [
+        ("answers", counts.answers),
+        ("taken", counts.changes),
+        ("empty", counts.empty),
+        ("failed", counts.failures),
+        ("unusable", counts.unusable),
+        ("suspect", counts.suspect),
+    ] {
+        stat(out, format_args!("{pool}:lists_{row}"), count);
     }
 }
 

@@ -59,7 +59,7 @@ impl ProxyCore {
                 let servers = pool.list().servers().iter();
                 let servers = servers.map(|server| (server.host.as_str(), server.port));
                 // Newer lists have greater numbers, also after a restart.
-                Some(server_list(self.config.revision.read_at, servers))
+                Some(server_list(self.config.revision.made_at, servers))
             }
         }
     }

@@ -4,9 +4,11 @@
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
 mod evenkeel;
+mod left;
 mod plain;
 
 pub(super) use evenkeel::EvenkeelPool;
+pub(super) use left::LeftServers;
 pub(super) use plain::MemcachedPool;
 pub use plain::ServerList;
 
@@ -29,6 +31,8 @@ pub(super) struct Pool {
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.
     pub gutter: Option<PoolId>,
+    /// Servers that it has had.
+    pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.
     pub leaving: bool,
 }

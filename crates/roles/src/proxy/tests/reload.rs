@@ -70,6 +70,30 @@ fn servers_that_both_lists_have_keep_their_connections_and_the_others_end_with_t
 }
 
 #[test]
+fn a_server_that_returns_to_the_list_is_emptied_before_it_is_asked_if_its_pool_allows() {
+    for may_flush in [true, false] {
+        let mut world = World::memcached_with(1, |config| {
+            config.pools[0].settings.flush_on_return = may_flush;
+        });
+        let client = world.client();
+        world.send(client, "set a 0 0 1\r\nx\r\n");
+        world.reply(101, "STORED\r\n");
+        world.asked(101);
+        world.configure(|config| config.pools[0].kind = memcached([102]));
+        world.configure(|config| config.pools[0].kind = memcached([101]));
+        world.send(client, "get a\r\n");
+        let flush = if may_flush { "flush_all\r\n" } else { "" };
+        assert_eq!(world.asked(101), format!("{flush}get a\r\n"));
+        let counters = world.core.backends()[0].counters;
+        let expected = if may_flush { (1, 0) } else { (0, 1) };
+        assert_eq!((counters.flushed, counters.unfenced), expected);
+        // A server that was never there before has missed nothing.
+        world.configure(|config| config.pools[0].kind = memcached([101, 103]));
+        assert!(!world.has_asked(103));
+    }
+}
+
+#[test]
 fn a_changed_timeout_is_that_of_the_next_request() {
     let mut world = World::memcached(1);
     let client = world.client();

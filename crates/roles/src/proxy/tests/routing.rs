@@ -462,7 +462,7 @@ fn clients_that_look_for_servers_are_told_those_of_the_default_route() {
     };
     let mut world = World::memcached_with(2, |config| {
         two_pools(config);
-        config.revision.read_at = 77;
+        config.revision.made_at = 77;
     });
     let list = "77\na||101 a||102\n";
     let len = list.len();

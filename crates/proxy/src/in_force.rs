@@ -1,0 +1,136 @@
+//! The configuration that the workers work by: what the flags and the file say, and the lists of servers
+//! that are known at the moment. Two can change it, a reload and another list, each as a whole.
+
+use crate::clusters::Clusters;
+use crate::config::Settings;
+use crate::control::{Control, WorkerHandle};
+use crate::discovery::Discoveries;
+use evenkeel_roles::proxy::{DiscoveryStats, PoolKind, ProxyConfig, Revision};
+use evenkeel_runtime::Clock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the [module](self). All of the process share it.
+#[derive(Clone, Debug)]
+pub struct InForce(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    workers: Arc<[WorkerHandle]>,
+    clusters: Clusters,
+    discoveries: Discoveries,
+    clock: Clock,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    settings: Settings,
+    config: Arc<ProxyConfig>,
+}
+
+impl InForce {
+    /// The workers were made with this configuration.
+    pub fn new(
+        settings: Settings,
+        config: Arc<ProxyConfig>,
+        workers: Arc<[WorkerHandle]>,
+        clusters: Clusters,
+        discoveries: Discoveries,
+        clock: Clock,
+    ) -> Self {
+        InForce(Arc::new(Shared {
+            workers,
+            clusters,
+            discoveries,
+            clock,
+            now: Mutex::new(Now { settings, config }),
+        }))
+    }
+
+    /// Works by other settings from now on. Returns the configuration.
+    ///
+    /// # Errors
+    /// Names a pool whose servers are not known.
+    pub fn take_over(&self, settings: Settings) -> Result<Arc<ProxyConfig>, String> {
+        let mut now = self.lock();
+        let digest = settings.digest.clone();
+        let revision = self.next_revision(&now.config.revision, digest);
+        let shared = &self.0;
+        let config = settings.proxy_config(&shared.clusters, &shared.discoveries, revision)?;
+        let config = Arc::new(config);
+        self.tell_workers(&config);
+        *now = Now {
+            settings,
+            config: Arc::clone(&config),
+        };
+        Ok(config)
+    }
+
+    /// Works by the lists of servers that are known now.
+    pub fn take_over_lists(&self) {
+        let mut now = self.lock();
+        let digest = now.settings.digest.clone();
+        let revision = self.next_revision(&now.config.revision, digest);
+        let shared = &self.0;
+        // Lists that are known stay known.
+        let Ok(config) = now
+            .settings
+            .proxy_config(&shared.clusters, &shared.discoveries, revision)
+        else {
+            return;
+        };
+        if has_same_lists(&config, &now.config) {
+            return;
+        }
+        let config = Arc::new(config);
+        self.tell_workers(&config);
+        now.config = config;
+    }
+
+    /// What statistics show of the pools whose servers are looked for.
+    pub fn discovery_stats(&self) -> Vec<DiscoveryStats> {
+        let now = self.lock();
+        let discovered = now.settings.discovered();
+        let stats = discovered.filter_map(|(pool, spec)| {
+            let seen = self.0.discoveries.seen(spec)?;
+            Some(DiscoveryStats {
+                pool: Arc::clone(pool),
+                source: spec.source.to_string(),
+                standing: seen.standing,
+                counts: seen.counts,
+                trouble: seen.trouble,
+            })
+        });
+        stats.collect()
+    }
+
+    /// While this is locked, the workers are told of configurations in their order.
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_revision(&self, former: &Revision, digest: String) -> Revision {
+        Revision {
+            generation: former.generation + 1,
+            digest,
+            // Clients that compare numbers of lists must see the later one as newer.
+            made_at: self.0.clock.now().unix.max(former.made_at + 1),
+        }
+    }
+
+    fn tell_workers(&self, config: &Arc<ProxyConfig>) {
+        for worker in self.0.workers.iter() {
+            worker.say(Control::Configure(Arc::clone(config)));
+        }
+    }
+}
+
+/// Whether two configurations that were made of the same settings have the same servers.
+fn has_same_lists(one: &ProxyConfig, other: &ProxyConfig) -> bool {
+    let pairs = one.pools.iter().zip(&other.pools);
+    let mut kinds = pairs.map(|(one, other)| (&one.kind, &other.kind));
+    kinds.all(|kinds| match kinds {
+        (PoolKind::Memcached(one), PoolKind::Memcached(other)) => Arc::ptr_eq(one, other),
+        _ => true,
+    })
+}
