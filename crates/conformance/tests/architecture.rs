@@ -80,6 +80,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
     "axum",
     "core_affinity",
     "crossterm",
+    "hickory-resolver",
     "indicatif",
     "libc",
     "mio",

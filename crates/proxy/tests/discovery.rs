@@ -2,6 +2,7 @@
 //! comes back.
 
 mod name_service;
+#[allow(dead_code, reason = "its servers do nothing wrong here")]
 mod scripted;
 
 use clap::Parser;

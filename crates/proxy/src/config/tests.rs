@@ -60,12 +60,12 @@ fn the_example_can_be_used_and_means_what_it_says() {
         "/../../docs/examples/proxy.toml"
     );
     let checked = check_file(Path::new(path)).unwrap_or_else(|e| panic!("{}", e.report()));
-    assert_eq!((checked.pools, checked.routes), (3, 5));
+    assert_eq!((checked.pools, checked.routes), (4, 6));
     let settings = read_text(&std::fs::read_to_string(path).unwrap(), &[]).unwrap();
     let names: Vec<&str> = settings.pools.iter().map(|pool| &*pool.name).collect();
     assert_eq!(
         names,
-        ["main", "sessions", "hot"],
+        ["main", "sessions", "thumbs", "hot"],
         "in the order of the file"
     );
     assert_eq!(
