@@ -169,11 +169,10 @@ impl Writer {
         text += &format!("get {}\r\n", all.join(" "));
         self.client.send(text.as_bytes());
         let mut has_missed = [false; KEYS];
-        for i in 0..KEYS {
+        for (i, has_missed) in has_missed.iter_mut().enumerate() {
             let answer = self.client.line();
             self.written(stage, i, &answer);
-            let found = self.read(i..i + 1);
-            has_missed[i] |= found.is_empty();
+            *has_missed = self.read(i..i + 1).is_empty();
         }
         let found = self.read(0..KEYS);
         for (i, has_missed) in has_missed.into_iter().enumerate() {
