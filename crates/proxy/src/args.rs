@@ -29,6 +29,7 @@ pub struct Args {
         conflicts_with_all = [
             "servers", "servers_file", "dns", "srv", "refresh", "coordinator", "cluster", "distribution", "hash", "hash_tag",
             "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
+            "no_collapse",
         ]
     )]
     pub config: Option<PathBuf>,
@@ -163,6 +164,10 @@ pub struct Args {
     /// Pass flush_all on, to all servers
     #[arg(long)]
     pub allow_flush: bool,
+
+    /// Ask the servers of -s for each get, also for identical ones that wait to be sent
+    #[arg(long)]
+    pub no_collapse: bool,
 }
 
 /// What to do instead of serving.

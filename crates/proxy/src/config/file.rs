@@ -63,6 +63,7 @@ const POOL_KEYS: &[&str] = &[
     "gutter",
     "failover_ttl",
     "flush_on_return",
+    "collapse",
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
@@ -317,6 +318,7 @@ fn pool(
             Duration::from_secs(at.value.into())
         }),
         flush_on_return: reader.flag(section, "flush_on_return"),
+        collapse: reader.flag_or(section, "collapse", default.collapse),
         hot_keys: hot_keys(reader, section),
         ..default
     };

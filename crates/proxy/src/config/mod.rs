@@ -263,6 +263,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
                 Some(Down::Miss) | None => OnDown::Miss,
             },
             allow_flush: args.allow_flush,
+            collapse: !args.no_collapse,
             failover: match args.failover {
                 Some(Elsewhere::Next) => Failover::Next,
                 Some(Elsewhere::None) | None => Failover::None,

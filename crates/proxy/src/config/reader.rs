@@ -171,12 +171,17 @@ impl Reader {
 
     /// `true` or `false`; false where it does not stand.
     pub fn flag(&mut self, section: &Section<'_>, key: &str) -> bool {
+        self.flag_or(section, key, false)
+    }
+
+    /// `true` or `false`; the default where it does not stand.
+    pub fn flag_or(&mut self, section: &Section<'_>, key: &str, default: bool) -> bool {
         let Some(value) = Self::get(section, key) else {
-            return false;
+            return default;
         };
         value.get_ref().as_bool().unwrap_or_else(|| {
             self.wrong_kind(key, "true or false", value);
-            false
+            default
         })
     }
 

@@ -76,8 +76,14 @@ fn with_article(source: &str) -> String {
 fn cluster(reader: &mut Reader, section: &Section<'_>) -> Option<PoolServers> {
     let coordinators = reader.texts(section, "coordinator")?;
     let name = reader.text(section, "cluster");
-    let failover = ["failover", "gutter", "failover_ttl", "flush_on_return"];
-    for key in failover.into_iter().chain(HOT_KEYS_KEYS) {
+    let plain = [
+        "failover",
+        "gutter",
+        "failover_ttl",
+        "flush_on_return",
+        "collapse",
+    ];
+    for key in plain.into_iter().chain(HOT_KEYS_KEYS) {
         if section.has(key) {
             reader.fail(
                 section.place_of(key),

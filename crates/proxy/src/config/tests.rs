@@ -95,13 +95,14 @@ fn the_example_can_be_used_and_means_what_it_says() {
 #[test]
 fn a_pool_says_where_its_keys_go_when_a_server_is_out_of_use() {
     let text = "[pools.a]\nservers = [\"h\"]\nfailover = \"next\"\nfailover_ttl = \"1m\"\n\
-                [pools.b]\nservers = [\"i\"]\ngutter = \"c\"\nflush_on_return = true\n\
+                [pools.b]\nservers = [\"i\"]\ngutter = \"c\"\nflush_on_return = true\ncollapse = false\n\
                 [pools.c]\nservers = [\"j\"]\n[[routes]]\npool = \"a\"\n";
     let pools = read_text(text, &[]).unwrap().pools;
     assert_eq!(pools[0].settings.failover, Failover::Next);
     assert_eq!(pools[0].settings.failover_ttl, Duration::from_secs(60));
     assert_eq!(pools[1].settings.failover, Failover::Gutter("c".into()));
     assert!(pools[1].settings.flush_on_return);
+    assert!(pools[0].settings.collapse && !pools[1].settings.collapse);
     assert_eq!(pools[2].settings, PoolSettings::default());
 }
 
@@ -183,7 +184,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",
