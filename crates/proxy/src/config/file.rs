@@ -320,7 +320,6 @@ fn pool(
         flush_on_return: reader.flag(section, "flush_on_return"),
         collapse: reader.flag_or(section, "collapse", default.collapse),
         hot_keys: hot_keys(reader, section),
-        ..default
     };
     let servers = servers(reader, name, section);
     Some(PoolPlan {
