@@ -40,6 +40,8 @@ enum Command {
     Coordinator(Box<evenkeel_coordinator::Args>),
     /// A whole cluster on this machine, on free ports
     Up(Box<up::Args>),
+    /// Says where keys go through a proxy, and why
+    Explain(Box<evenkeel_proxy::ExplainArgs>),
     /// Measures memcached-speaking servers
     Bench {
         #[command(subcommand)]
@@ -81,6 +83,7 @@ fn main() -> std::process::ExitCode {
             }
         },
         Command::Up(args) => outcome(up::run(&args)).into(),
+        Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),
             Bench::Suite(args) => evenkeel_bench::execute_suite(&args),

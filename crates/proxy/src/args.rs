@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A proxy that makes a pool of servers look like one memcached.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// What to do instead of serving

@@ -22,6 +22,7 @@ mod config;
 mod control;
 mod discovery;
 mod event_loop;
+mod explain;
 mod in_force;
 mod reload;
 mod resolver;
@@ -30,5 +31,6 @@ mod start;
 
 pub use args::Args;
 pub use event_loop::STALL_LIMIT;
+pub use explain::{ExplainArgs, explain};
 pub use reload::Reloaded;
 pub use start::{Proxy, run};

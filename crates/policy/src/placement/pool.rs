@@ -141,14 +141,19 @@ impl Placement {
             .unwrap_or_else(|| self.server(key))
     }
 
-    /// The hash of the part of a key that decides.
+    /// The part of a key that decides, and its hash.
     #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
+    pub fn hashed<'k>(&self, key: &'k [u8]) -> (&'k [u8], u64) {
         let part = match &self.hash_tag {
             None => key,
             Some(tag) => tag.part(key),
         };
-        self.hash.of(part)
+        (part, self.hash.of(part))
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hashed(key).1
     }
 }
 

@@ -593,6 +593,14 @@ impl Backend {
         }
     }
 
+    /// Its name in statistics: with the worker's number where there are several.
+    pub fn full_name(&self) -> String {
+        match self.peer {
+            Peer::Worker(worker) => format!("{}/{}", self.name, worker.worker),
+            Peer::Memcached => self.name.clone(),
+        }
+    }
+
     /// One word for statistics.
     pub fn state(&self) -> &'static str {
         match self.link {

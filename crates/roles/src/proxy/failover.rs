@@ -58,11 +58,13 @@ pub(super) const NOBODY: ClientId = ClientId(Key {
 
 /// Where a key goes whose server is out of use.
 #[derive(Debug)]
-struct Elsewhere {
+pub(super) struct Elsewhere {
     /// `None` if there is nowhere to go.
-    place: Option<BackendId>,
+    pub place: Option<BackendId>,
     /// The servers that come before it.
     passed_over: Vec<BackendId>,
+    /// False if there is nowhere to go because a server was back for too short a time.
+    pub is_settled: bool,
 }
 
 impl ProxyCore {
@@ -75,7 +77,7 @@ impl ProxyCore {
         key: &[u8],
         class: CommandClass,
     ) {
-        let Some(elsewhere) = self.elsewhere(now, way.pool, key) else {
+        let Some(elsewhere) = self.find_elsewhere(now, way.pool, key) else {
             return;
         };
         // A touch changes no value.
@@ -106,11 +108,18 @@ impl ProxyCore {
         pool: PoolId,
         key: &[u8],
     ) -> Option<BackendId> {
-        self.elsewhere(now, pool, key)?.place
+        self.find_elsewhere(now, pool, key)?.place
+    }
+
+    /// [`elsewhere`](Self::elsewhere) for a request, which is counted.
+    fn find_elsewhere(&mut self, now: Instant, pool: PoolId, key: &[u8]) -> Option<Elsewhere> {
+        let elsewhere = self.elsewhere(now, pool, key)?;
+        self.stats.proxy_failovers_unsettled += u64::from(!elsewhere.is_settled);
+        Some(elsewhere)
     }
 
     /// Where a key goes; `None` if its server is in use.
-    fn elsewhere(&mut self, now: Instant, pool: PoolId, key: &[u8]) -> Option<Elsewhere> {
+    pub(super) fn elsewhere(&self, now: Instant, pool: PoolId, key: &[u8]) -> Option<Elsewhere> {
         let found = self.pools.get(pool.0)?;
         let Servers::Memcached(servers) = &found.servers else {
             return None;
@@ -122,6 +131,7 @@ impl ProxyCore {
         let mut elsewhere = Elsewhere {
             place: None,
             passed_over: vec![home],
+            is_settled: true,
         };
         let stand_in = match found.settings.failover {
             Failover::None => None,
@@ -141,19 +151,18 @@ impl ProxyCore {
             .request_timeout
             .max(stand_in.settings.request_timeout);
         let expiry = settings.failover_ttl + late;
-        let mut is_settled = self.is_settled(now, home, expiry);
+        elsewhere.is_settled = self.is_settled(now, home, expiry);
         for id in servers.candidates(key).filter(|&id| id != home) {
-            if !is_settled {
+            if !elsewhere.is_settled {
                 break;
             }
             if self.is_in_use(id) {
                 elsewhere.place = Some(id);
                 break;
             }
-            is_settled = self.is_settled(now, id, expiry);
+            elsewhere.is_settled = self.is_settled(now, id, expiry);
             elsewhere.passed_over.push(id);
         }
-        self.stats.proxy_failovers_unsettled += u64::from(!is_settled);
         Some(elsewhere)
     }
 
@@ -313,7 +322,7 @@ impl ProxyCore {
         match parse_own(&question.bytes) {
             Some(Request::MetaGet(meta)) => {
                 let mut scratch = KeyScratch::default();
-                let elsewhere = self.elsewhere(now, pool, meta.key.decode(&mut scratch));
+                let elsewhere = self.find_elsewhere(now, pool, meta.key.decode(&mut scratch));
                 let Some(place) = elsewhere.and_then(|elsewhere| elsewhere.place) else {
                     return Some(question);
                 };
@@ -330,7 +339,7 @@ impl ProxyCore {
                     _ => vec![tag.slot],
                 };
                 for (key, slot) in keys.iter().zip(slots) {
-                    let elsewhere = self.elsewhere(now, pool, key);
+                    let elsewhere = self.find_elsewhere(now, pool, key);
                     match elsewhere.and_then(|elsewhere| elsewhere.place) {
                         Some(place) => {
                             self.stats.proxy_requests_failed_over += 1;

@@ -103,6 +103,15 @@ impl Health {
         self.standing == Standing::InUse
     }
 
+    /// Where it stands, for people.
+    pub fn standing_name(&self) -> &'static str {
+        match self.standing {
+            Standing::InUse => "in use",
+            Standing::OutOfUse => "out of use",
+            Standing::OnTrial(_) => "on trial",
+        }
+    }
+
     /// When it came back, if it ever did.
     pub fn back_at(&self) -> Option<Instant> {
         self.back_at

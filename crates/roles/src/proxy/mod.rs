@@ -52,6 +52,7 @@ mod collapse;
 mod commands;
 mod config;
 mod configure;
+mod explain;
 mod failover;
 mod health;
 mod hot;
@@ -79,6 +80,10 @@ pub use backend::BackendCounters;
 pub use config::{
     DEFAULT_POOL, Failover, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
     Revision,
+};
+pub use explain::{
+    Destination, Explanation, Exptimes, HealthSeen, KeyWay, PLACES_LISTED_MAX, Placing, RouteFound,
+    ServerSeen,
 };
 pub use hot::HotKeyReport;
 pub use pool::ServerList;

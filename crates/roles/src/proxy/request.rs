@@ -154,7 +154,10 @@ impl ProxyCore {
             Request::Verbosity { noreply, .. } => {
                 self.say(id, if noreply { b"" } else { text::OK });
             }
-            Request::Stats { arguments } => self.stats_asked(id, arguments, None),
+            Request::Stats { arguments } => match arguments.strip_prefix(b"explain ") {
+                Some(key) => self.explain_asked(now, id, key),
+                None => self.stats_asked(id, arguments, None),
+            },
             Request::Quit => self.close_after_answers(id),
             Request::Admin(Admin::ConfigGet(b"cluster")) => self.cluster_config(id),
             Request::Admin(admin) => self.say(id, admin.answer_without_feature()),

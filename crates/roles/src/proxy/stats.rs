@@ -4,7 +4,7 @@
 //! asked in vain is one get. One worker answers `stats` for the whole process, so the driver adds up
 //! the workers' counters first.
 
-use super::backend::{Backend, BackendCounters, Peer};
+use super::backend::{Backend, BackendCounters};
 use super::config::ProxyConfig;
 use super::hot::{HotKeyReport, compose_report};
 use super::pool::Pool;
@@ -186,10 +186,7 @@ pub struct BackendStats {
 impl BackendStats {
     pub(super) fn of(backend: &Backend) -> Self {
         BackendStats {
-            name: match backend.peer {
-                Peer::Worker(worker) => format!("{}/{}", backend.name, worker.worker),
-                Peer::Memcached => backend.name.clone(),
-            },
+            name: backend.full_name(),
             host: backend.host.clone(),
             port: backend.port,
             state: backend.state(),

@@ -82,6 +82,22 @@ impl Way {
         }
     }
 
+    /// Where it leads.
+    pub fn to(&self) -> &WayTo {
+        &self.to
+    }
+
+    /// Whether it refuses these commands.
+    #[inline]
+    pub fn denies(&self, class: CommandClass) -> bool {
+        self.denied.contains(class)
+    }
+
+    /// What it answers those.
+    pub fn denial(&self) -> &'static [u8] {
+        if self.is_read_only { READ_ONLY } else { DENIED }
+    }
+
     /// The renaming of its keys.
     pub fn rename(&self) -> RenameId {
         self.to.rename
@@ -133,10 +149,9 @@ impl ProxyCore {
             key.text
         };
         let way = self.ways[self.routes.find(stored, class)];
-        if way.denied.contains(class) {
+        if way.denies(class) {
             self.stats.proxy_requests_denied += 1;
-            let words = if way.is_read_only { READ_ONLY } else { DENIED };
-            return self.refuse(now, id, show, words);
+            return self.refuse(now, id, show, way.denial());
         }
         if way.to.rename == RenameId::NONE {
             let mut to = way.to;

@@ -32,6 +32,16 @@ impl ServerList {
     pub fn servers(&self) -> &[Server] {
         &self.config.servers
     }
+
+    /// Names of the distribution and of the hash function.
+    pub fn rule(&self) -> (&'static str, &'static str) {
+        (self.config.distribution.name(), self.config.hash().name())
+    }
+
+    /// The part of a key that decides where it lives, and its hash.
+    pub fn hashed<'k>(&self, key: &'k [u8]) -> (&'k [u8], u64) {
+        self.placement.hashed(key)
+    }
 }
 
 /// The list and the connections to its servers.

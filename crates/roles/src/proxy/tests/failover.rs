@@ -58,7 +58,7 @@ fn break_down(world: &mut World, port: u16, key: &str) {
     world.close(client);
 }
 
-fn come_back(world: &mut World, port: u16) {
+pub fn come_back(world: &mut World, port: u16) {
     world.connecting(port, Connecting::Greets);
     for _ in 0..BACK_MS {
         world.wait_ms(1);
@@ -71,7 +71,7 @@ fn come_back(world: &mut World, port: u16) {
 }
 
 /// The server that was asked something, and what.
-fn asked(world: &mut World) -> (u16, String) {
+pub fn asked(world: &mut World) -> (u16, String) {
     let port = (101..110)
         .find(|&port| world.has_asked(port))
         .expect("some server was asked");

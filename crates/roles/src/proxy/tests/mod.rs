@@ -4,6 +4,7 @@ mod binary;
 mod binary_twin;
 mod bounds;
 mod collapse;
+mod explain;
 mod failover;
 mod failures;
 mod hot_keys;

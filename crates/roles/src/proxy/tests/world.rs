@@ -146,6 +146,10 @@ impl World {
         self.backends.entry(port).or_default().epoch = epoch;
     }
 
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     pub fn client(&mut self) -> ClientId {
         let id = self.core.client_opened();
         self.clients.insert(id, Application::default());

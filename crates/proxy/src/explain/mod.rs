@@ -1,0 +1,218 @@
+//! `evenkeel explain KEY`: where a key goes and why, by a configuration alone or as a running proxy
+//! sees it.
+//!
+//! A configuration is asked through a core that nobody connects to; a running proxy by `stats explain
+//! KEY` over its ordinary port, so that it needs no other.
+
+mod words;
+
+use crate::args::{Args, Elsewhere, Format};
+use crate::clusters::Clusters;
+use crate::config::Settings;
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use evenkeel_policy::placement::config::{Distribution, HashTag};
+use evenkeel_policy::placement::hash::Hash;
+use evenkeel_roles::proxy::{Explanation, ProxyCore, Revision};
+use evenkeel_runtime::UsageError;
+use evenkeel_types::Instant;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a running proxy may take to answer.
+const PROXY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest answer line that is read: some times what a key with many servers needs.
+const ANSWER_LEN_MAX: u64 = 256 * 1024;
+
+/// Says where keys go through a proxy, and why.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(group = clap::ArgGroup::new("source").required(true))]
+pub struct ExplainArgs {
+    /// A proxy that runs, HOST:PORT: also says how the servers are
+    #[arg(long, value_name = "ADDR", group = "source")]
+    pub proxy: Option<String>,
+
+    /// The file that a proxy is given
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_PROXY_CONFIG",
+        group = "source"
+    )]
+    pub config: Option<PathBuf>,
+
+    /// The servers that a proxy is given without a file
+    #[arg(
+        short = 's',
+        long,
+        value_name = "SERVER[,SERVER]",
+        value_delimiter = ',',
+        group = "source"
+    )]
+    pub servers: Vec<String>,
+
+    /// As the proxy's
+    #[arg(long, value_name = "NAME", requires = "servers")]
+    pub distribution: Option<Distribution>,
+
+    /// As the proxy's
+    #[arg(long, value_name = "NAME", requires = "servers")]
+    pub hash: Option<Hash>,
+
+    /// As the proxy's
+    #[arg(long, value_name = "PAIR", requires = "servers")]
+    pub hash_tag: Option<HashTag>,
+
+    /// As the proxy's
+    #[arg(long, value_enum, requires = "servers")]
+    pub failover: Option<Elsewhere>,
+
+    /// How to say it; JSON is one object a line, one line a key
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+
+    /// The keys; `-` reads more from standard input, one a line
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<String>,
+}
+
+/// Who is asked.
+enum Source {
+    /// A core with the configuration and no connections.
+    Core(Box<ProxyCore>),
+    /// A connection to a proxy.
+    Proxy(BufReader<TcpStream>),
+}
+
+/// Explains keys on standard output.
+///
+/// # Errors
+/// [`UsageError`] when a flag or a file cannot be used, or something is no key; the other keys are explained
+/// all the same. Others when the proxy does not answer.
+pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let mut source = Source::open(args)?;
+    let mut out = std::io::stdout().lock();
+    let mut refused = Vec::new();
+    let mut is_first = true;
+    let mut one = |key: &[u8]| -> anyhow::Result<()> {
+        match source.ask(key)? {
+            Ok(explanation) => {
+                match args.format {
+                    Format::Json => serde_json::to_writer(&mut out, &explanation)?,
+                    Format::Text => {
+                        let gap = if is_first { "" } else { "\n" };
+                        write!(out, "{gap}{}", words::text(&explanation).trim_end())?;
+                    }
+                }
+                is_first = false;
+                writeln!(out)?;
+            }
+            Err(words) => refused.push(format!("{:?}: {words}", String::from_utf8_lossy(key))),
+        }
+        Ok(())
+    };
+    for key in &args.keys {
+        if key != "-" {
+            one(key.as_bytes())?;
+            continue;
+        }
+        for line in std::io::stdin().lock().split(b'\n') {
+            let line = line.context("failed to read keys from standard input")?;
+            let key = line.strip_suffix(b"\r").unwrap_or(&line);
+            if !key.is_empty() {
+                one(key)?;
+            }
+        }
+    }
+    out.flush()?;
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(UsageError(refused.join("; ")).into()),
+    }
+}
+
+impl Source {
+    fn open(args: &ExplainArgs) -> anyhow::Result<Source> {
+        if let Some(proxy) = &args.proxy {
+            let stream = connect(proxy).with_context(|| format!("failed to reach {proxy}"))?;
+            return Ok(Source::Proxy(BufReader::new(stream)));
+        }
+        let settings = Settings::read(&Args {
+            config: args.config.clone(),
+            servers: args.servers.clone(),
+            distribution: args.distribution,
+            hash: args.hash,
+            hash_tag: args.hash_tag,
+            failover: args.failover,
+            ..Args::default()
+        });
+        let settings = settings.map_err(|error| UsageError(error.line()))?;
+        let revision = Revision {
+            digest: settings.digest.clone(),
+            ..Revision::default()
+        };
+        let config = Arc::new(settings.proxy_config(&Clusters::default(), revision));
+        Ok(Source::Core(Box::new(ProxyCore::new(&config, 0))))
+    }
+
+    /// The explanation of a key, or the words by which it is refused.
+    fn ask(&mut self, key: &[u8]) -> anyhow::Result<Result<Explanation, String>> {
+        let words = |line: &[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+        match self {
+            Source::Core(core) => {
+                let explained = core.explain(Instant::default(), key, false);
+                Ok(explained.map_err(words))
+            }
+            Source::Proxy(stream) => {
+                // It must not be taken for two commands, nor for something else after it.
+                if key.iter().any(|byte| *byte <= b' ') {
+                    return Ok(Err("CLIENT_ERROR bad command line format".into()));
+                }
+                stream
+                    .get_mut()
+                    .write_all(&[b"stats explain ", key, b"\r\n"].concat())
+                    .context("failed to ask the proxy")?;
+                let line = read_line(stream)?;
+                let Some(json) = line.strip_prefix("STAT explain ") else {
+                    return Ok(Err(line));
+                };
+                let explanation =
+                    serde_json::from_str(json).context("failed to read the proxy's answer")?;
+                let end = read_line(stream)?;
+                anyhow::ensure!(end == "END", "failed to read the proxy's answer: {end}");
+                Ok(Ok(explanation))
+            }
+        }
+    }
+}
+
+fn connect(proxy: &str) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("the name has no address");
+    for address in proxy.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PROXY_PATIENCE) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PROXY_PATIENCE))?;
+                stream.set_write_timeout(Some(PROXY_PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn read_line(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    use std::io::Read;
+    let mut line = Vec::new();
+    stream
+        .by_ref()
+        .take(ANSWER_LEN_MAX)
+        .read_until(b'\n', &mut line)
+        .context("failed to read the proxy's answer")?;
+    anyhow::ensure!(line.ends_with(b"\n"), "the proxy's answer breaks off");
+    Ok(String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
+}

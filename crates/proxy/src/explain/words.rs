@@ -1,0 +1,133 @@
+//! An explanation in words.
+
+use evenkeel_roles::proxy::{Destination, Explanation, KeyWay, Placing, ServerSeen};
+use std::fmt::Write;
+
+/// Width of the names before what is said.
+const NAME_WIDTH: usize = 10;
+
+/// The explanation of one key, some lines.
+pub fn text(explanation: &Explanation) -> String {
+    let mut out = String::new();
+    line(&mut out, format_args!("{}", explanation.key));
+    for way in &explanation.ways {
+        line(&mut out, format_args!("  {}", way.commands.join(", ")));
+        way_words(&mut out, way, explanation.running);
+    }
+    out
+}
+
+fn way_words(out: &mut String, way: &KeyWay, running: bool) {
+    let route = &way.route;
+    let prefix = match route.prefix.as_str() {
+        "" => "without a prefix".to_owned(),
+        prefix => format!("of prefix \"{prefix}\""),
+    };
+    row(
+        out,
+        "route",
+        &format!("{}, {prefix}: {}", route.number, route.why),
+    );
+    if let Some(refused) = &way.refused {
+        row(out, "answered", refused);
+    }
+    if let Some(to) = &way.to {
+        destination_words(out, to, running);
+    }
+}
+
+fn destination_words(out: &mut String, to: &Destination, running: bool) {
+    row(out, "pool", &format!("{}, of {} servers", to.pool, to.kind));
+    row(out, "key", &to.key_sent);
+    if let Some(times) = &to.exptimes {
+        let mut bounds = Vec::new();
+        if times.min_s > 0 {
+            bounds.push(format!("at least {} s", times.min_s));
+        }
+        if times.max_s > 0 {
+            bounds.push(format!("at most {} s", times.max_s));
+        }
+        if times.jitter_permille > 0 {
+            bounds.push(format!("up to {} ‰ less at random", times.jitter_permille));
+        }
+        row(out, "exptime", &bounds.join(", "));
+    }
+    let (place, others) = match &to.placing {
+        Placing::List {
+            distribution,
+            hash,
+            hashed,
+            hash_value,
+        } => {
+            let part = match *hashed == to.key_sent {
+                true => "",
+                false => &format!(" of \"{hashed}\" alone"),
+            };
+            let place = format!("{distribution}, {hash}{part}: {hash_value}");
+            (place, "if not")
+        }
+        Placing::Map {
+            epoch,
+            hash_value,
+            virtual_node,
+            cachelet,
+        } => {
+            let place = format!(
+                "hash {hash_value}, virtual node {virtual_node}, cachelet {cachelet}, by the map of epoch {epoch}"
+            );
+            (place, "if hot")
+        }
+        Placing::NoMap => ("unknown".to_owned(), "if hot"),
+    };
+    row(out, "place", &place);
+    if let Some(home) = &to.home {
+        row(out, "home", &server_words(home));
+    }
+    for (at, other) in to.others.iter().enumerate() {
+        let name = if at == 0 { others } else { "" };
+        row(out, name, &server_words(other));
+    }
+    if to.others_unlisted > 0 {
+        row(out, "", &format!("and {} more", to.others_unlisted));
+    }
+    let nobody = if running { "nobody" } else { "unknown" };
+    let asked = to.asked.as_deref().unwrap_or(nobody);
+    row(out, "asked", &format!("{asked}: {}", to.why));
+}
+
+fn server_words(server: &ServerSeen) -> String {
+    let mut words = server.name.clone();
+    // In the pool of a command line servers go by their addresses.
+    if server.name != server.address {
+        let _ = write!(words, " at {}", server.address);
+    }
+    if let Some(health) = &server.health {
+        let _ = write!(
+            words,
+            ", {}, connection {}",
+            health.standing, health.connection
+        );
+        if health.failures > 0 {
+            let _ = write!(words, ", {} failures in a row", health.failures);
+        }
+        if health.queued_requests > 0 {
+            let _ = write!(words, ", {} requests waiting", health.queued_requests);
+        }
+    }
+    words
+}
+
+fn row(out: &mut String, name: &str, words: &str) {
+    line(out, format_args!("    {name:NAME_WIDTH$}{words}"));
+}
+
+/// Adds a line without what a terminal would take for a command.
+fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
+    for c in words.to_string().chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out.push('\n');
+}

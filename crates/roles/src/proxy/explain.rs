@@ -1,0 +1,460 @@
+//! Where a key goes and why, for people.
+//!
+//! Everything here is asked of what requests go through themselves: the routes, the renaming, the pool,
+//! [`elsewhere`](ProxyCore::elsewhere). Nothing is worked out a second time, so that an explanation cannot
+//! differ from what happens. It is made without counting anything and without asking a server.
+//!
+//! Commands that take the same way are explained together. What is not said is who holds a lease: each
+//! connection of an application has its own.
+
+use super::backend::{Backend, Peer};
+use super::config::{Failover, OnDown};
+use super::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
+use super::routes::{CommandClass, Renamed, RouteConfig};
+use super::way::WayTo;
+use super::{BackendId, ClientId, ProxyCore};
+use evenkeel_policy::placement::renaming::shadows;
+use evenkeel_protocol::{KEY_LEN_MAX, text};
+use evenkeel_types::{Instant, KeyHash, ServerId};
+use serde::{Deserialize, Serialize};
+
+/// Other places of a key that are listed; the rest are counted. Of tens of servers nobody reads on.
+pub const PLACES_LISTED_MAX: usize = 8;
+
+/// The ways of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The key; what is no UTF-8 in it is shown as U+FFFD.
+    pub key: String,
+    /// Generation of the configuration.
+    pub config_generation: u64,
+    /// Whether a proxy that serves told it, which knows how its servers are. That is the view of the
+    /// one worker that was asked; each judges for itself.
+    pub running: bool,
+    /// One for the commands that share it.
+    pub ways: Vec<KeyWay>,
+}
+
+/// The way that some commands about a key take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyWay {
+    /// Their classes, as configuration files call them.
+    pub commands: Vec<String>,
+    /// The route that they take.
+    pub route: RouteFound,
+    /// What they are answered, if they go no further.
+    pub refused: Option<String>,
+    /// Where they go otherwise.
+    pub to: Option<Destination>,
+}
+
+/// The route of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteFound {
+    /// Its place in the configuration, from 1.
+    pub number: usize,
+    /// Its prefix.
+    pub prefix: String,
+    /// Why it is this one.
+    pub why: String,
+}
+
+/// Where a key goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destination {
+    /// The pool.
+    pub pool: String,
+    /// `evenkeel` or `memcached`.
+    pub kind: String,
+    /// The key as servers know it.
+    pub key_sent: String,
+    /// Bounds of exptimes, where the route has some.
+    pub exptimes: Option<Exptimes>,
+    /// How its place is found.
+    pub placing: Placing,
+    /// The server that it belongs to. Absent without a map, and while nobody owns its cachelet.
+    pub home: Option<ServerSeen>,
+    /// With memcached servers, where it goes while its home is out of use, in this order; with Evenkeel
+    /// servers, who has replicas of it if it is hot, in the order in which they are made.
+    pub others: Vec<ServerSeen>,
+    /// How many more there are than are listed.
+    pub others_unlisted: usize,
+    /// The server that is asked, by name. Absent if none is.
+    pub asked: Option<String>,
+    /// Why.
+    pub why: String,
+}
+
+/// Bounds of exptimes, in seconds, 0 for none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exptimes {
+    /// Least.
+    pub min_s: u32,
+    /// Most.
+    pub max_s: u32,
+    /// The largest part that is taken off at random, in thousandths.
+    pub jitter_permille: u32,
+}
+
+/// How the place of a key is found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Placing {
+    /// By a distribution over a list of servers.
+    List {
+        /// Its name.
+        distribution: String,
+        /// Name of the hash function.
+        hash: String,
+        /// The part of the key that is hashed: all of it, or what a hash tag marks.
+        hashed: String,
+        /// Its hash, in hexadecimal.
+        hash_value: String,
+    },
+    /// By the map of a cluster.
+    Map {
+        /// Its epoch.
+        epoch: u64,
+        /// Placement hash of the key, in hexadecimal.
+        hash_value: String,
+        /// The piece of the hash space that it is in.
+        virtual_node: u16,
+        /// The cachelet of that.
+        cachelet: u16,
+    },
+    /// By a map that is not known yet.
+    NoMap,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerSeen {
+    /// Its name in statistics and errors; with Evenkeel servers that of a worker.
+    pub name: String,
+    /// Where it is.
+    pub address: String,
+    /// How it is, as far as the worker of the proxy knows that was asked.
+    pub health: Option<HealthSeen>,
+}
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthSeen {
+    /// `in use`, `out of use` or `on trial`; `up` or `down` for what the map says of an Evenkeel server.
+    pub standing: String,
+    /// The connection: `idle`, `connecting`, `up` or `down`.
+    pub connection: String,
+    /// Failures since it last answered a request.
+    pub failures: u32,
+    /// Requests queued or awaited.
+    pub queued_requests: usize,
+}
+
+impl ProxyCore {
+    /// Explains the ways of a key. `running` says whether it is worth telling how servers are.
+    ///
+    /// # Errors
+    /// The error line for what is no key: nothing, more than 250 bytes, spaces, control characters.
+    pub fn explain(
+        &self,
+        now: Instant,
+        key: &[u8],
+        running: bool,
+    ) -> Result<Explanation, &'static [u8]> {
+        let is_key = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+        if key.is_empty() || key.len() > KEY_LEN_MAX || !key.iter().all(is_key) {
+            return Err(text::BAD_FORMAT);
+        }
+        let mut groups: Vec<((usize, bool), Vec<CommandClass>)> = Vec::new();
+        for class in CommandClass::ALL {
+            let route = self.routes.find(key, class);
+            let way = (route, self.ways[route].denies(class));
+            match groups.iter_mut().find(|(other, _)| *other == way) {
+                Some((_, classes)) => classes.push(class),
+                None => groups.push((way, vec![class])),
+            }
+        }
+        let ways = groups.into_iter().map(|((route, is_denied), classes)| {
+            let way = &self.ways[route];
+            let (refused, to) = if is_denied {
+                (Some(way.denial()), None)
+            } else {
+                match self.inside(way.to(), key) {
+                    Some(inside) => (None, self.destination(now, way.to(), &inside, running)),
+                    None => (Some(text::BAD_FORMAT), None),
+                }
+            };
+            KeyWay {
+                commands: classes.iter().map(|class| class.name().into()).collect(),
+                route: self.route_found(route, key),
+                refused: refused.map(|words| shown(words.trim_ascii_end())),
+                to,
+            }
+        });
+        Ok(Explanation {
+            key: shown(key),
+            config_generation: self.config.revision.generation,
+            running,
+            ways: ways.collect(),
+        })
+    }
+
+    /// Answers `stats explain KEY`, in one line of JSON.
+    pub(super) fn explain_asked(&mut self, now: Instant, id: ClientId, key: &[u8]) {
+        let explanation = match self.explain(now, key, true) {
+            Ok(explanation) => explanation,
+            Err(words) => return self.say(id, words),
+        };
+        let mut bytes = self.spare_buffer();
+        bytes.extend_from_slice(b"STAT explain ");
+        serde_json::to_writer(&mut bytes, &explanation)
+            .expect("strings and numbers can be written as JSON, and a vector takes all bytes");
+        bytes.extend_from_slice(text::CRLF);
+        bytes.extend_from_slice(text::END);
+        self.say_bytes(id, bytes);
+    }
+
+    fn route_found(&self, number: usize, key: &[u8]) -> RouteFound {
+        let routes = self.routes.routes();
+        let prefix = &routes[number].prefix;
+        let is_longer = |route: &RouteConfig| {
+            route.prefix.len() > prefix.len() && key.starts_with(&route.prefix)
+        };
+        let why = if routes.iter().any(is_longer) {
+            "the routes of longer prefixes are for other commands"
+        } else if !prefix.is_empty() {
+            "the longest prefix that begins the key"
+        } else if routes.iter().all(|route| route.prefix.is_empty()) {
+            "no route has a prefix"
+        } else {
+            "no prefix begins the key"
+        };
+        RouteFound {
+            number: number + 1,
+            prefix: shown(prefix),
+            why: why.into(),
+        }
+    }
+
+    /// The key as servers know it; `None` if the route's renaming makes it none.
+    fn inside(&self, to: &WayTo, key: &[u8]) -> Option<Vec<u8>> {
+        let Some(rename) = self.renames.get(to.rename) else {
+            return Some(key.to_vec());
+        };
+        let mut renamed = Renamed::default();
+        rename
+            .to_inside(key, false, &mut renamed)
+            .then(|| renamed.stored().to_vec())
+    }
+
+    fn destination(
+        &self,
+        now: Instant,
+        to: &WayTo,
+        key: &[u8],
+        running: bool,
+    ) -> Option<Destination> {
+        let pool = self.pools.get(to.pool.0)?;
+        let bounds = to.ttl;
+        let exptimes = (!bounds.is_none()).then(|| Exptimes {
+            min_s: bounds.min,
+            max_s: bounds.max,
+            jitter_permille: ((u64::from(bounds.jitter) * 1000).div_ceil(1 << 32)) as u32,
+        });
+        let mut destination = Destination {
+            pool: pool.name.to_string(),
+            kind: pool.kind().into(),
+            key_sent: shown(key),
+            exptimes,
+            placing: Placing::NoMap,
+            home: None,
+            others: Vec::new(),
+            others_unlisted: 0,
+            asked: None,
+            why: String::new(),
+        };
+        match &pool.servers {
+            Servers::Memcached(servers) => {
+                self.place_by_list(now, to, servers, key, running, &mut destination);
+            }
+            Servers::Evenkeel(servers) => {
+                self.place_by_map(servers, key, running, &mut destination);
+            }
+        }
+        if running && destination.asked.is_none() {
+            let reads = match pool.settings.on_down {
+                OnDown::Miss => "gets are misses",
+                OnDown::Error => "gets are answered SERVER_ERROR",
+            };
+            let words = ["; ", reads, ", the rest SERVER_ERROR"].concat();
+            destination.why.push_str(&words);
+        }
+        Some(destination)
+    }
+
+    fn place_by_list(
+        &self,
+        now: Instant,
+        to: &WayTo,
+        servers: &MemcachedPool,
+        key: &[u8],
+        running: bool,
+        found: &mut Destination,
+    ) {
+        let (hashed, hash) = servers.list().hashed(key);
+        let (distribution, function) = servers.list().rule();
+        found.placing = Placing::List {
+            distribution: distribution.into(),
+            hash: function.into(),
+            hashed: shown(hashed),
+            hash_value: format!("{hash:#x}"),
+        };
+        let home = servers.home(key);
+        found.home = self.server_seen(home, running);
+        let Some(pool) = self.pools.get(to.pool.0) else {
+            return;
+        };
+        let (stand_in, policy) = self.stand_in(pool);
+        if let Some(Servers::Memcached(others)) = stand_in.map(|pool| &pool.servers) {
+            let others = others.candidates(key).filter(|&id| id != home);
+            self.list_others(others.collect(), running, found);
+        }
+        if !running {
+            found.asked = found.home.as_ref().map(|home| home.name.clone());
+            found.why = "its home, if that is in use".into();
+            return;
+        }
+        let Some(elsewhere) = self.elsewhere(now, to.pool, key) else {
+            self.say_home(home, "its home is in use", found);
+            return;
+        };
+        found.asked = elsewhere.place.and_then(|place| self.name_of(place));
+        found.why = match elsewhere.place {
+            Some(_) => format!("its home is out of use, and {policy}"),
+            None if stand_in.is_none() => {
+                format!("its home is out of use, and {policy}")
+            }
+            None if !elsewhere.is_settled => {
+                "a server was back for too short a time before it failed again: what others held \
+                 for it may not have expired"
+                    .into()
+            }
+            None => format!("its home is out of use, {policy}, and no other place is in use"),
+        };
+    }
+
+    /// The pool that takes the keys of servers that are out of use, and what the configuration says.
+    fn stand_in<'p>(&'p self, pool: &'p Pool) -> (Option<&'p Pool>, String) {
+        match &pool.settings.failover {
+            Failover::None => (None, "the pool has no failover".into()),
+            Failover::Next => (Some(pool), "failover is \"next\"".into()),
+            Failover::Gutter(name) => {
+                let gutter = pool.gutter.and_then(|gutter| self.pools.get(gutter.0));
+                (gutter, format!("failover is the gutter \"{name}\""))
+            }
+        }
+    }
+
+    fn place_by_map(
+        &self,
+        servers: &EvenkeelPool,
+        key: &[u8],
+        running: bool,
+        found: &mut Destination,
+    ) {
+        let Some(map) = servers.map() else {
+            found.why = if running {
+                "there is no map yet".into()
+            } else {
+                "the map is known to a proxy that runs".into()
+            };
+            return;
+        };
+        let hash = KeyHash::of(key);
+        let place = map.locate(hash);
+        found.placing = Placing::Map {
+            epoch: map.epoch().0,
+            hash_value: format!("{:#x}", hash.0),
+            virtual_node: place.virtual_node.0,
+            cachelet: place.cachelet.0,
+        };
+        let Some(worker) = place.worker else {
+            found.why = "nobody owns its cachelet".into();
+            return;
+        };
+        let most = u8::try_from(map.servers_up_count()).unwrap_or(u8::MAX);
+        let replicas = shadows(map, key, worker.server, most);
+        let replicas = replicas.into_iter().filter_map(|w| servers.backend(w));
+        self.list_others(replicas.collect(), running, found);
+        let Some((_, Some(home))) = servers.home(hash) else {
+            found.why = "the map has no address of its owner".into();
+            return;
+        };
+        found.home = self.server_seen(home, running);
+        self.say_home(home, "it owns the cachelet", found);
+    }
+
+    fn say_home(&self, home: BackendId, why: &str, found: &mut Destination) {
+        let takes = self
+            .backends
+            .get(home.0)
+            .is_some_and(Backend::takes_requests);
+        if takes {
+            found.asked = self.name_of(home);
+            found.why = why.into();
+        } else {
+            found.why = format!("{why}, but its connection is lost and no new one stands yet");
+        }
+    }
+
+    fn list_others(&self, others: Vec<BackendId>, running: bool, found: &mut Destination) {
+        found.others_unlisted = others.len().saturating_sub(PLACES_LISTED_MAX);
+        let listed = others.into_iter().take(PLACES_LISTED_MAX);
+        found.others = listed
+            .filter_map(|id| self.server_seen(id, running))
+            .collect();
+    }
+
+    fn name_of(&self, id: BackendId) -> Option<String> {
+        Some(self.backends.get(id.0)?.full_name())
+    }
+
+    fn server_seen(&self, id: BackendId, running: bool) -> Option<ServerSeen> {
+        let backend = self.backends.get(id.0)?;
+        let host = &backend.host;
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.clone()
+        };
+        Some(ServerSeen {
+            name: backend.full_name(),
+            address: format!("{host}:{}", backend.port),
+            health: running.then(|| HealthSeen {
+                standing: match backend.peer {
+                    Peer::Memcached => backend.health.standing_name().into(),
+                    Peer::Worker(worker) => self.up_or_down(backend, worker.server).into(),
+                },
+                connection: backend.state().into(),
+                failures: backend.health.failures(),
+                queued_requests: backend.queued_requests(),
+            }),
+        })
+    }
+
+    /// What the map says of a server.
+    fn up_or_down(&self, backend: &Backend, server: ServerId) -> &'static str {
+        let pool = self.pools.get(backend.pool.0).map(|pool| &pool.servers);
+        match pool {
+            Some(Servers::Evenkeel(pool)) if pool.map().is_some_and(|map| map.is_up(server)) => {
+                "up"
+            }
+            _ => "down",
+        }
+    }
+}
+
+/// Text of bytes, for people.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
