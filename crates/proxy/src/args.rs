@@ -124,6 +124,10 @@ pub struct Args {
     #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
     pub advertise: Option<String>,
 
+    /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
+    #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_PROXY_ADMIN")]
+    pub admin: Option<SocketAddr>,
+
     /// Proxy workers (threads) [default: 2]
     #[arg(short = 't', long, env = "EVENKEEL_PROXY_THREADS")]
     pub threads: Option<u16>,

@@ -8,7 +8,11 @@ use evenkeel_types::Epoch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a worker has counted, and its connections to servers.
+pub type WorkerCounts = (Box<ProxyStats>, Vec<BackendStats>);
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -37,6 +41,8 @@ pub enum Control {
         /// The keys that are read most through it.
         hot_keys: Vec<HotKeyReport>,
     },
+    /// A scraper wants this worker's counts and its connections to servers.
+    Count(Sender<WorkerCounts>),
     /// `stats reset`.
     ResetStats,
     /// Finish.

@@ -10,8 +10,8 @@
 
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
-use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
-use crate::in_force::InForce;
+use crate::control::{Control, Gauges, WorkerHandle};
+use crate::pages::Facts;
 use crate::resolver::{Lookup, literal};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
@@ -27,7 +27,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::Duration;
 
@@ -81,12 +80,10 @@ pub struct Parts {
     pub clusters: Clusters,
     /// Says that its gauges show something new.
     pub news: SyncSender<()>,
-    /// The configuration of all workers.
-    pub in_force: InForce,
-    /// How often the configuration was read anew.
-    pub reload_counts: Arc<ReloadCounts>,
     /// All connections of the process.
     pub connections: Arc<ConnectionCount>,
+    /// What the process knows of itself.
+    pub facts: Facts,
     /// What it shows.
     pub gauges: Arc<Gauges>,
     /// The process's clock.
@@ -163,6 +160,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         let read = clock.now();
         now = read.monotonic;
         worker.parts.core.set_unix_time(read.unix);
+        worker.parts.core.begin_turn(now);
         for event in &events {
             worker.take_event(now, event);
         }
@@ -310,6 +308,11 @@ impl Worker {
                         asked.missing -= 1;
                     }
                     self.answer_stats(now, question);
+                }
+                Control::Count(asked) => {
+                    let core = &self.parts.core;
+                    // Whoever asked may have given up.
+                    let _ = asked.send((Box::new(*core.stats()), core.backends()));
                 }
                 Control::ResetStats => self.parts.core.reset_stats(),
                 Control::Stop => self.stopping = Some(now + STOP_DRAIN),
@@ -561,23 +564,11 @@ impl Worker {
     }
 
     fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {
-        let clock = self.parts.clock.now();
-        let connections = &self.parts.connections;
         let process = ProcessStats {
-            pid: std::process::id(),
-            uptime_s: now.as_secs(),
-            time: clock.unix.into(),
-            threads: self.parts.workers.len() as u64,
-            max_connections: connections.limit() as u64,
-            curr_connections: connections.open() as u64,
-            total_connections: connections.total(),
-            rejected_connections: connections.refused(),
-            reloads: self.parts.reload_counts.reloads.load(Ordering::Relaxed),
-            reload_failures: self.parts.reload_counts.failures.load(Ordering::Relaxed),
-            discoveries: self.parts.in_force.discovery_stats(),
             totals: *self.parts.core.stats(),
             backends: self.parts.core.backends(),
             hot_keys: self.parts.core.hot_keys(now),
+            ..self.parts.facts.process()
         };
         let question = self.next_question;
         self.next_question += 1;

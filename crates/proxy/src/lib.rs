@@ -24,6 +24,7 @@ mod discovery;
 mod event_loop;
 mod explain;
 mod in_force;
+mod pages;
 mod reload;
 mod resolver;
 mod server_link;

@@ -8,12 +8,13 @@ use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::in_force::InForce;
+use crate::pages::Facts;
 use crate::reload::sources;
 use crate::resolver;
 use anyhow::Context;
 use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
 use evenkeel_runtime::{
-    AcceptorConfig, Attention, Clock, ConnectionCount, Listener, Notifier, ProcessSignal,
+    AcceptorConfig, Attention, Clock, ConnectionCount, HttpPort, Listener, Notifier, ProcessSignal,
     ProcessSignals, UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit,
     spawn_named,
 };
@@ -49,6 +50,7 @@ pub struct Proxy {
     pub(crate) discoveries: Discoveries,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
+    admin: Option<HttpPort>,
     stop: Arc<AtomicBool>,
 }
 
@@ -84,6 +86,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut proxy = Proxy::start(&args)?;
     let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
         .context("failed to take signals")?;
+    if let Some(address) = proxy.admin_address() {
+        eprintln!("evenkeel proxy: probes are answered on {address}");
+    }
     println!("evenkeel proxy listening on {}", proxy.address);
     std::io::stdout()
         .flush()
@@ -168,6 +173,13 @@ impl Proxy {
             clock,
         );
         let mut worker_threads = Vec::new();
+        let facts = Facts {
+            clock,
+            workers: Arc::clone(&workers),
+            connections: Arc::clone(&connections),
+            reload_counts: Arc::clone(&reload_counts),
+            in_force: in_force.clone(),
+        };
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let parts = Parts {
                 index,
@@ -180,9 +192,8 @@ impl Proxy {
                 resolver: lookups.clone(),
                 clusters: clusters.clone(),
                 news: news.clone(),
-                in_force: in_force.clone(),
-                reload_counts: Arc::clone(&reload_counts),
                 connections: Arc::clone(&connections),
+                facts: facts.clone(),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
             };
@@ -208,6 +219,10 @@ impl Proxy {
             }
         }
         discoveries.tell(&in_force);
+        let admin = args
+            .admin
+            .map(|at| HttpPort::start(at, facts.into_answers()));
+        let admin = admin.transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
         let acceptor = spawn_named("acceptor".into(), {
             let config = AcceptorConfig {
@@ -238,6 +253,7 @@ impl Proxy {
             discoveries,
             worker_threads,
             acceptor,
+            admin,
             stop,
         })
     }
@@ -247,11 +263,19 @@ impl Proxy {
         &self.address
     }
 
+    /// Where `--admin` is answered.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(HttpPort::address)
+    }
+
     /// Stops accepting, answers what was asked, and ends all threads.
     ///
     /// # Errors
     /// When a worker ended with an error or a panic.
     pub fn stop(self) -> anyhow::Result<()> {
+        if let Some(admin) = self.admin {
+            admin.stop();
+        }
         self.clusters.keep_only(&[]);
         self.discoveries.stop();
         self.stop.store(true, Ordering::Release);

@@ -7,6 +7,7 @@
 
 mod auth;
 pub mod coordinator;
+mod exposition;
 pub mod proxy;
 pub mod server;
 mod wording;

@@ -9,12 +9,13 @@ mod words;
 use crate::args::{Args, Elsewhere, Format};
 use crate::clusters::Clusters;
 use crate::config::Settings;
+use crate::discovery::Discoveries;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use evenkeel_policy::placement::config::{Distribution, HashTag};
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_roles::proxy::{Explanation, ProxyCore, Revision};
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::Instant;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -155,7 +156,10 @@ impl Source {
             digest: settings.digest.clone(),
             ..Revision::default()
         };
-        let config = Arc::new(settings.proxy_config(&Clusters::default(), revision));
+        // Nobody is asked for servers here: a pool whose servers are looked for is known to a proxy that runs.
+        let discoveries = Discoveries::start(Clock::start(), &[])?;
+        let config = settings.proxy_config(&Clusters::default(), &discoveries, revision);
+        let config = Arc::new(config.map_err(UsageError)?);
         Ok(Source::Core(Box::new(ProxyCore::new(&config, 0))))
     }
 

@@ -285,6 +285,7 @@ impl ProxyCore {
             tally: tally?,
         };
         if is_read {
+            backend.measure(self.now);
             let (question, _) = backend.pop_question().ok_or(Unfit)?;
             let held = HeldRead {
                 answered,
@@ -303,6 +304,7 @@ impl ProxyCore {
     /// The awaited read is not to be shown.
     fn ask_home_instead(&mut self, now: Instant, id: BackendId) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        backend.measure(self.now);
         let (question, _) = backend.pop_question().ok_or(Unfit)?;
         self.close_if_retired(id);
         self.ask_home(now, question);
@@ -478,6 +480,7 @@ impl ProxyCore {
     /// The awaited request is answered.
     pub(super) fn done(&mut self, id: BackendId) {
         if let Some(backend) = self.backends.get_mut(id.0) {
+            backend.measure(self.now);
             backend.pop();
         }
         self.close_if_retired(id);

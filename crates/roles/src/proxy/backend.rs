@@ -36,6 +36,7 @@ use super::bytes::ByteQueue;
 use super::collapse::{Joinable, Others};
 use super::config::PoolSettings;
 use super::health::{Health, Sign, TRIAL_GREETINGS};
+use super::latency::Stopwatch;
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
@@ -252,6 +253,12 @@ pub(super) struct Backend {
     /// Whether identical gets that wait to be sent become one.
     pub collapses: bool,
     pub health: Health,
+    /// How long its requests take.
+    pub stopwatch: Stopwatch,
+    /// The request timeout, in nanoseconds.
+    request_timeout_ns: u64,
+    /// Requests that begin before this position are not measured.
+    measured_from: u64,
     /// What it must forget before it is asked anything.
     pub missed: Missed,
     /// Whether this connection has answered a request.
@@ -308,6 +315,9 @@ impl Backend {
                 Peer::Memcached => TRIAL_GREETINGS,
             }),
             missed: Missed::default(),
+            stopwatch: Stopwatch::default(),
+            request_timeout_ns: nanoseconds(settings.request_timeout),
+            measured_from: 0,
             has_answered: false,
             greeting: ByteQueue::default(),
             queue: ByteQueue::default(),
@@ -460,6 +470,27 @@ impl Backend {
         }
     }
 
+    /// The awaited request is answered, whole: measures how long that took.
+    #[inline]
+    pub fn measure(&mut self, now: Instant) {
+        let Some(request) = self.in_flight.front() else {
+            return;
+        };
+        let asked = Instant(request.deadline.0.saturating_sub(self.request_timeout_ns));
+        let asked = (request.start >= self.measured_from).then_some(asked);
+        let end = request.start + request.len as u64;
+        self.stopwatch.answered(now, asked, end);
+    }
+
+    /// How long an answer may take from now on.
+    pub fn set_request_timeout(&mut self, timeout: Duration) {
+        if self.request_timeout != timeout {
+            self.request_timeout = timeout;
+            self.request_timeout_ns = nanoseconds(timeout);
+            self.measured_from = self.first + self.queue.len() as u64;
+        }
+    }
+
     /// A request was answered: the backend is well.
     #[inline]
     pub fn answered(&mut self) {
@@ -496,7 +527,7 @@ impl Backend {
     }
 
     /// The driver wrote `count` bytes of [`Backend::output`].
-    pub fn wrote(&mut self, count: usize) {
+    pub fn wrote(&mut self, now: Instant, count: usize) {
         match self.link {
             Link::Greeting { .. } => self.greeting.consume(count),
             Link::Ready => {
@@ -505,6 +536,11 @@ impl Backend {
                     self.sent - self.first <= self.queue.len() as u64,
                     "wrote more bytes than there are"
                 );
+                let awaited = self
+                    .in_flight
+                    .front()
+                    .map_or(0, |request| request.len as u64);
+                self.stopwatch.wrote(now, self.sent, self.first + awaited);
             }
             Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => {}
         }
@@ -571,6 +607,7 @@ impl Backend {
         assert!(self.in_flight.is_empty(), "requests are taken out before");
         self.queue.clear();
         self.sent = self.first;
+        self.stopwatch.restart();
     }
 
     /// When the next answer is late.
@@ -616,4 +653,8 @@ impl Backend {
             Link::Down { .. } => "down",
         }
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

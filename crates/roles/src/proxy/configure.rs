@@ -96,7 +96,7 @@ impl ProxyCore {
         for backend in pool.backends() {
             if let Some(backend) = self.backends.get_mut(backend.0) {
                 backend.connect_timeout = wanted.settings.connect_timeout;
-                backend.request_timeout = wanted.settings.request_timeout;
+                backend.set_request_timeout(wanted.settings.request_timeout);
                 backend.collapses = wanted.settings.collapse;
             }
         }

@@ -56,8 +56,10 @@ mod explain;
 mod failover;
 mod health;
 mod hot;
+mod latency;
 pub mod limits;
 mod map;
+mod metrics;
 mod missed;
 mod multi_get;
 mod pool;
@@ -86,6 +88,8 @@ pub use explain::{
     ServerSeen,
 };
 pub use hot::HotKeyReport;
+pub use latency::{Histogram, Latency};
+pub use metrics::render as render_metrics;
 pub use pool::ServerList;
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
@@ -178,6 +182,8 @@ pub struct ProxyCore {
     has_outage: bool,
     /// Whether hot keys of a pool of plain servers are looked for.
     watches: bool,
+    /// When the present turn of the event loop began.
+    now: Instant,
     /// The wall clock.
     unix: UnixSeconds,
     clients: Slab<Client>,
@@ -232,6 +238,7 @@ impl ProxyCore {
             era: 0,
             has_outage: false,
             watches: false,
+            now: Instant::default(),
             unix: 0,
             clients: Slab::default(),
             backends: Slab::default(),
@@ -254,6 +261,11 @@ impl ProxyCore {
         };
         core.take_over(Instant::default(), config);
         core
+    }
+
+    /// A turn of the event loop begins. All that follows happens at this time, as far as it is measured.
+    pub fn begin_turn(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// Tells the wall clock's time, by which exptimes that are Unix times are read. To be told from
@@ -378,7 +390,7 @@ impl ProxyCore {
     /// So many bytes of [`backend_output`](Self::backend_output) were written.
     pub fn backend_wrote(&mut self, id: BackendId, count: usize) {
         if let Some(backend) = self.backends.get_mut(id.0) {
-            backend.wrote(count);
+            backend.wrote(self.now, count);
         }
     }
 
@@ -416,9 +428,10 @@ impl ProxyCore {
 
     /// The connections to servers.
     pub fn backends(&self) -> Vec<BackendStats> {
+        let pool_of = |backend: &Backend| self.pools.get(backend.pool.0);
         self.backends
             .iter()
-            .map(|(_, backend)| BackendStats::of(backend))
+            .map(|(_, backend)| BackendStats::of(backend, pool_of(backend)))
             .collect()
     }
 

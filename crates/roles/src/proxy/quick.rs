@@ -218,6 +218,7 @@ impl ProxyCore {
             Progress::Nothing => {
                 let taken = shelf.one(request.tag.slot, question, input, limits)?;
                 backend.answered();
+                backend.measure(now);
                 backend.drop_awaited();
                 taken
             }

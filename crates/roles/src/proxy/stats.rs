@@ -7,6 +7,7 @@
 use super::backend::{Backend, BackendCounters};
 use super::config::ProxyConfig;
 use super::hot::{HotKeyReport, compose_report};
+use super::latency::Latency;
 use super::pool::Pool;
 use evenkeel_policy::hot_keys::plain::PlainStats;
 use evenkeel_policy::membership::{Counts, Standing};
@@ -169,6 +170,8 @@ impl ProxyStats {
 pub struct BackendStats {
     /// Its name in error messages, with the worker's number in an Evenkeel pool.
     pub name: String,
+    /// Its pool.
+    pub pool: String,
     /// Where it is.
     pub host: String,
     /// Its port.
@@ -181,18 +184,22 @@ pub struct BackendStats {
     pub queued_bytes: u64,
     /// Counts since the start.
     pub counters: BackendCounters,
+    /// How long its requests took.
+    pub latency: Latency,
 }
 
 impl BackendStats {
-    pub(super) fn of(backend: &Backend) -> Self {
+    pub(super) fn of(backend: &Backend, pool: Option<&Pool>) -> Self {
         BackendStats {
             name: backend.full_name(),
+            pool: pool.map(|pool| pool.name.to_string()).unwrap_or_default(),
             host: backend.host.clone(),
             port: backend.port,
             state: backend.state(),
             queued_requests: backend.queued_requests() as u64,
             queued_bytes: backend.queued_bytes() as u64,
             counters: backend.counters,
+            latency: backend.stopwatch.latency.clone(),
         }
     }
 }
@@ -432,7 +439,12 @@ fn discovery(out: &mut Vec<u8>, found: &DiscoveryStats) {
 fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
     for (name, group) in by_name(&process.backends) {
         let sum = |count: fn(&BackendStats) -> u64| group.iter().map(|b| count(b)).sum::<u64>();
-        let rows: [(&str, u64); 15] = [
+        let mut latency = Latency::default();
+        for backend in &group {
+            latency.add(&backend.latency);
+        }
+        let Latency { queue, answer } = &latency;
+        let rows: [(&str, u64); 20] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -448,6 +460,11 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("caught_up", sum(|b| b.counters.caught_up)),
             ("flushed", sum(|b| b.counters.flushed)),
             ("unfenced", sum(|b| b.counters.unfenced)),
+            ("queue_us_p50", queue.quantile_us(0.5)),
+            ("queue_us_p99", queue.quantile_us(0.99)),
+            ("answer_us_p50", answer.quantile_us(0.5)),
+            ("answer_us_p99", answer.quantile_us(0.99)),
+            ("answer_us_p999", answer.quantile_us(0.999)),
         ];
         let first = group[0];
         stat(
@@ -463,7 +480,9 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
 }
 
 /// The connections of all workers to one backend belong together.
-fn by_name(backends: &[BackendStats]) -> std::collections::BTreeMap<&str, Vec<&BackendStats>> {
+pub(super) fn by_name(
+    backends: &[BackendStats],
+) -> std::collections::BTreeMap<&str, Vec<&BackendStats>> {
     let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
     for backend in backends {
         groups
@@ -475,7 +494,7 @@ fn by_name(backends: &[BackendStats]) -> std::collections::BTreeMap<&str, Vec<&B
 }
 
 /// What an operator should know first.
-fn worst_state(group: &[&BackendStats]) -> &'static str {
+pub(super) fn worst_state(group: &[&BackendStats]) -> &'static str {
     ["down", "connecting", "up"]
         .into_iter()
         .find(|state| group.iter().any(|backend| backend.state == *state))
@@ -521,6 +540,7 @@ mod tests {
     fn the_connections_of_several_workers_to_one_server_are_shown_as_one() {
         let connection = |state, requests| BackendStats {
             name: "s1/0".into(),
+            pool: "default".into(),
             host: "h".into(),
             port: 1,
             state,
@@ -530,6 +550,7 @@ mod tests {
                 requests,
                 ..BackendCounters::default()
             },
+            latency: Latency::default(),
         };
         let process = ProcessStats {
             backends: vec![connection("up", 5), connection("down", 7)],

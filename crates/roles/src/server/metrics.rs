@@ -6,47 +6,11 @@
 
 use super::counters::Counters;
 use super::stats::{ClassStats, ProcessFacts, VERSION};
+use crate::exposition::{Text, seconds};
 use evenkeel_types::Now;
-use std::fmt::{Display, Write};
 
 /// The kind of text that [`render`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
-
-/// A text under way. Writing into memory cannot fail, so the results carry nothing.
-struct Text(String);
-
-impl Text {
-    /// Begins a metric of one kind.
-    fn kind(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (index, (label, text)) in labels.iter().enumerate() {
-            let _ = write!(
-                self.0,
-                "{}{label}=\"{text}\"",
-                if index == 0 { '{' } else { ',' }
-            );
-        }
-        let _ = writeln!(
-            self.0,
-            "{} {value}",
-            if labels.is_empty() { "" } else { "}" }
-        );
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.kind(name, "gauge", help);
-        self.sample(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.kind(name, "counter", help);
-        self.sample(name, &[], value);
-    }
-}
 
 /// Writes everything. `sum` and `classes` are the sums over all workers.
 pub fn render(sum: &Counters, classes: &ClassStats, facts: &ProcessFacts, now: Now) -> String {
@@ -57,10 +21,6 @@ pub fn render(sum: &Counters, classes: &ClassStats, facts: &ProcessFacts, now: N
     slabs(&mut text, classes);
     own(&mut text, sum, facts);
     text.0
-}
-
-fn seconds(us: u64) -> String {
-    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
 fn process(text: &mut Text, sum: &Counters, facts: &ProcessFacts, now: Now) {

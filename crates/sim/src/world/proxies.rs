@@ -181,6 +181,7 @@ impl World {
                     return;
                 };
                 if p.connected.contains(&id) {
+                    p.core.begin_turn(p.process.now(self.time).monotonic);
                     let bytes = p.core.backend_output(id).to_vec();
                     p.core.backend_wrote(id, bytes.len());
                     self.send(connection, INITIATOR, &bytes);

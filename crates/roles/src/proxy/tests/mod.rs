@@ -8,6 +8,7 @@ mod explain;
 mod failover;
 mod failures;
 mod hot_keys;
+mod latency;
 mod merging;
 mod moves;
 mod plain_hot_keys;

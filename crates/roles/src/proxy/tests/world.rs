@@ -71,6 +71,7 @@ impl World {
     pub fn new(config: ProxyConfig) -> Self {
         let mut core = ProxyCore::new(&Arc::new(config.clone()), 7);
         core.set_unix_time(UNIX);
+        core.begin_turn(T0);
         World {
             core,
             config,
@@ -225,6 +226,16 @@ impl World {
         self.backends.get(&port).map_or(0, |server| server.attempts)
     }
 
+    /// A connection that hangs is made after all.
+    pub fn finish_connecting(&mut self, port: u16) {
+        let server = self.backends.get_mut(&port).unwrap();
+        server.policy = Connecting::Greets;
+        server.connected = true;
+        let id = server.id.unwrap();
+        self.core.backend_connected(id);
+        self.pump();
+    }
+
     pub fn is_connected(&self, port: u16) -> bool {
         self.backends
             .get(&port)
@@ -265,10 +276,12 @@ impl World {
         let until = Instant(self.now.0 + ms * 1_000_000);
         while let Some(deadline) = self.core.poll_deadline().filter(|&at| at <= until) {
             self.now = self.now.max(deadline);
+            self.core.begin_turn(self.now);
             self.core.handle_timeout(self.now);
             self.pump();
         }
         self.now = until;
+        self.core.begin_turn(until);
     }
 
     pub fn set_map(&mut self, map: &Arc<ClusterMap>) {

@@ -1,0 +1,78 @@
+//! What `--admin` answers: `/healthz`, `/readyz` and `/metrics`.
+
+use crate::control::{Control, ReloadCounts, WorkerHandle};
+use crate::in_force::InForce;
+use evenkeel_roles::proxy::{ProcessStats, render_metrics};
+use evenkeel_runtime::{Clock, ConnectionCount, Page};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// How long workers have to say what they counted. A worker that is busy for longer is not well.
+const COUNT_TIME: Duration = Duration::from_secs(1);
+
+/// What a process knows of itself besides what its workers count.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub clock: Clock,
+    pub workers: Arc<[WorkerHandle]>,
+    pub connections: Arc<ConnectionCount>,
+    pub reload_counts: Arc<ReloadCounts>,
+    /// The configuration of all workers.
+    pub in_force: InForce,
+}
+
+impl Facts {
+    /// Everything but the workers' counts.
+    pub fn process(&self) -> ProcessStats {
+        let now = self.clock.now();
+        ProcessStats {
+            pid: std::process::id(),
+            uptime_s: now.monotonic.as_secs(),
+            time: now.unix.into(),
+            threads: self.workers.len() as u64,
+            max_connections: self.connections.limit() as u64,
+            curr_connections: self.connections.open() as u64,
+            total_connections: self.connections.total(),
+            rejected_connections: self.connections.refused(),
+            reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
+            reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
+            discoveries: self.in_force.discovery_stats(),
+            ..ProcessStats::default()
+        }
+    }
+
+    /// The answer to each path; `None` where there is nothing. The port opens when the proxy is ready, so
+    /// that who gets an answer may use it.
+    pub fn into_answers(self) -> impl Fn(&str) -> Option<Page> + Send + 'static {
+        move |path| match path {
+            "/healthz" | "/readyz" => Some(page(200, "ok\n")),
+            "/metrics" => Some(self.metrics()),
+            _ => None,
+        }
+    }
+
+    fn metrics(&self) -> Page {
+        let (sender, receiver) = channel();
+        for worker in self.workers.iter() {
+            worker.say(Control::Count(sender.clone()));
+        }
+        let mut process = self.process();
+        for _ in self.workers.iter() {
+            let Ok((stats, backends)) = receiver.recv_timeout(COUNT_TIME) else {
+                return page(503, "a worker does not answer\n");
+            };
+            process.totals.add(&stats);
+            process.backends.extend(backends);
+        }
+        page(200, &render_metrics(&process))
+    }
+}
+
+fn page(status: u16, body: &str) -> Page {
+    Page {
+        status,
+        body: body.to_owned(),
+    }
+}

@@ -1,0 +1,109 @@
+//! The figures of a proxy over HTTP, with real servers behind it: one that answers at once and one that is
+//! stopped for a while.
+
+use clap::Parser;
+use evenkeel_proxy::{Args, Proxy};
+use evenkeel_testkit::{Client, Memcached, Signal, http, poll_until};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// How long a server is stopped.
+const STALL: Duration = Duration::from_millis(200);
+
+fn metrics(address: SocketAddr) -> String {
+    let (status, text) = http::get(address, "/metrics").expect("an answer");
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+/// The value of a sample.
+fn value(text: &str, sample: &str) -> f64 {
+    let found = text
+        .lines()
+        .find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    let found = found.unwrap_or_else(|| panic!("{sample} in\n{text}"));
+    found.parse().expect("a number")
+}
+
+#[test]
+fn a_stalled_server_shows_in_its_own_times_alone() {
+    let mut memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
+    let names = memcached
+        .each_ref()
+        .map(|server| server.address().to_string());
+    let servers = names.join(",");
+    let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
+    let more = ["--admin", "127.0.0.1:0", "--request-timeout", "20s"];
+    let args = Program::parse_from(line.iter().chain(&more)).args;
+    let proxy = Proxy::start(&args).expect("the proxy starts");
+    let admin = proxy.admin_address().expect("it was asked for");
+    for path in ["/healthz", "/readyz"] {
+        let answer = http::get(admin, path).expect("an answer");
+        assert_eq!(answer, (200, "ok\n".to_owned()), "{path}");
+    }
+    assert_eq!(http::get(admin, "/nowhere").expect("an answer").0, 404);
+
+    // Over two connections, so that both workers count.
+    let address = proxy.address().parse().expect("an address");
+    let mut clients = [Client::connect(address), Client::connect(address)];
+    let keys: Vec<String> = (0..40).map(|n| format!("key:{n}")).collect();
+    for client in &mut clients {
+        for key in &keys {
+            assert_eq!(client.set(key, b"value"), "STORED");
+            assert!(client.get(key).is_some());
+        }
+    }
+    let before = metrics(admin);
+    assert_eq!(value(&before, "evenkeel_proxy_up"), 1.0);
+    assert_eq!(value(&before, "evenkeel_proxy_threads"), 2.0);
+    assert_eq!(value(&before, "evenkeel_proxy_connections"), 2.0);
+    assert_eq!(value(&before, "evenkeel_proxy_get_hits_total"), 80.0);
+    let of = |text: &str, server: usize, name: &str| {
+        let labels = format!("{{pool=\"default\",server=\"{}\"}}", names[server]);
+        value(text, &format!("evenkeel_proxy_server_{name}{labels}"))
+    };
+    let both = |name: &str| of(&before, 0, name) + of(&before, 1, name);
+    assert_eq!(both("requests_total"), 160.0);
+    assert_eq!(both("queue_seconds_count"), 160.0);
+    assert_eq!(both("answer_seconds_count"), 160.0);
+
+    let is_of_first = |key: &&String| memcached[0].client().get(key).is_some();
+    let key = keys.iter().find(is_of_first).expect("half of them are");
+    memcached[0].process().signal(Signal::Stop);
+    let stopped = Instant::now();
+    clients[0].send(format!("get {key}\r\n").as_bytes());
+    poll_until(
+        Duration::from_secs(20),
+        "the request to wait as long as it should",
+        || (stopped.elapsed() >= STALL).then_some(()),
+    );
+    memcached[0].process().signal(Signal::Continue);
+    assert!(clients[0].line().starts_with("VALUE "));
+    let after = metrics(admin);
+    let rise = |server, name| of(&after, server, name) - of(&before, server, name);
+    assert_eq!(rise(0, "answer_seconds_count"), 1.0);
+    assert!(rise(0, "answer_seconds_sum") >= 0.1, "{after}");
+    assert!(rise(0, "queue_seconds_sum") < 0.1, "it was written at once");
+    assert_eq!(rise(1, "answer_seconds_count"), 0.0);
+
+    // The same figures by stats.
+    assert_eq!(clients[1].get("key:none"), None);
+    let stats = clients[1].stats("servers");
+    let number = |row: &str| -> u64 {
+        stats[&format!("{}:{row}", names[0])]
+            .parse()
+            .expect("a number")
+    };
+    assert!(number("answer_us_p999") >= 100_000, "{stats:?}");
+    assert!(
+        number("answer_us_p50") < number("answer_us_p999"),
+        "{stats:?}"
+    );
+    proxy.stop().expect("it stops");
+}

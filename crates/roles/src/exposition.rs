@@ -1,0 +1,66 @@
+//! Prometheus's text format, as far as counts and histograms need it.
+
+use std::fmt::{Display, Write};
+
+/// A text under way. Writing into memory cannot fail, so the results carry nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Text(pub String);
+
+impl Text {
+    /// Begins a metric of one kind.
+    pub fn kind(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// One value of the metric begun.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.0, "{label}=\"");
+            for c in text.chars() {
+                match c {
+                    '\n' => self.0.push_str("\\n"),
+                    '"' | '\\' => self.0.extend(['\\', c]),
+                    _ => self.0.push(c),
+                }
+            }
+            self.0.push('"');
+        }
+        let _ = writeln!(
+            self.0,
+            "{} {value}",
+            if labels.is_empty() { "" } else { "}" }
+        );
+    }
+
+    /// A metric of one value that may fall.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.kind(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    /// A metric of one value that only grows.
+    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.kind(name, "counter", help);
+        self.sample(name, &[], value);
+    }
+}
+
+/// Microseconds in seconds, exactly.
+pub(crate) fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_labels_say_cannot_end_them() {
+        let mut text = Text::default();
+        text.sample("a", &[("b", "x\"} 1\n\\"), ("c", "d")], 7);
+        assert_eq!(text.0, "a{b=\"x\\\"} 1\\n\\\\\",c=\"d\"} 7\n");
+        assert_eq!(seconds(1_000_016), "1.000016");
+    }
+}

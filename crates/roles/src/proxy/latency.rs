@@ -1,0 +1,279 @@
+//! How long requests take at a server, in two parts:
+//!
+//! ```text
+//!   asked ───── queue ─────> written to the socket ───── answer ─────> answered, whole
+//!          waits for the connection,                network, server, and what of the
+//!          or for room in the socket                answer waits in sockets
+//! ```
+//!
+//! Network and server cannot be told apart from here: memcached does not say how long it took. All times
+//! are those of the turns of the event loop in which things happen, so that measuring reads no clock. A
+//! request that is written in the turn in which it was asked has a queue time of zero, and an answer is as old
+//! as the turn that reads it. Each part is wrong by the length of a turn at most.
+//!
+//! Not measured are requests that were given up, and such as were asked before a change of the request
+//! timeout: when a request was asked follows from its deadline.
+
+use evenkeel_types::Instant;
+use std::collections::VecDeque;
+
+/// Parts that each power of two is divided into: a value is known to a quarter.
+const PARTS: usize = 4;
+
+/// Longest time that is told apart, in microseconds: 134 s, more than the longest request timeout.
+pub const TIME_MAX_US: u64 = (1 << 27) - 1;
+
+/// 0, 1, 2 and 3 µs, and the parts of each power of two from 4 µs on.
+const BUCKETS: usize = bucket(TIME_MAX_US) + 1;
+
+/// Writes before the last that are remembered. Each ends behind a request that is not answered; beyond so
+/// many, some are taken for the last, and the queue time of what they wrote is too long.
+const WRITES_MAX: usize = 4096;
+
+/// Counts of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    counts: [u64; BUCKETS],
+    sum_us: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram {
+            counts: [0; BUCKETS],
+            sum_us: 0,
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts the time from one instant to another.
+    #[inline]
+    fn record(&mut self, from: Instant, to: Instant) {
+        let us = to.0.saturating_sub(from.0) / 1000;
+        self.counts[bucket(us)] += 1;
+        self.sum_us += us;
+    }
+
+    /// Adds the counts of another.
+    pub fn add(&mut self, other: &Histogram) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum_us += other.sum_us;
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Their sum, in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// How many are below 2^`exponent` microseconds; `exponent` is 2 to 26.
+    pub fn below(&self, exponent: u32) -> u64 {
+        self.counts[..bucket(1 << exponent)].iter().sum()
+    }
+
+    /// The time, in microseconds, that such a part of them does not exceed, to a quarter above; 0 without any.
+    pub fn quantile_us(&self, part: f64) -> u64 {
+        let rank = ((self.count() as f64 * part).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return last_of(index);
+            }
+        }
+        0
+    }
+}
+
+/// The bucket of a time in microseconds.
+#[inline]
+const fn bucket(us: u64) -> usize {
+    let us = if us > TIME_MAX_US { TIME_MAX_US } else { us };
+    if us < PARTS as u64 {
+        return us as usize;
+    }
+    let exponent = us.ilog2() as usize;
+    (exponent - 1) * PARTS + ((us >> (exponent - 2)) as usize & (PARTS - 1))
+}
+
+/// The longest time in a bucket, in microseconds.
+fn last_of(index: usize) -> u64 {
+    if index < PARTS {
+        return index as u64;
+    }
+    let (exponent, part) = (index / PARTS + 1, index % PARTS);
+    (((PARTS + part + 1) as u64) << (exponent - 2)) - 1
+}
+
+/// What was measured at one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// From asked to written.
+    pub queue: Histogram,
+    /// From written to answered.
+    pub answer: Histogram,
+}
+
+impl Latency {
+    /// Adds what was measured by another worker.
+    pub fn add(&mut self, other: &Latency) {
+        self.queue.add(&other.queue);
+        self.answer.add(&other.answer);
+    }
+}
+
+/// Measures the requests of one connection, which are known by where they end in its stream of bytes.
+#[derive(Debug, Default)]
+pub(super) struct Stopwatch {
+    pub latency: Latency,
+    /// How far the stream is written, and when it was last.
+    last: (u64, Instant),
+    /// The same of the writes before, ascending; mostly there are none.
+    earlier: VecDeque<(u64, Instant)>,
+}
+
+impl Stopwatch {
+    /// All up to `end` is written. `awaited` is where the request ends whose answer comes next: what was
+    /// written before all of that is of no interest.
+    #[inline]
+    pub fn wrote(&mut self, now: Instant, end: u64, awaited: u64) {
+        let is_needed = self.last.0 >= awaited && self.last.1 != now;
+        if is_needed && self.earlier.len() < WRITES_MAX {
+            self.earlier.push_back(self.last);
+        }
+        self.last = (end, now);
+    }
+
+    /// The request that ends there was answered; `asked` is `None` if that is not known.
+    #[inline]
+    pub fn answered(&mut self, now: Instant, asked: Option<Instant>, end: u64) {
+        let written = if self.earlier.is_empty() {
+            self.last
+        } else {
+            self.write_of(end)
+        };
+        if let (Some(asked), true) = (asked, written.0 >= end) {
+            self.latency.queue.record(asked, written.1);
+            self.latency.answer.record(written.1, now);
+        }
+    }
+
+    /// The write that ends at or behind a place, or else the last; those before it are forgotten.
+    fn write_of(&mut self, end: u64) -> (u64, Instant) {
+        while let Some(&write) = self.earlier.front() {
+            if write.0 >= end {
+                return write;
+            }
+            self.earlier.pop_front();
+        }
+        self.last
+    }
+
+    /// Another connection begins.
+    pub fn restart(&mut self) {
+        self.last = (0, Instant::default());
+        self.earlier.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each bucket begins where the one before it ends, and none is wider than a quarter of its times.
+    #[test]
+    fn buckets_follow_each_other() {
+        let mut first = 0;
+        for index in 0..BUCKETS {
+            let last = last_of(index);
+            assert_eq!(
+                (bucket(first), bucket(last)),
+                (index, index),
+                "{first}..={last}"
+            );
+            assert!((last - first) * PARTS as u64 <= first, "{first}..={last}");
+            first = last + 1;
+        }
+        assert_eq!(first, TIME_MAX_US + 1);
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_a_sorted_list_to_a_quarter() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile_us(0.5), 0);
+        let mut random = 1u64;
+        let mut times = Vec::new();
+        for _ in 0..10_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let us = (random >> 33) >> (random % 29);
+            times.push(us.min(TIME_MAX_US));
+            histogram.record(Instant(5), Instant(5 + us * 1000));
+        }
+        times.sort_unstable();
+        for part in [0.001, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let exact = times[(times.len() as f64 * part).ceil() as usize - 1];
+            let told = histogram.quantile_us(part);
+            assert!(
+                told >= exact && told <= exact + exact / 4,
+                "{part}: {told} for {exact}"
+            );
+        }
+        for exponent in 2..=26 {
+            let exact = times.iter().filter(|us| **us < 1 << exponent).count() as u64;
+            assert_eq!(histogram.below(exponent), exact);
+        }
+        let mut twice = histogram.clone();
+        twice.add(&histogram);
+        assert_eq!(
+            (twice.count(), twice.sum_us()),
+            (20_000, 2 * histogram.sum_us())
+        );
+    }
+
+    #[test]
+    fn a_request_waits_until_the_write_that_ends_it_and_then_for_its_answer() {
+        let at = |us: u64| Instant(us * 1000);
+        let mut watch = Stopwatch::default();
+        // Two requests, to 10 and to 30: the first is written at once, the second in two pieces.
+        watch.wrote(at(100), 15, 10);
+        watch.wrote(at(300), 25, 10);
+        watch.wrote(at(700), 30, 10);
+        watch.answered(at(1100), Some(at(100)), 10);
+        watch.answered(at(1100), Some(at(100)), 30);
+        let Latency { queue, answer } = &watch.latency;
+        assert_eq!((queue.sum_us(), answer.sum_us()), (600, 1000 + 400));
+        // Not known when it was asked.
+        watch.wrote(at(1200), 40, 40);
+        watch.answered(at(1300), None, 40);
+        assert_eq!(watch.latency.queue.count(), 2);
+        // Answered before it was written: not measured.
+        watch.restart();
+        watch.answered(at(1300), Some(at(1200)), 50);
+        assert_eq!(watch.latency.answer.count(), 2);
+    }
+
+    #[test]
+    fn the_pieces_of_one_large_request_are_one_write() {
+        let mut watch = Stopwatch::default();
+        for n in 1..=100u64 {
+            watch.wrote(Instant(n * 1000), n, 100);
+        }
+        assert!(watch.earlier.is_empty());
+        watch.answered(Instant(200_000), Some(Instant(0)), 100);
+        assert_eq!(watch.latency.queue.sum_us(), 100);
+        for n in 0..2 * WRITES_MAX as u64 {
+            watch.wrote(Instant(n), 101 + n, 101);
+        }
+        assert_eq!(watch.earlier.len(), WRITES_MAX, "bounded");
+    }
+}

@@ -1,0 +1,202 @@
+//! What a proxy counts and measures, in Prometheus's text format: the figures of `stats`, `stats proxy` and
+//! `stats servers` with `evenkeel_proxy_` before their names, and the histograms behind the latter's times.
+
+use super::stats::{BackendStats, ProcessStats, by_name};
+use super::{Histogram, Latency};
+use crate::exposition::{Text, seconds};
+
+/// Times between which a histogram counts: powers of two from 16 µs to 8.4 s.
+const BOUNDS: std::ops::RangeInclusive<u32> = 4..=23;
+
+/// Writes everything.
+pub fn render(process: &ProcessStats) -> String {
+    let mut text = Text(String::with_capacity(32 << 10));
+    of_process(&mut text, process);
+    for (name, count) in process.totals.named() {
+        let name = name.strip_prefix("proxy_").unwrap_or(name);
+        let full = format!("evenkeel_proxy_{name}_total");
+        let help = format!("{name}, as stats and stats proxy show it.");
+        text.counter(&full, &help, count);
+    }
+    of_servers(&mut text, &process.backends);
+    text.0
+}
+
+fn of_process(text: &mut Text, process: &ProcessStats) {
+    text.gauge("evenkeel_proxy_up", "Whether the proxy answers.", 1);
+    text.gauge(
+        "evenkeel_proxy_uptime_seconds",
+        "Seconds since the proxy started.",
+        process.uptime_s,
+    );
+    text.gauge("evenkeel_proxy_threads", "Workers.", process.threads);
+    text.gauge(
+        "evenkeel_proxy_connections",
+        "Connections of applications.",
+        process.curr_connections,
+    );
+    text.gauge(
+        "evenkeel_proxy_connections_max",
+        "Most connections of applications at a time.",
+        process.max_connections,
+    );
+    for (name, help, count) in [
+        (
+            "connections_total",
+            "Connections of applications since the start.",
+            process.total_connections,
+        ),
+        (
+            "connections_refused_total",
+            "Connections of applications refused since the start.",
+            process.rejected_connections,
+        ),
+        (
+            "config_reloads_total",
+            "Configurations taken over since the start, without the first.",
+            process.reloads,
+        ),
+        (
+            "config_reload_failures_total",
+            "Configurations refused since the start.",
+            process.reload_failures,
+        ),
+    ] {
+        text.counter(&format!("evenkeel_proxy_{name}"), help, count);
+    }
+}
+
+/// A row of `stats servers`.
+type Row = (&'static str, &'static str, fn(&BackendStats) -> u64);
+
+/// A part of the time that requests take: its name, its meaning, and where it is.
+type Part = (&'static str, &'static str, fn(&Latency) -> &Histogram);
+
+const GAUGES: [Row; 3] = [
+    (
+        "connections_up",
+        "Connections that take requests, of all workers.",
+        |server| u64::from(server.state == "up"),
+    ),
+    ("queued_requests", "Requests queued or awaited.", |server| {
+        server.queued_requests
+    }),
+    ("queued_bytes", "Bytes of them.", |server| {
+        server.queued_bytes
+    }),
+];
+
+const COUNTERS: [Row; 13] = [
+    ("requests", "Requests put into the queue.", |server| {
+        server.counters.requests
+    }),
+    ("answers", "Answers received.", |server| {
+        server.counters.answers
+    }),
+    ("connects", "Connections agreed.", |server| {
+        server.counters.connects
+    }),
+    (
+        "failures",
+        "Connections and attempts that failed.",
+        |server| server.counters.failures,
+    ),
+    (
+        "timeouts",
+        "Of these, because something was late.",
+        |server| server.counters.timeouts,
+    ),
+    (
+        "refused_full",
+        "Requests refused by a full queue.",
+        |server| server.counters.refused_full,
+    ),
+    ("outages", "Times taken out of use.", |server| {
+        server.counters.outages
+    }),
+    ("failed_over", "Requests that went elsewhere.", |server| {
+        server.counters.failed_over
+    }),
+    ("missed", "Missed writes that were noted.", |server| {
+        server.counters.missed
+    }),
+    (
+        "missed_unnoted",
+        "Missed writes that there was no room for.",
+        |server| server.counters.missed_unnoted,
+    ),
+    ("caught_up", "Keys deleted for missed writes.", |server| {
+        server.counters.caught_up
+    }),
+    ("flushed", "Times emptied for missed writes.", |server| {
+        server.counters.flushed
+    }),
+    (
+        "unfenced",
+        "Times used again with missed writes not noted.",
+        |server| server.counters.unfenced,
+    ),
+];
+
+fn of_servers(text: &mut Text, backends: &[BackendStats]) {
+    let groups = by_name(backends);
+    for (rows, kind, suffix) in [
+        (&GAUGES[..], "gauge", ""),
+        (&COUNTERS[..], "counter", "_total"),
+    ] {
+        for (name, help, count) in rows {
+            let full = format!("evenkeel_proxy_server_{name}{suffix}");
+            text.kind(&full, kind, help);
+            for (server, group) in &groups {
+                let labels = [("pool", group[0].pool.as_str()), ("server", *server)];
+                let sum: u64 = group.iter().map(|backend| count(backend)).sum();
+                text.sample(&full, &labels, sum);
+            }
+        }
+    }
+    let latencies: Vec<_> = groups
+        .iter()
+        .map(|(server, group)| {
+            let mut latency = Latency::default();
+            for backend in group {
+                latency.add(&backend.latency);
+            }
+            (
+                [("pool", group[0].pool.as_str()), ("server", *server)],
+                latency,
+            )
+        })
+        .collect();
+    let parts: [Part; 2] = [
+        (
+            "queue",
+            "From when a request was asked to when it was written to the server.",
+            |latency| &latency.queue,
+        ),
+        (
+            "answer",
+            "From when a request was written to the server to when it was answered.",
+            |latency| &latency.answer,
+        ),
+    ];
+    for (part, help, of) in parts {
+        let name = format!("evenkeel_proxy_server_{part}_seconds");
+        text.kind(&name, "histogram", help);
+        for (labels, latency) in &latencies {
+            histogram(text, &name, labels, of(latency));
+        }
+    }
+}
+
+fn histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+    let bucket = format!("{name}_bucket");
+    for exponent in BOUNDS {
+        let bound = seconds(1 << exponent);
+        let labels = [labels, &[("le", bound.as_str())]].concat();
+        text.sample(&bucket, &labels, histogram.below(exponent));
+    }
+    let count = histogram.count();
+    text.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), count);
+    text.sample(&format!("{name}_sum"), labels, seconds(histogram.sum_us()));
+    text.sample(&format!("{name}_count"), labels, count);
+}
