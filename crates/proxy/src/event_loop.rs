@@ -13,13 +13,13 @@ use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
 use crate::resolver::{Lookup, literal};
-use crate::server_link::ServerLink;
+use crate::server_link::{ServerLink, Wire};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, MapSource, Output, PoolKind, ProcessStats, ProxyConfig, ProxyCore,
-    ProxyStats, StatsTicket,
+    ProxyStats, StatsTicket, TlsId,
 };
-use evenkeel_runtime::{Arrival, Attention, Clock, ConnectionCount, Stream, TurnClock};
+use evenkeel_runtime::{Arrival, Attention, Clock, ConnectionCount, Stream, TlsStream, TurnClock};
 use evenkeel_types::Instant;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
@@ -94,8 +94,17 @@ pub struct Parts {
 #[derive(Debug)]
 enum Link {
     /// Its address is being looked up.
-    Resolving(BackendId),
+    Resolving(Resolving),
     Socket(ServerLink),
+}
+
+/// A server whose address is being looked up.
+#[derive(Debug)]
+struct Resolving {
+    id: BackendId,
+    /// Its host, for which its certificate is unless another name is configured.
+    host: String,
+    tls: Option<TlsId>,
 }
 
 /// A `stats` that waits for the counts of the other workers.
@@ -117,6 +126,8 @@ struct Worker {
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,
+    /// What was last said to be wrong with a server's TLS, so that it is not said with each attempt.
+    tls_trouble: String,
     next_stall_look: Instant,
     stopping: Option<Instant>,
     /// There was more to carry out than fits a turn.
@@ -143,6 +154,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         questions: BTreeMap::new(),
         next_question: 0,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+        tls_trouble: String::new(),
         next_stall_look: Instant::default() + STALL_LOOK,
         stopping: None,
         unfinished: false,
@@ -402,7 +414,17 @@ impl Worker {
         match link.serve(&mut self.parts.core, now, &mut self.scratch) {
             Ok(true) => self.enqueue_link(id),
             Ok(false) => {}
-            Err(_) => self.link_over(now, id),
+            Err(error) => {
+                // Nobody would guess what is wrong with a certificate.
+                if error.kind() == ErrorKind::InvalidData {
+                    let trouble = format!("TLS with {}: {error}", link.place);
+                    if self.tls_trouble != trouble {
+                        eprintln!("evenkeel proxy: {trouble}");
+                        self.tls_trouble = trouble;
+                    }
+                }
+                self.link_over(now, id);
+            }
         }
     }
 
@@ -432,7 +454,7 @@ impl Worker {
     fn forget_link(&mut self, id: BackendId) {
         if let Some(place) = self.links.get_mut(id.0.slot as usize) {
             let is_it = match place {
-                Some(Link::Resolving(other)) => *other == id,
+                Some(Link::Resolving(resolving)) => resolving.id == id,
                 Some(Link::Socket(link)) => link.id == id,
                 None => false,
             };
@@ -483,7 +505,12 @@ impl Worker {
                 Output::CloseClient(id) => {
                     self.forget_application(id);
                 }
-                Output::Connect { id, host, port } => self.connect(now, id, host, port),
+                Output::Connect {
+                    id,
+                    host,
+                    port,
+                    tls,
+                } => self.connect(now, id, host, port, tls),
                 Output::WriteBackend(id) => self.flush_link(now, id),
                 Output::CloseBackend(id) => self.forget_link(id),
                 Output::WantMap { source, .. } => self.parts.clusters.hurry(source),
@@ -517,13 +544,25 @@ impl Worker {
         }
     }
 
-    fn connect(&mut self, now: Instant, id: BackendId, host: String, port: u16) {
+    fn connect(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        host: String,
+        port: u16,
+        tls: Option<TlsId>,
+    ) {
         let slot = id.0.slot as usize;
         if self.links.len() <= slot {
             self.links.resize_with(slot + 1, || None);
         }
-        self.links[slot] = Some(Link::Resolving(id));
-        match literal(&host, port) {
+        let address = literal(&host, port);
+        self.links[slot] = Some(Link::Resolving(Resolving {
+            id,
+            host: host.clone(),
+            tls,
+        }));
+        match address {
             Some(address) => self.resolved(now, id, Some(address)),
             None => {
                 let lookup = Lookup {
@@ -542,25 +581,41 @@ impl Worker {
     /// Where a server is. Late answers are ignored.
     fn resolved(&mut self, now: Instant, id: BackendId, address: Option<SocketAddr>) {
         let slot = id.0.slot as usize;
-        if !matches!(self.links.get(slot), Some(Some(Link::Resolving(other))) if *other == id) {
+        let Some(Some(Link::Resolving(resolving))) = self.links.get(slot) else {
+            return;
+        };
+        if resolving.id != id {
             return;
         }
-        let begun = address
-            .ok_or(ErrorKind::NotFound.into())
-            .and_then(|address| {
-                let mut stream = Stream::connect(address)?;
-                let token = Token(FIRST_SOCKET + 2 * slot + 1);
-                let both = Interest::READABLE | Interest::WRITABLE;
-                self.parts
-                    .poll
-                    .registry()
-                    .register(&mut stream, token, both)?;
-                Ok::<_, io::Error>(stream)
-            });
-        match begun {
-            Ok(stream) => self.links[slot] = Some(Link::Socket(ServerLink::new(id, stream))),
+        match self.begin(resolving, address) {
+            Ok(link) => self.links[slot] = Some(Link::Socket(link)),
             Err(_) => self.link_over(now, id),
         }
+    }
+
+    /// Begins to connect.
+    fn begin(&self, server: &Resolving, address: Option<SocketAddr>) -> io::Result<ServerLink> {
+        let address = address.ok_or(ErrorKind::NotFound)?;
+        let mut stream = Stream::connect(address)?;
+        let token = Token(FIRST_SOCKET + 2 * server.id.0.slot as usize + 1);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registry = self.parts.poll.registry();
+        registry.register(&mut stream, token, both)?;
+        let wire = match server.tls {
+            None => Wire::Plain(stream),
+            Some(tls) => {
+                let way = self
+                    .parts
+                    .in_force
+                    .tls_way(tls)
+                    .ok_or(ErrorKind::NotFound)?;
+                let name = way.server_name.as_ref().unwrap_or(&server.host);
+                let stream = TlsStream::connect(stream, &way.client, name);
+                Wire::Tls(Box::new(stream.map_err(io::Error::other)?))
+            }
+        };
+        let place = format!("{}:{}", server.host, address.port());
+        Ok(ServerLink::new(server.id, place, wire))
     }
 
     fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {

@@ -5,7 +5,8 @@ use crate::clusters::Clusters;
 use crate::config::Settings;
 use crate::control::{Control, WorkerHandle};
 use crate::discovery::Discoveries;
-use evenkeel_roles::proxy::{DiscoveryStats, PoolKind, ProxyConfig, Revision};
+use crate::tls::{TlsWay, TlsWays};
+use evenkeel_roles::proxy::{DiscoveryStats, PoolKind, ProxyConfig, Revision, TlsId};
 use evenkeel_runtime::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +19,7 @@ struct Shared {
     workers: Arc<[WorkerHandle]>,
     clusters: Clusters,
     discoveries: Discoveries,
+    ways: TlsWays,
     clock: Clock,
     now: Mutex<Now>,
 }
@@ -36,12 +38,14 @@ impl InForce {
         workers: Arc<[WorkerHandle]>,
         clusters: Clusters,
         discoveries: Discoveries,
+        ways: TlsWays,
         clock: Clock,
     ) -> Self {
         InForce(Arc::new(Shared {
             workers,
             clusters,
             discoveries,
+            ways,
             clock,
             now: Mutex::new(Now { settings, config }),
         }))
@@ -56,9 +60,17 @@ impl InForce {
         let digest = settings.digest.clone();
         let revision = self.next_revision(&now.config.revision, digest);
         let shared = &self.0;
-        let config = settings.proxy_config(&shared.clusters, &shared.discoveries, revision)?;
+        let config = settings.proxy_config(
+            &shared.clusters,
+            &shared.discoveries,
+            &shared.ways,
+            revision,
+        )?;
         let config = Arc::new(config);
         self.tell_workers(&config);
+        // Workers may still be asked to connect by the former configuration.
+        let in_use: Vec<TlsId> = ways_of(&now.config).chain(ways_of(&config)).collect();
+        shared.ways.keep_only(&in_use);
         *now = Now {
             settings,
             config: Arc::clone(&config),
@@ -73,10 +85,13 @@ impl InForce {
         let revision = self.next_revision(&now.config.revision, digest);
         let shared = &self.0;
         // Lists that are known stay known.
-        let Ok(config) = now
-            .settings
-            .proxy_config(&shared.clusters, &shared.discoveries, revision)
-        else {
+        let made = now.settings.proxy_config(
+            &shared.clusters,
+            &shared.discoveries,
+            &shared.ways,
+            revision,
+        );
+        let Ok(config) = made else {
             return;
         };
         if has_same_lists(&config, &now.config) {
@@ -85,6 +100,11 @@ impl InForce {
         let config = Arc::new(config);
         self.tell_workers(&config);
         now.config = config;
+    }
+
+    /// How to speak TLS with a server.
+    pub fn tls_way(&self, id: TlsId) -> Option<TlsWay> {
+        self.0.ways.way(id)
     }
 
     /// What statistics show of the pools whose servers are looked for.
@@ -123,6 +143,11 @@ impl InForce {
             worker.say(Control::Configure(Arc::clone(config)));
         }
     }
+}
+
+/// The ways of speaking TLS that a configuration names.
+fn ways_of(config: &ProxyConfig) -> impl Iterator<Item = TlsId> {
+    config.pools.iter().filter_map(|pool| pool.settings.tls)
 }
 
 /// Whether two configurations that were made of the same settings have the same servers.

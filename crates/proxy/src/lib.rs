@@ -29,6 +29,7 @@ mod reload;
 mod resolver;
 mod server_link;
 mod start;
+mod tls;
 
 pub use args::Args;
 pub use event_loop::STALL_LIMIT;

@@ -1,19 +1,62 @@
-//! A connection to a server.
+//! A connection to a server: its socket, or TLS on it.
 
 use evenkeel_roles::proxy::{BackendId, ProxyCore};
-use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_runtime::{InputBuffer, Stream, TlsStream};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// Most reads of one connection in a turn.
 const READS_PER_TURN: usize = 8;
 
+/// What carries a connection's bytes.
+#[derive(Debug)]
+pub enum Wire {
+    /// The socket.
+    Plain(Stream),
+    /// TLS on it. Boxed: its state is a hundred times that of a socket.
+    Tls(Box<TlsStream<Stream>>),
+}
+
+impl Wire {
+    /// Whether another read may bring something although the socket has nothing.
+    fn has_ended(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(stream) => stream.has_ended(),
+        }
+    }
+
+    /// Whether there is something to send that nobody wrote: a part of a handshake.
+    fn has_unsent(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(stream) => stream.has_unsent(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.read(buffer),
+            Wire::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.write(bytes),
+            Wire::Tls(stream) => stream.write(bytes),
+        }
+    }
+}
+
 /// A connection to a server, made or in the making.
 #[derive(Debug)]
 pub struct ServerLink {
     /// Its name in the core.
     pub id: BackendId,
-    stream: Stream,
+    /// What to call it when something is wrong with its TLS.
+    pub place: String,
+    wire: Wire,
     input: InputBuffer,
     /// The connection stands.
     connected: bool,
@@ -27,10 +70,11 @@ pub struct ServerLink {
 
 impl ServerLink {
     /// A connection that was just begun. The socket is registered already.
-    pub fn new(id: BackendId, stream: Stream) -> Self {
+    pub fn new(id: BackendId, place: String, wire: Wire) -> Self {
         ServerLink {
             id,
-            stream,
+            place,
+            wire,
             input: InputBuffer::default(),
             connected: false,
             readable: false,
@@ -53,7 +97,7 @@ impl ServerLink {
     /// It could not connect.
     pub fn mark_writable(&mut self, core: &mut ProxyCore) -> io::Result<bool> {
         if !self.connected {
-            match self.stream.take_error() {
+            match self.socket_error() {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
                 Err(error) => return Err(error),
@@ -62,6 +106,17 @@ impl ServerLink {
             core.backend_connected(self.id);
         }
         Ok(!std::mem::replace(&mut self.writable, true))
+    }
+
+    /// The error of connecting. TLS is spoken once the socket is connected.
+    fn socket_error(&mut self) -> io::Result<()> {
+        match &mut self.wire {
+            Wire::Plain(stream) => stream.take_error(),
+            Wire::Tls(stream) => {
+                stream.socket().take_error()?;
+                stream.flush()
+            }
+        }
     }
 
     /// Gives the core what can be read, within the bounds of a turn. True when there may be more.
@@ -78,20 +133,36 @@ impl ServerLink {
             if !self.readable {
                 return Ok(false);
             }
-            match self.stream.read(scratch) {
+            match self.wire.read(scratch) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     // A short read has emptied the socket, and more bytes will be announced anew; an
                     // end of stream that has been announced already will not.
-                    self.readable = count == scratch.len() || self.ends;
+                    self.readable = count == scratch.len() || self.ends || self.wire.has_ended();
                     self.give(core, now, &scratch[..count]);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    // What a read had to answer may not have left: the socket will say when it can.
+                    self.writable &= !self.wire.has_unsent();
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(self.readable)
+    }
+
+    /// Sends what the handshake has to say; the greeting waits behind it.
+    fn flush_handshake(&mut self) -> io::Result<()> {
+        if let Wire::Tls(stream) = &mut self.wire
+            && self.writable
+            && stream.has_unsent()
+        {
+            stream.flush()?;
+            self.writable = !stream.has_unsent();
+        }
+        Ok(())
     }
 
     fn give(&mut self, core: &mut ProxyCore, now: Instant, bytes: &[u8]) {
@@ -112,13 +183,14 @@ impl ServerLink {
     /// # Errors
     /// The connection is over.
     pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+        self.flush_handshake()?;
         while self.writable {
             let bytes = core.backend_output(self.id);
             if bytes.is_empty() {
                 break;
             }
             let len = bytes.len();
-            match self.stream.write(bytes) {
+            match self.wire.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     core.backend_wrote(self.id, count);

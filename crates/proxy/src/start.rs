@@ -11,6 +11,7 @@ use crate::in_force::InForce;
 use crate::pages::Facts;
 use crate::reload::sources;
 use crate::resolver;
+use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
 use evenkeel_runtime::{
@@ -131,7 +132,8 @@ impl Proxy {
             .context("failed to start the search for servers")?;
         discoveries.look_for(settings.discovered().map(|(_, spec)| spec));
         while !discoveries.wait_until(Instant::now() + START_LOOK) {}
-        let config = settings.proxy_config(&clusters, &discoveries, revision);
+        let ways = TlsWays::default();
+        let config = settings.proxy_config(&clusters, &discoveries, &ways, revision);
         let config = Arc::new(config.map_err(anyhow::Error::msg)?);
         let reload_counts = Arc::new(ReloadCounts::default());
         let (lookups, lookups_asked) = channel();
@@ -170,6 +172,7 @@ impl Proxy {
             Arc::clone(&workers),
             clusters.clone(),
             discoveries.clone(),
+            ways,
             clock,
         );
         let mut worker_threads = Vec::new();

@@ -49,7 +49,7 @@ pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
 pub use threads::{pin_to_core, spawn_named};
 pub use tls::{
-    ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsStream,
-    TlsVersion,
+    ClientCertificates, TlsClient, TlsClientFiles, TlsConfig, TlsContext, TlsContexts, TlsFailure,
+    TlsFiles, TlsStream, TlsVersion,
 };
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};

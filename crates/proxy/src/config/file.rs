@@ -5,6 +5,7 @@ use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::hot_keys::hot_keys;
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
+use super::secure::{login, tls};
 use super::servers::servers;
 use super::{PoolPlan, PoolServers};
 use evenkeel_policy::placement::config::PORT_DEFAULT;
@@ -50,6 +51,12 @@ const POOL_KEYS: &[&str] = &[
     "srv",
     "refresh",
     "family",
+    "tls",
+    "tls_ca",
+    "tls_server_name",
+    "tls_cert",
+    "tls_key",
+    "auth_file",
     "distribution",
     "hash",
     "hash_tag",
@@ -320,11 +327,15 @@ fn pool(
         flush_on_return: reader.flag(section, "flush_on_return"),
         collapse: reader.flag_or(section, "collapse", default.collapse),
         hot_keys: hot_keys(reader, section),
+        login: login(reader, section),
+        ..default
     };
+    let tls = tls(reader, section);
     let servers = servers(reader, name, section);
     Some(PoolPlan {
         name: Arc::from(name),
         servers: servers?,
+        tls,
         settings,
     })
 }

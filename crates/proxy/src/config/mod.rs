@@ -6,6 +6,7 @@ mod file;
 mod hot_keys;
 pub mod limits;
 mod reader;
+mod secure;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use diagnostic::Rejection;
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
+use crate::tls::{TlsWay, TlsWays};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
@@ -54,6 +56,9 @@ pub struct Settings {
 pub struct PoolPlan {
     pub name: Arc<str>,
     pub servers: PoolServers,
+    /// How TLS is spoken with them; `None` for plain connections.
+    pub tls: Option<TlsWay>,
+    /// All but the number of the way in which TLS is spoken.
     pub settings: PoolSettings,
 }
 
@@ -165,6 +170,7 @@ impl Settings {
         &self,
         clusters: &Clusters,
         discoveries: &Discoveries,
+        ways: &TlsWays,
         revision: Revision,
     ) -> Result<ProxyConfig, String> {
         let pools = self.pools.iter().map(|plan| {
@@ -180,7 +186,10 @@ impl Settings {
             Ok(PoolConfig {
                 name: Arc::clone(&plan.name),
                 kind,
-                settings: plan.settings.clone(),
+                settings: PoolSettings {
+                    tls: plan.tls.as_ref().map(|way| ways.id(way)),
+                    ..plan.settings.clone()
+                },
             })
         });
         Ok(ProxyConfig {
@@ -255,6 +264,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
     Ok(PoolPlan {
         name: Arc::from(DEFAULT_POOL),
         servers,
+        tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),
             request_timeout: args.request_timeout.unwrap_or(default.request_timeout),

@@ -183,7 +183,7 @@ const BAD: &[(&str, &str)] = &[
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
-         servers, servers_file, dns, srv, refresh, family, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
+         servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
          request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
@@ -255,6 +255,30 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers_file = \"/no/such/file\"\n",
         "2:16: /no/such/file: No such file or directory (os error 2)\n  |\n\
          2 | servers_file = \"/no/such/file\"\n  |                ^^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ntls_ca = \"ca.pem\"\n",
+        "3:10: tls_ca goes with tls = true\n  |\n3 | tls_ca = \"ca.pem\"\n  |          ^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ntls = true\n",
+        "3:7: tls needs tls_ca, the file with the authorities of the servers' certificates\n  |\n\
+         3 | tls = true\n  |       ^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ntls = true\ntls_ca = \"/dev/null\"\n",
+        "4:10: /dev/null: there is no certificate in it\n  |\n4 | tls_ca = \"/dev/null\"\n\
+         \x20 |          ^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nauth_file = \"/dev/null\"\n",
+        "3:13: /dev/null: there is no line user:password in it\n  |\n\
+         3 | auth_file = \"/dev/null\"\n  |             ^^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\ncoordinator = \"c\"\ntls = true\n",
+        "3:7: tls goes with servers: those of a cluster speak plain text\n  |\n3 | tls = true\n\
+         \x20 |       ^^^^\n",
     ),
     (
         "[proxy]\nnameservers = [\"ns.test\"]\n[pools.a]\nservers = [\"h\"]\n",

@@ -166,6 +166,14 @@ impl ProxyCore {
                 let pool = backend.pool;
                 self.want_map(pool, hello.epoch);
             }
+            (Peer::Memcached, reply) if backend.awaits_login() => {
+                if *reply == Reply::Stored {
+                    backend.is_known();
+                    return Ok(());
+                }
+                backend.counters.logins_refused += 1;
+                return Err(Unfit);
+            }
             // What does not know `version` has at least answered in the protocol.
             (Peer::Memcached, Reply::Version(_) | Reply::Error) => {
                 self.learn_speech(id, reply)?;

@@ -34,7 +34,7 @@
 use super::ClientId;
 use super::bytes::ByteQueue;
 use super::collapse::{Joinable, Others};
-use super::config::PoolSettings;
+use super::config::{Login, PoolSettings, TlsId};
 use super::health::{Health, Sign, TRIAL_GREETINGS};
 use super::latency::Stopwatch;
 use super::limits::{
@@ -49,6 +49,7 @@ use core::time::Duration;
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What the answer to a request looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +218,8 @@ pub struct BackendCounters {
     pub failures: u64,
     /// Of these: an answer, a connection or a greeting was late.
     pub timeouts: u64,
+    /// Times that it did not accept who we say we are.
+    pub logins_refused: u64,
     /// Requests refused because the queue was full.
     pub refused_full: u64,
     /// Times that it was taken out of use.
@@ -235,6 +238,17 @@ pub struct BackendCounters {
     pub unfenced: u64,
 }
 
+/// How far the peer knows who we are, on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoginStanding {
+    /// Nothing was said.
+    Unsaid,
+    /// It was said; the answer is to come.
+    Said,
+    /// The peer has agreed.
+    Known,
+}
+
 #[derive(Debug)]
 pub(super) struct Backend {
     pub pool: PoolId,
@@ -243,6 +257,12 @@ pub(super) struct Backend {
     pub host: String,
     pub port: u16,
     pub peer: Peer,
+    /// How TLS is spoken with it.
+    pub tls: Option<TlsId>,
+    /// Who we say we are.
+    pub login: Option<Arc<Login>>,
+    /// What was said of it on this connection, if it was.
+    standing_of_login: LoginStanding,
     pub link: Link,
     /// What it understands, where it is any memcached.
     pub speech: Speech,
@@ -304,6 +324,9 @@ impl Backend {
             host,
             port,
             peer,
+            tls: settings.tls,
+            login: settings.login.clone(),
+            standing_of_login: LoginStanding::Unsaid,
             link: Link::Idle,
             speech: Speech::Unknown,
             connect_timeout: settings.connect_timeout,
@@ -550,6 +573,27 @@ impl Backend {
     pub fn connecting(&mut self, until: Instant) {
         debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
         self.link = Link::Connecting { until };
+        self.standing_of_login = LoginStanding::Unsaid;
+    }
+
+    /// Who to say we are before the greeting. Once on each connection: whoever knows us would store it.
+    pub fn login_to_say(&mut self) -> Option<Arc<Login>> {
+        if self.standing_of_login != LoginStanding::Unsaid {
+            return None;
+        }
+        let login = self.login.clone()?;
+        self.standing_of_login = LoginStanding::Said;
+        Some(login)
+    }
+
+    /// Whether the peer has yet to say that it knows us.
+    pub fn awaits_login(&self) -> bool {
+        self.standing_of_login == LoginStanding::Said
+    }
+
+    /// The peer knows us.
+    pub fn is_known(&mut self) {
+        self.standing_of_login = LoginStanding::Known;
     }
 
     /// Connected: greet.

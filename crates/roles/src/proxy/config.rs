@@ -3,6 +3,7 @@
 use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use super::pool::ServerList;
 use super::routes::RouteTable;
+use core::fmt;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::plain::PlainConfig;
 use evenkeel_protocol::Limits;
@@ -101,6 +102,27 @@ pub enum PoolKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MapSource(pub u32);
 
+/// How TLS is spoken with the servers of a pool: a number that the driver gives each way, and no
+/// other way while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TlsId(pub u32);
+
+/// What servers are told that ask for authentication in the text protocol (`-Y`).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Name; no spaces.
+    pub user: String,
+    /// Password; no spaces.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    // The password is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({})", self.user)
+    }
+}
+
 /// Settings of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSettings {
@@ -111,6 +133,10 @@ pub struct PoolSettings {
     pub request_timeout: Duration,
     /// What a get is answered when its server cannot be asked.
     pub on_down: OnDown,
+    /// How TLS is spoken with its servers; `None` for plain connections.
+    pub tls: Option<TlsId>,
+    /// Who the proxy says it is; `None` where nobody asks.
+    pub login: Option<Arc<Login>>,
     /// Whether `flush_all` is passed on to all servers of this pool.
     pub allow_flush: bool,
     /// Where keys go while their server is out of use.
@@ -132,6 +158,8 @@ impl Default for PoolSettings {
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             on_down: OnDown::Miss,
+            tls: None,
+            login: None,
             allow_flush: false,
             failover: Failover::None,
             failover_ttl: FAILOVER_TTL,

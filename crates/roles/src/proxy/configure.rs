@@ -138,9 +138,14 @@ impl ProxyCore {
         let mut backends = Vec::new();
         let mut returned = Vec::new();
         for server in list.servers() {
-            let kept = former.iter().copied().find(|id| {
+            let at_same_place = former.iter().copied().find(|id| {
                 let backend = self.backends.get(id.0);
                 backend.is_some_and(|b| b.host == server.host && b.port == server.port)
+            });
+            let settings = &wanted.settings;
+            let kept = at_same_place.filter(|id| {
+                let backend = self.backends.get(id.0);
+                backend.is_some_and(|b| b.tls == settings.tls && b.login == settings.login)
             });
             let name = server_name(&wanted.name, &format!("{}:{}", server.host, server.port));
             backends.push(match kept {
@@ -156,14 +161,24 @@ impl ProxyCore {
                     if is_return {
                         backend.missed.note_unknown();
                     }
+                    // The same server, spoken to in another way from now on.
+                    let same = at_same_place.and_then(|id| self.backends.get_mut(id.0));
+                    let has_missed = same.is_some();
+                    if let Some(same) = same {
+                        backend.missed = std::mem::take(&mut same.missed);
+                    }
                     let backend = BackendId(self.backends.insert(backend));
-                    returned.extend(is_return.then_some(backend));
+                    returned.extend((is_return || has_missed).then_some(backend));
                     backend
                 }
             });
         }
         for &gone in &former {
-            if let Some(backend) = self.backends.get(gone.0) {
+            let is_listed = |backend: &Backend| {
+                let mut servers = list.servers().iter();
+                servers.any(|server| server.host == backend.host && server.port == backend.port)
+            };
+            if let Some(backend) = self.backends.get(gone.0).filter(|b| !is_listed(b)) {
                 left.note(&backend.host, backend.port);
             }
         }

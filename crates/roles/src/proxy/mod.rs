@@ -58,6 +58,7 @@ mod health;
 mod hot;
 mod latency;
 pub mod limits;
+mod login;
 mod map;
 mod metrics;
 mod missed;
@@ -80,8 +81,8 @@ mod whole;
 
 pub use backend::BackendCounters;
 pub use config::{
-    DEFAULT_POOL, Failover, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
-    Revision,
+    DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
+    ProxyConfig, Revision, TlsId,
 };
 pub use explain::{
     Destination, Explanation, Exptimes, HealthSeen, KeyWay, PLACES_LISTED_MAX, Placing, RouteFound,
@@ -140,6 +141,8 @@ pub enum Output {
         host: String,
         /// Port.
         port: u16,
+        /// How to speak TLS; `None` for a plain connection.
+        tls: Option<TlsId>,
     },
     /// There is something in [`ProxyCore::backend_output`].
     WriteBackend(BackendId),
@@ -410,7 +413,15 @@ impl ProxyCore {
         let epoch = self.pools.get(backend.pool.0).map_or(Epoch(0), Pool::epoch);
         match backend.peer {
             Peer::Worker(_) => backend.greet(until, |out| compose::request::hello(out, epoch)),
-            Peer::Memcached => backend.greet(until, compose::request::version),
+            Peer::Memcached => {
+                let login = backend.login_to_say();
+                backend.greet(until, |out| {
+                    if let Some(login) = login {
+                        login::compose(out, &login);
+                    }
+                    compose::request::version(out);
+                });
+            }
         }
         self.write_backend(id);
         self.due_at(until);

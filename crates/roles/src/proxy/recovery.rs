@@ -125,8 +125,12 @@ impl ProxyCore {
         };
         let until = now + backend.connect_timeout;
         backend.connecting(until);
-        let (host, port) = (backend.host.clone(), backend.port);
-        self.outputs.push_back(Output::Connect { id, host, port });
+        self.outputs.push_back(Output::Connect {
+            id,
+            host: backend.host.clone(),
+            port: backend.port,
+            tls: backend.tls,
+        });
         self.due_at(until);
     }
 

@@ -444,7 +444,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             latency.add(&backend.latency);
         }
         let Latency { queue, answer } = &latency;
-        let rows: [(&str, u64); 20] = [
+        let rows: [(&str, u64); 21] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -452,6 +452,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("connects", sum(|b| b.counters.connects)),
             ("failures", sum(|b| b.counters.failures)),
             ("timeouts", sum(|b| b.counters.timeouts)),
+            ("logins_refused", sum(|b| b.counters.logins_refused)),
             ("refused_full", sum(|b| b.counters.refused_full)),
             ("outages", sum(|b| b.counters.outages)),
             ("failed_over", sum(|b| b.counters.failed_over)),

@@ -127,15 +127,15 @@ fn verifier(
 }
 
 /// A certificate chain with its key.
-struct Identity {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+pub(super) struct Identity {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
     /// For messages.
-    path: PathBuf,
+    pub path: PathBuf,
 }
 
 impl Identity {
-    fn read(files: &TlsFiles) -> Result<Identity, String> {
+    pub fn read(files: &TlsFiles) -> Result<Identity, String> {
         let key = files.key.as_ref().unwrap_or(&files.chain);
         Ok(Identity {
             chain: read_certificates(&files.chain)?,
@@ -177,7 +177,7 @@ impl Identity {
     }
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, pem::Error> =
         CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match all {

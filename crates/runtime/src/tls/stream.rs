@@ -1,6 +1,6 @@
 //! One connection's TLS, between a non-blocking stream and whoever reads and writes plain bytes.
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{Connection, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum TlsFailure {
     Protocol,
 }
 
-/// The server's end of a TLS connection. Reads and writes plain bytes; says `WouldBlock` as the
+/// One end of a TLS connection. Reads and writes plain bytes; says `WouldBlock` as the
 /// stream below does, and must then be called again once that is ready.
 ///
 /// `write` keeps nothing back: it takes some bytes, and reports them as written only once their
@@ -27,7 +27,7 @@ pub enum TlsFailure {
 #[derive(Debug)]
 pub struct TlsStream<S> {
     stream: S,
-    session: ServerConnection,
+    session: Connection,
     /// Plain bytes whose records are made and have not all left.
     taken: usize,
     /// The client sends no more.
@@ -36,18 +36,28 @@ pub struct TlsStream<S> {
 }
 
 impl<S: Read + Write> TlsStream<S> {
-    /// A connection on which nothing was said yet.
+    /// The server's end of a connection on which nothing was said yet.
     ///
     /// # Errors
     /// When rustls finds the configuration unusable.
     pub fn new(stream: S, config: &Arc<ServerConfig>) -> Result<Self, rustls::Error> {
-        Ok(TlsStream {
+        let session = ServerConnection::new(Arc::clone(config))?;
+        Ok(TlsStream::over(stream, session.into()))
+    }
+
+    pub(super) fn over(stream: S, session: Connection) -> Self {
+        TlsStream {
             stream,
-            session: ServerConnection::new(Arc::clone(config))?,
+            session,
             taken: 0,
             ended: false,
             failure: None,
-        })
+        }
+    }
+
+    /// Whether records are made that the stream has not taken yet.
+    pub fn has_unsent(&self) -> bool {
+        self.session.wants_write()
     }
 
     /// Whether client and server have not agreed yet.
@@ -64,6 +74,11 @@ impl<S: Read + Write> TlsStream<S> {
     /// What went wrong, after an error of `read` or `write`, or after the client left too early.
     pub fn failure(&self) -> Option<TlsFailure> {
         self.failure
+    }
+
+    /// What carries the records.
+    pub fn socket(&self) -> &S {
+        &self.stream
     }
 
     #[cfg(test)]

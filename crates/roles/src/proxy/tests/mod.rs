@@ -9,6 +9,7 @@ mod failover;
 mod failures;
 mod hot_keys;
 mod latency;
+mod login;
 mod merging;
 mod moves;
 mod plain_hot_keys;

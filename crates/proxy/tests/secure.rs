@@ -1,0 +1,236 @@
+//! TLS and authentication towards servers: Evenkeel with `-Z` and `-Y`, and memcached with `-Y`.
+
+use clap::Parser;
+use evenkeel_proxy::{Args, Proxy};
+use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a busy machine may take for what takes a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Certificates, passwords and the proxy's file.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Files {
+        let files = Files(tempfile::tempdir().expect("a temporary folder"));
+        let authority = authority();
+        files.write("ca.pem", &authority.pem());
+        files.write("other-ca.pem", &self::authority().pem());
+        files.certify("server", &["127.0.0.1", "cache.test"], &authority);
+        files.certify("client", &["proxy.test"], &authority);
+        files.write("auth", "ann:opens\nbob:other\n");
+        files.write("wrong-auth", "ann:guess\n");
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("room");
+    }
+
+    fn certify(&self, name: &str, hosts: &[&str], authority: &Issuer<'_, KeyPair>) {
+        let key = KeyPair::generate().expect("a key");
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).expect("good names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, authority).expect("it is signed");
+        self.write(&format!("{name}.pem"), &certificate.pem());
+        self.write(&format!("{name}.key"), &key.serialize_pem());
+    }
+
+    /// The proxy's file: one pool with this server and these lines.
+    fn configure(&self, server: SocketAddr, lines: &[(&str, &str)]) {
+        let mut text = format!("[pools.default]\nservers = [\"{server}\"]\n");
+        text += "connect_timeout = \"2s\"\nrequest_timeout = \"10s\"\non_down = \"error\"\n";
+        for (key, value) in lines {
+            text += &match *key {
+                "tls" => "tls = true\n".to_owned(),
+                "tls_server_name" => format!("{key} = {value:?}\n"),
+                _ => format!("{key} = {:?}\n", self.path(value)),
+            };
+        }
+        self.write("proxy.toml", &text);
+    }
+
+    fn start(&self) -> Proxy {
+        let config = self.path("proxy.toml");
+        let config = config.to_str().expect("UTF-8");
+        let line = ["proxy", "--config", config, "-l", "127.0.0.1:0", "-t", "1"];
+        Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
+    }
+
+    /// An Evenkeel server that speaks TLS and wants a password.
+    fn server(&self, more: &str) -> Process {
+        let options = format!(
+            "ssl_chain_cert={},ssl_key={}{more}",
+            self.path("server.pem").display(),
+            self.path("server.key").display(),
+        );
+        let auth = self.path("auth");
+        let auth = auth.to_str().expect("UTF-8");
+        evenkeel::server(&["-t", "2", "-Z", "-o", &options, "-Y", auth])
+    }
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
+}
+
+fn connect(proxy: &Proxy) -> Client {
+    Client::connect(proxy.address().parse().expect("an address"))
+}
+
+fn assert_refused(proxy: &Proxy, server: SocketAddr) {
+    let mut client = connect(proxy);
+    let unavailable = format!("SERVER_ERROR backend {server} unavailable");
+    assert_eq!(client.set("a", b"1"), unavailable);
+    assert_eq!(client.command("get a"), unavailable);
+}
+
+const RIGHT: [(&str, &str); 3] = [("tls", ""), ("tls_ca", "ca.pem"), ("auth_file", "auth")];
+
+#[test]
+fn an_evenkeel_server_with_tls_and_a_password_is_a_server_like_any() {
+    let files = Files::new();
+    let server = files.server("");
+    files.configure(server.address(), &RIGHT);
+    let proxy = files.start();
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("small", b"1"), "STORED");
+    // More than what sockets and records hold at a time, in both directions and in a pipeline.
+    let large: Vec<u8> = (0..900_000u32).map(|i| (i * 31 % 251) as u8).collect();
+    for key in ["a", "b", "c"] {
+        assert_eq!(client.set(key, &large), "STORED");
+    }
+    let found = client.get_many(&["a", "none", "b", "small", "c"]);
+    let keys: Vec<&str> = found.iter().map(|value| value.key.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "small", "c"]);
+    assert!(
+        found
+            .iter()
+            .all(|value| value.data == large || value.key == "small")
+    );
+    client.send("set n 0 0 1\r\n0\r\n".as_bytes());
+    assert_eq!(client.line(), "STORED");
+    client.send("incr n 1\r\n".repeat(500).as_bytes());
+    let last = (0..500).map(|_| client.line()).last();
+    assert_eq!(last.as_deref(), Some("500"));
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_certificate_of_nobody_we_know_or_for_somebody_else_is_refused_until_a_reload_says_better() {
+    let files = Files::new();
+    let server = files.server("");
+    let address = server.address();
+    files.configure(
+        address,
+        &[
+            ("tls", ""),
+            ("tls_ca", "other-ca.pem"),
+            ("auth_file", "auth"),
+        ],
+    );
+    let mut proxy = files.start();
+    assert_refused(&proxy, address);
+    let wrong_name = [RIGHT.as_slice(), &[("tls_server_name", "other.test")]].concat();
+    files.configure(address, &wrong_name);
+    proxy.reload().expect("a sound file");
+    assert_refused(&proxy, address);
+    let right_name = [RIGHT.as_slice(), &[("tls_server_name", "cache.test")]].concat();
+    files.configure(address, &right_name);
+    proxy.reload().expect("a sound file");
+    assert_eq!(
+        connect(&proxy).set("a", b"1"),
+        "STORED",
+        "at the first attempt"
+    );
+    // Files that say something new are read again under their old names.
+    std::fs::copy(files.path("other-ca.pem"), files.path("ca.pem")).expect("room");
+    proxy.reload().expect("a sound file");
+    assert_refused(&proxy, address);
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_gets_ours() {
+    let files = Files::new();
+    let ca = files.path("ca.pem");
+    let server = files.server(&format!(",ssl_ca_cert={},ssl_verify_mode=2", ca.display()));
+    files.configure(server.address(), &RIGHT);
+    let mut proxy = files.start();
+    assert_ne!(connect(&proxy).set("a", b"1"), "STORED");
+    let ours = [("tls_cert", "client.pem"), ("tls_key", "client.key")];
+    files.configure(server.address(), &[RIGHT.as_slice(), &ours].concat());
+    proxy.reload().expect("a sound file");
+    assert_eq!(connect(&proxy).set("a", b"1"), "STORED");
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn a_handshake_that_does_not_end_takes_no_longer_than_connecting_may() {
+    let files = Files::new();
+    // Accepts by its queue, and says nothing.
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = mute.local_addr().expect("it is bound");
+    files.configure(address, &[("tls", ""), ("tls_ca", "ca.pem")]);
+    let proxy = files.start();
+    let asked = Instant::now();
+    assert_refused(&proxy, address);
+    let took = asked.elapsed();
+    assert!(
+        took >= Duration::from_secs(2) && took < PATIENCE,
+        "{took:?}"
+    );
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn memcached_with_a_password_is_told_it_and_one_without_does_not_keep_it() {
+    let files = Files::new();
+    let auth = files.path("auth");
+    let asking = Memcached::spawn(&["-t", "1", "-Y", auth.to_str().expect("UTF-8")]);
+    files.configure(asking.address(), &[("auth_file", "wrong-auth")]);
+    let mut proxy = files.start();
+    assert_refused(&proxy, asking.address());
+    let row = format!("{}:logins_refused", asking.address());
+    let stats = connect(&proxy).stats("servers");
+    assert_ne!(stats[&row], "0");
+    files.configure(asking.address(), &[("auth_file", "auth")]);
+    proxy.reload().expect("a sound file");
+    let mut client = connect(&proxy);
+    assert_eq!(client.set("a", b"1"), "STORED");
+    assert_eq!(client.get("a").expect("it was stored").data, b"1");
+    assert_eq!(client.get("auth"), None);
+
+    let open = Memcached::spawn(&["-t", "1"]);
+    files.configure(open.address(), &[("auth_file", "auth")]);
+    proxy.reload().expect("a sound file");
+    poll_until(PATIENCE, "the other server to be used", || {
+        (client.set("b", b"2") == "STORED").then_some(())
+    });
+    assert!(open.client().get("b").is_some());
+    assert_eq!(
+        open.client().get("auth"),
+        None,
+        "a password that anybody could read"
+    );
+    assert_eq!(client.get("auth"), None);
+    proxy.stop().expect("it stops");
+}
