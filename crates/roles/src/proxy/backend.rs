@@ -391,6 +391,19 @@ impl Backend {
         self.queue.tail()
     }
 
+    /// The requests of a client that are queued or awaited.
+    pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.queue.as_slice();
+        let of_client = self
+            .in_flight
+            .iter()
+            .filter(move |r| r.tag.client == client);
+        of_client.map(move |request| {
+            let at = (request.start - self.first) as usize;
+            &bytes[at..at + request.len]
+        })
+    }
+
     /// Bytes in the queue, to be compared before and after writing a request.
     #[inline]
     pub fn queued_bytes(&self) -> usize {

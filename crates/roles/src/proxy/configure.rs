@@ -11,6 +11,7 @@
 use super::backend::{Backend, Peer};
 use super::client::State;
 use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
+use super::failover::NOBODY;
 use super::limits::LEAVING_LOOK;
 use super::pool::{
     EvenkeelPool, LeftServers, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name,
@@ -164,10 +165,15 @@ impl ProxyCore {
                     // The same server, spoken to in another way from now on.
                     let same = at_same_place.and_then(|id| self.backends.get_mut(id.0));
                     let has_missed = same.is_some();
+                    let mut untold: Vec<Vec<u8>> = Vec::new();
                     if let Some(same) = same {
                         backend.missed = std::mem::take(&mut same.missed);
+                        untold.extend(same.questions_of(NOBODY).map(<[u8]>::to_vec));
                     }
                     let backend = BackendId(self.backends.insert(backend));
+                    for write in untold {
+                        self.note_missed_write(backend, &write);
+                    }
                     returned.extend((is_return || has_missed).then_some(backend));
                     backend
                 }

@@ -221,11 +221,15 @@ impl ProxyCore {
     /// A server has missed a request, or perhaps.
     pub(super) fn note_missed_request(&mut self, id: BackendId, question: &Question) {
         // A replica that is not stored is one that is not found.
-        if question.tag.is_read || question.tag.is_replica {
-            return;
+        if !question.tag.is_read && !question.tag.is_replica {
+            self.note_missed_write(id, &question.bytes);
         }
+    }
+
+    /// A server has missed this write, or perhaps.
+    pub(super) fn note_missed_write(&mut self, id: BackendId, bytes: &[u8]) {
         let mut scratch = KeyScratch::default();
-        let key = match parse_own(&question.bytes) {
+        let key = match parse_own(bytes) {
             Some(Request::Store(store)) => store.key,
             Some(Request::Delete { key, .. } | Request::Arithmetic { key, .. }) => key,
             Some(

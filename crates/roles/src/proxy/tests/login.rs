@@ -1,6 +1,6 @@
 //! Servers that want to know who is there.
 
-use super::world::{Connecting, World, memcached};
+use super::world::{Connecting, World};
 use crate::proxy::*;
 use std::sync::Arc;
 
@@ -66,7 +66,11 @@ fn a_server_on_trial_is_told_once_although_it_is_greeted_several_times() {
     world.send(client, "get a\r\n");
     assert_eq!(world.received(client), "END\r\n");
     world.connecting(101, Connecting::Greets);
-    world.wait_ms(1000);
+    let asked = (0..1000).any(|_| {
+        world.wait_ms(1);
+        world.has_asked(101)
+    });
+    assert!(asked, "it is tried again");
     assert_eq!(world.asked(101), HELLO);
     world.reply(101, "STORED\r\nVERSION 1.6.18\r\n");
     // The world answers greetings by themselves.
@@ -89,18 +93,7 @@ fn another_name_is_another_connection_which_forgets_nothing_that_was_missed() {
     world.drop_connection(101);
     world.asked(101);
     world.configure(|config| config.pools[0].settings.login = login("bob"));
-    assert_eq!(world.core.backends().len(), 1, "the former one is gone");
     assert_eq!(world.asked(101), HELLO.replace("ann", "bob"));
     world.reply(101, "STORED\r\nVERSION 1.6.18\r\n");
     assert_eq!(world.asked(101), "delete a\r\n");
-    // The same place in a list without it, and then again in one, has missed more.
-    world.configure(|config| config.pools[0].kind = memcached([102]));
-    world.configure(|config| config.pools[0].kind = memcached([101]));
-    let unfenced = world
-        .core
-        .backends()
-        .iter()
-        .map(|b| b.counters.unfenced)
-        .sum::<u64>();
-    assert_eq!(unfenced, 1);
 }
