@@ -606,6 +606,7 @@ impl Worker {
             Some(tls) => {
                 let way = self
                     .parts
+                    .facts
                     .in_force
                     .tls_way(tls)
                     .ok_or(ErrorKind::NotFound)?;

@@ -10,6 +10,7 @@ use crate::args::{Args, Elsewhere, Format};
 use crate::clusters::Clusters;
 use crate::config::Settings;
 use crate::discovery::Discoveries;
+use crate::tls::TlsWays;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use evenkeel_policy::placement::config::{Distribution, HashTag};
@@ -158,7 +159,12 @@ impl Source {
         };
         // Nobody is asked for servers here: a pool whose servers are looked for is known to a proxy that runs.
         let discoveries = Discoveries::start(Clock::start(), &[])?;
-        let config = settings.proxy_config(&Clusters::default(), &discoveries, revision);
+        let config = settings.proxy_config(
+            &Clusters::default(),
+            &discoveries,
+            &TlsWays::default(),
+            revision,
+        );
         let config = Arc::new(config.map_err(UsageError)?);
         Ok(Source::Core(Box::new(ProxyCore::new(&config, 0))))
     }
