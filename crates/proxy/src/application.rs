@@ -1,7 +1,7 @@
 //! An application's connection: its socket, what it has left over, and since when it has not moved.
 
 use evenkeel_roles::proxy::{ClientId, ProxyCore};
-use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_runtime::{InputBuffer, TlsFailure, Wire};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const READS_PER_TURN: usize = 4;
 pub struct Application {
     /// Its name in the core.
     pub id: ClientId,
-    stream: Stream,
+    wire: Wire,
     input: InputBuffer,
     /// The socket may have bytes to read: it said so and no read has come up short since.
     readable: bool,
@@ -43,10 +43,10 @@ pub enum Served {
 
 impl Application {
     /// A connection that was just accepted. The socket is registered already.
-    pub fn new(id: ClientId, stream: Stream) -> Self {
+    pub fn new(id: ClientId, wire: Wire) -> Self {
         Application {
             id,
-            stream,
+            wire,
             input: InputBuffer::default(),
             readable: true,
             writable: true,
@@ -65,7 +65,8 @@ impl Application {
 
     /// The socket said that it takes bytes. Whether that is news.
     pub fn mark_writable(&mut self) -> bool {
-        !std::mem::replace(&mut self.writable, true)
+        // TLS has things to say that nobody here knows of.
+        !std::mem::replace(&mut self.writable, true) || self.wire.is_opening()
     }
 
     /// Gives the core what is left over and what can be read, within the bounds of a turn.
@@ -77,7 +78,7 @@ impl Application {
             if !self.readable || self.ended || !core.client_wants_input(self.id) {
                 return Served::Idle;
             }
-            match self.stream.read(scratch) {
+            match self.wire.read(scratch) {
                 Ok(0) => {
                     self.ended = true;
                     core.client_ended(self.id);
@@ -86,7 +87,7 @@ impl Application {
                 Ok(count) => {
                     // A short read has emptied the socket, and more bytes will be announced anew; an
                     // end of stream that has been announced already will not.
-                    self.readable = count == scratch.len() || self.ends;
+                    self.readable = self.ends || self.wire.may_have_more(count, scratch.len());
                     self.give(core, now, &scratch[..count]);
                     self.stalled_since = None;
                 }
@@ -128,7 +129,7 @@ impl Application {
                 break;
             }
             let len = bytes.len();
-            match self.stream.write(bytes) {
+            match self.wire.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.stalled_since = None;
@@ -142,7 +143,14 @@ impl Application {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.wire.flush()
+    }
+
+    /// Tells the application that nothing follows, where TLS has words for that, and what had gone
+    /// wrong with it.
+    pub fn finish(&mut self) -> Option<TlsFailure> {
+        self.wire.finish();
+        self.wire.failure()
     }
 
     /// How long the application has owed progress: the rest of a request, or to read its answers.
@@ -150,7 +158,8 @@ impl Application {
     /// found owing.
     pub fn stalled_for(&mut self, core: &ProxyCore, now: Instant) -> Duration {
         let half_request = !self.input.is_empty() && core.client_wants_input(self.id);
-        if !half_request && core.client_output(self.id).is_empty() {
+        let owes = half_request || self.wire.is_opening();
+        if !owes && core.client_output(self.id).is_empty() {
             self.stalled_since = None;
             return Duration::ZERO;
         }
@@ -163,6 +172,7 @@ mod tests {
     use super::*;
     use evenkeel_policy::placement::config::{PlacementConfig, Server};
     use evenkeel_roles::proxy::{PoolKind, PoolSettings, ProxyConfig, ServerList};
+    use evenkeel_runtime::Stream;
     use mio::net::UnixStream;
     use std::sync::Arc;
 
@@ -176,7 +186,7 @@ mod tests {
         let config = ProxyConfig::of_pool(pool, PoolSettings::default());
         let mut core = ProxyCore::new(&Arc::new(config), 1);
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let application = Application::new(core.client_opened(), Stream::from(ours));
+        let application = Application::new(core.client_opened(), Wire::Plain(Stream::from(ours)));
         (core, application, theirs)
     }
 

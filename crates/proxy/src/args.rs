@@ -7,9 +7,12 @@ use evenkeel_policy::placement::config::{
     BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig,
 };
 use evenkeel_policy::placement::hash::Hash;
-use evenkeel_runtime::{UsageError, listen_address, parse_permissions};
+use evenkeel_roles::auth::AuthMode;
+use evenkeel_runtime::{
+    GivenOption, ListenSpec, ListenerTls, TlsOptions, UsageError, parse_permissions,
+};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A proxy that makes a pool of servers look like one memcached.
@@ -35,7 +38,7 @@ pub struct Args {
     pub config: Option<PathBuf>,
 
     /// Addresses to listen on, separated by commas: HOST, HOST:PORT; port 0 takes a free one and
-    /// prints it [default: 127.0.0.1:11211]
+    /// prints it. Before one may stand notls:, btls: or mtls: [default: 127.0.0.1:11211]
     #[arg(
         short = 'l',
         long,
@@ -172,6 +175,34 @@ pub struct Args {
     /// Ask the servers of -s for each get, also for identical ones that wait to be sent
     #[arg(long)]
     pub no_collapse: bool,
+
+    /// Let in only applications that authenticate by SASL PLAIN; speaks the binary protocol alone
+    #[arg(short = 'S', long)]
+    pub enable_sasl: bool,
+
+    /// File of user:password lines for -S
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_SASL_PWDB")]
+    pub sasl_pwdb: Option<PathBuf>,
+
+    /// Let in only applications that authenticate by this file of user:password lines; speaks text
+    /// alone
+    #[arg(
+        short = 'Y',
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_PROXY_AUTH_FILE"
+    )]
+    pub auth_file: Option<PathBuf>,
+
+    /// Speak TLS to applications: needs -o ssl_chain_cert=FILE, and ssl_key=FILE unless the key is in
+    /// the same file
+    #[arg(short = 'Z', long)]
+    pub enable_ssl: bool,
+
+    /// memcached's options for TLS, separated by commas: ssl_chain_cert, ssl_key, ssl_ca_cert,
+    /// ssl_verify_mode, ssl_min_version, ssl_ciphers, ssl_session_cache
+    #[arg(short = 'o', long, value_name = "NAME[=VALUE],…")]
+    pub extended: Vec<String>,
 }
 
 /// What to do instead of serving.
@@ -243,6 +274,8 @@ impl Args {
         {
             return fail(format!("-t {threads}: use 1 to {THREADS_MAX} threads"));
         }
+        self.check_auth()?;
+        self.check_tls()?;
         if self.max_reqs_per_event == Some(0) {
             return fail("-R 0: at least one request must be carried out in a turn".into());
         }
@@ -317,22 +350,95 @@ impl Args {
         }))
     }
 
-    /// The TCP addresses to listen on.
+    /// The TCP addresses of `-l`.
     ///
     /// # Errors
     /// Names the address that is none.
-    pub fn tcp_addresses(&self) -> Result<Vec<SocketAddr>, UsageError> {
+    pub fn listeners(&self) -> Result<Vec<ListenSpec>, UsageError> {
         let listen = self.listen.iter().flat_map(|listen| listen.split(','));
         listen
-            .map(|address| parse_address(address.trim()))
+            .map(|text| {
+                let spec = ListenSpec::parse(text.trim(), PORT_DEFAULT)?;
+                if spec.protocol.is_some() || spec.tagged {
+                    return Err(UsageError(format!(
+                        "-l {text}: proto[…]: and tag[…]: are for servers; of the proxy, each \
+                         connection speaks what it begins with"
+                    )));
+                }
+                Ok(spec)
+            })
             .collect()
     }
-}
 
-/// Reads an address of `-l`.
-fn parse_address(text: &str) -> Result<SocketAddr, UsageError> {
-    listen_address(text, PORT_DEFAULT)
-        .ok_or_else(|| UsageError(format!("-l {text}: give an IP address, or ADDRESS:PORT")))
+    /// What applications must do before they are heard.
+    pub fn auth_mode(&self) -> AuthMode {
+        match (self.enable_sasl, &self.auth_file) {
+            (true, _) => AuthMode::Sasl,
+            (false, Some(_)) => AuthMode::Text,
+            (false, None) => AuthMode::Open,
+        }
+    }
+
+    /// The file that names those who may come in, where authentication is on.
+    pub fn credentials_file(&self) -> Option<&Path> {
+        match self.auth_mode() {
+            AuthMode::Sasl => self.sasl_pwdb.as_deref(),
+            AuthMode::Text => self.auth_file.as_deref(),
+            AuthMode::Open => None,
+        }
+    }
+
+    fn check_auth(&self) -> Result<(), UsageError> {
+        let fail = |message: &str| Err(UsageError(message.into()));
+        if self.enable_sasl && self.auth_file.is_some() {
+            return fail("-S and -Y: use one of them, for they need different protocols");
+        }
+        if self.enable_sasl && self.sasl_pwdb.is_none() {
+            return fail("-S: name a file of user:password lines by --sasl-pwdb");
+        }
+        Ok(())
+    }
+
+    /// What `-o` says of TLS, and the warnings to print.
+    ///
+    /// # Errors
+    /// Names the option that is none or has no usable value.
+    pub fn tls_options(&self) -> Result<(TlsOptions, Vec<String>), UsageError> {
+        let (mut tls, mut warnings) = (TlsOptions::default(), Vec::new());
+        let options = self.extended.iter().flat_map(|list| list.split(','));
+        for option in options.map(str::trim).filter(|option| !option.is_empty()) {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (option, None),
+            };
+            if !tls.take(&GivenOption { name, value }, &mut warnings)? {
+                let known = TlsOptions::NAMES.join(", ");
+                return Err(UsageError(format!("-o {name}: use one of {known}")));
+            }
+        }
+        Ok((tls, warnings))
+    }
+
+    fn check_tls(&self) -> Result<(), UsageError> {
+        let (tls, _) = self.tls_options()?;
+        let prefixed = self.listeners()?;
+        let mut prefixed = prefixed
+            .iter()
+            .filter(|spec| spec.tls != ListenerTls::Default);
+        match (self.enable_ssl, prefixed.next()) {
+            (true, _) if tls.chain_cert.is_none() => Err(UsageError(
+                "-Z: give the certificate by -o ssl_chain_cert=FILE".into(),
+            )),
+            (false, Some(spec)) => Err(UsageError(format!(
+                "-l {}: this prefix is for use with -Z",
+                spec.text
+            ))),
+            (false, None) if tls != TlsOptions::default() => {
+                Err(UsageError("-o ssl_… has no effect without -Z".into()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -366,7 +472,8 @@ mod tests {
             [("a", 11212), ("b", 11211), ("::1", 3), ("10.0.0.1", 11211)]
         );
         let settings = Settings::read(&args).unwrap();
-        assert_eq!(settings.listen, ["127.0.0.1:11211".parse().unwrap()]);
+        let listen = ListenSpec::at("127.0.0.1:11211".parse().unwrap());
+        assert_eq!(settings.listen, [listen]);
         assert_eq!(settings.pools[0].settings, PoolSettings::default());
         assert_eq!((settings.max_reqs_per_event, settings.threads), (20, 2));
     }
@@ -413,6 +520,18 @@ mod tests {
             ("-s a -t 0", "-t 0"),
             ("-s a -t 257", "-t 257"),
             ("-s a -R 0", "-R 0"),
+            ("-s a -l 127.0.0.1:x", "127.0.0.1:x"),
+            ("-s a -l proto[ascii]:127.0.0.1", "proto[ascii]"),
+            ("-s a -S", "--sasl-pwdb"),
+            ("-s a -S --sasl-pwdb f -Y f", "-S and -Y"),
+            ("-s a -Z", "ssl_chain_cert"),
+            ("-s a -l mtls:127.0.0.1", "mtls:127.0.0.1"),
+            ("-s a -o ssl_key=f", "without -Z"),
+            ("-s a -o hashpower=20", "hashpower"),
+            (
+                "-s a -Z -o ssl_chain_cert=f,ssl_verify_mode=4",
+                "ssl_verify_mode=4",
+            ),
         ] {
             let error = parse(line).unwrap().check().unwrap_err().to_string();
             assert!(error.contains(named), "{line}: {error}");
@@ -432,7 +551,5 @@ mod tests {
             .unwrap()
             .check()
             .unwrap();
-        let address = parse("-s a -l nowhere.example").unwrap().tcp_addresses();
-        assert!(address.unwrap_err().to_string().contains("nowhere.example"));
     }
 }

@@ -19,7 +19,10 @@ use evenkeel_roles::proxy::{
     BackendId, ClientId, MapSource, Output, PoolKind, ProcessStats, ProxyConfig, ProxyCore,
     ProxyStats, StatsTicket, TlsId,
 };
-use evenkeel_runtime::{Arrival, Attention, Clock, ConnectionCount, Stream, TlsStream, TurnClock};
+use evenkeel_runtime::{
+    Arrival, Attention, Certificates, Clock, ConnectionCount, Stream, TlsContext, TlsFailure,
+    TlsKind, TlsStream, TurnClock, Wire as ClientWire,
+};
 use evenkeel_types::Instant;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
@@ -84,6 +87,10 @@ pub struct Parts {
     pub connections: Arc<ConnectionCount>,
     /// What the process knows of itself.
     pub facts: Facts,
+    /// For each listener what is asked of clients that speak TLS there; `None` for plain bytes.
+    pub tls: Arc<[Option<TlsKind>]>,
+    /// Certificates, when any listener speaks TLS.
+    pub certificates: Option<Arc<Certificates>>,
     /// What it shows.
     pub gauges: Arc<Gauges>,
     /// The process's clock.
@@ -355,28 +362,37 @@ impl Worker {
     }
 
     fn take_incoming(&mut self) {
-        while let Ok(Arrival { mut stream, .. }) = self.parts.incoming.try_recv() {
+        while let Ok(Arrival {
+            mut stream,
+            listener,
+        }) = self.parts.incoming.try_recv()
+        {
             let id = self.parts.core.client_opened();
             let slot = id.0.slot as usize;
             let token = Token(FIRST_SOCKET + 2 * slot);
             let both = Interest::READABLE | Interest::WRITABLE;
-            if self
-                .parts
-                .poll
-                .registry()
+            let registry = self.parts.poll.registry();
+            let wire = registry
                 .register(&mut stream, token, both)
-                .is_err()
-            {
+                .and_then(|()| ClientWire::new(stream, self.tls_context(listener).as_ref()));
+            let Ok(wire) = wire else {
                 self.parts.core.client_closed(id);
                 self.parts.connections.closed();
                 continue;
-            }
+            };
             if self.applications.len() <= slot {
                 self.applications.resize_with(slot + 1, || None);
             }
-            self.applications[slot] = Some(Application::new(id, stream));
+            self.applications[slot] = Some(Application::new(id, wire));
             self.enqueue_application(id);
         }
+    }
+
+    /// What connections of a listener begin TLS with; `None` for plain bytes.
+    fn tls_context(&self, listener: usize) -> Option<Arc<TlsContext>> {
+        let kind = self.parts.tls.get(listener).copied().flatten()?;
+        let certificates = self.parts.certificates.as_ref()?;
+        Some(certificates.context(kind))
     }
 
     /// Reads each socket in the list once.
@@ -440,7 +456,12 @@ impl Worker {
         let Some(place) = place.filter(|place| place.as_ref().is_some_and(|a| a.id == id)) else {
             return false;
         };
-        *place = None;
+        if let Some(mut application) = place.take()
+            && let Some(failure) = application.finish()
+        {
+            let in_handshake = failure == TlsFailure::Handshake;
+            self.parts.core.client_broke_tls(in_handshake);
+        }
         self.parts.connections.closed();
         true
     }

@@ -38,7 +38,10 @@ impl fmt::Display for Reloaded {
             digest,
             need_restart,
         } = self;
-        write!(f, "configuration {generation} is in force, md5 {digest}")?;
+        write!(f, "configuration {generation} is in force")?;
+        if !digest.is_empty() {
+            write!(f, ", md5 {digest}")?;
+        }
         if !need_restart.is_empty() {
             let names = need_restart.join(", ");
             write!(f, "; {names} changed in the file, which needs a restart")?;
@@ -48,7 +51,25 @@ impl fmt::Display for Reloaded {
 }
 
 impl Proxy {
-    /// Reads the configuration file again and works by it.
+    /// Reads the certificates anew; false when there are none to read. Connections that stand keep
+    /// those they began with.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used; then all stays as it was.
+    pub fn reload_certificates(&self) -> Result<bool, String> {
+        match &self.certificates {
+            None => Ok(false),
+            Some(certificates) => certificates.reload().map(|()| true),
+        }
+    }
+
+    /// Whether there is anything to read again besides certificates.
+    pub fn has_files(&self) -> bool {
+        self.args.config.is_some() || self.args.credentials_file().is_some()
+    }
+
+    /// Reads the files again, that of the configuration and that of those who may come in, and works
+    /// by them.
     ///
     /// # Errors
     /// Why it cannot be used. The former configuration stays in force.
@@ -64,7 +85,7 @@ impl Proxy {
     }
 
     fn try_reload(&mut self) -> Result<Reloaded, String> {
-        if self.args.config.is_none() {
+        if !self.has_files() {
             return Err("it was started without --config: there is no file to read".into());
         }
         let settings = Settings::read(&self.args).map_err(|error| match error {

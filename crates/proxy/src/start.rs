@@ -15,9 +15,9 @@ use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
 use evenkeel_runtime::{
-    AcceptorConfig, Attention, Clock, ConnectionCount, HttpPort, Listener, Notifier, ProcessSignal,
-    ProcessSignals, UsageError, accept_forever, bind_tcp, bind_unix, raise_descriptor_limit,
-    spawn_named,
+    AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
+    ProcessSignal, ProcessSignals, TlsKind, UsageError, accept_forever, bind_unix,
+    raise_descriptor_limit, spawn_named,
 };
 use evenkeel_types::BootId;
 use mio::{Poll, Waker};
@@ -49,6 +49,8 @@ pub struct Proxy {
     pub(crate) workers: Arc<[WorkerHandle]>,
     pub(crate) clusters: Clusters,
     pub(crate) discoveries: Discoveries,
+    /// Where any listener speaks TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
@@ -95,6 +97,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .flush()
         .context("failed to write the ready line")?;
     while signals.wait() == ProcessSignal::Reload {
+        match proxy.reload_certificates() {
+            Ok(false) => {}
+            Ok(true) => {
+                eprintln!("evenkeel proxy: read the certificates");
+                if !proxy.has_files() {
+                    continue;
+                }
+            }
+            Err(error) => eprintln!("evenkeel proxy: kept the certificates there were: {error}"),
+        }
         match proxy.reload() {
             Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
             Err(error) => {
@@ -114,13 +126,14 @@ impl Proxy {
     pub fn start(args: &Args) -> anyhow::Result<Proxy> {
         let settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
         raise_descriptor_limit(settings.conn_limit)?;
-        let listeners = listen(&settings)?;
+        let (listeners, tls) = listen(&settings, args.enable_ssl)?;
         let tcp = listeners.iter().find_map(Listener::address);
         let address = listeners
             .first()
             .map(ToString::to_string)
             .unwrap_or_default();
         let clock = Clock::start();
+        let certificates = certificates(args, &tls, clock)?;
         let connections = ConnectionCount::new(settings.conn_limit);
         let clusters = Clusters::default();
         let revision = Revision {
@@ -197,6 +210,8 @@ impl Proxy {
                 news: news.clone(),
                 connections: Arc::clone(&connections),
                 facts: facts.clone(),
+                tls: Arc::clone(&tls),
+                certificates: certificates.clone(),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
             };
@@ -254,6 +269,7 @@ impl Proxy {
             workers,
             clusters,
             discoveries,
+            certificates,
             worker_threads,
             acceptor,
             admin,
@@ -310,13 +326,38 @@ fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity 
     }
 }
 
-fn listen(settings: &Settings) -> Result<Vec<Listener>, UsageError> {
-    let mut listeners = Vec::new();
-    for address in &settings.listen {
-        listeners.push(bind_tcp(*address, settings.listen_backlog)?);
+/// The sockets to accept on, and for each of them whether it speaks TLS.
+type Listening = (Vec<Listener>, Arc<[Option<TlsKind>]>);
+
+fn listen(settings: &Settings, enable_tls: bool) -> Result<Listening, UsageError> {
+    let (mut listeners, mut kinds) = (Vec::new(), Vec::new());
+    for spec in &settings.listen {
+        for listener in spec.open(settings.listen_backlog)? {
+            listeners.push(listener);
+            kinds.push(TlsKind::of(enable_tls, spec.tls));
+        }
     }
     if let Some(path) = &settings.unix_socket {
         listeners.push(bind_unix(path, settings.unix_mask)?);
+        // TLS is for the network: the file's permissions guard this one.
+        kinds.push(None);
     }
-    Ok(listeners)
+    Ok((listeners, kinds.into()))
+}
+
+/// The certificates of `-Z`; `None` without it.
+fn certificates(
+    args: &Args,
+    tls: &[Option<TlsKind>],
+    clock: Clock,
+) -> Result<Option<Arc<Certificates>>, UsageError> {
+    if !args.enable_ssl {
+        return Ok(None);
+    }
+    let (options, warnings) = args.tls_options()?;
+    for warning in warnings {
+        eprintln!("evenkeel proxy: {warning}");
+    }
+    let certificates = Certificates::load(&options, tls.iter().copied(), clock)?;
+    Ok(Some(Arc::new(certificates)))
 }

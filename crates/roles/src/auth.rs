@@ -37,8 +37,14 @@ pub const CREDENTIALS_MAX: usize = 256;
 /// Longest name and longest password, in bytes (RFC 4616).
 pub const CREDENTIAL_LEN_MAX: usize = 255;
 
+/// Largest credentials file, in bytes: every entry at its longest, and as many empty lines.
+pub const FILE_BYTES_MAX: u64 = (CREDENTIALS_MAX * (2 * CREDENTIAL_LEN_MAX + 6)) as u64;
+
 /// The SASL mechanisms there are, as clients are told.
 pub const MECHANISMS: &[u8] = b"PLAIN";
+
+/// What a client that is known now is told by SASL.
+pub const AUTHENTICATED: &[u8] = b"Authenticated";
 
 /// What a server asks of its clients before it hears them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

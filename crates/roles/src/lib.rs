@@ -5,7 +5,7 @@
 //! clock and starts no thread, so that the real processes and the simulator drive the same code.
 #![forbid(unsafe_code)]
 
-mod auth;
+pub mod auth;
 pub mod coordinator;
 mod exposition;
 pub mod proxy;

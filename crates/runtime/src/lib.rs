@@ -20,16 +20,20 @@ mod descriptors;
 mod exit;
 mod http;
 mod listen;
+mod listen_spec;
 mod mesh;
 mod notify;
+mod options;
 mod parent;
 mod privileges;
+mod secrets;
 mod signals;
 mod stream;
 mod threads;
 mod tls;
 mod units;
 pub mod uring;
+mod wire;
 
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
 pub use allocator::give_back_at_once;
@@ -41,15 +45,19 @@ pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
 pub use exit::{ExitCode, UsageError, report};
 pub use http::{HttpPort, Page};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
+pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
 pub use mesh::{MeshPort, mesh};
 pub use notify::{Attention, Notifier, WorkerHandle};
+pub use options::{GivenOption, TlsOptions};
 pub use parent::die_with_parent;
 pub use privileges::{allow_core_files, become_user, is_root, lift_lock_limit, lock_memory};
+pub use secrets::read_secret;
 pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
 pub use threads::{pin_to_core, spawn_named};
 pub use tls::{
-    ClientCertificates, TlsClient, TlsClientFiles, TlsConfig, TlsContext, TlsContexts, TlsFailure,
-    TlsFiles, TlsStream, TlsVersion,
+    Certificates, ClientCertificates, TlsClient, TlsClientFiles, TlsConfig, TlsContext,
+    TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
 };
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};
+pub use wire::Wire;

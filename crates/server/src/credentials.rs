@@ -1,44 +1,18 @@
 //! The file of names and passwords.
 
-use evenkeel_roles::server::{CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials};
-use evenkeel_runtime::UsageError;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use evenkeel_roles::auth::{Credentials, FILE_BYTES_MAX};
+use evenkeel_runtime::{UsageError, read_secret};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Largest file, in bytes: every entry at its longest, and as many empty lines.
-const FILE_BYTES_MAX: u64 = (CREDENTIALS_MAX * (2 * CREDENTIAL_LEN_MAX + 6)) as u64;
-
-/// Permission bit by which everybody on the machine may read a file.
-const OTHERS_MAY_READ: u32 = 0o004;
 
 /// Reads a credentials file; and a warning when everybody on the machine can do the same.
 ///
 /// # Errors
 /// Names the file and what is wrong with it, and nothing that stands in it.
 pub fn load(path: &Path) -> Result<(Arc<Credentials>, Option<String>), UsageError> {
-    let fail = |what: String| UsageError(format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| fail(error.to_string()))?;
-    let mode = file
-        .metadata()
-        .map_err(|error| fail(error.to_string()))?
-        .mode();
-    let mut text = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| fail(error.to_string()))?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(fail("too large for a file of users".into()));
-    }
-    let credentials = Credentials::parse(&text).map_err(|error| fail(error.to_string()))?;
-    let warning = (mode & OTHERS_MAY_READ != 0).then(|| {
-        format!(
-            "{}: everybody on this machine can read the passwords; chmod 600",
-            path.display()
-        )
-    });
+    let (text, warning) = read_secret(path, FILE_BYTES_MAX)?;
+    let credentials = Credentials::parse(&text)
+        .map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
     Ok((Arc::new(credentials), warning))
 }
 

@@ -16,15 +16,14 @@ use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
-use crate::tls::Certificates;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
     CloseReason, ConnectionId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
 };
 use evenkeel_runtime::{
-    Accepted, Arrival, Attention, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener, MeshPort,
-    ProcessSignal, Stream, TurnClock, accept,
+    Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
+    MeshPort, ProcessSignal, Stream, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
@@ -325,11 +324,11 @@ impl Worker {
         let token = Token(slot + FIRST_CONNECTION);
         let registry = self.parts.poll.registry();
         let kind = &self.parts.kinds[listener];
-        let tls = kind.tls.and_then(|_| {
+        let tls = kind.tls.map(|tls| {
             let certificates = self.parts.certificates.as_ref();
             certificates
                 .expect("a server with a TLS listener has read its certificates")
-                .context(kind)
+                .context(tls)
         });
         let transport = &mut self.parts.transport;
         let Ok(socket) = transport.adopt(registry, token, id.slot, stream, tls.as_ref()) else {

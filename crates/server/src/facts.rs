@@ -1,9 +1,9 @@
 //! What `stats` says about the process.
 
-use crate::args::{Args, Extended, ListenerProtocol};
+use crate::args::{Args, Extended};
 use crate::start::PREFIX_DELIMITER;
 use evenkeel_roles::server::ProcessFacts;
-use evenkeel_runtime::ConnectionCount;
+use evenkeel_runtime::{ConnectionCount, ListenerProtocol};
 use evenkeel_storage::SegmentPool;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -20,7 +20,6 @@ mod member;
 mod pages;
 mod process;
 mod start;
-mod tls;
 mod transport;
 
 pub use args::{Args, file_arguments};

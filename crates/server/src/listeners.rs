@@ -1,10 +1,10 @@
 //! The sockets of the ordinary port: made as the command line says, and what each says of its
 //! connections.
 
-use crate::args::{Args, ListenSpec, ListenerTls};
+use crate::args::{Args, protocols_of};
 use evenkeel_roles::server::Protocols;
-use evenkeel_runtime::{Listener, UsageError, bind_unix, try_bind_tcp, write_whole};
-use std::io::{self, ErrorKind};
+use evenkeel_runtime::{Listener, ListenerTls, TlsKind, UsageError, bind_unix, write_whole};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,17 +16,6 @@ pub struct ListenerKind {
     pub tls: Option<TlsKind>,
     /// What it lets its connections speak.
     pub protocols: Protocols,
-}
-
-/// What is asked of clients that speak TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsKind {
-    /// What `-o ssl_verify_mode` says.
-    Default,
-    /// No certificate.
-    Basic,
-    /// A certificate.
-    Mutual,
 }
 
 /// The listening sockets of a server.
@@ -46,13 +35,13 @@ impl Listeners {
     pub fn open(args: &Args) -> Result<Listeners, UsageError> {
         let mut sockets = Vec::new();
         let mut kinds = Vec::new();
-        let protocols = Protocols::from(args.default_protocol());
+        let protocols = protocols_of(args.default_protocol());
         for spec in args.listeners()? {
-            for socket in open_tcp(&spec, args.listen_backlog)? {
+            for socket in spec.open(args.listen_backlog)? {
                 sockets.push(socket);
                 kinds.push(ListenerKind {
-                    tls: tls_kind(args.enable_ssl, spec.tls),
-                    protocols: spec.protocol.map_or(protocols, Protocols::from),
+                    tls: TlsKind::of(args.enable_ssl, spec.tls),
+                    protocols: spec.protocol.map_or(protocols, protocols_of),
                 });
             }
         }
@@ -65,7 +54,7 @@ impl Listeners {
             });
         }
         kinds.push(ListenerKind {
-            tls: tls_kind(args.enable_ssl, ListenerTls::Default),
+            tls: TlsKind::of(args.enable_ssl, ListenerTls::Default),
             // Other servers and aware clients speak text there, whatever -B says for the others. Where
             // authentication is on, that decides.
             protocols: Protocols::Any,
@@ -120,45 +109,4 @@ pub fn write_ports(path: &Path, addresses: &[SocketAddr]) -> io::Result<()> {
         SocketAddr::V6(_) => format!("TCP INET6: {}\n", address.port()),
     });
     write_whole(path, &lines.collect::<String>())
-}
-
-/// Listens on all addresses of one `-l`. An address that this machine cannot have, such as IPv6 where
-/// it is switched off, is left out as long as another one works; one that is taken is an error.
-fn open_tcp(spec: &ListenSpec, backlog: u32) -> Result<Vec<Listener>, UsageError> {
-    let mut sockets: Vec<Listener> = Vec::new();
-    let mut left_out = None;
-    for mut address in spec.addresses()? {
-        if let Some(first) = sockets.first().and_then(Listener::address) {
-            // A free port was taken for the first; the others are to have the same.
-            address.set_port(first.port());
-        }
-        match try_bind_tcp(address, backlog) {
-            Ok(socket) => sockets.push(socket),
-            Err(error) if is_not_ours(&error) => left_out = Some((address, error)),
-            Err(error) => return Err(cannot_listen(address, &error)),
-        }
-    }
-    match left_out {
-        Some((address, error)) if sockets.is_empty() => Err(cannot_listen(address, &error)),
-        _ => Ok(sockets),
-    }
-}
-
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> UsageError {
-    UsageError(format!("failed to listen on {address}: {error}"))
-}
-
-/// Whether this machine lacks the address, or its whole family.
-fn is_not_ours(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::AddrNotAvailable || error.kind() == ErrorKind::Unsupported
-}
-
-fn tls_kind(enabled: bool, asked: ListenerTls) -> Option<TlsKind> {
-    match asked {
-        _ if !enabled => None,
-        ListenerTls::Off => None,
-        ListenerTls::Default => Some(TlsKind::Default),
-        ListenerTls::Basic => Some(TlsKind::Basic),
-        ListenerTls::Mutual => Some(TlsKind::Mutual),
-    }
 }

@@ -7,7 +7,6 @@ use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
 use crate::listeners::Listeners;
 use crate::pages::Pages;
-use crate::tls::Certificates;
 use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
@@ -19,8 +18,8 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_runtime::{
-    AcceptorConfig, Attention, Clock, ConnectionCount, Listener, Notifier, OverLimit, UsageError,
-    accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
+    AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, Listener, Notifier, OverLimit,
+    UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, Version};
@@ -341,7 +340,8 @@ fn certificates(
                 .into(),
         ));
     }
-    Certificates::load(&extended.tls, &listeners.kinds, clock).map(|them| Some(Arc::new(them)))
+    let kinds = listeners.kinds.iter().map(|kind| kind.tls);
+    Certificates::load(&extended.tls, kinds, clock).map(|them| Some(Arc::new(them)))
 }
 
 /// Where a worker listens for aware clients and other servers; `None` when nobody would come, because

@@ -52,7 +52,7 @@ run(async () => {
   const [version] = await call("version");
   same("version", /^\d+$/.test(version.major), true);
   const [stats] = await call("stats");
-  same("stats", stats.pid > 0 && stats.curr_items > 0, true);
+  same("stats", stats.pid > 0 && stats.cmd_set > 0, true);
   const [settings] = await call("settings");
   same("stats settings", settings.maxconns > 0, true);
   same("flush", await call("flush"), [true]);

@@ -60,7 +60,7 @@ run(async () => {
   const stats = await new Promise((resolve, reject) =>
     client.stats((error, server, stats) => (error ? reject(error) : resolve(stats))),
   );
-  same("stats", Number(stats.curr_items) > 0 && "version" in stats && "pid" in stats, true);
+  same("stats", Number(stats.cmd_set) > 0 && "version" in stats && "pid" in stats, true);
   const flushed = await client.flush();
   same("flush", Object.values(flushed), [true]);
   same("all is gone", await get("mj:b"), null);

@@ -93,7 +93,7 @@ same('a value beyond the limit', $client->set('php:huge', str_repeat('x', (1 << 
 same('the next command is answered', $client->get('php:b'), '234');
 same('a key of 250 bytes', $client->set(str_repeat('k', 250), 'x') && $client->get(str_repeat('k', 250)) === 'x', true);
 $stats = array_values($client->getStats())[0];
-same('stats', $stats['pid'] > 0 && $stats['curr_items'] > 0, true);
+same('stats', $stats['pid'] > 0 && $stats['cmd_set'] > 0, true);
 same('version', count($client->getVersion()), 1);
 same('flush', $client->flush(), true);
 same('all is gone', $client->get('php:b'), false);

@@ -87,7 +87,7 @@ same "the next command is answered", client.get("rb:fetch"), "made"
 same "a long key", client.set("k" * 400, "x").nil?, false
 same "it is found", client.get("k" * 400), "x"
 stats = client.stats.values.first
-same "stats", stats["pid"].to_i.positive? && stats["curr_items"].to_i.positive?, true
+same "stats", stats["pid"].to_i.positive? && stats["cmd_set"].to_i.positive?, true
 same "version", client.version.values.first.empty?, false
 same "flush", client.flush_all, [true]
 same "all is gone", client.get("rb:b"), nil

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
 
 use programs::{LONG, Program, SHORT, Way, check_python};
-use sasl::{sasl_memcached, sasl_server};
-use tls::{Encrypting, tls_server};
+use sasl::{sasl_memcached, sasl_proxy, sasl_server};
+use tls::{Encrypting, tls_proxy, tls_server};
 
 /// Runs all programs that go some way.
 fn check_all(programs: &[Program], ways: &[Way], address: SocketAddr) {
@@ -61,6 +61,30 @@ fn clients_work_with_a_server_of_one_worker() {
 fn clients_authenticate_to_a_server() {
     let server = sasl_server();
     check_all(SHORT, &[Way::Sasl], server.address());
+}
+
+#[test]
+fn clients_authenticate_to_a_proxy() {
+    let proxy = sasl_proxy();
+    check_all(SHORT, &[Way::Sasl], proxy.address());
+}
+
+#[test]
+fn clients_work_over_tls_with_a_proxy() {
+    check_all_over_tls(SHORT, &tls_proxy());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_authenticate_to_a_proxy() {
+    let proxy = sasl_proxy();
+    check_all(LONG, &[Way::Sasl], proxy.address());
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_over_tls_with_a_proxy() {
+    check_all_over_tls(LONG, &tls_proxy());
 }
 
 #[test]

@@ -25,12 +25,32 @@ impl<T> Authenticating<T> {
     }
 }
 
+/// `evenkeel proxy -S` in front of a memcached.
+pub fn sasl_proxy() -> Authenticating<(Process, Memcached)> {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let memcached = Memcached::spawn(&[]);
+    let behind = memcached.address().to_string();
+    let users = write_users(&dir);
+    let flags = ["-s", &behind, "--allow-flush", "-S", "--sasl-pwdb", &users];
+    let proxy = evenkeel::proxy(&flags);
+    Authenticating {
+        address: proxy.address(),
+        _server: (proxy, memcached),
+        _dir: dir,
+    }
+}
+
+/// A file of users in the folder.
+fn write_users(dir: &TempDir) -> String {
+    let users = dir.path().join("users");
+    fs::write(&users, format!("{USER}:{PASSWORD}\n")).expect("a file can be written");
+    users.to_str().expect("a temporary path is text").to_owned()
+}
+
 /// `evenkeel server -S`.
 pub fn sasl_server() -> Authenticating<Process> {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let users = dir.path().join("users");
-    fs::write(&users, format!("{USER}:{PASSWORD}\n")).expect("a file can be written");
-    let users = users.to_str().expect("a temporary path is text").to_owned();
+    let users = write_users(&dir);
     let server = evenkeel::server(&["-t", "2", "-S", "--sasl-pwdb", &users]);
     Authenticating {
         address: server.address(),

@@ -1,25 +1,27 @@
-//! A server that speaks TLS, with an authority made for the test.
+//! A server or a proxy that speaks TLS, with an authority made for the test.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use evenkeel_testkit::{Process, evenkeel};
+use evenkeel_testkit::{Memcached, Process, evenkeel};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 use tempfile::TempDir;
 
-/// `evenkeel server -Z` and the authority that its certificate is from.
+/// Something that speaks TLS, and the authority that its certificate is from.
 pub struct Encrypting {
-    server: Process,
+    process: Process,
     dir: TempDir,
+    // Ends with the value.
+    _behind: Option<Memcached>,
 }
 
 impl Encrypting {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.server.address()
+        self.process.address()
     }
 
     /// The authority's certificate, which clients trust.
@@ -28,8 +30,31 @@ impl Encrypting {
     }
 }
 
-/// `evenkeel server -Z` with a certificate for this machine by either of its names.
+/// `evenkeel server -Z`.
 pub fn tls_server() -> Encrypting {
+    let (dir, options) = certificates();
+    Encrypting {
+        process: evenkeel::server(&["-t", "2", "-Z", "-o", &options]),
+        dir,
+        _behind: None,
+    }
+}
+
+/// `evenkeel proxy -Z` in front of a memcached.
+pub fn tls_proxy() -> Encrypting {
+    let (dir, options) = certificates();
+    let memcached = Memcached::spawn(&[]);
+    let behind = memcached.address().to_string();
+    let flags = ["-s", &behind, "--allow-flush", "-Z", "-o", &options];
+    Encrypting {
+        process: evenkeel::proxy(&flags),
+        dir,
+        _behind: Some(memcached),
+    }
+}
+
+/// A folder with a certificate for this machine by either of its names, and the `-o` that names it.
+fn certificates() -> (TempDir, String) {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let mut authority = CertificateParams::new(Vec::new()).expect("no names");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -55,6 +80,5 @@ pub fn tls_server() -> Encrypting {
         write("server.pem", certificate.pem()),
         write("server.key", key.serialize_pem())
     );
-    let server = evenkeel::server(&["-t", "2", "-Z", "-o", &options]);
-    Encrypting { server, dir }
+    (dir, options)
 }

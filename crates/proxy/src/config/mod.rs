@@ -19,12 +19,13 @@ use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
+use evenkeel_roles::auth::{Credentials, FILE_BYTES_MAX};
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
 use evenkeel_roles::proxy::{
-    DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig, Revision,
-    RouteTable, ServerList,
+    Access, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
+    Revision, RouteTable, ServerList,
 };
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{ListenSpec, UsageError, read_secret};
 use file::{File, Process};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use std::sync::Arc;
 /// Everything the process is told, with what stands for what it is not told.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenSpec>,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: u32,
     pub threads: u16,
@@ -47,6 +48,8 @@ pub struct Settings {
     pub nameservers: Vec<SocketAddr>,
     pub pools: Vec<PoolPlan>,
     pub routes: Arc<RouteTable>,
+    /// Who is let in.
+    pub access: Access,
     /// Fingerprint of the file; empty without one.
     pub digest: String,
 }
@@ -129,11 +132,13 @@ impl Settings {
         };
         let process = file.process;
         let listen = match &args.listen {
-            Some(_) => Some(args.tcp_addresses().map_err(ConfigError::Flags)?),
-            None => process.listen,
+            Some(_) => Some(args.listeners().map_err(ConfigError::Flags)?),
+            None => process
+                .listen
+                .map(|listen| listen.into_iter().map(ListenSpec::at).collect()),
         };
         Ok(Settings {
-            listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+            listen: listen.unwrap_or_else(|| vec![ListenSpec::at(DEFAULT_LISTEN)]),
             unix_socket: args.unix_socket.clone().or(process.unix_socket),
             unix_mask: args.unix_mask.or(process.unix_mask).unwrap_or(0o700),
             threads: args.threads.or(process.threads).unwrap_or(2),
@@ -158,6 +163,7 @@ impl Settings {
             },
             pools: file.pools,
             routes: file.routes,
+            access: access(args).map_err(ConfigError::Flags)?,
             digest: file.digest,
         })
     }
@@ -202,6 +208,7 @@ impl Settings {
             pools: pools.collect::<Result<_, String>>()?,
             routes: Arc::clone(&self.routes),
             revision,
+            access: self.access.clone(),
         })
     }
 
@@ -232,6 +239,24 @@ impl Settings {
         let differing = differs.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()
     }
+}
+
+/// Reads the file of those who may come in.
+fn access(args: &Args) -> Result<Access, UsageError> {
+    let mode = args.auth_mode();
+    let Some(path) = args.credentials_file() else {
+        return Ok(Access::default());
+    };
+    let (text, warning) = read_secret(path, FILE_BYTES_MAX)?;
+    if let Some(warning) = warning {
+        eprintln!("evenkeel proxy: {warning}");
+    }
+    let credentials = Credentials::parse(&text)
+        .map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+    Ok(Access {
+        mode,
+        credentials: Some(Arc::new(credentials)),
+    })
 }
 
 /// Where to listen when nothing else is said.

@@ -32,7 +32,8 @@ const SMALLEST: &str = "[pools.a]\nservers = [\"h\"]\n";
 #[test]
 fn the_smallest_file_is_one_pool() {
     let settings = read_text(SMALLEST, &[]).unwrap();
-    assert_eq!(settings.listen, ["127.0.0.1:11211".parse().unwrap()]);
+    let listen = ListenSpec::at("127.0.0.1:11211".parse().unwrap());
+    assert_eq!(settings.listen, [listen]);
     assert_eq!(settings.pools[0].settings, PoolSettings::default());
     assert_eq!(settings.routes.routes().len(), 1);
     // What md5sum says of it.

@@ -24,13 +24,16 @@ use super::show::binary as show_binary;
 use super::speech::{NO_META, Speech};
 use super::way::{WayKey, WayTo};
 use super::{ClientId, ProxyCore};
-use crate::auth::Dialect;
+use crate::auth::{AUTHENTICATED, Dialect, MECHANISMS, Sasl, SaslAnswer};
 use core::mem;
 use evenkeel_protocol::binary::{
-    self, Command, Echo, Opcode, Outcome, REQUEST_MAGIC, Refusal, Request, Status, answer,
+    self, Command, Echo, Opcode, Outcome, REQUEST_MAGIC, Refusal, Request, RequestHeader, Status,
+    answer,
 };
 use evenkeel_protocol::compose::{MetaLine, request as ask};
-use evenkeel_protocol::{Direction, SentKey, Store, StoreMode, StoreVerb, text};
+use evenkeel_protocol::{
+    AuthOutcome, Direction, SentKey, Store, StoreMode, StoreVerb, parse_auth, text,
+};
 use evenkeel_types::Instant;
 
 /// The latest exptime that servers are told, a time in the year 2038. In text an exptime has 31 bits
@@ -94,29 +97,148 @@ impl ProxyCore {
             Dialect::Undecided => {
                 // To find out what is spoken is not to carry out a request.
                 *turn += 1;
-                if input.first() != Some(&REQUEST_MAGIC) {
-                    client.dialect = Dialect::Text;
-                } else if self.awaits_greetings(now, id) {
-                    if let Some(client) = self.clients.get_mut(id.0) {
-                        client.stalled = true;
-                    }
-                    return Step::Wait;
-                } else if let Some(client) = self.clients.get_mut(id.0) {
-                    client.dialect = Dialect::Binary;
-                    self.stats.proxy_binary_clients += 1;
+                client.dialect = match input.first() {
+                    Some(&REQUEST_MAGIC) => Dialect::Binary,
+                    _ => Dialect::Text,
+                };
+                Step::Consumed(0)
+            }
+            Dialect::Binary if !client.knows_servers => {
+                *turn += 1;
+                let awaits = self.awaits_greetings(now, id);
+                if let Some(client) = self.clients.get_mut(id.0) {
+                    (client.stalled, client.knows_servers) = (awaits, !awaits);
                 }
+                if awaits {
+                    return Step::Wait;
+                }
+                self.stats.proxy_binary_clients += 1;
                 Step::Consumed(0)
             }
             Dialect::Binary => self.step_in_binary(now, id, input, turn),
+            Dialect::TextAuth => self.hear_credentials(id, input),
             // A client of the other protocol shall not wait for answers.
-            Dialect::Text | Dialect::TextAuth => {
+            Dialect::Text => {
                 self.close_after_answers(id);
                 drop_all(input)
             }
         }
     }
 
+    /// Hears an unknown client of `-Y`, once for each of its attempts.
+    fn hear_credentials(&mut self, id: ClientId, input: &[u8]) -> Step {
+        match parse_auth(input) {
+            AuthOutcome::Attempt {
+                user,
+                password,
+                consumed,
+            } => {
+                let is_known = self.check_credentials(user, password);
+                if let Some(client) = self.clients.get_mut(id.0)
+                    && is_known
+                {
+                    client.dialect = Dialect::Text;
+                }
+                let words = match is_known {
+                    true => text::STORED,
+                    false => text::AUTH_FAILURE,
+                };
+                self.say(id, words);
+                Step::Consumed(consumed)
+            }
+            AuthOutcome::Incomplete { total } => self.wait_for(id, total),
+            AuthOutcome::Refused { reply, consumed } => {
+                self.say(id, reply);
+                Step::Consumed(consumed)
+            }
+            AuthOutcome::Close => {
+                self.close_after_answers(id);
+                drop_all(input)
+            }
+        }
+    }
+
+    fn check_credentials(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let is_known = self.config.access.admits(user, password);
+        self.stats.auth_cmds += 1;
+        self.stats.auth_errors += u64::from(!is_known);
+        is_known
+    }
+
+    /// Half a request has come.
+    fn wait_for(&mut self, id: ClientId, total: usize) -> Step {
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.need = total;
+            if client.ended {
+                self.close_after_answers(id);
+            }
+        }
+        Step::Wait
+    }
+
+    /// Closes the connection of a client that must authenticate and asks for something else, before
+    /// more than the header of what it asks is buffered. False when it is to be heard.
+    fn turn_away(&mut self, id: ClientId, input: &[u8]) -> bool {
+        let sasl = self.clients.get(id.0).map(|client| client.sasl);
+        let Some(sasl @ (Sasl::Unknown | Sasl::Started)) = sasl else {
+            return false;
+        };
+        let Some(header) = RequestHeader::parse(input) else {
+            return false;
+        };
+        if sasl.hears(header.opcode) {
+            return false;
+        }
+        self.say_in_binary(id, |out| {
+            answer::error(out, header.echo(), Status::AuthError);
+        });
+        self.close_after_answers(id);
+        true
+    }
+
+    /// Answers a SASL command.
+    fn authenticate(&mut self, id: ClientId, request: &Request<'_>) {
+        let echo = request.echo();
+        let Some(mut sasl) = self.clients.get(id.0).map(|client| client.sasl) else {
+            return;
+        };
+        let Command::Sasl {
+            is_step,
+            mechanism,
+            token,
+        } = request.command
+        else {
+            return self.say_in_binary(id, |out| match sasl {
+                Sasl::Off => answer::error(out, echo, Status::UnknownCommand),
+                _ => answer::text(out, echo, MECHANISMS),
+            });
+        };
+        if sasl == Sasl::Off {
+            return self.refuse_in_binary(id, echo, text::ERROR);
+        }
+        let attempts = self.stats.auth_cmds;
+        let said = sasl.take(is_step, mechanism, token, |user, password| {
+            self.check_credentials(user, password)
+        });
+        if said == SaslAnswer::Failed && self.stats.auth_cmds == attempts {
+            // Refused for its form.
+            self.stats.auth_cmds += 1;
+            self.stats.auth_errors += 1;
+        }
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.sasl = sasl;
+        }
+        self.say_in_binary(id, |out| match said {
+            SaslAnswer::Authenticated => answer::text(out, echo, AUTHENTICATED),
+            SaslAnswer::Continue => answer::error(out, echo, Status::AuthContinue),
+            SaslAnswer::Failed => answer::error(out, echo, Status::AuthError),
+        });
+    }
+
     fn step_in_binary(&mut self, now: Instant, id: ClientId, input: &[u8], turn: &mut u32) -> Step {
+        if self.turn_away(id, input) {
+            return drop_all(input);
+        }
         match binary::parse_request(input, &self.config.limits) {
             Outcome::Request { request, consumed } => {
                 if Read::of(&request).is_some() {
@@ -125,15 +247,7 @@ impl ProxyCore {
                 self.execute_binary(now, id, &request);
                 Step::Consumed(consumed)
             }
-            Outcome::Incomplete { total } => {
-                if let Some(client) = self.clients.get_mut(id.0) {
-                    client.need = total;
-                    if client.ended {
-                        self.close_after_answers(id);
-                    }
-                }
-                Step::Wait
-            }
+            Outcome::Incomplete { total } => self.wait_for(id, total),
             Outcome::Refused {
                 refusal,
                 consumed,
@@ -163,7 +277,9 @@ impl ProxyCore {
             refusal.echo.opcode,
             Opcode::SASL_AUTH | Opcode::SASL_STEP | Opcode::SASL_LIST_MECHS
         );
-        let status = match is_sasl && !refusal.close {
+        let client = self.clients.get(id.0);
+        let asks_nobody = client.is_none_or(|client| client.sasl == Sasl::Off);
+        let status = match is_sasl && asks_nobody && !refusal.close {
             true => Status::UnknownCommand,
             false => refusal.status,
         };
@@ -343,8 +459,9 @@ impl ProxyCore {
                     None => answer::error(out, echo, Status::UnknownCommand),
                 });
             }
-            // An application is offered no extension, and nobody is asked who it is.
-            Command::Hello(_) | Command::SaslMechanisms | Command::Sasl { .. } => {
+            Command::SaslMechanisms | Command::Sasl { .. } => self.authenticate(id, request),
+            // An application is offered no extension.
+            Command::Hello(_) => {
                 self.say_in_binary(id, |out| answer::error(out, echo, Status::UnknownCommand));
             }
             Command::Get { .. } | Command::GetAndTouch { .. } => {

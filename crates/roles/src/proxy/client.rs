@@ -17,7 +17,7 @@ use super::pool::PoolId;
 use super::routes::RenameId;
 use super::show::{self, Tally};
 use super::stats::ProxyStats;
-use crate::auth::Dialect;
+use crate::auth::{Dialect, Sasl};
 use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
 use evenkeel_protocol::binary::Echo;
@@ -189,6 +189,10 @@ pub(super) struct Client {
     pub leases: Leases,
     /// What it speaks.
     pub dialect: Dialect,
+    /// How far it has come with SASL.
+    pub sasl: Sasl,
+    /// Whether servers have been found out about for it; see `speech.rs`.
+    pub knows_servers: bool,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
     pub multi_get: Option<MultiGet>,
@@ -209,7 +213,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(lease_seed: u64) -> Self {
+    pub fn new(lease_seed: u64, dialect: Dialect, sasl: Sasl) -> Self {
         Client {
             out: ByteQueue::default(),
             ring: VecDeque::new(),
@@ -223,7 +227,9 @@ impl Client {
                 seed: lease_seed,
                 pools: Vec::new(),
             },
-            dialect: Dialect::Undecided,
+            dialect,
+            sasl,
+            knows_servers: false,
             get_failure: None,
             multi_get: None,
             swallow: 0,

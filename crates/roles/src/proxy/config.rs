@@ -3,6 +3,7 @@
 use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use super::pool::ServerList;
 use super::routes::RouteTable;
+use crate::auth::{AuthMode, Credentials};
 use core::fmt;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::plain::PlainConfig;
@@ -52,6 +53,25 @@ pub struct ProxyConfig {
     pub routes: Arc<RouteTable>,
     /// Which configuration this is.
     pub revision: Revision,
+    /// Who is let in.
+    pub access: Access,
+}
+
+/// What applications must do before they are heard.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// In which way they authenticate. A connection keeps the way that it began with.
+    pub mode: AuthMode,
+    /// Who may come in, where they have to.
+    pub credentials: Option<Arc<Credentials>>,
+}
+
+impl Access {
+    /// Whether these are the name and the password of somebody.
+    pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
+        let credentials = self.credentials.as_ref();
+        credentials.is_some_and(|credentials| credentials.check(user, password))
+    }
 }
 
 /// Tells configurations apart.
@@ -184,6 +204,7 @@ impl ProxyConfig {
             }],
             routes: Arc::new(RouteTable::all_to_first()),
             revision: Revision::default(),
+            access: Access::default(),
         }
     }
 }

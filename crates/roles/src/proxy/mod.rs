@@ -81,7 +81,7 @@ mod whole;
 
 pub use backend::BackendCounters;
 pub use config::{
-    DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
+    Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
     ProxyConfig, Revision, TlsId,
 };
 pub use explain::{
@@ -99,6 +99,7 @@ pub use routes::{
 pub use slab::Key;
 pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats};
 
+use crate::auth::{Protocols, opening};
 use backend::{Backend, Link, Peer};
 use client::Client;
 use evenkeel_protocol::{KeyAt, Limits, compose};
@@ -333,7 +334,9 @@ impl ProxyCore {
     /// A connection of an application was accepted.
     pub fn client_opened(&mut self) -> ClientId {
         let seed = self.random.next_u64();
-        ClientId(self.clients.insert(Client::new(seed)))
+        let (dialect, sasl) = opening(self.config.access.mode, Protocols::Any)
+            .expect("whatever is asked for, some protocol has it");
+        ClientId(self.clients.insert(Client::new(seed, dialect, sasl)))
     }
 
     /// A connection of an application is gone. What it asked for and has not been carried out yet is
@@ -347,6 +350,12 @@ impl ProxyCore {
         if self.clients.remove(id.0).is_some() {
             self.stats.proxy_clients_closed_stalled += 1;
         }
+    }
+
+    /// The TLS of an application's connection failed, while it was agreed on or later.
+    pub fn client_broke_tls(&mut self, in_handshake: bool) {
+        self.stats.ssl_handshake_errors += u64::from(in_handshake);
+        self.stats.ssl_proto_errors += u64::from(!in_handshake);
     }
 
     /// The application will send no more. Give the input that is left once more after this.

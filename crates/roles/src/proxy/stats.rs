@@ -9,6 +9,7 @@ use super::config::ProxyConfig;
 use super::hot::{HotKeyReport, compose_report};
 use super::latency::Latency;
 use super::pool::Pool;
+use crate::auth::AuthMode;
 use evenkeel_policy::hot_keys::plain::PlainStats;
 use evenkeel_policy::membership::{Counts, Standing};
 use evenkeel_protocol::text;
@@ -78,6 +79,14 @@ proxy_stats! {
     bytes_read,
     /// Bytes sent to applications.
     bytes_written,
+    /// Connections whose TLS did not come about.
+    ssl_handshake_errors,
+    /// Connections whose client broke the protocol of TLS later.
+    ssl_proto_errors,
+    /// Attempts to authenticate.
+    auth_cmds,
+    /// Those that failed.
+    auth_errors,
     /// Times that a connection's requests had to wait for others' (`-R`).
     conn_yields,
     /// Requests answered with an error because a backend was down, lost, late or unsure.
@@ -368,7 +377,14 @@ fn settings(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     let flushes = pools.any(|pool| pool.settings.allow_flush);
     stat(out, "flush_enabled", yes_no(flushes));
     stat(out, "cas_enabled", "yes");
-    stat(out, "binding_protocol", "auto-negotiate");
+    let (protocol, sasl, text) = match config.access.mode {
+        AuthMode::Open => ("auto-negotiate", false, false),
+        AuthMode::Text => ("ascii", false, true),
+        AuthMode::Sasl => ("binary", true, false),
+    };
+    stat(out, "binding_protocol", protocol);
+    stat(out, "auth_enabled_sasl", yes_no(sasl));
+    stat(out, "auth_enabled_ascii", yes_no(text));
     let revision = &config.revision;
     stat(out, "proxy_config_generation", revision.generation);
     stat(out, "proxy_config_digest", none_if_empty(&revision.digest));

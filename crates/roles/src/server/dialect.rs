@@ -13,7 +13,7 @@ use super::placement::owner_by_map;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use super::{commands, stats};
-use crate::auth::{Dialect, MECHANISMS, Sasl, SaslAnswer};
+use crate::auth::{AUTHENTICATED, Dialect, MECHANISMS, Sasl, SaslAnswer};
 use core::ops::ControlFlow;
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{
@@ -24,9 +24,6 @@ use evenkeel_types::{KeyHash, Now};
 
 /// What a forwarded binary command is answered when its key changed worker on the way.
 const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
-
-/// What a client that is known now is told.
-const AUTHENTICATED: &[u8] = b"Authenticated";
 
 impl WorkerCore {
     /// Carries out the commands of a connection that does not (or not yet) speak plain text.

@@ -14,6 +14,7 @@
 //! clients) rustls has. What rustls leaves out on purpose, TLS before 1.2 and suites without forward
 //! secrecy, stays out.
 
+mod certificates;
 mod client;
 mod contexts;
 mod stream;
@@ -24,6 +25,7 @@ mod tests;
 /// What a connection begins TLS with: certificate, key, and what is asked of the client.
 pub use rustls::ServerConfig as TlsContext;
 
+pub use certificates::{Certificates, TlsKind};
 pub use client::{TlsClient, TlsClientFiles};
 pub use contexts::{ClientCertificates, TlsConfig, TlsContexts, TlsFiles, TlsVersion};
 pub use stream::{TlsFailure, TlsStream};

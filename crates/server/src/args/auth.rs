@@ -3,9 +3,9 @@
 //! Text and binary have an authentication each, so a server that asks for one speaks that protocol
 //! alone. memcached takes the same combinations and refuses the same ones.
 
-use super::{Args, ListenerProtocol};
+use super::Args;
 use evenkeel_roles::server::{AuthMode, Protocols};
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{ListenerProtocol, UsageError};
 use std::path::Path;
 
 impl Args {
@@ -73,13 +73,12 @@ impl Args {
     }
 }
 
-impl From<ListenerProtocol> for Protocols {
-    fn from(protocol: ListenerProtocol) -> Self {
-        match protocol {
-            ListenerProtocol::Negotiating => Protocols::Any,
-            ListenerProtocol::Ascii => Protocols::Text,
-            ListenerProtocol::Binary => Protocols::Binary,
-        }
+/// What a listener that is held to a protocol lets its clients speak.
+pub fn protocols_of(protocol: ListenerProtocol) -> Protocols {
+    match protocol {
+        ListenerProtocol::Negotiating => Protocols::Any,
+        ListenerProtocol::Ascii => Protocols::Text,
+        ListenerProtocol::Binary => Protocols::Binary,
     }
 }
 

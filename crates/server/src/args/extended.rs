@@ -7,8 +7,7 @@
 
 use super::nearest::did_you_mean;
 use crate::budget::{ANSWER_BYTES_MAX, INPUT_BYTES_MAX};
-use evenkeel_runtime::UsageError;
-use std::path::PathBuf;
+use evenkeel_runtime::{GivenOption, TlsOptions, UsageError};
 use std::time::Duration;
 
 /// Options without effect: slabs, LRU lists, the hash table, external storage.
@@ -87,25 +86,6 @@ pub struct Extended {
     pub tls: TlsOptions,
 }
 
-/// The `ssl_*` options.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsOptions {
-    /// Certificate chain, PEM.
-    pub chain_cert: Option<PathBuf>,
-    /// Private key, PEM; in the chain's file unless given.
-    pub key: Option<PathBuf>,
-    /// Authorities that clients' certificates may come from, PEM.
-    pub ca_cert: Option<PathBuf>,
-    /// What is asked of clients: 0 nothing, 1 a certificate if they have one, 2 and 3 a certificate.
-    pub verify_mode: u8,
-    /// Oldest version: 0 and 1 (TLS 1.0 and 1.1) are raised to 2 (TLS 1.2); 3 is TLS 1.3.
-    pub min_version: Option<u8>,
-    /// OpenSSL's names of cipher suites, separated by colons.
-    pub ciphers: Option<String>,
-    /// Let clients resume sessions.
-    pub session_cache: bool,
-}
-
 impl Default for Extended {
     fn default() -> Self {
         Extended {
@@ -180,7 +160,7 @@ impl Extended {
         value: Option<&str>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, UsageError> {
-        let option = Given { name, value };
+        let option = GivenOption { name, value };
         let tls = &mut self.tls;
         match name {
             "maxconns_fast" => self.maxconns_fast = true,
@@ -193,69 +173,9 @@ impl Extended {
             "track_sizes" => self.track_sizes = true,
             "watcher_logbuf_size" => self.watcher_logbuf_bytes = option.kilobytes()?,
             "worker_logbuf_size" => self.worker_logbuf_bytes = option.kilobytes()?,
-            "ssl_chain_cert" => tls.chain_cert = Some(option.text("a file")?.into()),
-            "ssl_key" => tls.key = Some(option.text("a file")?.into()),
-            "ssl_ca_cert" => tls.ca_cert = Some(option.text("a file")?.into()),
-            "ssl_verify_mode" => tls.verify_mode = option.number(0, 3)? as u8,
-            "ssl_min_version" => {
-                let version = option.number(0, 3)? as u8;
-                if version < 2 {
-                    warnings.push(format!(
-                        "-o ssl_min_version={version}: TLS 1.0 and 1.1 are not spoken here; \
-                         the oldest version is TLS 1.2"
-                    ));
-                }
-                tls.min_version = Some(version.max(2));
-            }
-            "ssl_ciphers" => tls.ciphers = Some(option.text("names of cipher suites")?.to_owned()),
-            "ssl_session_cache" => tls.session_cache = true,
-            "ssl_keyformat" => {
-                let format = option.text("PEM")?;
-                // OpenSSL's number for PEM is 1.
-                if !format.eq_ignore_ascii_case("pem") && format != "1" {
-                    return Err(UsageError(format!(
-                        "-o ssl_keyformat={format}: keys are read in PEM only"
-                    )));
-                }
-            }
-            _ => return Ok(false),
+            _ => return tls.take(&option, warnings),
         }
         Ok(true)
-    }
-}
-
-/// An option as it was written.
-struct Given<'a> {
-    name: &'a str,
-    value: Option<&'a str>,
-}
-
-impl<'a> Given<'a> {
-    fn text(&self, what: &str) -> Result<&'a str, UsageError> {
-        self.value
-            .filter(|value| !value.is_empty())
-            .ok_or_else(|| UsageError(format!("-o {}: give {what}", self.name)))
-    }
-
-    fn number(&self, least: u64, most: u64) -> Result<u64, UsageError> {
-        let text = self.text("a number")?;
-        match text.parse() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => Err(UsageError(format!(
-                "-o {}={text}: give a number from {least} to {most}",
-                self.name
-            ))),
-        }
-    }
-
-    /// A limit in megabytes, as bytes.
-    fn megabytes(&self) -> Result<usize, UsageError> {
-        Ok((self.number(0, u64::from(u32::MAX))? as usize) << 20)
-    }
-
-    /// A size in kilobytes, as bytes.
-    fn kilobytes(&self) -> Result<usize, UsageError> {
-        Ok((self.number(1, 1 << 20)? as usize) << 10)
     }
 }
 

@@ -3,16 +3,18 @@
 mod auth;
 mod extended;
 mod files;
-mod listen;
 mod nearest;
 
-pub use extended::{Extended, TlsOptions};
+pub use auth::protocols_of;
+pub use extended::Extended;
 pub use files::file_arguments;
-pub use listen::{ListenSpec, ListenerProtocol, ListenerTls};
 
 use crate::io::IoArgs;
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_runtime::{UsageError, parse_permissions, parse_size};
+use evenkeel_runtime::{
+    ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
+    parse_size,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -17,19 +17,19 @@
 //! | [`uring`] | receives and sends that complete by themselves |
 //!
 //! TLS stands between the socket and steps 2 and 3: [`epoll::Socket`] reads and writes through
-//! [`epoll::Bytes`], and [`wire::Wire`] is the socket or TLS on it. `Ok(0)` from `read` is the end of
+//! [`epoll::Bytes`], and [`Wire`] is the socket or TLS on it. `Ok(0)` from `read` is the end of
 //! the client's bytes; what `write` has reported as written has left, so that a connection without
 //! output is done; `flush` sends what the carrier itself has to say. A worker with a ring serves its
 //! TLS clients by readiness too: the ring watches the poll.
 
 pub mod epoll;
 pub mod uring;
-pub mod wire;
+mod wire;
 
 use crate::connection::Connection;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::uring::{Event as Completion, Ring};
-use evenkeel_runtime::{Stream, TlsContext, TlsStream};
+use evenkeel_runtime::{Stream, TlsContext, Wire};
 use evenkeel_types::Now;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Registry, Token};
@@ -37,7 +37,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Wire;
 
 /// What a turn with a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,14 +142,7 @@ impl Transport {
             return Ok(Socket::Uring(uring::Socket::new(ring, stream, tag)));
         }
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        let wire = match tls {
-            None => Wire::Plain(stream),
-            Some(context) => {
-                let stream = TlsStream::new(stream, context).map_err(io::Error::other)?;
-                Wire::Tls(Box::new(stream))
-            }
-        };
-        Ok(Socket::Epoll(epoll::Socket::new(wire)))
+        Ok(Socket::Epoll(epoll::Socket::new(Wire::new(stream, tls)?)))
     }
 
     /// Serves a client within the bounds of a turn.

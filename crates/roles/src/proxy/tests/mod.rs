@@ -1,5 +1,6 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
+mod auth;
 mod binary;
 mod binary_twin;
 mod bounds;

@@ -5,7 +5,9 @@
 //!     └ HOST    └ plain, though -Z      └ a certificate wanted, text only  └ all its addresses
 //! ```
 
-use evenkeel_runtime::{UsageError, split_port};
+use crate::listen::{Listener, try_bind_tcp};
+use crate::{UsageError, split_port};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// How a listener speaks, and to whom.
@@ -127,6 +129,40 @@ impl ListenSpec {
         }
     }
 
+    /// Listens on all its addresses. An address that this machine cannot have, such as IPv6 where
+    /// it is switched off, is left out as long as another one works; one that is taken is an error.
+    ///
+    /// # Errors
+    /// Names the address that cannot be listened on.
+    pub fn open(&self, backlog: u32) -> Result<Vec<Listener>, UsageError> {
+        let mut sockets: Vec<Listener> = Vec::new();
+        let mut left_out = None;
+        for mut address in self.addresses()? {
+            if let Some(first) = sockets.first().and_then(Listener::address) {
+                // A free port was taken for the first; the others are to have the same.
+                address.set_port(first.port());
+            }
+            match try_bind_tcp(address, backlog) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) if is_not_ours(&error) => left_out = Some((address, error)),
+                Err(error) => return Err(cannot_listen(address, &error)),
+            }
+        }
+        match left_out {
+            Some((address, error)) if sockets.is_empty() => Err(cannot_listen(address, &error)),
+            _ => Ok(sockets),
+        }
+    }
+
+    /// One address.
+    pub fn at(address: SocketAddr) -> ListenSpec {
+        ListenSpec {
+            text: address.to_string(),
+            host: Some(address.ip().to_string()),
+            ..ListenSpec::everywhere(address.port())
+        }
+    }
+
     /// The addresses behind the host, IPv4 first. Asks the resolver for a name, so it may take time.
     ///
     /// # Errors
@@ -144,6 +180,15 @@ impl ListenSpec {
         addresses.dedup();
         Ok(addresses)
     }
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> UsageError {
+    UsageError(format!("failed to listen on {address}: {error}"))
+}
+
+/// Whether this machine lacks the address, or its whole family.
+fn is_not_ours(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable || error.kind() == ErrorKind::Unsupported
 }
 
 #[cfg(test)]

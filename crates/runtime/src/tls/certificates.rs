@@ -1,15 +1,39 @@
-//! TLS of the server: from the options of `-o` to what a worker puts between socket and commands.
+//! From the options of `-o` to what a worker puts between socket and commands.
 
-use crate::args::TlsOptions;
-use crate::listeners::{ListenerKind, TlsKind};
-use evenkeel_runtime::{
-    ClientCertificates, Clock, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, UsageError,
-};
+use super::{ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion};
+use crate::listen_spec::ListenerTls;
+use crate::options::TlsOptions;
+use crate::{Clock, UsageError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The server's certificates, shared by its threads. They may be read anew at any time; connections
+/// What is asked of clients that speak TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsKind {
+    /// What `-o ssl_verify_mode` says.
+    Default,
+    /// No certificate.
+    Basic,
+    /// A certificate.
+    Mutual,
+}
+
+impl TlsKind {
+    /// What a listener asks of its clients; `None` for plain bytes, as for all where TLS is not
+    /// enabled.
+    pub fn of(enabled: bool, asked: ListenerTls) -> Option<TlsKind> {
+        match asked {
+            _ if !enabled => None,
+            ListenerTls::Off => None,
+            ListenerTls::Default => Some(TlsKind::Default),
+            ListenerTls::Basic => Some(TlsKind::Basic),
+            ListenerTls::Mutual => Some(TlsKind::Mutual),
+        }
+    }
+}
+
+/// The process's certificates, shared by its threads. They may be read anew at any time; connections
 /// that stand keep those they began with.
 #[derive(Debug)]
 pub struct Certificates {
@@ -28,15 +52,13 @@ impl Certificates {
     /// When the options do not go together, or a file cannot be used; names it.
     pub fn load(
         options: &TlsOptions,
-        listeners: &[ListenerKind],
+        mut listeners: impl Iterator<Item = Option<TlsKind>>,
         clock: Clock,
     ) -> Result<Self, UsageError> {
         let config = config(options)?;
         let contexts =
             TlsContexts::load(&config).map_err(|error| UsageError(format!("-Z: {error}")))?;
-        let mutual = listeners
-            .iter()
-            .any(|kind| kind.tls == Some(TlsKind::Mutual));
+        let mutual = listeners.any(|kind| kind == Some(TlsKind::Mutual));
         if mutual && contexts.mutual.is_none() {
             return Err(UsageError(
                 "-l mtls: clients' certificates need their authorities, -o ssl_ca_cert=FILE".into(),
@@ -69,19 +91,18 @@ impl Certificates {
         self.read_at_s.load(Ordering::Relaxed)
     }
 
-    /// What a connection that came by this listener begins TLS with; `None` for plain bytes.
+    /// What a connection that came by such a listener begins TLS with.
     ///
     /// # Panics
-    /// When the listener is not among those shown to [`Certificates::load`].
-    pub fn context(&self, kind: &ListenerKind) -> Option<Arc<TlsContext>> {
-        let tls = kind.tls?;
+    /// When none like it is among those shown to [`Certificates::load`].
+    pub fn context(&self, kind: TlsKind) -> Arc<TlsContext> {
         let contexts = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(match tls {
+        Arc::clone(match kind {
             TlsKind::Default => &contexts.default,
             TlsKind::Basic => &contexts.basic,
             TlsKind::Mutual => (contexts.mutual.as_ref())
-                .expect("a server with an mtls: listener has read clients' authorities"),
-        }))
+                .expect("whoever has an mtls: listener has read clients' authorities"),
+        })
     }
 }
 
