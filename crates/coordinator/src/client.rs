@@ -1,8 +1,9 @@
 //! The coordinator's API for programs that look on: blocking, one call at a time.
 
+use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 
-use crate::api::{MapEvent, ProxiesView, ServersView, Settings};
+use crate::api::{HotKeysReport, MapEvent, ProxiesView, ServersView, Settings};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
 use crate::http::EventsBody;
 
@@ -128,6 +129,19 @@ impl ApiClient {
             .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
         self.endpoint
             .put(&self.agent, "/api/v1/settings", &body)
+            .map_err(|error| self.error(error))
+    }
+
+    /// Tells what a proxy has counted of the keys of a pool; returns what all have.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or has heard of too many proxies (`too_many_proxies`).
+    pub fn share_hot_keys(&self, report: &HotKeysReport) -> ClientResult<SharedCounts> {
+        let body = serde_json::to_vec(report)
+            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
+        self.endpoint
+            .post(&self.agent, "/api/v1/hot-keys", &body)
             .map_err(|error| self.error(error))
     }
 

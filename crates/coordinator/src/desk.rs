@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_types::{Instant, Now};
 
-use crate::api::CoordinatorCore;
+use crate::api::{CoordinatorCore, HotKeysBoard};
 use crate::state_file::StateFile;
 
 /// The coordinator's core with its clock and its state file.
@@ -13,6 +13,8 @@ use crate::state_file::StateFile;
 pub(crate) struct Desk {
     start: std::time::Instant,
     inner: Mutex<Inner>,
+    /// Apart, because nothing of it is saved and nobody waits for it.
+    hot_keys: Mutex<HotKeysBoard>,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl Desk {
         Desk {
             start,
             inner: Mutex::new(inner),
+            hot_keys: Mutex::default(),
         }
     }
 
@@ -129,6 +132,13 @@ impl Desk {
             bad_requests: BadRequest::ALL.map(|kind| (kind, inner.bad_requests[kind as usize])),
         };
         look(&inner.core, self.now(), tally)
+    }
+
+    /// Does something with what proxies tell of hot keys.
+    pub(crate) fn share<T>(&self, share: impl FnOnce(&mut HotKeysBoard, Instant) -> T) -> T {
+        let mut board = self.hot_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now().monotonic;
+        share(&mut board, now)
     }
 
     /// Counts a request that never reached the core.

@@ -16,7 +16,9 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
-use crate::api::{Fault, Heartbeat, MapEvent, Refusal, Settings, Switch};
+use crate::api::{
+    Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Refusal, Settings, Switch,
+};
 use crate::desk::{BadRequest, Desk, Unsaved};
 use crate::metrics;
 
@@ -62,6 +64,7 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(show_metrics))
         .route("/api/v1/heartbeat", post(heartbeat))
+        .route("/api/v1/hot-keys", post(hot_keys))
         .route("/api/v1/map", get(map))
         .route("/api/v1/servers", get(servers))
         .route("/api/v1/proxies", get(proxies))
@@ -100,6 +103,27 @@ async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonReject
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn hot_keys(
+    State(desk): Shared,
+    body: Result<Json<HotKeysReport>, JsonRejection>,
+) -> Response {
+    let report = match body {
+        Ok(Json(report)) => report,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    match desk.share(|board, now| board.handle_report(now, &report)) {
+        Ok(sum) => Json(sum).into_response(),
+        Err(refusal) => {
+            let (status, reason) = match refusal {
+                HotKeysRefusal::BadName => (StatusCode::BAD_REQUEST, "bad_name"),
+                HotKeysRefusal::BadCounts => (StatusCode::BAD_REQUEST, "bad_counts"),
+                HotKeysRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, "too_many_proxies"),
+            };
+            error(status, reason, refusal.to_string())
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
+use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, BackendStats, HotKeyReport, MapSource, ProxyConfig, ProxyStats,
@@ -43,6 +44,10 @@ pub enum Control {
     },
     /// A scraper wants this worker's counts and its connections to servers.
     Count(Sender<WorkerCounts>),
+    /// What this worker has counted of hot keys is wanted there.
+    HotKeysWanted(Sender<Vec<(Arc<str>, SharedCounts)>>),
+    /// What all proxies have counted of the keys of a pool.
+    HotKeysShared(Arc<str>, Arc<SharedCounts>),
     /// `stats reset`.
     ResetStats,
     /// Finish.

@@ -10,6 +10,7 @@
 //!  coordinator thread ── map ──> workers          (worker)
 //!  resolver thread <── name, address ──> workers
 //!  discovery thread ── lists of servers ──> workers
+//!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ mod pages;
 mod reload;
 mod resolver;
 mod server_link;
+mod sharing;
 mod start;
 mod tls;
 

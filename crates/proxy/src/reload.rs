@@ -7,6 +7,7 @@
 use crate::clusters::Clusters;
 use crate::config::{ConfigError, PoolServers, Settings};
 use crate::discovery::DiscoverySpec;
+use crate::sharing;
 use crate::start::Proxy;
 use evenkeel_roles::proxy::MapSource;
 use std::fmt;
@@ -99,6 +100,7 @@ impl Proxy {
             settings.digest.clone(),
             settings.need_restart(&self.settings),
         );
+        let shared = sharing::plans(&settings);
         let sources = sources(&settings, &self.clusters);
         let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
         let config = self
@@ -117,6 +119,9 @@ impl Proxy {
             .wait_until(Instant::now() + WORKER_PATIENCE, changed_over);
         self.clusters.keep_only(&sources);
         self.discoveries.keep_only(wanted.iter());
+        if let Err(error) = self.sharing.configure(shared) {
+            eprintln!("evenkeel proxy: hot keys are not shared: {error}");
+        }
         self.sources = sources;
         self.discovered = wanted;
         Ok(Reloaded {

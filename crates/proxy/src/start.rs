@@ -11,6 +11,7 @@ use crate::in_force::InForce;
 use crate::pages::Facts;
 use crate::reload::sources;
 use crate::resolver;
+use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
@@ -51,6 +52,7 @@ pub struct Proxy {
     pub(crate) discoveries: Discoveries,
     /// Where any listener speaks TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
+    pub(crate) sharing: Sharing,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
@@ -227,6 +229,8 @@ impl Proxy {
             .discovered()
             .map(|(_, spec)| spec.clone())
             .collect();
+        let mut sharing = Sharing::new(&identity.name, &workers);
+        sharing.configure(plans(&settings))?;
         let has_maps = || {
             let mut each = sources.iter();
             each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
@@ -270,6 +274,7 @@ impl Proxy {
             clusters,
             discoveries,
             certificates,
+            sharing,
             worker_threads,
             acceptor,
             admin,
@@ -297,6 +302,7 @@ impl Proxy {
         }
         self.clusters.keep_only(&[]);
         self.discoveries.stop();
+        self.sharing.stop();
         self.stop.store(true, Ordering::Release);
         self.acceptor
             .join()

@@ -15,6 +15,7 @@ pub mod plain;
 mod popularity;
 pub mod replication;
 pub mod server;
+pub mod shared;
 pub mod sketch;
 mod ssm;
 pub mod state;

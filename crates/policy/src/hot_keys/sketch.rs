@@ -135,6 +135,13 @@ impl TopKeys {
         }
     }
 
+    /// Counts reads of keys without a name, none of which has more than `slack`: what another summary does
+    /// not tell.
+    pub fn add_rest(&mut self, reads: f64, slack: f64) {
+        self.total += reads;
+        self.slack += slack;
+    }
+
     /// The keys that have a counter, the most read first. O(n log n).
     pub fn top(&self) -> Vec<TopKey> {
         let mut order: Vec<usize> = (0..self.reads.len()).collect();

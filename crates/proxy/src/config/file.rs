@@ -2,7 +2,7 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
-use super::hot_keys::hot_keys;
+use super::hot_keys::{hot_keys, hot_keys_coordinators};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
 use super::secure::{login, tls};
@@ -75,6 +75,7 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys_lease",
     "hot_keys_replicas",
     "hot_keys_min_rps",
+    "hot_keys_coordinator",
 ];
 
 const ROUTE_KEYS: &[&str] = &[
@@ -331,12 +332,14 @@ fn pool(
         ..default
     };
     let tls = tls(reader, section);
+    let hot_keys_coordinators = hot_keys_coordinators(reader, section);
     let servers = servers(reader, name, section);
     Some(PoolPlan {
         name: Arc::from(name),
         servers: servers?,
         tls,
         settings,
+        hot_keys_coordinators,
     })
 }
 

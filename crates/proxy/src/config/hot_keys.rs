@@ -1,17 +1,19 @@
 //! What a pool of memcached servers says about its hot keys.
 
 use super::reader::{Reader, Section};
+use evenkeel_coordinator::client::ApiClient;
 use evenkeel_policy::hot_keys::config::{LEASE_MAX, LEASE_MIN};
 use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
 use evenkeel_runtime::parse_duration;
 use std::time::Duration;
 
 /// The keys of a pool that are about it. The first one says whether there is anything to say.
-pub const HOT_KEYS_KEYS: [&str; 4] = [
+pub const HOT_KEYS_KEYS: [&str; 5] = [
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
     "hot_keys_min_rps",
+    "hot_keys_coordinator",
 ];
 
 /// Most reads per second that can be asked for: more than any worker carries out.
@@ -43,6 +45,17 @@ pub fn hot_keys(reader: &mut Reader, section: &Section<'_>) -> PlainConfig {
         hot_rps_min: min_rps.map_or(default.hot_rps_min, |at| at.value as f64),
         ..default
     }
+}
+
+/// Reads who adds up what proxies count.
+pub fn hot_keys_coordinators(reader: &mut Reader, section: &Section<'_>) -> Vec<String> {
+    let texts = reader.texts(section, HOT_KEYS_KEYS[4]).unwrap_or_default();
+    for text in &texts {
+        if let Err(error) = ApiClient::new(&text.value) {
+            reader.fail(text.span.clone(), error.to_string());
+        }
+    }
+    texts.into_iter().map(|text| text.value).collect()
 }
 
 fn lease(text: &str) -> Result<Duration, String> {

@@ -30,6 +30,7 @@
 
 mod config;
 mod event;
+mod hot_keys;
 pub mod limits;
 mod load;
 mod members;
@@ -52,6 +53,7 @@ use members::{Proxy, Server};
 
 pub use config::{ConfigError, CoordinatorConfig};
 pub use event::{Cause, MapEvent};
+pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
 pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings, Switch};
 pub use placing::Slot;
 pub use refusal::{Fault, Reason, Refusal};

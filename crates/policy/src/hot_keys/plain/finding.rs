@@ -3,10 +3,12 @@
 use evenkeel_types::Instant;
 
 use super::{
-    Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, REPLICATED_MAX, copies_at,
+    Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, READS_PER_LEASE_MIN,
+    REPLICATED_MAX, SHARED_AGE_MAX, copies_at,
 };
 use crate::hot_keys::config::gamma_for;
 use crate::hot_keys::popularity::SLOT;
+use crate::hot_keys::sketch::TopKeys;
 use crate::placement::pool::Placement;
 use crate::placement::renaming::plain_shadows;
 
@@ -27,9 +29,7 @@ impl PlainHotKeys {
     /// Every key that has a counter, the most read first. O(n log n); for statistics.
     pub fn list(&self, now: Instant) -> Vec<PlainHotKey> {
         let total = self.sketch.total().max(f64::MIN_POSITIVE);
-        // Counts are of one slot when one has just ended, and grow until the next one has.
-        let left = self.next_slot.since(now).min(SLOT).as_secs_f64();
-        let seconds = 2.0 * SLOT.as_secs_f64() - left;
+        let seconds = self.seconds_counted(now);
         let top = self.sketch.top().into_iter();
         let list = top.map(|top| PlainHotKey {
             reads_per_second: top.reads / seconds,
@@ -43,32 +43,48 @@ impl PlainHotKeys {
         list.collect()
     }
 
+    /// How long what is counted took to count: one slot when one has just ended, growing until the next
+    /// one has.
+    pub(super) fn seconds_counted(&self, now: Instant) -> f64 {
+        let left = self.next_slot.since(now).min(SLOT).as_secs_f64();
+        2.0 * SLOT.as_secs_f64() - left
+    }
+
     /// Compares every counted key with what a server should carry.
     fn judge(&mut self, now: Instant, placement: &Placement) {
-        let fair = self.sketch.total() / placement.len() as f64;
+        let shared = self.shared.take_if(|(at, _)| now < *at + SHARED_AGE_MAX);
+        self.shared = None;
+        let all = shared.as_ref().map(|(_, counts)| counts);
+        let total = all.map_or(0.0, TopKeys::total).max(self.sketch.total());
+        let fair = total / placement.len() as f64;
         // By the halves of the slots before, what is counted is that of one slot.
         let least = self.config.hot_rps_min * SLOT.as_secs_f64();
-        let heat = |reads: f64, writes: f64, least: f64| {
-            let is_enough = fair > 0.0 && reads >= least;
-            let worth = reads - self.config.write_weight * writes;
-            is_enough.then_some(worth / fair)
+        let lease = self.config.lease.as_secs_f64();
+        let least_here = match all {
+            Some(_) => least.min(READS_PER_LEASE_MIN * SLOT.as_secs_f64() / lease),
+            None => least,
         };
-        let cold = self.config.cold_share;
-        let before = self.entries.len();
+        let write_weight = self.config.write_weight;
         let sketch = &self.sketch;
-        self.entries.retain(|entry| {
-            let (reads, writes) = sketch.count(entry.hash, &entry.key);
-            heat(reads, writes, least / 2.0).is_some_and(|heat| heat >= cold)
-        });
+        // Of a key that is read enough here: its part of a server's fair share, here and elsewhere.
+        let heat = |hash, key: &[u8], part: f64| {
+            let (here, writes_here) = sketch.count(hash, key);
+            let (reads, writes) = all.map_or((0.0, 0.0), |all| all.count(hash, key));
+            let (reads, writes) = (reads.max(here), writes.max(writes_here));
+            let is_enough = fair > 0.0 && here >= part * least_here && reads >= part * least;
+            is_enough.then_some((reads - write_weight * writes) / fair)
+        };
+        let before = self.entries.len();
+        let cold = self.config.cold_share;
+        let stays = |entry: &Entry| heat(entry.hash, &entry.key, 0.5).is_some_and(|h| h >= cold);
+        self.entries.retain(stays);
         self.stats.cooled += (before - self.entries.len()) as u64;
-        for top in self.sketch.top() {
-            let Some(heat) = heat(top.reads, top.writes, least) else {
-                break;
-            };
-            if heat < self.config.hot_share {
-                // One behind it may be read less and written not at all.
-                continue;
-            }
+        let hot = sketch.top().into_iter().filter_map(|top| {
+            let heat = heat(top.hash, &top.key, 1.0)?;
+            (heat >= self.config.hot_share).then_some((top, heat))
+        });
+        let hot: Vec<_> = hot.collect();
+        for (top, heat) in hot {
             let (share, max) = (self.config.copy_share, self.config.gamma_max);
             let gamma = gamma_for(heat, share, placement.len(), max);
             match self.at(top.hash) {
@@ -85,6 +101,7 @@ impl PlainHotKeys {
                 }
             }
         }
+        self.shared = shared;
         self.rebuild_filter();
     }
 }

@@ -71,6 +71,7 @@ pub use self::reads::ReadRoute;
 use super::client::LEASE_MARGIN_DIVISOR;
 use super::config::ConfigError;
 use super::popularity::{SLOT, Sampler};
+use super::shared::SharedCounts;
 use super::sketch::TopKeys;
 use super::ssm::Filter;
 use crate::placement::pool::Placement;
@@ -86,6 +87,13 @@ const REFILL_AFTER: Duration = Duration::from_secs(REPLICA_EXPTIME_SECS as u64 /
 /// How long a copy is left alone after its server failed it, and how long one question after an unknown
 /// copy keeps others from asking the same.
 const COPY_HOLD_OFF: Duration = Duration::from_secs(1);
+
+/// How long the sum of what all proxies have counted is gone by.
+const SHARED_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// Reads in a lease through one worker below which copies are of no use to it, however many others
+/// read the key: it asks the home about twice in any case.
+const READS_PER_LEASE_MIN: f64 = 10.0;
 
 /// Longest key that is replicated: its replicas' names are keys, too.
 pub const HOT_KEY_LEN_MAX: usize = KEY_LEN_MAX - NAME_PREFIX_LEN;
@@ -181,6 +189,8 @@ pub struct PlainHotKeys {
     entries: Vec<Entry>,
     config: PlainConfig,
     sketch: TopKeys,
+    /// What all proxies together have counted, and when it came.
+    shared: Option<(Instant, TopKeys)>,
     /// Numbers given to answers of homes.
     numbers: u64,
     next_slot: Instant,
@@ -258,6 +268,7 @@ impl PlainHotKeys {
             filter: Filter::new(),
             entries: Vec::new(),
             sketch: TopKeys::new(COUNTERS),
+            shared: None,
             numbers: 0,
             next_slot: now + SLOT,
             stats: PlainStats::default(),
@@ -513,6 +524,16 @@ impl PlainHotKeys {
             suffix: i as u8 + 1,
             name,
         })
+    }
+
+    /// What this worker has counted, to be added up with what others have.
+    pub fn share(&self, now: Instant) -> SharedCounts {
+        SharedCounts::of(&self.sketch, SLOT.as_secs_f64() / self.seconds_counted(now))
+    }
+
+    /// Tells what all proxies have counted together, this worker included. It holds for a while.
+    pub fn handle_shared(&mut self, now: Instant, counts: &SharedCounts) {
+        self.shared = counts.to_counts(COUNTERS).map(|counts| (now, counts));
     }
 
     /// When [`PlainHotKeys::handle_timeout`] should next be called.

@@ -105,6 +105,33 @@ fn a_key_that_is_often_written_or_seldom_read_is_not_replicated() {
 }
 
 #[test]
+fn a_key_that_is_hot_in_the_sum_of_all_proxies_is_replicated_where_it_is_read_enough() {
+    let mut keys = hot_keys(|_| {});
+    one_second(&mut keys, 0, 40, 2000);
+    assert_eq!(keys.replicated_count(), 0, "40 reads a second are too few");
+    let told = keys.share(at(1000));
+    // There were 20 in each of two slots, which is 15 with all the empty ones before, halved and halved.
+    // Counts err on the low side alone, by the slack at most.
+    let (reads, slack) = (told.keys[0].reads, told.slack);
+    assert!(reads <= 15.0 && reads + slack >= 15.0, "{reads}, {slack}");
+    // As if 19 others saw the same of this key, and nothing else.
+    let mut sum = told.clone();
+    let others = 19.0 * told.keys[0].reads;
+    sum.total += others;
+    sum.keys[0].reads += others;
+    keys.handle_shared(at(1000), &sum);
+    one_second(&mut keys, 1000, 40, 2000);
+    assert!(keys.is_tracked(hash(), HOT));
+    one_second(&mut keys, 2000, 6, 2000);
+    one_second(&mut keys, 3000, 2, 2000);
+    assert_eq!(keys.replicated_count(), 0, "read too seldom here");
+    one_second(&mut keys, 4000, 40, 2000);
+    one_second(&mut keys, 5000, 40, 2000);
+    one_second(&mut keys, 6000, 40, 2000);
+    assert_eq!(keys.replicated_count(), 0, "the sum is too old");
+}
+
+#[test]
 fn observing_finds_keys_and_changes_nothing() {
     let mut keys = hot_keys(|config| config.mode = PlainMode::Observe);
     one_second(&mut keys, 0, 1000, 1000);
