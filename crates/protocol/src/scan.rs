@@ -283,7 +283,7 @@ pub(crate) fn scan_value<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Value<'a
 /// If the `VALUE` of this key stands at the front, whole and plain, its length. Otherwise the reply is
 /// for [`parse_reply`](crate::parse_reply), which takes it for the same.
 ///
-/// Plain as for [`scan_value`].
+/// Plain: words with one space between them, numbers of at most seven digits, no CAS unique, CRLF.
 #[inline]
 pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
     let (head, data) = scan_value_head(buf, key, limits)?;
@@ -294,7 +294,7 @@ pub fn scan_value_of(buf: &[u8], key: &[u8], limits: &Limits) -> Option<usize> {
 }
 
 /// If the first line of the `VALUE` of this key stands at the front, whole and plain, its length and that of
-/// the value behind it, which may not be there yet. Plain as for [`scan_value`].
+/// the value behind it, which may not be there yet. Plain as for [`scan_value_of`].
 #[inline]
 pub fn scan_value_head(buf: &[u8], key: &[u8], limits: &Limits) -> Option<(usize, usize)> {
     let (word, line) = buf.split_first_chunk()?;

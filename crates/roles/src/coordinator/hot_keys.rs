@@ -40,7 +40,7 @@ pub enum HotKeysRefusal {
     Full,
 }
 
-/// See the [module](self).
+/// What proxies have told of hot keys lately, by pool.
 #[derive(Debug, Default)]
 pub struct HotKeysBoard {
     pools: BTreeMap<String, PoolBoard>,

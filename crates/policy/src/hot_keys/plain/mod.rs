@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Places are those of SPORE: shadow server *i* of a key is found by renaming it
-//! ([`plain_shadows`](crate::placement::renaming::plain_shadows)); each application connection draws one
+//! ([`plain_shadows`]); each application connection draws one
 //! of the γ + 1 copies for the time of a lease, in its [`ClientLeases`].
 //!
 //! # What is promised, and why
