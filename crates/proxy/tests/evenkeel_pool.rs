@@ -139,7 +139,7 @@ fn a_proxy_says_that_it_listens_only_once_it_has_a_map() {
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
     for (arguments, named) in [
-        (&["proxy"][..], "either -s"),
+        (&["proxy"][..], "one of -s"),
         (&["proxy", "-s", "a:b"], "-s: server \"a:b\""),
         (&["proxy", "-s", "a", "-t", "0"], "-t 0"),
         (&["proxy", "-s", "a", "--coordinator", "b"], "--coordinator"),
