@@ -101,11 +101,7 @@ impl HotKeysConfig {
             ("cold_share", self.cold_share),
             ("copy_share", self.copy_share),
         ];
-        for (name, value) in shares {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(ConfigError::NotAShare { name, value });
-            }
-        }
+        check_shares(&shares)?;
         let amounts = [
             ("write_weight", self.write_weight),
             ("hot_rps_min", self.hot_rps_min),
@@ -116,21 +112,9 @@ impl HotKeysConfig {
                 self.trigger.absolute_rps.unwrap_or(0.0),
             ),
         ];
-        for (name, value) in amounts {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(ConfigError::NotAnAmount { name, value });
-            }
-        }
-        if self.copy_share == 0.0 {
-            return Err(ConfigError::CopyShareZero);
-        }
-        if self.cold_share > self.hot_share {
-            let (hot, cold) = (self.hot_share, self.cold_share);
-            return Err(ConfigError::ColdAboveHot { hot, cold });
-        }
-        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
-            return Err(ConfigError::BadLease { lease: self.lease });
-        }
+        check_amounts(&amounts)?;
+        check_heat(self.copy_share, self.hot_share, self.cold_share)?;
+        check_lease(self.lease)?;
         if self.entries_max == 0 || self.entries_max > SSM_ENTRIES_MAX {
             return Err(ConfigError::BadEntriesMax {
                 count: self.entries_max,
@@ -209,6 +193,47 @@ pub fn gamma_for(heat: f64, copy_share: f64, servers_up: usize, gamma_max: u8) -
     let copies = (heat / copy_share).ceil().max(2.0);
     // Casts from f64 saturate.
     ((copies - 1.0) as u8).min(gamma_max).min(others)
+}
+
+/// Parts of a whole, by the names of their settings.
+pub(super) fn check_shares(shares: &[(&'static str, f64)]) -> Result<(), ConfigError> {
+    let wrong = shares
+        .iter()
+        .find(|(_, value)| !(0.0..=1.0).contains(value));
+    match wrong {
+        Some(&(name, value)) => Err(ConfigError::NotAShare { name, value }),
+        None => Ok(()),
+    }
+}
+
+/// Numbers from zero up, likewise.
+pub(super) fn check_amounts(amounts: &[(&'static str, f64)]) -> Result<(), ConfigError> {
+    let is_amount = |value: f64| value.is_finite() && value >= 0.0;
+    let wrong = amounts.iter().find(|(_, value)| !is_amount(*value));
+    match wrong {
+        Some(&(name, value)) => Err(ConfigError::NotAnAmount { name, value }),
+        None => Ok(()),
+    }
+}
+
+/// The parts that say when a key is hot, when it has cooled, and what one copy carries.
+pub(super) fn check_heat(copy: f64, hot: f64, cold: f64) -> Result<(), ConfigError> {
+    if copy == 0.0 {
+        return Err(ConfigError::CopyShareZero);
+    }
+    if cold > hot {
+        return Err(ConfigError::ColdAboveHot { hot, cold });
+    }
+    Ok(())
+}
+
+/// How long a lease may last.
+pub(super) fn check_lease(lease: Duration) -> Result<(), ConfigError> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        Ok(())
+    } else {
+        Err(ConfigError::BadLease { lease })
+    }
 }
 
 #[cfg(test)]

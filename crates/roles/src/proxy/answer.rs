@@ -12,7 +12,7 @@ use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
 use super::hot::{FILLER, answer_of_meta};
-use super::limits::{LEASE_MAX, MOVE_PAUSE, OUT_CLOSE};
+use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
 use super::pool::{Pool, Servers};
 use super::recovery::Loss;
@@ -551,14 +551,7 @@ impl ProxyCore {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
-        if client.unread()
-            > self
-                .config
-                .limits
-                .item_size_max
-                .saturating_mul(2)
-                .max(OUT_CLOSE)
-        {
+        if client.unread() > self.config.unread_max() {
             self.stats.proxy_clients_closed_unread += 1;
             return self.close_client(id);
         }

@@ -89,6 +89,26 @@ pub(super) struct Tag {
     pub flags: (usize, usize),
 }
 
+impl Tag {
+    /// Of a request that is asked for the first time and has none of our own flags. It writes, until
+    /// something else is said of it, and its key is not looked up by hash.
+    #[inline]
+    pub fn new(client: ClientId, pool: PoolId, slot: u64, ask: Ask, give_up: Instant) -> Self {
+        Tag {
+            client,
+            pool,
+            slot,
+            hash: KeyHash(0),
+            ask,
+            is_read: false,
+            is_replica: false,
+            retries: 0,
+            give_up,
+            flags: (0, 0),
+        }
+    }
+}
+
 /// A request outside of any queue.
 #[derive(Debug)]
 pub(super) struct Question {

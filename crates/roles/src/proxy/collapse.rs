@@ -11,6 +11,7 @@
 
 use super::backend::{Ask, Progress, Question, Tag};
 use super::client::{Answered, State};
+use super::multi_get::key_of_get;
 use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
 use core::{iter, mem};
@@ -94,11 +95,7 @@ impl ProxyCore {
         debug_assert_eq!(request.tag.ask, Ask::Values);
         let is_value = match reply {
             Reply::Value(value) => {
-                let is_it = question.strip_prefix(b"get ").is_some_and(|key| {
-                    key.strip_prefix(value.key)
-                        .is_some_and(|behind| behind == b"\r\n")
-                });
-                if !is_it {
+                if key_of_get(question) != Some(value.key) {
                     return Err(Unfit);
                 }
                 true

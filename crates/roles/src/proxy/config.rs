@@ -1,6 +1,6 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
-use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use super::pool::ServerList;
 use super::routes::RouteTable;
 use crate::auth::{AuthMode, Credentials};
@@ -191,6 +191,13 @@ impl Default for PoolSettings {
 }
 
 impl ProxyConfig {
+    /// Bytes of unread answers from which on an application's connection is closed.
+    #[inline]
+    pub(super) fn unread_max(&self) -> usize {
+        let items = self.limits.item_size_max.saturating_mul(2);
+        items.max(OUT_CLOSE)
+    }
+
     /// One pool for all keys and commands, and the rest as usual.
     pub fn of_pool(kind: PoolKind, settings: PoolSettings) -> Self {
         ProxyConfig {

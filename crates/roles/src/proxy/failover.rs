@@ -44,7 +44,7 @@ use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::{
     KeyScratch, LINE_LEN_MAX, Limits, MetaStatus, Reply, Request, RequestOutcome, parse_request,
 };
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::Instant;
 
 /// What a compare-and-swap is answered while its key's server is out of use and others stand in.
 pub(super) const NO_CAS_ELSEWHERE: &[u8] =
@@ -281,18 +281,7 @@ impl ProxyCore {
         let Some(backend) = self.backends.get(id.0) else {
             return;
         };
-        let tag = Tag {
-            client: NOBODY,
-            pool: backend.pool,
-            slot: 0,
-            hash: KeyHash(0),
-            ask: Ask::Single,
-            is_read: false,
-            is_replica: false,
-            retries: 0,
-            give_up: now,
-            flags: (0, 0),
-        };
+        let tag = Tag::new(NOBODY, backend.pool, 0, Ask::Single, now);
         self.put(now, id, tag, Progress::Nothing, |out| {
             write(out);
             (0, 0)

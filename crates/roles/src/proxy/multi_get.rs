@@ -20,7 +20,7 @@ use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
 use evenkeel_protocol::compose::{number, request as ask};
 use evenkeel_protocol::{SentKey, next_word, text};
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::Instant;
 
 /// The line for one server while the keys of a multi-get are dealt out.
 #[derive(Debug, Default)]
@@ -64,6 +64,14 @@ impl Line {
 pub(super) fn without_newline(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The key of a `get` or `gets` of one, as such a line is composed here.
+#[inline]
+pub(super) fn key_of_get(line: &[u8]) -> Option<&[u8]> {
+    let line = line.strip_suffix(text::CRLF)?;
+    line.strip_prefix(b"get ")
+        .or_else(|| line.strip_prefix(b"gets "))
 }
 
 impl ProxyCore {
@@ -277,17 +285,15 @@ impl ProxyCore {
             Progress::Nothing
         };
         let tag = Tag {
-            client: id,
-            pool,
-            slot: first.slot,
-            // The ring needs the key itself; nothing is looked up by hash in such a pool.
-            hash: KeyHash(0),
-            ask: Ask::Values,
             is_read: draft.exptime.is_none(),
-            is_replica: false,
             retries: draft.again.map_or(0, |(retries, _)| retries),
-            give_up: draft.again.map_or(now, |(_, give_up)| give_up),
-            flags: (0, 0),
+            ..Tag::new(
+                id,
+                pool,
+                first.slot,
+                Ask::Values,
+                draft.again.map_or(now, |(_, give_up)| give_up),
+            )
         };
         match self.admit(to, line.len()) {
             Ok(to) => self.put(now, to, tag, progress, |out| {

@@ -135,19 +135,13 @@ impl ProxyCore {
             rename: draft.rename,
         });
         let mut tag = Tag {
-            client: draft.client,
-            pool: draft.pool,
-            slot,
             hash,
-            ask: draft.ask,
             is_read: !matches!(
                 draft.intent,
                 Intent::Write | Intent::Touch | Intent::ReadAndWrite
             ),
             is_replica,
-            retries: 0,
-            give_up: now,
-            flags: (0, 0),
+            ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
         let home = target.as_ref().ok().copied();

@@ -8,8 +8,7 @@
 
 use super::backend::{Ask, Group, Link, Progress, Tag};
 use super::client::{Answered, Client, Show, State};
-use super::limits::OUT_CLOSE;
-use super::multi_get::Line;
+use super::multi_get::{Line, key_of_get};
 use super::pool::{MemcachedPool, Pool, PoolId, Servers};
 use super::routes::{CommandClass, RenameId};
 use super::show::Tally;
@@ -18,7 +17,7 @@ use super::stats::ProxyStats;
 use super::{BackendId, ClientId, Output, ProxyCore};
 use core::mem;
 use evenkeel_protocol::{KeyAt, Limits, scan_get, scan_get_of_one, scan_value_of, text};
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::Instant;
 
 /// What is before the key of a line for one.
 const GET: &[u8] = b"get ";
@@ -99,16 +98,8 @@ impl ProxyCore {
             tail.extend_from_slice(line);
             tail.extend_from_slice(text::CRLF);
             let tag = Tag {
-                client: id,
-                pool,
-                slot,
-                hash: KeyHash(0),
-                ask: Ask::Values,
                 is_read: true,
-                is_replica: false,
-                retries: 0,
-                give_up: deadline,
-                flags: (0, 0),
+                ..Tag::new(id, pool, slot, Ask::Values, deadline)
             };
             backend.push(before, deadline, tag, Progress::Nothing);
             backend.note_joinable(hash);
@@ -227,8 +218,7 @@ impl ProxyCore {
         };
         let is_retired = backend.retired;
         let client = shelf.client;
-        let unread_max = self.config.limits.item_size_max.saturating_mul(2);
-        if client.has_more_to_do() || client.unread() > unread_max.max(OUT_CLOSE) {
+        if client.has_more_to_do() || client.unread() > self.config.unread_max() {
             self.release(now, client_id);
         } else if !client.output().is_empty() && !mem::replace(&mut client.write_queued, true) {
             self.outputs.push_back(Output::WriteClient(client_id));
@@ -288,7 +278,7 @@ impl Shelf<'_> {
             }
             return Some(text::END.len());
         }
-        let key = question.strip_prefix(GET)?.strip_suffix(text::CRLF)?;
+        let key = key_of_get(question)?;
         let len = scan_value_of(input, key, limits)?;
         let (value, behind) = input.split_at(len);
         if !behind.starts_with(text::END) {

@@ -436,18 +436,7 @@ impl ProxyCore {
             failure: None,
         };
         let slot = client.push(Slot::new(show, state));
-        let tag = |pool| Tag {
-            client: id,
-            pool,
-            slot,
-            hash: KeyHash(0),
-            ask: Ask::Single,
-            is_read: false,
-            is_replica: false,
-            retries: 0,
-            give_up: now,
-            flags: (0, 0),
-        };
+        let tag = |pool| Tag::new(id, pool, slot, Ask::Single, now);
         let mut line = Vec::new();
         ask::flush_all(&mut line, delay, false);
         for &(pool, target) in targets {

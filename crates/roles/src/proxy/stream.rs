@@ -9,6 +9,7 @@
 use super::backend::Progress;
 use super::client::Show;
 use super::limits::STREAM_MIN;
+use super::multi_get::key_of_get;
 use super::routes::RenameId;
 use super::show::{Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
@@ -40,10 +41,7 @@ impl ProxyCore {
         let (question, request) = backend.awaited()?;
         let tag = request.tag;
         let (slot, key) = match &request.progress {
-            Progress::Nothing => {
-                let key = question.strip_prefix(b"get ")?;
-                (tag.slot, key.strip_suffix(text::CRLF)?)
-            }
+            Progress::Nothing => (tag.slot, key_of_get(question)?),
             Progress::Group(group) => {
                 let (slot, place) = group.next()?;
                 (slot, &question[place])

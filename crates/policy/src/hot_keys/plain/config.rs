@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::hot_keys::config::{ConfigError, LEASE_MAX, LEASE_MIN};
+use crate::hot_keys::config::{ConfigError, check_amounts, check_heat, check_lease, check_shares};
 
 /// Counters of the summary by which one worker finds hot keys, about 60 KB with keys of usual length.
 /// A count misses less than 0.2 % of the reads, a third of what makes a key hot among eight servers.
@@ -74,35 +74,18 @@ impl PlainConfig {
     ///
     /// The first setting that does not, as its author should read it.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        for (name, value) in [
+        check_shares(&[
             ("sampling", self.sampling),
             ("hot_share", self.hot_share),
             ("cold_share", self.cold_share),
             ("copy_share", self.copy_share),
-        ] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(ConfigError::NotAShare { name, value });
-            }
-        }
-        for (name, value) in [
+        ])?;
+        check_amounts(&[
             ("write_weight", self.write_weight),
             ("hot_rps_min", self.hot_rps_min),
-        ] {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(ConfigError::NotAnAmount { name, value });
-            }
-        }
-        if self.copy_share == 0.0 {
-            return Err(ConfigError::CopyShareZero);
-        }
-        if self.cold_share > self.hot_share {
-            let (hot, cold) = (self.hot_share, self.cold_share);
-            return Err(ConfigError::ColdAboveHot { hot, cold });
-        }
-        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
-            return Err(ConfigError::BadLease { lease: self.lease });
-        }
-        Ok(())
+        ])?;
+        check_heat(self.copy_share, self.hot_share, self.cold_share)?;
+        check_lease(self.lease)
     }
 }
 

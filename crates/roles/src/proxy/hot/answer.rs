@@ -3,6 +3,7 @@
 use super::FILLER;
 use crate::proxy::backend::{Ask, Progress, Question, Tag};
 use crate::proxy::client::{Answered, HeldRead, Show, State};
+use crate::proxy::multi_get::key_of_get;
 use crate::proxy::pool::{PoolId, Servers};
 use crate::proxy::routes::Rename;
 use crate::proxy::show::{self, Tally, Unfit};
@@ -28,7 +29,7 @@ impl ProxyCore {
     ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let (question, request) = backend.awaited().ok_or(Unfit)?;
-        let key = key_of(question).ok_or(Unfit)?;
+        let key = key_of_get(question).ok_or(Unfit)?;
         let is_end = matches!(reply, Reply::End) || show::is_error(reply);
         match (&request.progress, reply) {
             (Progress::Nothing, Reply::Value(value)) if *value.key == *key => {
@@ -58,7 +59,7 @@ impl ProxyCore {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
-        let key = key_of(question).ok_or(Unfit)?;
+        let key = key_of_get(question).ok_or(Unfit)?;
         let (name, key) = if tag.is_replica {
             key.split_at_checked(NAME_PREFIX_LEN).ok_or(Unfit)?
         } else {
@@ -176,16 +177,9 @@ impl ProxyCore {
         value: &Value<'_>,
     ) {
         let tag = Tag {
-            client: FILLER,
-            pool,
-            slot: fill.suffix.into(),
             hash: KeyHash::of(key),
-            ask: Ask::Single,
-            is_read: false,
             is_replica: true,
-            retries: 0,
-            give_up: now,
-            flags: (0, 0),
+            ..Tag::new(FILLER, pool, fill.suffix.into(), Ask::Single, now)
         };
         let name = [fill.name.as_bytes(), key].concat();
         let store = Store {
@@ -307,11 +301,4 @@ fn compose(
             Ok(Tally::Failed)
         }
     }
-}
-
-/// The key of a line that asks for one.
-fn key_of(question: &[u8]) -> Option<&[u8]> {
-    let line = question.strip_suffix(text::CRLF)?;
-    line.strip_prefix(b"get ")
-        .or_else(|| line.strip_prefix(b"gets "))
 }

@@ -135,16 +135,10 @@ impl ProxyCore {
             ..Slot::new(show, State::Waiting)
         });
         let tag = Tag {
-            client: id,
-            pool: way.pool,
-            slot,
             hash,
-            ask: Ask::Hot,
             is_read: true,
             is_replica: sent.name.is_some(),
-            retries: 0,
-            give_up: now,
-            flags: (0, 0),
+            ..Tag::new(id, way.pool, slot, Ask::Hot, now)
         };
         let line = |out: &mut Vec<u8>| {
             out.extend_from_slice(if rest.with_cas { b"gets " } else { b"get " });
