@@ -1,18 +1,14 @@
 //! The command line of `evenkeel proxy`.
 
+use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Family, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use evenkeel_policy::placement::config::{
-    BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig,
-};
+use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
-use evenkeel_roles::auth::AuthMode;
-use evenkeel_runtime::{
-    GivenOption, ListenSpec, ListenerTls, TlsOptions, UsageError, parse_permissions,
-};
+use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A proxy that makes a pool of servers look like one memcached.
@@ -274,8 +270,6 @@ impl Args {
         {
             return fail(format!("-t {threads}: use 1 to {THREADS_MAX} threads"));
         }
-        self.check_auth()?;
-        self.check_tls()?;
         if self.max_reqs_per_event == Some(0) {
             return fail("-R 0: at least one request must be carried out in a turn".into());
         }
@@ -350,61 +344,24 @@ impl Args {
         }))
     }
 
-    /// The TCP addresses of `-l`.
+    /// The TCP addresses of `-l`; `None` without it.
     ///
     /// # Errors
     /// Names the address that is none.
-    pub fn listeners(&self) -> Result<Vec<ListenSpec>, UsageError> {
-        let listen = self.listen.iter().flat_map(|listen| listen.split(','));
-        listen
-            .map(|text| {
-                let spec = ListenSpec::parse(text.trim(), PORT_DEFAULT)?;
-                if spec.protocol.is_some() || spec.tagged {
-                    return Err(UsageError(format!(
-                        "-l {text}: proto[…]: and tag[…]: are for servers; of the proxy, each \
-                         connection speaks what it begins with"
-                    )));
-                }
-                Ok(spec)
-            })
-            .collect()
+    pub fn listeners(&self) -> Result<Option<Vec<ListenSpec>>, UsageError> {
+        let Some(listen) = &self.listen else {
+            return Ok(None);
+        };
+        let specs = listen.split(',').map(|text| listener(text.trim()));
+        specs.collect::<Result<_, _>>().map(Some)
     }
 
-    /// What applications must do before they are heard.
-    pub fn auth_mode(&self) -> AuthMode {
-        match (self.enable_sasl, &self.auth_file) {
-            (true, _) => AuthMode::Sasl,
-            (false, Some(_)) => AuthMode::Text,
-            (false, None) => AuthMode::Open,
-        }
-    }
-
-    /// The file that names those who may come in, where authentication is on.
-    pub fn credentials_file(&self) -> Option<&Path> {
-        match self.auth_mode() {
-            AuthMode::Sasl => self.sasl_pwdb.as_deref(),
-            AuthMode::Text => self.auth_file.as_deref(),
-            AuthMode::Open => None,
-        }
-    }
-
-    fn check_auth(&self) -> Result<(), UsageError> {
-        let fail = |message: &str| Err(UsageError(message.into()));
-        if self.enable_sasl && self.auth_file.is_some() {
-            return fail("-S and -Y: use one of them, for they need different protocols");
-        }
-        if self.enable_sasl && self.sasl_pwdb.is_none() {
-            return fail("-S: name a file of user:password lines by --sasl-pwdb");
-        }
-        Ok(())
-    }
-
-    /// What `-o` says of TLS, and the warnings to print.
+    /// Takes in what `-o` says of TLS. Returns the warnings to print.
     ///
     /// # Errors
     /// Names the option that is none or has no usable value.
-    pub fn tls_options(&self) -> Result<(TlsOptions, Vec<String>), UsageError> {
-        let (mut tls, mut warnings) = (TlsOptions::default(), Vec::new());
+    pub fn tls_options(&self, tls: &mut TlsOptions) -> Result<Vec<String>, UsageError> {
+        let mut warnings = Vec::new();
         let options = self.extended.iter().flat_map(|list| list.split(','));
         for option in options.map(str::trim).filter(|option| !option.is_empty()) {
             let (name, value) = match option.split_once('=') {
@@ -416,28 +373,7 @@ impl Args {
                 return Err(UsageError(format!("-o {name}: use one of {known}")));
             }
         }
-        Ok((tls, warnings))
-    }
-
-    fn check_tls(&self) -> Result<(), UsageError> {
-        let (tls, _) = self.tls_options()?;
-        let prefixed = self.listeners()?;
-        let mut prefixed = prefixed
-            .iter()
-            .filter(|spec| spec.tls != ListenerTls::Default);
-        match (self.enable_ssl, prefixed.next()) {
-            (true, _) if tls.chain_cert.is_none() => Err(UsageError(
-                "-Z: give the certificate by -o ssl_chain_cert=FILE".into(),
-            )),
-            (false, Some(spec)) => Err(UsageError(format!(
-                "-l {}: this prefix is for use with -Z",
-                spec.text
-            ))),
-            (false, None) if tls != TlsOptions::default() => {
-                Err(UsageError("-o ssl_… has no effect without -Z".into()))
-            }
-            _ => Ok(()),
-        }
+        Ok(warnings)
     }
 }
 
@@ -533,7 +469,7 @@ mod tests {
                 "ssl_verify_mode=4",
             ),
         ] {
-            let error = parse(line).unwrap().check().unwrap_err().to_string();
+            let error = Settings::read(&parse(line).unwrap()).unwrap_err().line();
             assert!(error.contains(named), "{line}: {error}");
         }
         for line in [

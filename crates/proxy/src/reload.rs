@@ -52,28 +52,11 @@ impl fmt::Display for Reloaded {
 }
 
 impl Proxy {
-    /// Reads the certificates anew; false when there are none to read. Connections that stand keep
-    /// those they began with.
+    /// Reads the files again, those of the configuration, of the certificates and of those who may come
+    /// in, and works by them. Connections that stand keep the certificate they began with.
     ///
     /// # Errors
-    /// Names the file that cannot be used; then all stays as it was.
-    pub fn reload_certificates(&self) -> Result<bool, String> {
-        match &self.certificates {
-            None => Ok(false),
-            Some(certificates) => certificates.reload().map(|()| true),
-        }
-    }
-
-    /// Whether there is anything to read again besides certificates.
-    pub fn has_files(&self) -> bool {
-        self.args.config.is_some() || self.args.credentials_file().is_some()
-    }
-
-    /// Reads the files again, that of the configuration and that of those who may come in, and works
-    /// by them.
-    ///
-    /// # Errors
-    /// Why it cannot be used. The former configuration stays in force.
+    /// Why one cannot be used. Then all that was in force stays so.
     pub fn reload(&mut self) -> Result<Reloaded, String> {
         let reloaded = self.try_reload();
         let counts = &self.reload_counts;
@@ -86,9 +69,6 @@ impl Proxy {
     }
 
     fn try_reload(&mut self) -> Result<Reloaded, String> {
-        if !self.has_files() {
-            return Err("it was started without --config: there is no file to read".into());
-        }
         let settings = Settings::read(&self.args).map_err(|error| match error {
             ConfigError::Flags(error) => error.to_string(),
             ConfigError::File(rejection) => {
@@ -96,6 +76,18 @@ impl Proxy {
                 format!("{}\n{}", rejection.line(), rejection.report().trim_end())
             }
         })?;
+        let has_file = self.args.config.is_some();
+        if !has_file && settings.access.credentials.is_none() && settings.tls.is_none() {
+            return Err("it was started without --config: there is no file to read".into());
+        }
+        let certificates = match (&self.certificates, &settings.tls) {
+            (Some(certificates), Some(options)) => {
+                let prepared = certificates.prepare(options);
+                Some((certificates, prepared.map_err(|error| error.to_string())?))
+            }
+            // Whether there is TLS at all needs a restart.
+            _ => None,
+        };
         let (digest, need_restart) = (
             settings.digest.clone(),
             settings.need_restart(&self.settings),
@@ -111,6 +103,9 @@ impl Proxy {
                 self.clusters.keep_only(&self.sources);
                 self.discoveries.keep_only(self.discovered.iter());
             })?;
+        if let Some((certificates, prepared)) = certificates {
+            certificates.take_over(prepared);
+        }
         let generation = config.revision.generation;
         let workers = &self.workers;
         let changed_over = || workers.iter().all(|w| w.gauges.generation() >= generation);

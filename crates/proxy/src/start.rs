@@ -99,16 +99,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .flush()
         .context("failed to write the ready line")?;
     while signals.wait() == ProcessSignal::Reload {
-        match proxy.reload_certificates() {
-            Ok(false) => {}
-            Ok(true) => {
-                eprintln!("evenkeel proxy: read the certificates");
-                if !proxy.has_files() {
-                    continue;
-                }
-            }
-            Err(error) => eprintln!("evenkeel proxy: kept the certificates there were: {error}"),
-        }
         match proxy.reload() {
             Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
             Err(error) => {
@@ -128,14 +118,17 @@ impl Proxy {
     pub fn start(args: &Args) -> anyhow::Result<Proxy> {
         let settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
         raise_descriptor_limit(settings.conn_limit)?;
-        let (listeners, tls) = listen(&settings, args.enable_ssl)?;
+        let (listeners, tls) = listen(&settings)?;
         let tcp = listeners.iter().find_map(Listener::address);
         let address = listeners
             .first()
             .map(ToString::to_string)
             .unwrap_or_default();
         let clock = Clock::start();
-        let certificates = certificates(args, &tls, clock)?;
+        let certificates = (settings.tls.as_ref())
+            .map(|options| Certificates::load(options, tls.iter().copied(), clock))
+            .transpose()?
+            .map(Arc::new);
         let connections = ConnectionCount::new(settings.conn_limit);
         let clusters = Clusters::default();
         let revision = Revision {
@@ -241,7 +234,7 @@ impl Proxy {
             }
         }
         discoveries.tell(&in_force);
-        let admin = args
+        let admin = settings
             .admin
             .map(|at| HttpPort::start(at, facts.into_answers()));
         let admin = admin.transpose()?;
@@ -335,12 +328,12 @@ fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity 
 /// The sockets to accept on, and for each of them whether it speaks TLS.
 type Listening = (Vec<Listener>, Arc<[Option<TlsKind>]>);
 
-fn listen(settings: &Settings, enable_tls: bool) -> Result<Listening, UsageError> {
+fn listen(settings: &Settings) -> Result<Listening, UsageError> {
     let (mut listeners, mut kinds) = (Vec::new(), Vec::new());
     for spec in &settings.listen {
         for listener in spec.open(settings.listen_backlog)? {
             listeners.push(listener);
-            kinds.push(TlsKind::of(enable_tls, spec.tls));
+            kinds.push(TlsKind::of(settings.tls.is_some(), spec.tls));
         }
     }
     if let Some(path) = &settings.unix_socket {
@@ -349,21 +342,4 @@ fn listen(settings: &Settings, enable_tls: bool) -> Result<Listening, UsageError
         kinds.push(None);
     }
     Ok((listeners, kinds.into()))
-}
-
-/// The certificates of `-Z`; `None` without it.
-fn certificates(
-    args: &Args,
-    tls: &[Option<TlsKind>],
-    clock: Clock,
-) -> Result<Option<Arc<Certificates>>, UsageError> {
-    if !args.enable_ssl {
-        return Ok(None);
-    }
-    let (options, warnings) = args.tls_options()?;
-    for warning in warnings {
-        eprintln!("evenkeel proxy: {warning}");
-    }
-    let certificates = Certificates::load(&options, tls.iter().copied(), clock)?;
-    Ok(Some(Arc::new(certificates)))
 }

@@ -133,7 +133,7 @@ fn serial(stream: &Encrypted) -> CertificateDer<'static> {
 #[test]
 fn values_of_any_size_travel_over_tls_and_certificates_are_read_again() {
     let (authority, memcached) = (Authority::new(), Memcached::spawn(&[]));
-    let proxy = authority.proxy(&memcached, "127.0.0.1:0");
+    let mut proxy = authority.proxy(&memcached, "127.0.0.1:0");
     let mut old = authority.connect(&proxy, false);
     for size in [0, 1, 20_000, 900_000] {
         let value = "v".repeat(size);
@@ -147,13 +147,17 @@ fn values_of_any_size_travel_over_tls_and_certificates_are_read_again() {
         assert!(found == expected.as_bytes(), "{size}");
     }
     authority.sign("proxy");
-    assert_eq!(proxy.reload_certificates(), Ok(true));
+    proxy.reload().expect("sound files");
     let mut new = authority.connect(&proxy, false);
     ask(&mut new, b"mn\r\n", "MN\r\n").expect("an answer");
     ask(&mut old, b"mn\r\n", "MN\r\n").expect("what stands goes on");
     assert_ne!(serial(&old), serial(&new));
     std::fs::write(authority.file("proxy.pem"), "nonsense").expect("written");
-    assert!(proxy.reload_certificates().is_err());
+    let error = proxy.reload().expect_err("no certificate");
+    assert!(
+        error.contains("proxy.pem: there is no certificate"),
+        "{error}"
+    );
     let mut kept = authority.connect(&proxy, false);
     ask(&mut kept, b"mn\r\n", "MN\r\n").expect("an answer");
     assert_eq!(serial(&new), serial(&kept));
@@ -191,6 +195,59 @@ fn each_listener_asks_for_what_its_prefix_says() {
     for proxy in [mutual, basic, plain] {
         proxy.stop().expect("it stops");
     }
+}
+
+#[test]
+fn what_a_file_says_of_tls_and_users_is_taken_over_by_a_reload() {
+    let (authority, memcached) = (Authority::new(), Memcached::spawn(&[]));
+    authority.sign("other");
+    let write = |name: &str, text: &str| std::fs::write(authority.file(name), text).expect("room");
+    write("users", "me:secret\n");
+    let rest = format!("[pools.a]\nservers = [\"{}\"]\n", memcached.address());
+    let tls = "[proxy]\nlisten = \"127.0.0.1:0\"\nenable_ssl = true\nssl_chain_cert = \"proxy.pem\"\n\
+               ssl_key = \"proxy.key\"\n";
+    write("proxy.toml", &format!("{tls}{rest}"));
+    let path = authority.file("proxy.toml");
+    let line = ["proxy", "--config", path.to_str().expect("UTF-8")];
+    let mut proxy = Proxy::start(&Program::parse_from(line).args).expect("it starts");
+    let mut old = authority.connect(&proxy, false);
+    ask(&mut old, b"mn\r\n", "MN\r\n").expect("nobody has to say who he is");
+    // Another certificate, and whoever comes from now on has to say who he is.
+    let tls = tls.replace("proxy.", "other.");
+    write("proxy.toml", &format!("{tls}auth_file = \"users\"\n{rest}"));
+    assert!(
+        proxy
+            .reload()
+            .expect("a sound file")
+            .need_restart
+            .is_empty()
+    );
+    ask(&mut old, b"mn\r\n", "MN\r\n").expect("what stands goes on");
+    let mut new = authority.connect(&proxy, false);
+    let refused = ask(&mut new, b"get k\r\n", "\r\n").expect("an answer");
+    assert!(refused.starts_with(b"CLIENT_ERROR"), "{refused:?}");
+    let stored = ask(&mut new, b"set x 0 0 9\r\nme secret\r\n", "\r\n").expect("an answer");
+    assert_eq!(stored, b"STORED\r\n");
+    assert_ne!(serial(&old), serial(&new));
+    // A key that is not the certificate's: all stays, the users too.
+    write("users", "me:changed\n");
+    let mixed = tls.replace("other.key", "proxy.key");
+    write(
+        "proxy.toml",
+        &format!("{mixed}auth_file = \"users\"\n{rest}"),
+    );
+    proxy.reload().expect_err("they do not belong together");
+    let mut kept = authority.connect(&proxy, false);
+    let stored = ask(&mut kept, b"set x 0 0 9\r\nme secret\r\n", "\r\n").expect("an answer");
+    assert_eq!(stored, b"STORED\r\n");
+    assert_eq!(serial(&new), serial(&kept));
+    write(
+        "proxy.toml",
+        &format!("[proxy]\nadmin = \"127.0.0.1:0\"\n{rest}"),
+    );
+    let reloaded = proxy.reload().expect("a sound file");
+    assert_eq!(reloaded.need_restart, ["listen", "enable_ssl", "admin"]);
+    proxy.stop().expect("it stops");
 }
 
 #[test]

@@ -56,8 +56,8 @@ pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
 pub use threads::{pin_to_core, spawn_named};
 pub use tls::{
-    Certificates, ClientCertificates, TlsClient, TlsClientFiles, TlsConfig, TlsContext,
-    TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
+    Certificates, ClientCertificates, PreparedCertificates, TlsClient, TlsClientFiles, TlsConfig,
+    TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
 };
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};
 pub use wire::Wire;

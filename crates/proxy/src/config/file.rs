@@ -2,19 +2,19 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
+use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::{hot_keys, hot_keys_coordinators};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
 use super::secure::{login, tls};
 use super::servers::servers;
 use super::{PoolPlan, PoolServers};
-use evenkeel_policy::placement::config::PORT_DEFAULT;
 use evenkeel_roles::proxy::limits::FAILOVER_TTL_MAX;
 use evenkeel_roles::proxy::{
     CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
-use evenkeel_runtime::{listen_address, parse_permissions};
+use evenkeel_runtime::parse_permissions;
 use md5::{Digest, Md5};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -30,8 +30,7 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most pools of a file: each worker keeps connections for each.
 pub const POOLS_MAX: usize = 1024;
 
-const PROXY_KEYS: &[&str] = &[
-    "listen",
+const PROCESS_KEYS: [&str; 10] = [
     "unix_socket",
     "unix_mask",
     "threads",
@@ -104,7 +103,7 @@ pub struct File {
 /// The section `[proxy]`: what stands there.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    pub listen: Option<Vec<SocketAddr>>,
+    pub front: Front,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: Option<u32>,
     pub threads: Option<u16>,
@@ -130,7 +129,8 @@ pub fn read(path: &Path) -> Result<File, Rejection> {
         return Err(unreadable("too large for a configuration file".into()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    understand(&text).map_err(|mut problems| {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    understand(&text, folder).map_err(|mut problems| {
         problems.sort_by_key(|problem| problem.span.start);
         Rejection {
             file: path.display().to_string(),
@@ -140,7 +140,7 @@ pub fn read(path: &Path) -> Result<File, Rejection> {
     })
 }
 
-fn understand(text: &str) -> Result<File, Vec<Problem>> {
+fn understand(text: &str, folder: &Path) -> Result<File, Vec<Problem>> {
     let root = DeTable::parse(text).map_err(|error| {
         vec![Problem {
             span: error.span().unwrap_or(0..0),
@@ -148,7 +148,10 @@ fn understand(text: &str) -> Result<File, Vec<Problem>> {
         }]
     })?;
     let root = root.get_ref();
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        folder: folder.to_owned(),
+        ..Reader::default()
+    };
     reader.keys("the file", root, &["proxy", "pools", "routes"]);
     let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
     let process = find("proxy").map(|(_, value)| process(&mut reader, value));
@@ -176,34 +179,20 @@ fn digest(text: &str) -> String {
 }
 
 fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
-    let Some(section) = reader.section("[proxy]", value, PROXY_KEYS) else {
+    let known = [&FRONT_KEYS[..], &PROCESS_KEYS].concat();
+    let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
     };
     let section = &section;
     let u16_of = |at: At<u64>| u16::try_from(at.value).unwrap_or(u16::MAX);
     let u32_of = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
-    let listen = reader.texts(section, "listen").map(|texts| {
-        let mut addresses = Vec::new();
-        if texts.is_empty() {
-            reader.fail(section.place_of("listen"), "listen needs an address");
-        }
-        for text in texts {
-            match listen_address(&text.value, PORT_DEFAULT) {
-                Some(address) => addresses.push(address),
-                None => reader.fail(text.span, "listen: give an IP address, or ADDRESS:PORT"),
-            }
-        }
-        addresses
-    });
     let threads = reader.number(section, "threads", 1..=THREADS_MAX.into());
     let conn_limit = reader.number(section, "conn_limit", 1..=CONN_LIMIT_MAX as u64);
     let listen_backlog = reader.number(section, "listen_backlog", 1..=u32::MAX.into());
     let requests = reader.number(section, "max_reqs_per_event", 1..=u32::MAX.into());
     Process {
-        listen,
-        unix_socket: reader
-            .text(section, "unix_socket")
-            .map(|at| at.value.into()),
+        front: front(reader, section),
+        unix_socket: reader.path(section, "unix_socket").map(|at| at.value),
         unix_mask: reader
             .parsed(section, "unix_mask", parse_permissions)
             .map(|at| at.value),

@@ -3,6 +3,7 @@
 
 mod diagnostic;
 mod file;
+pub mod front;
 mod hot_keys;
 pub mod limits;
 mod reader;
@@ -19,14 +20,14 @@ use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::auth::{Credentials, FILE_BYTES_MAX};
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
 use evenkeel_roles::proxy::{
     Access, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
     Revision, RouteTable, ServerList,
 };
-use evenkeel_runtime::{ListenSpec, UsageError, read_secret};
+use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
 use file::{File, Process};
+use front::Front;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,10 @@ pub struct Settings {
     pub routes: Arc<RouteTable>,
     /// Who is let in.
     pub access: Access,
+    /// How TLS is spoken to applications; `None` where it is not.
+    pub tls: Option<TlsOptions>,
+    /// Address of the HTTP port.
+    pub admin: Option<SocketAddr>,
     /// Fingerprint of the file; empty without one.
     pub digest: String,
 }
@@ -133,14 +138,15 @@ impl Settings {
             },
         };
         let process = file.process;
-        let listen = match &args.listen {
-            Some(_) => Some(args.listeners().map_err(ConfigError::Flags)?),
-            None => process
-                .listen
-                .map(|listen| listen.into_iter().map(ListenSpec::at).collect()),
-        };
+        let (front, mut warnings) =
+            Front::merged(args, process.front).map_err(ConfigError::Flags)?;
+        let (access, warning) = front.access().map_err(ConfigError::Flags)?;
+        warnings.extend(warning);
+        for warning in warnings {
+            eprintln!("evenkeel proxy: {warning}");
+        }
         Ok(Settings {
-            listen: listen.unwrap_or_else(|| vec![ListenSpec::at(DEFAULT_LISTEN)]),
+            listen: (front.listen).unwrap_or_else(|| vec![ListenSpec::at(DEFAULT_LISTEN)]),
             unix_socket: args.unix_socket.clone().or(process.unix_socket),
             unix_mask: args.unix_mask.or(process.unix_mask).unwrap_or(0o700),
             threads: args.threads.or(process.threads).unwrap_or(2),
@@ -165,7 +171,9 @@ impl Settings {
             },
             pools: file.pools,
             routes: file.routes,
-            access: access(args).map_err(ConfigError::Flags)?,
+            access,
+            tls: front.enable_ssl.then_some(front.tls),
+            admin: front.admin,
             digest: file.digest,
         })
     }
@@ -226,6 +234,8 @@ impl Settings {
     pub fn need_restart(&self, running: &Settings) -> Vec<&'static str> {
         let differs = [
             ("listen", self.listen != running.listen),
+            ("enable_ssl", self.tls.is_some() != running.tls.is_some()),
+            ("admin", self.admin != running.admin),
             ("unix_socket", self.unix_socket != running.unix_socket),
             ("unix_mask", self.unix_mask != running.unix_mask),
             ("threads", self.threads != running.threads),
@@ -241,24 +251,6 @@ impl Settings {
         let differing = differs.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()
     }
-}
-
-/// Reads the file of those who may come in.
-fn access(args: &Args) -> Result<Access, UsageError> {
-    let mode = args.auth_mode();
-    let Some(path) = args.credentials_file() else {
-        return Ok(Access::default());
-    };
-    let (text, warning) = read_secret(path, FILE_BYTES_MAX)?;
-    if let Some(warning) = warning {
-        eprintln!("evenkeel proxy: {warning}");
-    }
-    let credentials = Credentials::parse(&text)
-        .map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
-    Ok(Access {
-        mode,
-        credentials: Some(Arc::new(credentials)),
-    })
 }
 
 /// Where to listen when nothing else is said.

@@ -3,6 +3,7 @@
 
 use super::diagnostic::{Problem, did_you_mean};
 use std::ops::Range;
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -38,6 +39,8 @@ impl Section<'_> {
 /// Collects problems.
 #[derive(Debug, Default)]
 pub struct Reader {
+    /// Where relative paths begin.
+    pub folder: PathBuf,
     pub problems: Vec<Problem>,
 }
 
@@ -105,6 +108,17 @@ impl Reader {
                 None
             }
         }
+    }
+
+    /// The path of another file.
+    pub fn path(&mut self, section: &Section<'_>, key: &str) -> Option<At<PathBuf>> {
+        let At { value, span } = self.text(section, key)?;
+        if value.is_empty() {
+            self.fail(span, format!("{key}: give the path of a file"));
+            return None;
+        }
+        let value = self.folder.join(value);
+        Some(At { value, span })
     }
 
     /// A text that means something.

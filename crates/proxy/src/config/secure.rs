@@ -1,11 +1,11 @@
 //! How the connections to a pool's servers are secured, as a file says it.
 
-use super::reader::{At, Reader, Section};
+use super::reader::{Reader, Section};
 use crate::tls::TlsWay;
 use evenkeel_protocol::AUTH_TOKEN_LEN_MAX;
 use evenkeel_roles::proxy::Login;
 use evenkeel_runtime::{TlsClient, TlsClientFiles};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Largest file with a password, in bytes: one line of it is read.
@@ -25,23 +25,22 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
     if refuses_cluster(reader, section, "tls") {
         return None;
     }
-    let Some(authorities) = reader.text(section, "tls_ca") else {
+    let Some(authorities) = reader.path(section, "tls_ca") else {
         let what = "tls needs tls_ca, the file with the authorities of the servers' certificates";
         reader.fail(section.place_of("tls"), what);
         return None;
     };
     let server_name = reader.text(section, "tls_server_name").map(|at| at.value);
-    let chain = reader.text(section, "tls_cert");
-    let key = reader.text(section, "tls_key");
+    let chain = reader.path(section, "tls_cert");
+    let key = reader.path(section, "tls_key");
     if let (None, Some(key)) = (&chain, &key) {
         reader.fail(key.span.clone(), "tls_key goes with tls_cert");
         return None;
     }
-    let path = |at: &At<String>| PathBuf::from(&at.value);
     let files = TlsClientFiles {
-        authorities: path(&authorities),
-        chain: chain.as_ref().map(path),
-        key: key.as_ref().map(path),
+        authorities: authorities.value.clone(),
+        chain: chain.as_ref().map(|at| at.value.clone()),
+        key: key.as_ref().map(|at| at.value.clone()),
     };
     match TlsClient::load(&files) {
         Ok(client) => Some(TlsWay {
@@ -51,7 +50,8 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
         Err(error) => {
             // The message begins with the file's name.
             let given = [key, chain, Some(authorities)].into_iter().flatten();
-            let named = given.into_iter().find(|at| error.starts_with(&at.value));
+            let is_named = |path: &Path| error.starts_with(&path.display().to_string());
+            let named = given.into_iter().find(|at| is_named(&at.value));
             let span = named.map_or(section.place_of("tls"), |at| at.span);
             reader.fail(span, error);
             None
@@ -61,11 +61,11 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
 
 /// Who the proxy says it is; `None` where nobody asks, or it cannot be said.
 pub fn login(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<Login>> {
-    let path = reader.text(section, "auth_file")?;
+    let path = reader.path(section, "auth_file")?;
     if refuses_cluster(reader, section, "auth_file") {
         return None;
     }
-    match read_login(Path::new(&path.value)) {
+    match read_login(&path.value) {
         Ok(login) => Some(Arc::new(login)),
         Err(error) => {
             reader.fail(path.span, error);

@@ -13,7 +13,6 @@ use evenkeel_policy::placement::config::{
 };
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_roles::proxy::ServerList;
-use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -135,10 +134,7 @@ fn discovered(reader: &mut Reader, section: &Section<'_>, source: &str) -> Optio
         reader.fail(section.place_of("family"), "family goes with dns");
     }
     let source = match source {
-        "servers_file" => {
-            let path = reader.text(section, "servers_file")?;
-            Source::File(PathBuf::from(path.value))
-        }
+        "servers_file" => Source::File(reader.path(section, "servers_file")?.value),
         "dns" => {
             let family = which.map_or(Family::All, |at| at.value);
             let parse = |text: &str| Source::addresses(text, family);

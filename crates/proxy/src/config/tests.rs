@@ -3,6 +3,7 @@
 use super::*;
 use clap::Parser;
 use evenkeel_policy::hot_keys::plain::PlainMode;
+use evenkeel_roles::auth::AuthMode;
 use evenkeel_roles::proxy::{CommandClass, RouteTarget, TtlBounds};
 use std::time::Duration;
 
@@ -146,6 +147,62 @@ fn servers_can_be_looked_for() {
     assert_eq!(found[1].placement.distribution.name(), "jump");
 }
 
+#[test]
+fn who_may_speak_is_said_by_flags_or_by_the_file_and_flags_go_before_it() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("room");
+    // Relative paths begin where the file is.
+    let text = format!(
+        "[proxy]\nlisten = [\"localhost:0\", \"[::1]\"]\nadmin = \"127.0.0.1:0\"\nauth_file = \"users\"\n\
+         unix_socket = \"p.sock\"\n{SMALLEST}"
+    );
+    write("users", "me:secret\n");
+    write("others", "me:other\n");
+    write("proxy.toml", &text);
+    let path = dir.path().join("proxy.toml");
+    let read = |flags: &[&str]| {
+        let line = ["proxy", "--config", path.to_str().expect("UTF-8")];
+        let args = Program::try_parse_from(line.iter().chain(flags)).expect("sound flags");
+        Settings::read(&args.args).map_err(|error| error.line())
+    };
+    let settings = read(&[]).unwrap();
+    assert_eq!(settings.access.mode, AuthMode::Text);
+    assert!(settings.access.admits(b"me", b"secret"));
+    assert_eq!(settings.admin, Some("127.0.0.1:0".parse().unwrap()));
+    assert_eq!(settings.listen[0].host.as_deref(), Some("localhost"));
+    assert_eq!(settings.unix_socket, Some(dir.path().join("p.sock")));
+    let others = dir.path().join("others");
+    let others = others.to_str().expect("UTF-8");
+    let flags = ["-Y", others, "--admin", "127.0.0.1:9", "-l", "127.0.0.1:1"];
+    let other = read(&flags).unwrap();
+    assert!(other.access.admits(b"me", b"other") && !other.access.admits(b"me", b"secret"));
+    assert_eq!(other.admin, Some("127.0.0.1:9".parse().unwrap()));
+    assert_eq!(other.need_restart(&settings), ["listen", "admin"]);
+    // Each is sound alone.
+    let error = read(&["-S", "--sasl-pwdb", others]).unwrap_err();
+    assert!(error.contains("-S and -Y"), "{error}");
+    write(
+        "proxy.toml",
+        &text.replace(
+            "auth_file = \"users\"",
+            "enable_sasl = true\nsasl_pwdb = \"users\"",
+        ),
+    );
+    assert_eq!(read(&[]).unwrap().access.mode, AuthMode::Sasl);
+    assert!(
+        read(&["--sasl-pwdb", others])
+            .unwrap()
+            .access
+            .admits(b"me", b"other")
+    );
+    write("users", "nonsense\n");
+    let error = read(&[]).unwrap_err();
+    assert!(
+        error.contains(":5:13: ") && error.contains("users: "),
+        "{error}"
+    );
+}
+
 /// What stands in a file, and what is said about it.
 const BAD: &[(&str, &str)] = &[
     (
@@ -180,6 +237,50 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\ncoordinator = \"h:1\"\nhot_keys = \"on\"\n",
         "3:12: hot_keys goes with servers: a pool of Evenkeel servers has its map\n  |\n\
          3 | hot_keys = \"on\"\n  |            ^^^^\n",
+    ),
+    (
+        "[proxy]\nenable_sasl = true\n[pools.a]\nservers = [\"h\"]\n",
+        "2:15: enable_sasl needs sasl_pwdb, a file of user:password lines\n  |\n\
+         2 | enable_sasl = true\n  |               ^^^^\n",
+    ),
+    (
+        "[proxy]\nauth_file = \"/no/such/file\"\n[pools.a]\nservers = [\"h\"]\n",
+        "2:13: /no/such/file: No such file or directory (os error 2)\n  |\n\
+         2 | auth_file = \"/no/such/file\"\n  |             ^^^^^^^^^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nlisten = [\"127.0.0.1\", \"mtls:[::1]\"]\n[pools.a]\nservers = [\"h\"]\n",
+        "2:24: listen: this prefix goes with enable_ssl = true\n  |\n\
+         2 | listen = [\"127.0.0.1\", \"mtls:[::1]\"]\n  |                        ^^^^^^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nlisten = \"tag[x]:h\"\nadmin = \"localhost\"\n[pools.a]\nservers = [\"h\"]\n",
+        "2:10: listen: proto[…]: and tag[…]: are for servers; of the proxy, each connection speaks what it \
+         begins with\n  |\n2 | listen = \"tag[x]:h\"\n  |          ^^^^^^^^^^\n\
+         3:9: admin: give an IP address with a port, such as \"127.0.0.1:9090\"\n  |\n\
+         3 | admin = \"localhost\"\n  |         ^^^^^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nenable_ssl = true\n[pools.a]\nservers = [\"h\"]\n",
+        "2:14: enable_ssl needs ssl_chain_cert, the file with the certificate\n  |\n\
+         2 | enable_ssl = true\n  |              ^^^^\n",
+    ),
+    (
+        "[proxy]\nenable_ssl = true\nssl_chain_cert = \"/dev/null\"\nssl_verify_mode = 2\n[pools.a]\nservers = [\"h\"]\n",
+        "4:19: clients' certificates need their authorities, ssl_ca_cert\n  |\n\
+         4 | ssl_verify_mode = 2\n  |                   ^\n",
+    ),
+    (
+        "[proxy]\nenable_ssl = true\nssl_chain_cert = \"/dev/null\"\n[pools.a]\nservers = [\"h\"]\n",
+        "3:18: /dev/null: there is no certificate in it\n  |\n\
+         3 | ssl_chain_cert = \"/dev/null\"\n  |                  ^^^^^^^^^^^\n",
+    ),
+    (
+        "[proxy]\nssl_key = \"k\"\nssl_min_version = 1\n[pools.a]\nservers = [\"h\"]\n",
+        "2:11: ssl_key goes with enable_ssl = true\n  |\n2 | ssl_key = \"k\"\n  |           ^^^\n\
+         3:19: ssl_min_version is 2 to 3\n  |\n3 | ssl_min_version = 1\n  |                   ^\n\
+         3:19: ssl_min_version goes with enable_ssl = true\n  |\n\
+         3 | ssl_min_version = 1\n  |                   ^\n",
     ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (

@@ -6,7 +6,7 @@ use crate::options::TlsOptions;
 use crate::{Clock, UsageError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is asked of clients that speak TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,25 @@ impl TlsKind {
     }
 }
 
+#[derive(Debug)]
+struct Current {
+    config: TlsConfig,
+    contexts: Arc<TlsContexts>,
+}
+
+/// Certificates that were read and found usable, and are not in use yet.
+#[derive(Debug)]
+pub struct PreparedCertificates(Current);
+
 /// The process's certificates, shared by its threads. They may be read anew at any time; connections
 /// that stand keep those they began with.
 #[derive(Debug)]
 pub struct Certificates {
-    config: TlsConfig,
     clock: Clock,
+    /// Whether a listener wants a certificate of each client.
+    is_mutual: bool,
     /// Looked at once for each new connection.
-    current: Mutex<Arc<TlsContexts>>,
+    current: Mutex<Current>,
     /// When they were last read, in seconds since the start.
     read_at_s: AtomicU64,
 }
@@ -55,21 +66,29 @@ impl Certificates {
         mut listeners: impl Iterator<Item = Option<TlsKind>>,
         clock: Clock,
     ) -> Result<Self, UsageError> {
-        let config = config(options)?;
-        let contexts =
-            TlsContexts::load(&config).map_err(|error| UsageError(format!("-Z: {error}")))?;
-        let mutual = listeners.any(|kind| kind == Some(TlsKind::Mutual));
-        if mutual && contexts.mutual.is_none() {
-            return Err(UsageError(
-                "-l mtls: clients' certificates need their authorities, -o ssl_ca_cert=FILE".into(),
-            ));
-        }
+        let is_mutual = listeners.any(|kind| kind == Some(TlsKind::Mutual));
+        let current = Current::load(options, is_mutual)?;
         Ok(Certificates {
-            config,
             clock,
-            current: Mutex::new(Arc::new(contexts)),
+            is_mutual,
+            current: Mutex::new(current),
             read_at_s: AtomicU64::new(clock.now().monotonic.as_secs()),
         })
+    }
+
+    /// Reads what these options name, for the same listeners.
+    ///
+    /// # Errors
+    /// As [`Certificates::load`].
+    pub fn prepare(&self, options: &TlsOptions) -> Result<PreparedCertificates, UsageError> {
+        Current::load(options, self.is_mutual).map(PreparedCertificates)
+    }
+
+    /// Begins further connections with these.
+    pub fn take_over(&self, prepared: PreparedCertificates) {
+        *self.lock() = prepared.0;
+        let now_s = self.clock.now().monotonic.as_secs();
+        self.read_at_s.store(now_s, Ordering::Relaxed);
     }
 
     /// Reads the files anew. Takes as long as the disk does.
@@ -77,12 +96,11 @@ impl Certificates {
     /// # Errors
     /// Names the file that cannot be used; then all stays as it was.
     pub fn reload(&self) -> Result<(), String> {
+        let config = self.lock().config.clone();
         // Whether there are authorities depends on the options alone, so that listeners still have
         // what they need.
-        let contexts = Arc::new(TlsContexts::load(&self.config)?);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = contexts;
-        let now_s = self.clock.now().monotonic.as_secs();
-        self.read_at_s.store(now_s, Ordering::Relaxed);
+        let contexts = Arc::new(TlsContexts::load(&config)?);
+        self.take_over(PreparedCertificates(Current { config, contexts }));
         Ok(())
     }
 
@@ -96,12 +114,33 @@ impl Certificates {
     /// # Panics
     /// When none like it is among those shown to [`Certificates::load`].
     pub fn context(&self, kind: TlsKind) -> Arc<TlsContext> {
-        let contexts = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let contexts = Arc::clone(&self.lock().contexts);
         Arc::clone(match kind {
             TlsKind::Default => &contexts.default,
             TlsKind::Basic => &contexts.basic,
             TlsKind::Mutual => (contexts.mutual.as_ref())
                 .expect("whoever has an mtls: listener has read clients' authorities"),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn load(options: &TlsOptions, is_mutual: bool) -> Result<Current, UsageError> {
+        let config = config(options)?;
+        let contexts =
+            TlsContexts::load(&config).map_err(|error| UsageError(format!("-Z: {error}")))?;
+        if is_mutual && contexts.mutual.is_none() {
+            return Err(UsageError(
+                "-l mtls: clients' certificates need their authorities, -o ssl_ca_cert=FILE".into(),
+            ));
+        }
+        Ok(Current {
+            config,
+            contexts: Arc::new(contexts),
         })
     }
 }

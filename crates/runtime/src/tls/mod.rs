@@ -25,7 +25,7 @@ mod tests;
 /// What a connection begins TLS with: certificate, key, and what is asked of the client.
 pub use rustls::ServerConfig as TlsContext;
 
-pub use certificates::{Certificates, TlsKind};
+pub use certificates::{Certificates, PreparedCertificates, TlsKind};
 pub use client::{TlsClient, TlsClientFiles};
 pub use contexts::{ClientCertificates, TlsConfig, TlsContexts, TlsFiles, TlsVersion};
 pub use stream::{TlsFailure, TlsStream};
