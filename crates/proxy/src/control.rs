@@ -2,18 +2,13 @@
 
 use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{
-    BackendId, BackendStats, HotKeyReport, MapSource, ProxyConfig, ProxyStats,
-};
+use evenkeel_roles::proxy::{BackendId, MapSource, ProxyConfig, WorkerCounts};
 use evenkeel_types::Epoch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What a worker has counted, and its connections to servers.
-pub type WorkerCounts = (Box<ProxyStats>, Vec<BackendStats>);
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -36,13 +31,9 @@ pub enum Control {
         /// The question.
         question: u64,
         /// What another worker has counted.
-        stats: Box<ProxyStats>,
-        /// Its connections to servers.
-        backends: Vec<BackendStats>,
-        /// The keys that are read most through it.
-        hot_keys: Vec<HotKeyReport>,
+        counts: Box<WorkerCounts>,
     },
-    /// A scraper wants this worker's counts and its connections to servers.
+    /// A scraper wants this worker's counts.
     Count(Sender<WorkerCounts>),
     /// What this worker has counted of hot keys is wanted there.
     HotKeysWanted(Sender<Vec<(Arc<str>, SharedCounts)>>),

@@ -304,34 +304,19 @@ impl Worker {
                 Control::Configure(config) => self.configure(now, &config),
                 Control::Resolved(id, address) => self.resolved(now, id, address),
                 Control::CountsWanted { by, question } => {
-                    let core = &self.parts.core;
-                    let (stats, backends) = (Box::new(*core.stats()), core.backends());
-                    let hot_keys = core.hot_keys(now);
-                    self.parts.workers[by].say(Control::Counts {
-                        question,
-                        stats,
-                        backends,
-                        hot_keys,
-                    });
+                    let counts = Box::new(self.parts.core.counts(now));
+                    self.parts.workers[by].say(Control::Counts { question, counts });
                 }
-                Control::Counts {
-                    question,
-                    stats,
-                    backends,
-                    hot_keys,
-                } => {
+                Control::Counts { question, counts } => {
                     if let Some(asked) = self.questions.get_mut(&question) {
-                        asked.process.totals.add(&stats);
-                        asked.process.backends.extend(backends);
-                        asked.process.hot_keys.extend(hot_keys);
+                        asked.process.add(*counts);
                         asked.missing -= 1;
                     }
                     self.answer_stats(now, question);
                 }
                 Control::Count(asked) => {
-                    let core = &self.parts.core;
                     // Whoever asked may have given up.
-                    let _ = asked.send((Box::new(*core.stats()), core.backends()));
+                    let _ = asked.send(self.parts.core.counts(now));
                 }
                 Control::HotKeysWanted(there) => {
                     // Whoever asked may have given up waiting.
@@ -648,12 +633,8 @@ impl Worker {
     }
 
     fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {
-        let process = ProcessStats {
-            totals: *self.parts.core.stats(),
-            backends: self.parts.core.backends(),
-            hot_keys: self.parts.core.hot_keys(now),
-            ..self.parts.facts.process()
-        };
+        let mut process = self.parts.facts.process();
+        process.add(self.parts.core.counts(now));
         let question = self.next_question;
         self.next_question += 1;
         let missing = self.parts.workers.len() - 1;

@@ -60,11 +60,10 @@ impl Facts {
         }
         let mut process = self.process();
         for _ in self.workers.iter() {
-            let Ok((stats, backends)) = receiver.recv_timeout(COUNT_TIME) else {
+            let Ok(counts) = receiver.recv_timeout(COUNT_TIME) else {
                 return page(503, "a worker does not answer\n");
             };
-            process.totals.add(&stats);
-            process.backends.extend(backends);
+            process.add(counts);
         }
         page(200, &render_metrics(&process))
     }

@@ -72,6 +72,11 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
     assert_eq!(both("requests_total"), 160.0);
     assert_eq!(both("queue_seconds_count"), 160.0);
     assert_eq!(both("answer_seconds_count"), 160.0);
+    let route = "{route=\"1\",prefix=\"\",pool=\"default\"}";
+    let of_route = |name: &str| value(&before, &format!("evenkeel_proxy_route_{name}{route}"));
+    assert_eq!(of_route("get_hits_total"), 80.0);
+    assert_eq!(of_route("requests_total"), 160.0);
+    assert_eq!(of_route("answer_seconds_count"), 160.0);
 
     let is_of_first = |key: &&String| memcached[0].client().get(key).is_some();
     let key = keys.iter().find(is_of_first).expect("half of them are");
@@ -105,5 +110,7 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
         number("answer_us_p50") < number("answer_us_p999"),
         "{stats:?}"
     );
+    let stats = clients[1].stats("routes");
+    assert_eq!((&*stats["1:keys"], &*stats["1:get_hits"]), ("*", "81"));
     proxy.stop().expect("it stops");
 }

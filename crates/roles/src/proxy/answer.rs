@@ -14,6 +14,7 @@ use super::health::{Sign, TRIAL_PAUSE};
 use super::hot::{FILLER, answer_of_meta};
 use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
+use super::per_route::PerRoute;
 use super::pool::{Pool, Servers};
 use super::recovery::Loss;
 use super::routes::{Rename, Renames};
@@ -268,7 +269,7 @@ impl ProxyCore {
             }
             show_front(
                 client,
-                &mut self.stats,
+                (&mut self.stats, &mut self.per_route),
                 (shown_as, rename),
                 question,
                 reply,
@@ -293,7 +294,7 @@ impl ProxyCore {
             tally: tally?,
         };
         if is_read {
-            backend.measure(self.now);
+            backend.measure(self.now, &mut self.per_route);
             let (question, _) = backend.pop_question().ok_or(Unfit)?;
             let held = HeldRead {
                 answered,
@@ -312,7 +313,7 @@ impl ProxyCore {
     /// The awaited read is not to be shown.
     fn ask_home_instead(&mut self, now: Instant, id: BackendId) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        backend.measure(self.now);
+        backend.measure(self.now, &mut self.per_route);
         let (question, _) = backend.pop_question().ok_or(Unfit)?;
         self.close_if_retired(id);
         self.ask_home(now, question);
@@ -371,7 +372,7 @@ impl ProxyCore {
             let shown_as = (slot.show, self.renames.get(slot.rename));
             show_front(
                 client,
-                &mut self.stats,
+                (&mut self.stats, &mut self.per_route),
                 shown_as,
                 b"",
                 &Reply::Value(*value),
@@ -415,7 +416,7 @@ impl ProxyCore {
                     None => missed(client, &self.renames, slot, question),
                     Some(line) => {
                         let show = client.slot(slot).map_or(Show::Nothing, |slot| slot.show);
-                        Answered::error(show::refusal(show, line.to_vec()))
+                        Answered::refused(show::refusal(show, line.to_vec()))
                     }
                 };
                 client.set_state(slot, State::Done(answered));
@@ -488,7 +489,7 @@ impl ProxyCore {
     /// The awaited request is answered.
     pub(super) fn done(&mut self, id: BackendId) {
         if let Some(backend) = self.backends.get_mut(id.0) {
-            backend.measure(self.now);
+            backend.measure(self.now, &mut self.per_route);
             backend.pop();
         }
         self.close_if_retired(id);
@@ -540,7 +541,12 @@ impl ProxyCore {
                     unreachable!("only answered slots are popped")
                 }
             };
-            answered.tally.count(&mut self.stats);
+            self.per_route.count(
+                &mut self.stats,
+                slot.route,
+                answered.tally,
+                answered.bytes.len(),
+            );
             let bytes = client.show(slot.show, answered);
             self.keep_buffer(bytes);
             has_shown = true;
@@ -612,7 +618,7 @@ impl ProxyCore {
 /// Composes the front slot's answer straight into the output and gives up the slot.
 fn show_front(
     client: &mut Client,
-    stats: &mut ProxyStats,
+    (stats, routes): (&mut ProxyStats, &mut PerRoute),
     (shown_as, rename): (Show, Option<&Rename>),
     question: &[u8],
     reply: &Reply<'_>,
@@ -620,13 +626,19 @@ fn show_front(
 ) -> Result<(), Unfit> {
     let is_key = matches!(shown_as, Show::Value { .. });
     if is_key && show::is_error(reply) {
-        client.pop();
-        client.show(shown_as, Answered::error(raw.to_vec()));
+        if let Some(slot) = client.pop() {
+            routes.count(stats, slot.route, Tally::Refused, 0);
+        }
+        client.show(shown_as, Answered::refused(raw.to_vec()));
         return Ok(());
     }
-    let tally = show::compose(client.out(), shown_as, rename, question, reply, raw)?;
-    tally.count(stats);
-    client.pop();
+    let out = client.out();
+    let before = out.len();
+    let tally = show::compose(out, shown_as, rename, question, reply, raw)?;
+    let bytes = out.len() - before;
+    if let Some(slot) = client.pop() {
+        routes.count(stats, slot.route, tally, bytes);
+    }
     if is_key {
         client.end_key(shown_as);
     }
@@ -681,6 +693,9 @@ fn hidden_tally(shown_as: Show) -> Tally {
             verb: Verb::Arithmetic { up: false },
             ..
         } => Tally::DecrHit,
+        Show::Meta {
+            verb: Verb::Set, ..
+        } => Tally::Stored,
         _ => Tally::Nothing,
     }
 }

@@ -36,11 +36,12 @@ use super::bytes::ByteQueue;
 use super::collapse::{Joinable, Others};
 use super::config::{Login, PoolSettings, TlsId};
 use super::health::{Health, Sign, TRIAL_GREETINGS};
-use super::latency::Stopwatch;
+use super::latency::{Finished, Stopwatch};
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
 use super::missed::Missed;
+use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
 use super::speech::Speech;
 use super::stream::Streaming;
@@ -77,6 +78,8 @@ pub(super) struct Tag {
     /// Placement hash of the key.
     pub hash: KeyHash,
     pub ask: Ask,
+    /// The route that it went; the first key's if it is for several.
+    pub route: RouteId,
     /// Whether doing it twice is the same as doing it once, in effect and in answer.
     pub is_read: bool,
     /// Whether it asks for a replica.
@@ -100,6 +103,7 @@ impl Tag {
             slot,
             hash: KeyHash(0),
             ask,
+            route: RouteId::NONE,
             is_read: false,
             is_replica: false,
             retries: 0,
@@ -411,6 +415,11 @@ impl Backend {
         self.queue.tail()
     }
 
+    /// The routes of what is queued or awaited.
+    pub fn routes_under_way(&self) -> impl Iterator<Item = RouteId> {
+        self.in_flight.iter().map(|request| request.tag.route)
+    }
+
     /// The requests of a client that are queued or awaited.
     pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
         let bytes = self.queue.as_slice();
@@ -528,14 +537,19 @@ impl Backend {
 
     /// The awaited request is answered, whole: measures how long that took.
     #[inline]
-    pub fn measure(&mut self, now: Instant) {
+    pub fn measure(&mut self, now: Instant, routes: &mut PerRoute) {
         let Some(request) = self.in_flight.front() else {
             return;
         };
         let asked = Instant(request.deadline.0.saturating_sub(self.request_timeout_ns));
         let asked = (request.start >= self.measured_from).then_some(asked);
-        let end = request.start + request.len as u64;
-        self.stopwatch.answered(now, asked, end);
+        let finished = Finished {
+            asked,
+            end: request.start + request.len as u64,
+            len: request.len as u64,
+            route: request.tag.route,
+        };
+        self.stopwatch.answered(now, &finished, routes);
     }
 
     /// How long an answer may take from now on.

@@ -482,7 +482,7 @@ impl ProxyCore {
             let speech = core.speech(way, key);
             let has_classic_words = !(key.sent.base64 || joins && compares);
             if speech != Speech::Meta && !has_classic_words {
-                return core.has_no_words(now, id, echo);
+                return core.has_no_words(now, id, way, echo);
             }
             let exptime = match joins {
                 // Both keep the exptime of what is there.
@@ -635,13 +635,14 @@ impl ProxyCore {
     ) -> bool {
         let may_know = self.speech(way, key) != Speech::Classic;
         if !may_know {
-            self.has_no_words(now, id, echo);
+            self.has_no_words(now, id, way, echo);
         }
         may_know
     }
 
-    fn has_no_words(&mut self, now: Instant, id: ClientId, echo: Echo) {
+    fn has_no_words(&mut self, now: Instant, id: ClientId, way: &WayTo, echo: Echo) {
         self.stats.proxy_requests_unsupported += 1;
+        self.per_route.count_error(way.route);
         self.refuse(now, id, Show::Binary(echo), NO_META);
     }
 

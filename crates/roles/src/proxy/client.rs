@@ -13,6 +13,7 @@
 use super::backend::Question;
 use super::bytes::{ByteQueue, keep_buffer};
 use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
+use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
 use super::routes::RenameId;
 use super::show::{self, Tally};
@@ -74,6 +75,8 @@ pub(super) struct Slot {
     pub ticket: Option<ReadTicket>,
     /// What the server calls the key.
     pub rename: RenameId,
+    /// The route that the request went.
+    pub route: RouteId,
 }
 
 impl Slot {
@@ -84,6 +87,7 @@ impl Slot {
             state,
             ticket: None,
             rename: RenameId::NONE,
+            route: RouteId::NONE,
         }
     }
 }
@@ -309,27 +313,35 @@ impl Client {
 
     /// Makes room for the answer to a `get` of one key.
     #[inline]
-    pub fn push_key(&mut self) -> u64 {
+    pub fn push_key(&mut self, route: RouteId) -> u64 {
         let show = Show::Value {
             with_cas: false,
             last: true,
         };
         self.waiting += 1;
-        self.ring.push_back(Slot::new(show, State::Waiting));
+        self.ring.push_back(Slot {
+            route,
+            ..Slot::new(show, State::Waiting)
+        });
         self.first + self.ring.len() as u64 - 1
     }
 
-    /// Makes room for the answer to a `get` of so many keys. Returns the first one's place.
+    /// Makes room for the answer to a `get` of several keys, which go these routes. Returns the first one's
+    /// place.
     #[inline]
-    pub fn push_keys(&mut self, count: usize) -> u64 {
+    pub fn push_keys(&mut self, routes: impl ExactSizeIterator<Item = RouteId>) -> u64 {
         let first = self.first + self.ring.len() as u64;
+        let count = routes.len();
         self.waiting += count;
-        self.ring.extend((1..=count).map(|nth| {
+        self.ring.extend(routes.zip(1..).map(|(route, nth)| {
             let show = Show::Value {
                 with_cas: false,
                 last: nth == count,
             };
-            Slot::new(show, State::Waiting)
+            Slot {
+                route,
+                ..Slot::new(show, State::Waiting)
+            }
         }));
         first
     }
@@ -447,16 +459,22 @@ impl Client {
 
     /// Shows the values and misses that are at the front, and keeps their buffers.
     #[inline]
-    pub fn show_values(&mut self, stats: &mut ProxyStats, spare: &mut Vec<Vec<u8>>) {
+    pub fn show_values(
+        &mut self,
+        stats: &mut ProxyStats,
+        routes: &mut PerRoute,
+        spare: &mut Vec<Vec<u8>>,
+    ) {
         while let Some(Slot {
             show: show @ Show::Value { .. },
             state: State::Done(answered),
+            route,
             ..
         }) = self.ring.front_mut()
             && !answered.is_error
         {
             let (show, bytes) = (*show, mem::take(&mut answered.bytes));
-            answered.tally.count(stats);
+            routes.count(stats, *route, answered.tally, bytes.len());
             self.held -= bytes.len();
             self.out.tail().extend_from_slice(&bytes);
             keep_buffer(spare, bytes);
@@ -536,7 +554,15 @@ impl Answered {
         }
     }
 
-    /// An error line.
+    /// An error line of a server.
+    pub fn refused(line: Vec<u8>) -> Self {
+        Answered {
+            tally: Tally::Refused,
+            ..Answered::error(line)
+        }
+    }
+
+    /// An error line of the proxy.
     pub fn error(line: Vec<u8>) -> Self {
         Answered {
             bytes: line,

@@ -135,7 +135,7 @@ impl ProxyCore {
                 }
             }
             Reply::End => Answered::miss(),
-            _ => Answered::error(raw.to_vec()),
+            _ => Answered::refused(raw.to_vec()),
         };
         client.set_state(slot, State::Done(answered));
     }

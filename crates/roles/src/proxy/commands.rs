@@ -30,6 +30,7 @@ impl<'k> Draft<'k> {
             client,
             pool: way.pool,
             rename: way.rename,
+            route: way.route,
             place: way.place,
             key: key.stored,
             show: Show::Nothing,
@@ -347,6 +348,7 @@ impl ProxyCore {
             None => self.ask_new(now, &draft, |out, route| write(out, &flags, route)),
             Some(words) => {
                 self.stats.proxy_keys_refused += 1;
+                self.per_route.count_error(way.route);
                 self.refuse(now, draft.client, draft.show, words);
             }
         }

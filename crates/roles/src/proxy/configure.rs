@@ -13,11 +13,12 @@ use super::client::State;
 use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use super::failover::NOBODY;
 use super::limits::LEAVING_LOOK;
+use super::per_route::RouteId;
 use super::pool::{
     EvenkeelPool, LeftServers, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name,
 };
 use super::routes::RenameId;
-use super::way::ways_of;
+use super::way::{Way, ways_of};
 use super::{BackendId, ProxyCore};
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
@@ -57,8 +58,9 @@ impl ProxyCore {
         for wanted in &config.pools {
             self.find_gutter(wanted);
         }
-        self.ways = ways_of(config, &pools, &mut self.renames);
+        self.ways = ways_of(config, &pools, &mut self.renames, &mut self.per_route);
         self.keep_used_renames();
+        self.keep_used_routes();
         self.routes = Arc::clone(&config.routes);
         self.config = Arc::clone(config);
         for id in self.pools.keys() {
@@ -208,6 +210,21 @@ impl ProxyCore {
             used.extend(client.slots().map(|slot| slot.rename));
         }
         self.renames.keep(&used);
+    }
+
+    /// Forgets what was counted of routes that are gone and that no request under way has gone.
+    /// O(requests under way).
+    fn keep_used_routes(&mut self) {
+        self.settle_runs();
+        let mut used: BTreeSet<RouteId> = self.ways.iter().map(Way::route).collect();
+        for (_, client) in self.clients.iter() {
+            used.extend(client.slots().map(|slot| slot.route));
+        }
+        for (_, backend) in self.backends.iter() {
+            used.extend(backend.routes_under_way());
+        }
+        used.extend(self.routes_parked());
+        self.per_route.keep(&used);
     }
 
     /// Forgets pools that are no longer configured once nothing can be asked of them any more.

@@ -370,6 +370,7 @@ impl ProxyCore {
             return false;
         }
         self.stats.proxy_cas_refused += 1;
+        self.per_route.count_error(way.route);
         self.refuse(now, id, show, NO_CAS_ELSEWHERE);
         true
     }

@@ -14,6 +14,7 @@
 //! Not measured are requests that were given up, and such as were asked before a change of the request
 //! timeout: when a request was asked follows from its deadline.
 
+use super::per_route::{PerRoute, RouteId};
 use evenkeel_types::Instant;
 use std::collections::VecDeque;
 
@@ -46,18 +47,35 @@ impl Default for Histogram {
     }
 }
 
-impl Histogram {
-    /// Counts the time from one instant to another.
+/// A time as histograms count it.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    bucket: usize,
+    us: u64,
+}
+
+impl Spot {
+    /// The time from one instant to another.
     #[inline]
-    fn record(&mut self, from: Instant, to: Instant) {
+    fn between(from: Instant, to: Instant) -> Self {
         // Most requests are written in the turn in which they were asked.
         if from >= to {
-            self.counts[0] += 1;
-            return;
+            return Spot { bucket: 0, us: 0 };
         }
         let us = to.0.saturating_sub(from.0) / 1000;
-        self.counts[bucket(us)] += 1;
-        self.sum_us += us;
+        Spot {
+            bucket: bucket(us),
+            us,
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a time so many times.
+    #[inline]
+    fn record(&mut self, spot: Spot, times: u64) {
+        self.counts[spot.bucket] += times;
+        self.sum_us += spot.us * times;
     }
 
     /// Adds the counts of another.
@@ -117,7 +135,7 @@ fn last_of(index: usize) -> u64 {
     (((PARTS + part + 1) as u64) << (exponent - 2)) - 1
 }
 
-/// What was measured at one server.
+/// What was measured at one server, or on one route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// From asked to written.
@@ -132,12 +150,100 @@ impl Latency {
         self.queue.add(&other.queue);
         self.answer.add(&other.answer);
     }
+
+    /// Counts requests.
+    #[inline]
+    pub(super) fn record(&mut self, run: &Run) {
+        let Timing {
+            asked,
+            written,
+            answered,
+            ..
+        } = run.timing;
+        self.queue.record(Spot::between(asked, written), run.count);
+        self.answer
+            .record(Spot::between(written, answered), run.count);
+    }
+
+    /// What statistics show of it.
+    pub(super) fn rows(&self) -> [(&'static str, u64); 5] {
+        let Latency { queue, answer } = self;
+        [
+            ("queue_us_p50", queue.quantile_us(0.5)),
+            ("queue_us_p99", queue.quantile_us(0.99)),
+            ("answer_us_p50", answer.quantile_us(0.5)),
+            ("answer_us_p99", answer.quantile_us(0.99)),
+            ("answer_us_p999", answer.quantile_us(0.999)),
+        ]
+    }
+}
+
+/// When things happened to a request, and the route that it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timing {
+    asked: Instant,
+    written: Instant,
+    answered: Instant,
+    route: RouteId,
+}
+
+/// Requests behind each other to which the same happened at the same time. What came in a turn left in one
+/// write, and mostly is answered in one read: so they are counted together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    timing: Timing,
+    count: u64,
+    bytes: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        let never = Instant::default();
+        Run {
+            timing: Timing {
+                asked: never,
+                written: never,
+                answered: never,
+                route: RouteId::NONE,
+            },
+            count: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Run {
+    /// The route of all of them.
+    #[inline]
+    pub fn route(&self) -> RouteId {
+        self.timing.route
+    }
+
+    /// How long they are together.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A request whose answer has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finished {
+    /// `None` if that is not known.
+    pub asked: Option<Instant>,
+    /// Where it ends in the stream of bytes.
+    pub end: u64,
+    /// How long it is.
+    pub len: u64,
+    pub route: RouteId,
 }
 
 /// Measures the requests of one connection, which are known by where they end in its stream of bytes.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
-    pub latency: Latency,
+    latency: Latency,
+    /// The last requests, not counted in `latency` yet.
+    run: Run,
     /// How far the stream is written, and when it was last.
     last: (u64, Instant),
     /// The same of the writes before, ascending; mostly there are none.
@@ -156,18 +262,49 @@ impl Stopwatch {
         self.last = (end, now);
     }
 
-    /// The request that ends there was answered; `asked` is `None` if that is not known.
+    /// A request was answered.
     #[inline]
-    pub fn answered(&mut self, now: Instant, asked: Option<Instant>, end: u64) {
+    pub fn answered(&mut self, now: Instant, request: &Finished, routes: &mut PerRoute) {
         let written = if self.earlier.is_empty() {
             self.last
         } else {
-            self.write_of(end)
+            self.write_of(request.end)
         };
-        if let (Some(asked), true) = (asked, written.0 >= end) {
-            self.latency.queue.record(asked, written.1);
-            self.latency.answer.record(written.1, now);
+        let Some(asked) = request.asked.filter(|_| written.0 >= request.end) else {
+            return routes.count_bytes(request.route, request.len);
+        };
+        let timing = Timing {
+            asked,
+            written: written.1,
+            answered: now,
+            route: request.route,
+        };
+        if timing != self.run.timing {
+            self.settle(routes);
+            self.run.timing = timing;
         }
+        self.run.count += 1;
+        self.run.bytes += request.len;
+    }
+
+    /// Counts the last requests.
+    pub fn settle(&mut self, routes: &mut PerRoute) {
+        self.latency.record(&self.run);
+        routes.record(&self.run);
+        self.run.count = 0;
+        self.run.bytes = 0;
+    }
+
+    /// What was measured.
+    pub fn latency(&self) -> Latency {
+        let mut latency = self.latency.clone();
+        latency.record(&self.run);
+        latency
+    }
+
+    /// The last requests, which routes have not been told of.
+    pub fn run(&self) -> &Run {
+        &self.run
     }
 
     /// The write that ends at or behind a place, or else the last; those before it are forgotten.
@@ -222,7 +359,7 @@ mod tests {
                 .wrapping_add(1);
             let us = (random >> 33) >> (random % 29);
             times.push(us.min(TIME_MAX_US));
-            histogram.record(Instant(5), Instant(5 + us * 1000));
+            histogram.record(Spot::between(Instant(5), Instant(5 + us * 1000)), 1);
         }
         times.sort_unstable();
         for part in [0.001, 0.5, 0.9, 0.99, 0.999, 1.0] {
@@ -245,37 +382,87 @@ mod tests {
         );
     }
 
+    /// A request of 5 bytes.
+    fn request(asked: Option<Instant>, end: u64) -> Finished {
+        Finished {
+            asked,
+            end,
+            len: 5,
+            route: RouteId::OTHERS,
+        }
+    }
+
     #[test]
     fn a_request_waits_until_the_write_that_ends_it_and_then_for_its_answer() {
         let at = |us: u64| Instant(us * 1000);
+        let mut routes = PerRoute::default();
         let mut watch = Stopwatch::default();
         // Two requests, to 10 and to 30: the first is written at once, the second in two pieces.
         watch.wrote(at(100), 15, 10);
         watch.wrote(at(300), 25, 10);
         watch.wrote(at(700), 30, 10);
-        watch.answered(at(1100), Some(at(100)), 10);
-        watch.answered(at(1100), Some(at(100)), 30);
-        let Latency { queue, answer } = &watch.latency;
+        watch.answered(at(1100), &request(Some(at(100)), 10), &mut routes);
+        watch.answered(at(1100), &request(Some(at(100)), 30), &mut routes);
+        let Latency { queue, answer } = watch.latency();
         assert_eq!((queue.sum_us(), answer.sum_us()), (600, 1000 + 400));
         // Not known when it was asked.
         watch.wrote(at(1200), 40, 40);
-        watch.answered(at(1300), None, 40);
-        assert_eq!(watch.latency.queue.count(), 2);
+        watch.answered(at(1300), &request(None, 40), &mut routes);
+        assert_eq!(watch.latency().queue.count(), 2);
         // Answered before it was written: not measured.
         watch.restart();
-        watch.answered(at(1300), Some(at(1200)), 50);
-        assert_eq!(watch.latency.answer.count(), 2);
+        watch.answered(at(1300), &request(Some(at(1200)), 50), &mut routes);
+        assert_eq!(watch.latency().answer.count(), 2);
+    }
+
+    /// What is counted together is counted as one by one.
+    #[test]
+    fn requests_are_counted_in_runs() {
+        let seed = std::env::var("EVENKEEL_TEST_SEED")
+            .map_or(1u64, |seed| seed.parse().expect("a number"));
+        println!("EVENKEEL_TEST_SEED={seed}");
+        let mut random = seed;
+        let mut below = |bound: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        let mut routes = PerRoute::default();
+        let mut watch = Stopwatch::default();
+        let (mut now, mut end) = (Instant(0), 0);
+        let mut twin = Latency::default();
+        for _ in 0..10_000 {
+            if below(3) == 0 {
+                now = Instant(now.0 + below(5_000_000));
+            }
+            let asked = Instant(now.0.saturating_sub(below(2) * 7_000_000));
+            end += 5;
+            watch.wrote(now, end, end);
+            let answered = Instant(now.0 + below(2) * 9_000_000);
+            watch.answered(answered, &request(Some(asked), end), &mut routes);
+            twin.queue.record(Spot::between(asked, now), 1);
+            twin.answer.record(Spot::between(now, answered), 1);
+        }
+        assert_eq!(watch.latency(), twin);
+        watch.settle(&mut routes);
+        assert_eq!(watch.latency(), twin, "once");
     }
 
     #[test]
     fn the_pieces_of_one_large_request_are_one_write() {
+        let mut routes = PerRoute::default();
         let mut watch = Stopwatch::default();
         for n in 1..=100u64 {
             watch.wrote(Instant(n * 1000), n, 100);
         }
         assert!(watch.earlier.is_empty());
-        watch.answered(Instant(200_000), Some(Instant(0)), 100);
-        assert_eq!(watch.latency.queue.sum_us(), 100);
+        watch.answered(
+            Instant(200_000),
+            &request(Some(Instant(0)), 100),
+            &mut routes,
+        );
+        assert_eq!(watch.latency().queue.sum_us(), 100);
         for n in 0..2 * WRITES_MAX as u64 {
             watch.wrote(Instant(n), 101 + n, 101);
         }

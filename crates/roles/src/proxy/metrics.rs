@@ -1,8 +1,9 @@
-//! What a proxy counts and measures, in Prometheus's text format: the figures of `stats`, `stats proxy` and
-//! `stats servers` with `evenkeel_proxy_` before their names, and the histograms behind the latter's times.
+//! What a proxy counts and measures, in Prometheus's text format: the figures of `stats`, `stats proxy`,
+//! `stats servers` and `stats routes` with `evenkeel_proxy_` before their names, and the histograms behind
+//! the times.
 
 use super::stats::{BackendStats, ProcessStats, by_name};
-use super::{Histogram, Latency};
+use super::{Histogram, Latency, RouteCounters, RouteStats};
 use crate::exposition::{Text, seconds};
 
 /// Times between which a histogram counts: powers of two from 16 µs to 8.4 s.
@@ -19,6 +20,7 @@ pub fn render(process: &ProcessStats) -> String {
         text.counter(&full, &help, count);
     }
     of_servers(&mut text, &process.backends);
+    of_routes(&mut text, &process.routes);
     text.0
 }
 
@@ -154,19 +156,85 @@ fn of_servers(text: &mut Text, backends: &[BackendStats]) {
             }
         }
     }
-    let latencies: Vec<_> = groups
+    let latencies = groups
         .iter()
         .map(|(server, group)| {
             let mut latency = Latency::default();
             for backend in group {
                 latency.add(&backend.latency);
             }
-            (
-                [("pool", group[0].pool.as_str()), ("server", *server)],
-                latency,
-            )
+            let labels = vec![("pool", group[0].pool.as_str()), ("server", *server)];
+            (labels, latency)
         })
         .collect();
+    times(text, "evenkeel_proxy_server", latencies);
+}
+
+/// A count of a route.
+type RouteRow = (&'static str, &'static str, fn(&RouteCounters) -> u64);
+
+const ROUTE_COUNTERS: [RouteRow; 8] = [
+    (
+        "requests",
+        "Keys of gets, and other commands, that were answered.",
+        RouteCounters::requests,
+    ),
+    ("get_hits", "Keys found.", |route| route.get_hits),
+    (
+        "get_misses",
+        "Keys not found, or answered so because their server could not be asked.",
+        |route| route.get_misses + route.unavailable,
+    ),
+    (
+        "unavailable",
+        "Of these, because their server could not be asked.",
+        |route| route.unavailable,
+    ),
+    (
+        "errors",
+        "Requests answered with an error, of the proxy or of a server.",
+        |route| route.errors,
+    ),
+    ("denied", "Requests that the route refused.", |route| {
+        route.denied
+    }),
+    (
+        "request_bytes",
+        "Bytes of requests that servers answered.",
+        |route| route.request_bytes,
+    ),
+    (
+        "answer_bytes",
+        "Bytes of answers to applications.",
+        |route| route.answer_bytes,
+    ),
+];
+
+fn of_routes(text: &mut Text, routes: &[RouteStats]) {
+    for (name, help, count) in ROUTE_COUNTERS {
+        let full = format!("evenkeel_proxy_route_{name}_total");
+        text.kind(&full, "counter", help);
+        for route in routes {
+            text.sample(&full, &labels_of(route), count(&route.counters));
+        }
+    }
+    let latencies = routes
+        .iter()
+        .map(|route| (labels_of(route), route.latency.clone()));
+    times(text, "evenkeel_proxy_route", latencies.collect());
+}
+
+fn labels_of(route: &RouteStats) -> Vec<(&str, &str)> {
+    let name = &route.name;
+    vec![
+        ("route", &name.route),
+        ("prefix", &name.prefix),
+        ("pool", &name.pool),
+    ]
+}
+
+/// The histograms of servers or routes.
+fn times(text: &mut Text, of_what: &str, latencies: Vec<(Vec<(&str, &str)>, Latency)>) {
     let parts: [Part; 2] = [
         (
             "queue",
@@ -180,7 +248,7 @@ fn of_servers(text: &mut Text, backends: &[BackendStats]) {
         ),
     ];
     for (part, help, of) in parts {
-        let name = format!("evenkeel_proxy_server_{part}_seconds");
+        let name = format!("{of_what}_{part}_seconds");
         text.kind(&name, "histogram", help);
         for (labels, latency) in &latencies {
             histogram(text, &name, labels, of(latency));

@@ -63,6 +63,7 @@ mod map;
 mod metrics;
 mod missed;
 mod multi_get;
+mod per_route;
 mod pool;
 mod question;
 mod quick;
@@ -91,13 +92,14 @@ pub use explain::{
 pub use hot::HotKeyReport;
 pub use latency::{Histogram, Latency};
 pub use metrics::render as render_metrics;
+pub use per_route::{ROUTES_COUNTED_MAX, RouteCounters, RouteName, RouteStats};
 pub use pool::ServerList;
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 pub use slab::Key;
-pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats};
+pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats, WorkerCounts};
 
 use crate::auth::{Protocols, opening};
 use backend::{Backend, Link, Peer};
@@ -105,7 +107,9 @@ use client::Client;
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use multi_get::GroupDraft;
+use per_route::PerRoute;
 use pool::{Pool, PoolId};
+use quick::KeyHome;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use recovery::Parking;
@@ -195,6 +199,7 @@ pub struct ProxyCore {
     parking: Parking,
     outputs: VecDeque<Output>,
     stats: ProxyStats,
+    per_route: PerRoute,
     random: SplitMix64,
     /// Not later than the first deadline; earlier ones have passed into nothing.
     next_deadline: Option<Instant>,
@@ -220,7 +225,7 @@ pub struct ProxyCore {
     /// The keys of the plain `get` in hand.
     keys: Vec<KeyAt>,
     /// Where each of them is, if they are several.
-    homes: Vec<(PoolId, BackendId)>,
+    homes: Vec<KeyHome>,
 }
 
 impl ProxyCore {
@@ -249,6 +254,7 @@ impl ProxyCore {
             parking: Parking::default(),
             outputs: VecDeque::new(),
             stats: ProxyStats::default(),
+            per_route: PerRoute::default(),
             random: SplitMix64::seed_from_u64(seed),
             next_deadline: None,
             leaving_look: None,
@@ -444,6 +450,27 @@ impl ProxyCore {
     /// Sets the counts of this worker to zero.
     pub fn reset_stats(&mut self) {
         self.stats = ProxyStats::default();
+        self.settle_runs();
+        self.per_route.reset();
+    }
+
+    /// Everything that this worker has counted.
+    pub fn counts(&self, now: Instant) -> WorkerCounts {
+        WorkerCounts {
+            totals: self.stats,
+            backends: self.backends(),
+            routes: self.route_stats(),
+            hot_keys: self.hot_keys(now),
+        }
+    }
+
+    /// Counts for each route what was answered last.
+    fn settle_runs(&mut self) {
+        for key in self.backends.keys() {
+            if let Some(backend) = self.backends.get_mut(key) {
+                backend.stopwatch.settle(&mut self.per_route);
+            }
+        }
     }
 
     /// The connections to servers.

@@ -12,6 +12,7 @@
 use super::backend::{Ask, Group, GroupKey, Progress, Question, Tag};
 use super::client::{MultiGet, Show, Slot, State};
 use super::limits::GROUP_LINE_MAX;
+use super::per_route::RouteId;
 use super::pool::{PoolId, Servers};
 use super::question::{Draft, Intent};
 use super::routes::CommandClass;
@@ -23,7 +24,7 @@ use evenkeel_protocol::{SentKey, next_word, text};
 use evenkeel_types::Instant;
 
 /// The line for one server while the keys of a multi-get are dealt out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct GroupDraft {
     line: Vec<u8>,
     keys: Vec<GroupKey>,
@@ -31,6 +32,8 @@ pub(super) struct GroupDraft {
     command_end: usize,
     /// Of `gat` and `gats`, which have one for all keys of a line.
     exptime: Option<i64>,
+    /// The first key's.
+    route: RouteId,
     /// How often the keys were put to a server before, and when they are given up.
     again: Option<(u8, Instant)>,
 }
@@ -41,18 +44,34 @@ pub(super) struct Line {
     client: ClientId,
     pool: PoolId,
     to: BackendId,
+    route: RouteId,
     with_cas: bool,
     exptime: Option<i64>,
     again: Option<(u8, Instant)>,
 }
 
+impl Default for GroupDraft {
+    fn default() -> Self {
+        GroupDraft {
+            line: Vec::new(),
+            keys: Vec::new(),
+            command_end: 0,
+            exptime: None,
+            route: RouteId::NONE,
+            again: None,
+        }
+    }
+}
+
 impl Line {
     /// Of a `get`, for the first time.
-    pub fn get(client: ClientId, pool: PoolId, to: BackendId) -> Self {
+    #[inline]
+    pub fn get(client: ClientId, pool: PoolId, to: BackendId, route: RouteId) -> Self {
         Line {
             client,
             pool,
             to,
+            route,
             with_cas: false,
             exptime: None,
             again: None,
@@ -190,12 +209,13 @@ impl ProxyCore {
         };
         let slot = client.push(Slot {
             rename: way.rename,
+            route: way.route,
             ..Slot::new(show, State::Waiting)
         });
         let line = Line {
             with_cas: rest.with_cas,
             exptime: rest.exptime,
-            ..Line::get(id, way.pool, to)
+            ..Line::get(id, way.pool, to, way.route)
         };
         self.add_to_draft(now, &line, key.stored, slot);
     }
@@ -213,7 +233,7 @@ impl ProxyCore {
         let line = Line {
             with_cas,
             again: Some((tag.retries + 1, tag.give_up)),
-            ..Line::get(tag.client, tag.pool, to)
+            ..Line::get(tag.client, tag.pool, to, tag.route)
         };
         self.add_to_draft(now, &line, key, slot);
     }
@@ -252,6 +272,7 @@ impl ProxyCore {
         begin_line(&mut draft.line, line.with_cas, line.exptime);
         draft.command_end = draft.line.len();
         draft.exptime = line.exptime;
+        draft.route = line.route;
         draft.again = line.again;
         self.drafted.push((line.pool, line.to));
     }
@@ -285,6 +306,7 @@ impl ProxyCore {
             Progress::Nothing
         };
         let tag = Tag {
+            route: draft.route,
             is_read: draft.exptime.is_none(),
             retries: draft.again.map_or(0, |(retries, _)| retries),
             ..Tag::new(

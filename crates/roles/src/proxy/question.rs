@@ -7,6 +7,7 @@
 
 use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
 use super::client::{Show, Slot, State};
+use super::per_route::RouteId;
 use super::pool::{PoolId, Servers};
 use super::recovery::Failure;
 use super::routes::RenameId;
@@ -42,6 +43,7 @@ pub(super) struct Draft<'k> {
     pub place: Option<BackendId>,
     /// What the servers call the key.
     pub rename: RenameId,
+    pub route: RouteId,
     /// The key as it is stored.
     pub key: &'k [u8],
     pub show: Show,
@@ -133,6 +135,7 @@ impl ProxyCore {
             state: State::Waiting,
             ticket,
             rename: draft.rename,
+            route: draft.route,
         });
         let mut tag = Tag {
             hash,
@@ -141,6 +144,7 @@ impl ProxyCore {
                 Intent::Write | Intent::Touch | Intent::ReadAndWrite
             ),
             is_replica,
+            route: draft.route,
             ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;

@@ -9,6 +9,7 @@
 use super::backend::{Ask, Group, Link, Progress, Tag};
 use super::client::{Answered, Client, Show, State};
 use super::multi_get::{Line, key_of_get};
+use super::per_route::{PerRoute, RouteId};
 use super::pool::{MemcachedPool, Pool, PoolId, Servers};
 use super::routes::{CommandClass, RenameId};
 use super::show::Tally;
@@ -83,7 +84,7 @@ impl ProxyCore {
             if backend.link != Link::Ready || !backend.has_room(line.len() + text::CRLF.len()) {
                 break;
             }
-            let slot = client.push_key();
+            let slot = client.push_key(way.route());
             self.stats.cmd_get += 1;
             // The caller has counted the first.
             *turn -= u32::from(done > 0);
@@ -99,6 +100,7 @@ impl ProxyCore {
             tail.extend_from_slice(text::CRLF);
             let tag = Tag {
                 is_read: true,
+                route: way.route(),
                 ..Tag::new(id, pool, slot, Ask::Values, deadline)
             };
             backend.push(before, deadline, tag, Progress::Nothing);
@@ -132,10 +134,10 @@ impl ProxyCore {
         let asked = match client.filter(|client| client.may_ask_all(keys.len())) {
             None => false,
             Some(client) => {
-                let first = client.push_keys(keys.len());
+                let first = client.push_keys(homes.iter().map(|home| home.route));
                 self.stats.cmd_get += keys.len() as u64;
-                for ((slot, at), &(pool, to)) in (first..).zip(keys).zip(&homes) {
-                    self.add_to_draft(now, &Line::get(id, pool, to), at.of(input), slot);
+                for ((slot, at), &KeyHome { pool, to, route }) in (first..).zip(keys).zip(&homes) {
+                    self.add_to_draft(now, &Line::get(id, pool, to, route), at.of(input), slot);
                 }
                 self.send_drafts(now, id);
                 true
@@ -147,12 +149,7 @@ impl ProxyCore {
 
     /// Where each of the keys is; false if one of them is not for the quick way.
     #[inline]
-    fn quick_homes(
-        &self,
-        input: &[u8],
-        keys: &[KeyAt],
-        homes: &mut Vec<(PoolId, BackendId)>,
-    ) -> bool {
+    fn quick_homes(&self, input: &[u8], keys: &[KeyAt], homes: &mut Vec<KeyHome>) -> bool {
         let mut known = KnownPool::default();
         for at in keys {
             let key = at.of(input);
@@ -160,7 +157,11 @@ impl ProxyCore {
             let Some((pool, servers)) = known.of(&self.pools, way.quick_get()) else {
                 return false;
             };
-            homes.push((pool, servers.home(key)));
+            homes.push(KeyHome {
+                pool,
+                to: servers.home(key),
+                route: way.route(),
+            });
         }
         true
     }
@@ -203,13 +204,14 @@ impl ProxyCore {
         let mut shelf = Shelf {
             client,
             stats: &mut self.stats,
+            routes: &mut self.per_route,
             spare: &mut self.spare,
         };
         let taken = match &mut request.progress {
             Progress::Nothing => {
                 let taken = shelf.one(request.tag.slot, question, input, limits)?;
                 backend.answered();
-                backend.measure(now);
+                backend.measure(now, shelf.routes);
                 backend.drop_awaited();
                 taken
             }
@@ -228,6 +230,14 @@ impl ProxyCore {
         }
         Some(taken)
     }
+}
+
+/// Where a key of a `get` goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyHome {
+    pool: PoolId,
+    to: BackendId,
+    route: RouteId,
 }
 
 /// The pool that a key went to, in case the next one goes there, too.
@@ -260,17 +270,18 @@ impl<'p> KnownPool<'p> {
 struct Shelf<'c> {
     client: &'c mut Client,
     stats: &'c mut ProxyStats,
+    routes: &'c mut PerRoute,
     spare: &'c mut Vec<Vec<u8>>,
 }
 
 impl Shelf<'_> {
     /// The whole answer to a `get` of one key: its length.
     fn one(&mut self, slot: u64, question: &[u8], input: &[u8], limits: &Limits) -> Option<usize> {
-        let show = self.shown_as(slot)?;
+        let (show, route) = self.shown_as(slot)?;
         if input.starts_with(text::END) {
             self.client.saw_answer(0);
             if self.client.is_front(slot) {
-                Tally::GetMiss.count(self.stats);
+                self.routes.count(self.stats, route, Tally::GetMiss, 0);
                 self.client.pop_shown();
                 self.client.end_key(show);
             } else {
@@ -281,6 +292,7 @@ impl Shelf<'_> {
         let key = key_of_get(question)?;
         let len = scan_value_of(input, key, limits)?;
         let (value, behind) = input.split_at(len);
+        let value_len = len;
         if !behind.starts_with(text::END) {
             return None;
         }
@@ -290,10 +302,11 @@ impl Shelf<'_> {
             self.client.out().extend_from_slice(&input[..len]);
             self.client.pop_shown();
             self.client.saw_answer(len);
-            Tally::GetHit.count(self.stats);
-            self.client.show_values(self.stats, self.spare);
+            self.routes
+                .count(self.stats, route, Tally::GetHit, value_len);
+            self.client.show_values(self.stats, self.routes, self.spare);
         } else {
-            self.put(slot, show, value);
+            self.put(slot, (show, route), value);
         }
         Some(len)
     }
@@ -309,38 +322,39 @@ impl Shelf<'_> {
         let mut taken = 0;
         while let Some((slot, place)) = group.next() {
             let rest = &input[taken..];
-            let Some(show) = self.shown_as(slot) else {
+            let Some(shown) = self.shown_as(slot) else {
                 break;
             };
             let Some(len) = scan_value_of(rest, &question[place], limits) else {
                 break;
             };
-            self.put(slot, show, &rest[..len]);
+            self.put(slot, shown, &rest[..len]);
             group.advance();
             taken += len;
         }
         (taken > 0).then_some(taken)
     }
 
-    /// How the application wants to see a value that it knows by the name that servers know.
+    /// How the application wants to see a value that it knows by the name that servers know, and its route.
     #[inline]
-    fn shown_as(&mut self, slot: u64) -> Option<Show> {
+    fn shown_as(&mut self, slot: u64) -> Option<(Show, RouteId)> {
         let slot = self.client.slot(slot)?;
         let is_plain = slot.rename == RenameId::NONE;
-        matches!(slot.show, Show::Value { .. } if is_plain).then_some(slot.show)
+        matches!(slot.show, Show::Value { .. } if is_plain).then_some((slot.show, slot.route))
     }
 
     /// Shows a value, or keeps it for its turn.
     #[inline]
-    fn put(&mut self, slot: u64, show: Show, value: &[u8]) {
+    fn put(&mut self, slot: u64, (show, route): (Show, RouteId), value: &[u8]) {
         let client = &mut *self.client;
         client.saw_answer(value.len());
         if client.is_front(slot) {
             client.out().extend_from_slice(value);
             client.pop_shown();
             client.end_key(show);
-            Tally::GetHit.count(self.stats);
-            client.show_values(self.stats, self.spare);
+            self.routes
+                .count(self.stats, route, Tally::GetHit, value.len());
+            client.show_values(self.stats, self.routes, self.spare);
             return;
         }
         let mut bytes = self.spare.pop().unwrap_or_default();

@@ -18,6 +18,7 @@ use super::config::OnDown;
 use super::failover::NOBODY;
 use super::health::Sign;
 use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX, RETRIES_MAX};
+use super::per_route::RouteId;
 use super::pool::{PoolId, Servers};
 use super::routes::Rename;
 use super::show::{self, Tally};
@@ -379,6 +380,12 @@ impl ProxyCore {
         self.release(now, tag.client);
     }
 
+    /// The routes of the requests that wait for a move.
+    pub(super) fn routes_parked(&self) -> impl Iterator<Item = RouteId> {
+        let waiting = self.parking.waiting.iter();
+        waiting.map(|(_, question)| question.tag.route)
+    }
+
     /// Whether a request to the pool waits for a move.
     pub(super) fn is_awaited_by_parked(&self, pool: PoolId) -> bool {
         let mut waiting = self.parking.waiting.iter();
@@ -407,7 +414,9 @@ impl ProxyCore {
             if !matches!(backend.link, Link::Idle | Link::Down { .. }) {
                 self.outputs.push_back(Output::CloseBackend(id));
             }
-            self.backends.remove(id.0);
+            if let Some(mut backend) = self.backends.remove(id.0) {
+                backend.stopwatch.settle(&mut self.per_route);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use super::backend::{Backend, BackendCounters};
 use super::config::ProxyConfig;
 use super::hot::{HotKeyReport, compose_report};
 use super::latency::Latency;
+use super::per_route::{self, RouteStats, add_route};
 use super::pool::Pool;
 use crate::auth::AuthMode;
 use evenkeel_policy::hot_keys::plain::PlainStats;
@@ -208,7 +209,7 @@ impl BackendStats {
             queued_requests: backend.queued_requests() as u64,
             queued_bytes: backend.queued_bytes() as u64,
             counters: backend.counters,
-            latency: backend.stopwatch.latency.clone(),
+            latency: backend.stopwatch.latency(),
         }
     }
 }
@@ -257,8 +258,35 @@ pub struct ProcessStats {
     pub totals: ProxyStats,
     /// The backend connections of all workers.
     pub backends: Vec<BackendStats>,
+    /// What all workers have counted of the routes.
+    pub routes: Vec<RouteStats>,
     /// The hot keys that all workers report.
     pub hot_keys: Vec<HotKeyReport>,
+}
+
+/// What one worker has counted.
+#[derive(Clone, Debug)]
+pub struct WorkerCounts {
+    /// Of all requests.
+    pub totals: ProxyStats,
+    /// Of its connections to servers.
+    pub backends: Vec<BackendStats>,
+    /// Of each route of its configuration.
+    pub routes: Vec<RouteStats>,
+    /// The keys that are read most through it.
+    pub hot_keys: Vec<HotKeyReport>,
+}
+
+impl ProcessStats {
+    /// Adds what a worker has counted.
+    pub fn add(&mut self, counts: WorkerCounts) {
+        self.totals.add(&counts.totals);
+        self.backends.extend(counts.backends);
+        for route in counts.routes {
+            add_route(&mut self.routes, route);
+        }
+        self.hot_keys.extend(counts.hot_keys);
+    }
 }
 
 /// Names of memcached that tools read and that mean nothing in a proxy, which stores nothing.
@@ -279,6 +307,7 @@ pub(super) enum StatsKind {
     Settings,
     Proxy,
     Servers,
+    Routes,
     HotKeys,
 }
 
@@ -323,6 +352,7 @@ pub(super) fn compose(
         StatsKind::Settings => settings(out, facts, process),
         StatsKind::Proxy => proxy(out, facts, process),
         StatsKind::Servers => servers(out, process),
+        StatsKind::Routes => per_route::compose(out, &process.routes),
         StatsKind::HotKeys => compose_report(out, &process.hot_keys),
     }
     out.extend_from_slice(text::END);
@@ -459,8 +489,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
         for backend in &group {
             latency.add(&backend.latency);
         }
-        let Latency { queue, answer } = &latency;
-        let rows: [(&str, u64); 21] = [
+        let rows: [(&str, u64); 16] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -477,11 +506,6 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("caught_up", sum(|b| b.counters.caught_up)),
             ("flushed", sum(|b| b.counters.flushed)),
             ("unfenced", sum(|b| b.counters.unfenced)),
-            ("queue_us_p50", queue.quantile_us(0.5)),
-            ("queue_us_p99", queue.quantile_us(0.99)),
-            ("answer_us_p50", answer.quantile_us(0.5)),
-            ("answer_us_p99", answer.quantile_us(0.99)),
-            ("answer_us_p999", answer.quantile_us(0.999)),
         ];
         let first = group[0];
         stat(
@@ -490,7 +514,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             format_args!("{}:{}", first.host, first.port),
         );
         stat(out, format_args!("{name}:state"), worst_state(&group));
-        for (row, count) in rows {
+        for (row, count) in rows.into_iter().chain(latency.rows()) {
             stat(out, format_args!("{name}:{row}"), count);
         }
     }
@@ -526,7 +550,11 @@ fn yes_no(on: bool) -> &'static str {
     if on { "yes" } else { "no" }
 }
 
-fn stat(out: &mut Vec<u8>, name: impl core::fmt::Display, value: impl core::fmt::Display) {
+pub(super) fn stat(
+    out: &mut Vec<u8>,
+    name: impl core::fmt::Display,
+    value: impl core::fmt::Display,
+) {
     write!(out, "STAT {name} {value}\r\n").expect("a vector takes all bytes");
 }
 

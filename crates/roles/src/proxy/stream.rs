@@ -106,8 +106,10 @@ impl ProxyCore {
             return Ok(count);
         }
         client.saw_answer(stream.len);
-        if let Some(shown_as) = client.slot(stream.slot).map(|slot| slot.show) {
-            Tally::GetHit.count(&mut self.stats);
+        if let Some(slot) = client.slot(stream.slot) {
+            let (shown_as, route) = (slot.show, slot.route);
+            self.per_route
+                .count(&mut self.stats, route, Tally::GetHit, stream.len);
             client.pop_shown();
             client.end_key(shown_as);
         }

@@ -3,6 +3,7 @@
 
 use super::client::{Answered, Show, Slot, State};
 use super::config::ProxyConfig;
+use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
 use super::routes::{
     CommandClass, Commands, Rename, RenameId, Renames, RouteConfig, RouteTarget, TtlBounds,
@@ -39,6 +40,7 @@ pub(super) struct WayTo {
     /// Whether servers are asked in meta commands with our own flags.
     pub as_meta: bool,
     pub rename: RenameId,
+    pub route: RouteId,
     /// Where the key goes instead while its server is out of use.
     pub place: Option<BackendId>,
     pub ttl: TtlBounds,
@@ -59,6 +61,7 @@ impl Way {
         route: &RouteConfig,
         (pool, as_meta): (PoolId, bool),
         renames: &mut Renames,
+        number: RouteId,
     ) -> Self {
         let outside: &[u8] = if route.strip_prefix {
             &route.prefix
@@ -75,6 +78,7 @@ impl Way {
                 pool,
                 as_meta,
                 rename,
+                route: number,
                 place: None,
                 ttl: route.ttl,
             },
@@ -101,6 +105,12 @@ impl Way {
     /// The renaming of its keys.
     pub fn rename(&self) -> RenameId {
         self.to.rename
+    }
+
+    /// Its number in statistics.
+    #[inline]
+    pub fn route(&self) -> RouteId {
+        self.to.route
     }
 
     /// The pool that a `get` goes to as it comes: to the one server that has the key, by the same name.
@@ -151,6 +161,7 @@ impl ProxyCore {
         let way = self.ways[self.routes.find(stored, class)];
         if way.denies(class) {
             self.stats.proxy_requests_denied += 1;
+            self.per_route.count_denied(way.route());
             return self.refuse(now, id, show, way.denial());
         }
         if way.to.rename == RenameId::NONE {
@@ -174,6 +185,7 @@ impl ProxyCore {
             ask(self, &to, key);
         } else {
             self.stats.proxy_keys_refused += 1;
+            self.per_route.count_error(way.route());
             self.refuse(now, id, show, text::BAD_FORMAT);
         }
         self.renamed = renamed;
@@ -217,15 +229,17 @@ pub(super) fn ways_of(
     config: &ProxyConfig,
     pools: &[(PoolId, bool)],
     renames: &mut Renames,
+    per_route: &mut PerRoute,
 ) -> Vec<Way> {
-    let routes = config.routes.routes().iter();
-    let ways = routes.map(|route| {
-        let pool = match route.target {
-            RouteTarget::Pool(pool) => pool,
+    let routes = config.routes.routes().iter().enumerate();
+    let ways = routes.map(|(position, route)| {
+        let (pool, name) = match route.target {
+            RouteTarget::Pool(pool) => (pool, Some(&config.pools[pool].name)),
             // Nothing comes so far on it.
-            RouteTarget::Deny => 0,
+            RouteTarget::Deny => (0, None),
         };
-        Way::new(route, pools[pool], renames)
+        let number = per_route.number(position, route, name);
+        Way::new(route, pools[pool], renames, number)
     });
     ways.collect()
 }

@@ -92,6 +92,7 @@ impl ProxyCore {
             b"settings" => StatsKind::Settings,
             b"proxy" => StatsKind::Proxy,
             b"servers" => StatsKind::Servers,
+            b"routes" => StatsKind::Routes,
             b"hotkeys" => StatsKind::HotKeys,
             // Nothing is stored here, so there is nothing to list.
             [b'i', b't', b'e', b'm', b's', ..] | b"slabs" | b"sizes" | b"conns" => {

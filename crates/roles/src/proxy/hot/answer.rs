@@ -70,6 +70,7 @@ impl ProxyCore {
         };
         let slot = client.slot(tag.slot).ok_or(Unfit)?;
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
+        let route = slot.route;
         let ticket = slot.ticket.take().ok_or(Unfit)?;
         let pool = self.pools.get_mut(tag.pool.0);
         let mut hot = pool.and_then(|pool| pool.hot.as_deref_mut());
@@ -101,8 +102,11 @@ impl ProxyCore {
         }
         if may_show {
             let shown = (shown_as, rename);
-            let tally = compose(client.out(), shown, key, question, reply, raw)?;
-            tally.count(&mut self.stats);
+            let out = client.out();
+            let before = out.len();
+            let tally = compose(out, shown, key, question, reply, raw)?;
+            let bytes = out.len() - before;
+            self.per_route.count(&mut self.stats, route, tally, bytes);
             client.pop();
             client.end_key(shown_as);
             self.write_client(tag.client);
@@ -298,7 +302,7 @@ fn compose(
         (Reply::End, _) => Ok(Tally::GetMiss),
         _ => {
             out.extend_from_slice(&show::refusal(shown_as, raw.to_vec()));
-            Ok(Tally::Failed)
+            Ok(Tally::Refused)
         }
     }
 }

@@ -132,10 +132,12 @@ impl ProxyCore {
         let slot = client.push(Slot {
             ticket: Some(sent.ticket),
             rename: way.rename,
+            route: way.route,
             ..Slot::new(show, State::Waiting)
         });
         let tag = Tag {
             hash,
+            route: way.route,
             is_read: true,
             is_replica: sent.name.is_some(),
             ..Tag::new(id, way.pool, slot, Ask::Hot, now)

@@ -170,29 +170,25 @@ fn store(
     reply: &Reply<'_>,
 ) -> Result<Tally, Unfit> {
     use MetaStatus::{Done, Exists, NotFound, NotStored};
-    let (status, tally) = match reply {
+    let (status, tally, of_cas) = match reply {
         Reply::Stored | Reply::Meta(MetaReply { status: Done, .. }) => {
-            (Status::Success, Tally::CasHit)
+            (Status::Success, Tally::Stored, Tally::CasHit)
         }
         Reply::NotStored
         | Reply::Meta(MetaReply {
             status: NotStored, ..
-        }) => (not_stored(echo), Tally::Nothing),
+        }) => (not_stored(echo), Tally::NotStored, Tally::NotStored),
         Reply::Exists | Reply::Meta(MetaReply { status: Exists, .. }) => {
-            (Status::Exists, Tally::CasBad)
+            (Status::Exists, Tally::Exists, Tally::CasBad)
         }
         Reply::NotFound
         | Reply::Meta(MetaReply {
             status: NotFound, ..
-        }) => (Status::NotFound, Tally::CasMiss),
+        }) => (Status::NotFound, Tally::NotFound, Tally::CasMiss),
         _ => return Err(Unfit),
     };
     finish(out, echo, status, cas_of(reply));
-    Ok(if compares(question) {
-        tally
-    } else {
-        Tally::Nothing
-    })
+    Ok(if compares(question) { of_cas } else { tally })
 }
 
 /// What the mode of a storage command says when its condition did not hold.
@@ -214,7 +210,7 @@ fn delete(out: &mut Vec<u8>, echo: Echo, reply: &Reply<'_>) -> Result<Tally, Unf
         | Reply::Meta(MetaReply {
             status: NotFound, ..
         }) => (Status::NotFound, Tally::DeleteMiss),
-        Reply::Meta(MetaReply { status: Exists, .. }) => (Status::Exists, Tally::Nothing),
+        Reply::Meta(MetaReply { status: Exists, .. }) => (Status::Exists, Tally::Exists),
         _ => return Err(Unfit),
     };
     finish(out, echo, status, 0);

@@ -36,14 +36,27 @@ pub(super) enum Tally {
     CasBad,
     TouchHit,
     TouchMiss,
+    /// A store that was no compare-and-swap, and what else can become of one.
+    Stored,
+    NotStored,
+    Exists,
+    NotFound,
+    /// An error of the proxy: the request could not be asked, or its outcome is unknown.
     Failed,
+    /// An error that the server has said.
+    Refused,
 }
 
 impl Tally {
     #[inline]
     pub fn count(self, stats: &mut ProxyStats) {
         match self {
-            Tally::Nothing => {}
+            Tally::Nothing
+            | Tally::Stored
+            | Tally::NotStored
+            | Tally::Exists
+            | Tally::NotFound
+            | Tally::Refused => {}
             Tally::GetHit => stats.get_hits += 1,
             Tally::GetMiss => stats.get_misses += 1,
             Tally::GetUnavailable => {
@@ -98,7 +111,7 @@ pub(super) fn compose(
             Show::Binary(echo) => binary::refuse(out, echo, raw),
             _ => out.extend_from_slice(raw),
         }
-        return Ok(Tally::Nothing);
+        return Ok(Tally::Refused);
     }
     match show {
         Show::Value { with_cas, .. } => value(out, with_cas, rename, question, reply, raw),
@@ -274,10 +287,12 @@ fn meta(
     let tally = match (verb, reply.status) {
         (Verb::Get, Done | Value) => Tally::GetHit,
         (Verb::Get, Miss) => Tally::GetMiss,
-        (Verb::Set, Done | NotStored | Exists | NotFound) => Tally::Nothing,
+        (Verb::Set, Done) => Tally::Stored,
+        (Verb::Set, NotStored) => Tally::NotStored,
+        (Verb::Set | Verb::Delete, Exists) => Tally::Exists,
+        (Verb::Set, NotFound) => Tally::NotFound,
         (Verb::Delete, Done) => Tally::DeleteHit,
         (Verb::Delete, NotFound) => Tally::DeleteMiss,
-        (Verb::Delete, Exists) => Tally::Nothing,
         (Verb::Arithmetic { up: true }, Done | Value) => Tally::IncrHit,
         (Verb::Arithmetic { up: true }, NotFound) => Tally::IncrMiss,
         (Verb::Arithmetic { up: false }, Done | Value) => Tally::DecrHit,
@@ -344,25 +359,25 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
 
 fn store(out: &mut Vec<u8>, is_cas: bool, reply: &Reply<'_>) -> Result<Tally, Unfit> {
     use MetaStatus::{Done, Exists, NotFound, NotStored};
-    let (words, tally) = match reply {
+    let (words, tally, of_cas) = match reply {
         Reply::Stored | Reply::Meta(MetaReply { status: Done, .. }) => {
-            (text::STORED, Tally::CasHit)
+            (text::STORED, Tally::Stored, Tally::CasHit)
         }
         Reply::NotStored
         | Reply::Meta(MetaReply {
             status: NotStored, ..
-        }) => (text::NOT_STORED, Tally::Nothing),
+        }) => (text::NOT_STORED, Tally::NotStored, Tally::NotStored),
         Reply::Exists | Reply::Meta(MetaReply { status: Exists, .. }) => {
-            (text::EXISTS, Tally::CasBad)
+            (text::EXISTS, Tally::Exists, Tally::CasBad)
         }
         Reply::NotFound
         | Reply::Meta(MetaReply {
             status: NotFound, ..
-        }) => (text::NOT_FOUND, Tally::CasMiss),
+        }) => (text::NOT_FOUND, Tally::NotFound, Tally::CasMiss),
         _ => return Err(Unfit),
     };
     out.extend_from_slice(words);
-    Ok(if is_cas { tally } else { Tally::Nothing })
+    Ok(if is_cas { of_cas } else { tally })
 }
 
 fn delete(out: &mut Vec<u8>, reply: &Reply<'_>) -> Result<Tally, Unfit> {

@@ -45,13 +45,13 @@ fn the_same_answer_in_meta_and_in_classic_words() {
             Show::Store { is_cas: false },
             "HD\r\n",
             "STORED\r\n",
-            Tally::Nothing,
+            Tally::Stored,
         ),
         (
             Show::Store { is_cas: false },
             "NS\r\n",
             "NOT_STORED\r\n",
-            Tally::Nothing,
+            Tally::NotStored,
         ),
         (
             Show::Store { is_cas: true },
@@ -105,12 +105,12 @@ fn the_same_answer_in_meta_and_in_classic_words() {
         (Show::Touch, "HD\r\n", "TOUCHED\r\n", Tally::TouchHit),
         (Show::Touch, "EN\r\n", "NOT_FOUND\r\n", Tally::TouchMiss),
         (Show::Nothing, "NS\r\n", "", Tally::Nothing),
-        (Show::Nothing, "SERVER_ERROR x\r\n", "", Tally::Nothing),
+        (Show::Nothing, "SERVER_ERROR x\r\n", "", Tally::Refused),
         (
             Show::Delete,
             "SERVER_ERROR x\r\n",
             "SERVER_ERROR x\r\n",
-            Tally::Nothing,
+            Tally::Refused,
         ),
     ];
     for (show, raw, expected, tally) in cases {

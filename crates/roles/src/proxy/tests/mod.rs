@@ -13,6 +13,7 @@ mod latency;
 mod login;
 mod merging;
 mod moves;
+mod per_route;
 mod plain_hot_keys;
 mod reload;
 mod routing;
