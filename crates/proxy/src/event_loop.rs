@@ -42,9 +42,9 @@ const EVENTS_PER_TURN: usize = 512;
 /// Outputs of the core carried out before sockets are read again.
 const OUTPUTS_PER_TURN: usize = 16 * 1024;
 
-/// How often applications are checked for a lack of progress; a worker with nothing to do wakes for
-/// it.
-const STALL_LOOK: Duration = Duration::from_secs(1);
+/// How often applications are checked for a lack of progress, and connections to servers for the round trip
+/// that the kernel has measured; a worker with nothing to do wakes for it.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// An application in the middle of a request, or with unread answers, that does not move for this
 /// long is closed: a slow or dead client must not hold memory for ever.
@@ -135,7 +135,7 @@ struct Worker {
     scratch: Box<[u8]>,
     /// What was last said to be wrong with a server's TLS, so that it is not said with each attempt.
     tls_trouble: String,
-    next_stall_look: Instant,
+    next_look: Instant,
     stopping: Option<Instant>,
     /// There was more to carry out than fits a turn.
     unfinished: bool,
@@ -162,7 +162,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         next_question: 0,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         tls_trouble: String::new(),
-        next_stall_look: Instant::default() + STALL_LOOK,
+        next_look: Instant::default() + LOOK,
         stopping: None,
         unfinished: false,
     };
@@ -206,7 +206,7 @@ impl Worker {
         if busy || !self.parts.attention.may_sleep() {
             return Duration::ZERO;
         }
-        let look = self.next_stall_look.since(now);
+        let look = self.next_look.since(now);
         let due = self
             .parts
             .core
@@ -486,12 +486,17 @@ impl Worker {
         {
             self.parts.core.handle_timeout(now);
         }
-        if now < self.next_stall_look {
+        if now < self.next_look {
             return;
         }
-        self.next_stall_look = now + STALL_LOOK;
+        self.next_look = now + LOOK;
         let stats = self.parts.core.stats();
         self.parts.gauges.set_requests(requests(stats));
+        for link in self.links.iter().flatten() {
+            if let Link::Socket(link) = link {
+                link.tell_round_trip(&mut self.parts.core);
+            }
+        }
         let core = &self.parts.core;
         let stalled: Vec<ClientId> = self
             .applications

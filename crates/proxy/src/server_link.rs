@@ -1,7 +1,7 @@
 //! A connection to a server: its socket, or TLS on it.
 
 use evenkeel_roles::proxy::{BackendId, ProxyCore};
-use evenkeel_runtime::{InputBuffer, Stream, TlsStream};
+use evenkeel_runtime::{InputBuffer, Stream, TlsStream, shortest_round_trip};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -104,8 +104,22 @@ impl ServerLink {
             }
             self.connected = true;
             core.backend_connected(self.id);
+            self.tell_round_trip(core);
         }
         Ok(!std::mem::replace(&mut self.writable, true))
+    }
+
+    /// Tells how long the way to the server takes, once the connection stands.
+    pub fn tell_round_trip(&self, core: &mut ProxyCore) {
+        let stream = match &self.wire {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(stream) => stream.socket(),
+        };
+        if self.connected
+            && let Some(shortest) = shortest_round_trip(stream)
+        {
+            core.backend_round_trip(self.id, shortest);
+        }
     }
 
     /// The error of connecting. TLS is spoken once the socket is connected.

@@ -95,6 +95,18 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
     assert_eq!(rise(0, "answer_seconds_count"), 1.0);
     assert!(rise(0, "answer_seconds_sum") >= 0.1, "{after}");
     assert!(rise(0, "queue_seconds_sum") < 0.1, "it was written at once");
+    // The way to it is as short as before: the kernel of a stopped process acknowledges all the same.
+    let round_trip = of(&after, 0, "round_trip_seconds");
+    assert!(round_trip > 0.0 && round_trip < 0.1, "{after}");
+    assert!(rise(0, "network_seconds_sum") <= round_trip, "{after}");
+    assert!(rise(0, "server_seconds_sum") >= 0.1, "{after}");
+    for at in [&before, &after] {
+        let parts = of(at, 0, "network_seconds_sum") + of(at, 0, "server_seconds_sum");
+        assert!(
+            (parts - of(at, 0, "answer_seconds_sum")).abs() < 1e-6,
+            "{at}"
+        );
+    }
     assert_eq!(rise(1, "answer_seconds_count"), 0.0);
 
     // The same figures by stats.

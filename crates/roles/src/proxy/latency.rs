@@ -1,20 +1,26 @@
-//! How long requests take at a server, in two parts:
+//! How long requests take at a server, in two parts, the second of which has two of its own:
 //!
 //! ```text
 //!   asked ───── queue ─────> written to the socket ───── answer ─────> answered, whole
-//!          waits for the connection,                network, server, and what of the
-//!          or for room in the socket                answer waits in sockets
+//!          waits for the connection,              ├ network ┼ server ┤
+//!          or for room in the socket
 //! ```
 //!
-//! Network and server cannot be told apart from here: memcached does not say how long it took. All times
-//! are those of the turns of the event loop in which things happen, so that measuring reads no clock. A
+//! Times are those of the turns of the event loop in which things happen, so that measuring reads no clock. A
 //! request that is written in the turn in which it was asked has a queue time of zero, and an answer is as old
 //! as the turn that reads it. Each part is wrong by the length of a turn at most.
+//!
+//! A server does not say how long it took. But the kernel knows how long the way to it and back takes
+//! (`evenkeel_runtime::shortest_round_trip`): *network* is the shortest that it has measured on the
+//! connection, or the whole answer time if that is shorter, and *server* is what is left of the answer time.
+//! So network is what no answer can be without, and server everything else: the server's own work, what
+//! waits for it in sockets, and a network that is slower than at its best.
 //!
 //! Not measured are requests that were given up, and such as were asked before a change of the request
 //! timeout: when a request was asked follows from its deadline.
 
 use super::per_route::{PerRoute, RouteId};
+use core::time::Duration;
 use evenkeel_types::Instant;
 use std::collections::VecDeque;
 
@@ -55,6 +61,14 @@ struct Spot {
 }
 
 impl Spot {
+    #[inline]
+    fn of(us: u64) -> Self {
+        Spot {
+            bucket: bucket(us),
+            us,
+        }
+    }
+
     /// The time from one instant to another.
     #[inline]
     fn between(from: Instant, to: Instant) -> Self {
@@ -62,11 +76,7 @@ impl Spot {
         if from >= to {
             return Spot { bucket: 0, us: 0 };
         }
-        let us = to.0.saturating_sub(from.0) / 1000;
-        Spot {
-            bucket: bucket(us),
-            us,
-        }
+        Spot::of((to.0 - from.0) / 1000)
     }
 }
 
@@ -142,6 +152,10 @@ pub struct Latency {
     pub queue: Histogram,
     /// From written to answered.
     pub answer: Histogram,
+    /// The part of the answer time that the way to the server and back takes at its best.
+    pub network: Histogram,
+    /// The rest of it.
+    pub server: Histogram,
 }
 
 impl Latency {
@@ -149,6 +163,8 @@ impl Latency {
     pub fn add(&mut self, other: &Latency) {
         self.queue.add(&other.queue);
         self.answer.add(&other.answer);
+        self.network.add(&other.network);
+        self.server.add(&other.server);
     }
 
     /// Counts requests.
@@ -161,19 +177,31 @@ impl Latency {
             ..
         } = run.timing;
         self.queue.record(Spot::between(asked, written), run.count);
-        self.answer
-            .record(Spot::between(written, answered), run.count);
+        let answer = Spot::between(written, answered);
+        let network = run.round_trip_us.min(answer.us);
+        self.answer.record(answer, run.count);
+        self.network.record(Spot::of(network), run.count);
+        self.server.record(Spot::of(answer.us - network), run.count);
     }
 
     /// What statistics show of it.
-    pub(super) fn rows(&self) -> [(&'static str, u64); 5] {
-        let Latency { queue, answer } = self;
+    pub(super) fn rows(&self) -> [(&'static str, u64); 9] {
+        let Latency {
+            queue,
+            answer,
+            network,
+            server,
+        } = self;
         [
             ("queue_us_p50", queue.quantile_us(0.5)),
             ("queue_us_p99", queue.quantile_us(0.99)),
             ("answer_us_p50", answer.quantile_us(0.5)),
             ("answer_us_p99", answer.quantile_us(0.99)),
             ("answer_us_p999", answer.quantile_us(0.999)),
+            ("network_us_p50", network.quantile_us(0.5)),
+            ("server_us_p50", server.quantile_us(0.5)),
+            ("server_us_p99", server.quantile_us(0.99)),
+            ("server_us_p999", server.quantile_us(0.999)),
         ]
     }
 }
@@ -192,6 +220,8 @@ struct Timing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     timing: Timing,
+    /// Shortest round trip known then, in microseconds.
+    round_trip_us: u64,
     count: u64,
     bytes: u64,
 }
@@ -206,6 +236,7 @@ impl Default for Run {
                 answered: never,
                 route: RouteId::NONE,
             },
+            round_trip_us: 0,
             count: 0,
             bytes: 0,
         }
@@ -242,6 +273,8 @@ pub(super) struct Finished {
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
     latency: Latency,
+    /// Shortest round trip that was measured on this connection, in microseconds.
+    round_trip_us: Option<u64>,
     /// The last requests, not counted in `latency` yet.
     run: Run,
     /// How far the stream is written, and when it was last.
@@ -282,6 +315,7 @@ impl Stopwatch {
         if timing != self.run.timing {
             self.settle(routes);
             self.run.timing = timing;
+            self.run.round_trip_us = self.round_trip_us.unwrap_or(0);
         }
         self.run.count += 1;
         self.run.bytes += request.len;
@@ -293,6 +327,22 @@ impl Stopwatch {
         routes.record(&self.run);
         self.run.count = 0;
         self.run.bytes = 0;
+    }
+
+    /// The kernel has measured a round trip. A measurement may be longer by what the peer was doing: the
+    /// shortest of a connection counts, from the next request on.
+    pub fn round_trip(&mut self, measured: Duration, routes: &mut PerRoute) {
+        let us = u64::try_from(measured.as_micros()).unwrap_or(u64::MAX);
+        if self.round_trip_us.is_none_or(|known| us < known) {
+            self.settle(routes);
+            self.round_trip_us = Some(us);
+            self.run.round_trip_us = us;
+        }
+    }
+
+    /// The shortest round trip that was measured on this connection, in microseconds.
+    pub fn round_trip_us(&self) -> Option<u64> {
+        self.round_trip_us
     }
 
     /// What was measured.
@@ -322,6 +372,7 @@ impl Stopwatch {
     pub fn restart(&mut self) {
         self.last = (0, Instant::default());
         self.earlier.clear();
+        self.round_trip_us = None;
     }
 }
 
@@ -403,7 +454,7 @@ mod tests {
         watch.wrote(at(700), 30, 10);
         watch.answered(at(1100), &request(Some(at(100)), 10), &mut routes);
         watch.answered(at(1100), &request(Some(at(100)), 30), &mut routes);
-        let Latency { queue, answer } = watch.latency();
+        let Latency { queue, answer, .. } = watch.latency();
         assert_eq!((queue.sum_us(), answer.sum_us()), (600, 1000 + 400));
         // Not known when it was asked.
         watch.wrote(at(1200), 40, 40);
@@ -430,6 +481,7 @@ mod tests {
         };
         let mut routes = PerRoute::default();
         let mut watch = Stopwatch::default();
+        watch.round_trip(Duration::from_millis(4), &mut routes);
         let (mut now, mut end) = (Instant(0), 0);
         let mut twin = Latency::default();
         for _ in 0..10_000 {
@@ -442,11 +494,44 @@ mod tests {
             let answered = Instant(now.0 + below(2) * 9_000_000);
             watch.answered(answered, &request(Some(asked), end), &mut routes);
             twin.queue.record(Spot::between(asked, now), 1);
-            twin.answer.record(Spot::between(now, answered), 1);
+            let answer = Spot::between(now, answered);
+            twin.answer.record(answer, 1);
+            twin.network.record(Spot::of(answer.us.min(4_000)), 1);
+            twin.server
+                .record(Spot::of(answer.us.saturating_sub(4_000)), 1);
         }
         assert_eq!(watch.latency(), twin);
         watch.settle(&mut routes);
         assert_eq!(watch.latency(), twin, "once");
+    }
+
+    #[test]
+    fn the_shortest_round_trip_of_a_connection_is_the_networks_part() {
+        let at = |ms: u64| Instant::from_millis(ms);
+        let mut routes = PerRoute::default();
+        let mut watch = Stopwatch::default();
+        let mut sums = Vec::new();
+        let mut ask = |watch: &mut Stopwatch, routes: &mut PerRoute| {
+            watch.wrote(at(10), 5, 5);
+            watch.answered(at(20), &request(Some(at(10)), 5), routes);
+            let Latency {
+                network, server, ..
+            } = watch.latency();
+            sums.push((network.sum_us() / 1000, server.sum_us() / 1000));
+        };
+        ask(&mut watch, &mut routes);
+        // The same turn: what is measured counts from the next request on.
+        for ms in [3, 2, 4, 30] {
+            watch.round_trip(Duration::from_millis(ms), &mut routes);
+            ask(&mut watch, &mut routes);
+        }
+        watch.restart();
+        watch.round_trip(Duration::from_millis(30), &mut routes);
+        ask(&mut watch, &mut routes);
+        assert_eq!(
+            sums,
+            [(0, 10), (3, 17), (5, 25), (7, 33), (9, 41), (19, 41)]
+        );
     }
 
     #[test]

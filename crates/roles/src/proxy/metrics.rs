@@ -2,7 +2,7 @@
 //! `stats servers` and `stats routes` with `evenkeel_proxy_` before their names, and the histograms behind
 //! the times.
 
-use super::stats::{BackendStats, ProcessStats, by_name};
+use super::stats::{BackendStats, ProcessStats, by_name, shortest_round_trip};
 use super::{Histogram, Latency, RouteCounters, RouteStats};
 use crate::exposition::{Text, seconds};
 
@@ -156,6 +156,15 @@ fn of_servers(text: &mut Text, backends: &[BackendStats]) {
             }
         }
     }
+    let full = "evenkeel_proxy_server_round_trip_seconds";
+    let help = "Shortest round trip that the kernel has measured, on any connection.";
+    text.kind(full, "gauge", help);
+    for (server, group) in &groups {
+        if let Some(us) = shortest_round_trip(group) {
+            let labels = [("pool", group[0].pool.as_str()), ("server", *server)];
+            text.sample(full, &labels, seconds(us));
+        }
+    }
     let latencies = groups
         .iter()
         .map(|(server, group)| {
@@ -235,7 +244,7 @@ fn labels_of(route: &RouteStats) -> Vec<(&str, &str)> {
 
 /// The histograms of servers or routes.
 fn times(text: &mut Text, of_what: &str, latencies: Vec<(Vec<(&str, &str)>, Latency)>) {
-    let parts: [Part; 2] = [
+    let parts: [Part; 4] = [
         (
             "queue",
             "From when a request was asked to when it was written to the server.",
@@ -246,6 +255,12 @@ fn times(text: &mut Text, of_what: &str, latencies: Vec<(Vec<(&str, &str)>, Late
             "From when a request was written to the server to when it was answered.",
             |latency| &latency.answer,
         ),
+        (
+            "network",
+            "The part of this that the way to the server and back takes at its best.",
+            |latency| &latency.network,
+        ),
+        ("server", "The rest of it.", |latency| &latency.server),
     ];
     for (part, help, of) in parts {
         let name = format!("{of_what}_{part}_seconds");

@@ -104,6 +104,7 @@ pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats, WorkerCo
 use crate::auth::{Protocols, opening};
 use backend::{Backend, Link, Peer};
 use client::Client;
+use core::time::Duration;
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use multi_get::GroupDraft;
@@ -409,6 +410,14 @@ impl ProxyCore {
     pub fn backend_wrote(&mut self, id: BackendId, count: usize) {
         if let Some(backend) = self.backends.get_mut(id.0) {
             backend.wrote(self.now, count);
+        }
+    }
+
+    /// The kernel's measurement of the way to a server and back, the shortest that it knows. To be told when
+    /// a connection stands, and from time to time.
+    pub fn backend_round_trip(&mut self, id: BackendId, shortest: Duration) {
+        if let Some(backend) = self.backends.get_mut(id.0) {
+            backend.stopwatch.round_trip(shortest, &mut self.per_route);
         }
     }
 

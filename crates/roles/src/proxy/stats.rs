@@ -196,6 +196,8 @@ pub struct BackendStats {
     pub counters: BackendCounters,
     /// How long its requests took.
     pub latency: Latency,
+    /// Shortest round trip to it that the kernel has measured on this connection, in microseconds.
+    pub round_trip_us: Option<u64>,
 }
 
 impl BackendStats {
@@ -210,6 +212,7 @@ impl BackendStats {
             queued_bytes: backend.queued_bytes() as u64,
             counters: backend.counters,
             latency: backend.stopwatch.latency(),
+            round_trip_us: backend.stopwatch.round_trip_us(),
         }
     }
 }
@@ -514,7 +517,9 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             format_args!("{}:{}", first.host, first.port),
         );
         stat(out, format_args!("{name}:state"), worst_state(&group));
-        for (row, count) in rows.into_iter().chain(latency.rows()) {
+        let round_trip = ("round_trip_us", shortest_round_trip(&group).unwrap_or(0));
+        let times = latency.rows().into_iter().chain([round_trip]);
+        for (row, count) in rows.into_iter().chain(times) {
             stat(out, format_args!("{name}:{row}"), count);
         }
     }
@@ -532,6 +537,14 @@ pub(super) fn by_name(
             .push(backend);
     }
     groups
+}
+
+/// The shortest round trip that was measured on any of the connections, in microseconds.
+pub(super) fn shortest_round_trip(group: &[&BackendStats]) -> Option<u64> {
+    group
+        .iter()
+        .filter_map(|backend| backend.round_trip_us)
+        .min()
 }
 
 /// What an operator should know first.
@@ -596,6 +609,7 @@ mod tests {
                 ..BackendCounters::default()
             },
             latency: Latency::default(),
+            round_trip_us: Some(requests),
         };
         let process = ProcessStats {
             backends: vec![connection("up", 5), connection("down", 7)],
@@ -609,5 +623,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("STAT s1/0:requests 12\r\n"), "{text}");
+        assert!(text.contains("STAT s1/0:round_trip_us 5\r\n"), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::world::{Connecting, World};
 use crate::proxy::*;
+use core::time::Duration;
 
 #[test]
 fn times_in_the_queue_and_until_the_answer_are_told_apart_and_exposed() {
@@ -12,6 +13,7 @@ fn times_in_the_queue_and_until_the_answer_are_told_apart_and_exposed() {
     world.wait_ms(20);
     world.finish_connecting(101);
     world.wait_ms(3);
+    world.round_trip(101, Duration::from_micros(500));
     world.reply(101, "END\r\n");
     world.wait_ms(1);
     world.reply(101, "STORED\r\n");
@@ -24,6 +26,8 @@ fn times_in_the_queue_and_until_the_answer_are_told_apart_and_exposed() {
     assert_eq!((latency.queue.count(), latency.answer.count()), (3, 3));
     assert_eq!(latency.queue.sum_us(), 2 * 20_000);
     assert_eq!(latency.answer.sum_us(), 3_000 + 4_000);
+    assert_eq!(latency.network.sum_us(), 500 + 500, "the last took no time");
+    assert_eq!(latency.server.sum_us(), 2_500 + 3_500);
     let text = render_metrics(&ProcessStats {
         totals: *world.core.stats(),
         backends,
@@ -44,6 +48,9 @@ fn times_in_the_queue_and_until_the_answer_are_told_apart_and_exposed() {
         format!("{}_bucket{{{labels},le=\"0.002048\"}} 1", part("answer")),
         format!("{}_bucket{{{labels},le=\"0.004096\"}} 3", part("answer")),
         format!("{}_count{{{labels}}} 3", part("answer")),
+        format!("{}_sum{{{labels}}} 0.001000", part("network")),
+        format!("{}_sum{{{labels}}} 0.006000", part("server")),
+        format!("{}{{{labels}}} 0.000500", part("round_trip")),
     ] {
         assert!(text.lines().any(|have| have == line), "{line} in\n{text}");
     }

@@ -1,6 +1,7 @@
 //! A driver without sockets: everything that a test wants to see or to decide.
 
 use crate::proxy::*;
+use core::time::Duration;
 use evenkeel_policy::placement::config::{PlacementConfig, Server as PoolServer};
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
@@ -257,6 +258,12 @@ impl World {
     }
 
     /// A server closes its connection.
+    /// The kernel has measured the way to a server.
+    pub fn round_trip(&mut self, port: u16, shortest: Duration) {
+        let id = self.backends[&port].id.expect("it was connected to");
+        self.core.backend_round_trip(id, shortest);
+    }
+
     pub fn drop_connection(&mut self, port: u16) {
         let server = self.backends.get_mut(&port).unwrap();
         server.connected = false;
