@@ -200,7 +200,7 @@ impl<'a> MetaFlags<'a> {
     }
 
     /// Reads the flags of a reply, which may have letters and tokens of any kind.
-    pub(crate) fn of_reply(text: &'a [u8]) -> Self {
+    pub fn of_reply(text: &'a [u8]) -> Self {
         let present =
             MetaFlagsIter(Words::new(text)).fold(0, |bits, (letter, _)| bits | bit(letter));
         MetaFlags { text, present }

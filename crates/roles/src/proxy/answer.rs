@@ -11,7 +11,7 @@ use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
-use super::hot::{FILLER, answer_of_meta};
+use super::hot::{FILLER, answer_of_mg};
 use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
 use super::per_route::PerRoute;
@@ -136,7 +136,11 @@ impl ProxyCore {
                     self.moved(now, id, *moved);
                     return Ok(());
                 }
+                let hot_key = self.hot_key_of_mg(id);
                 self.settle(now, id, reply, raw)?;
+                if let Some((pool, key)) = hot_key {
+                    self.fill_from_mg(now, pool, &key, reply);
+                }
             }
             Ask::Values if matches!(request.progress, Progress::Shared(_)) => {
                 return self.shared_values(now, id, reply, raw);
@@ -239,14 +243,21 @@ impl ProxyCore {
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
         let ticket = slot.ticket.take();
         let era = lease_era(self.pools.get(tag.pool.0), self.era);
-        let answer = match &ticket {
+        let mut said = Vec::new();
+        let (answer, of_home) = match &ticket {
             Some(ticket) if !is_aware => {
                 let pool = self.pools.get_mut(tag.pool.0);
                 let hot = pool.and_then(|pool| pool.hot.as_deref_mut());
-                answer_of_meta(hot, era, ticket, question, reply)
+                let question = (question, tag.is_replica);
+                answer_of_mg(hot, era, ticket, question, reply, &mut said)
             }
-            _ => answer_of(reply),
+            _ => (answer_of(reply), None),
         };
+        let reply = of_home.as_ref().unwrap_or(reply);
+        if !is_aware {
+            let is_hit = tag.is_replica && matches!(answer, Answer::Hit(_));
+            self.stats.proxy_replica_hits += u64::from(is_hit);
+        }
         if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));

@@ -40,7 +40,7 @@ pub(super) enum Show {
     Meta {
         verb: Verb,
         quiet: bool,
-        hide_cas: bool,
+        unasked: Unasked,
     },
     /// A line of `set` and its kin.
     Store { is_cas: bool },
@@ -54,6 +54,15 @@ pub(super) enum Show {
     Flush,
     /// A packet of the binary protocol, or nothing, as the opcode says.
     Binary(Echo),
+}
+
+/// What the proxy has asked of an item besides what the application did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unasked {
+    /// Its CAS unique.
+    pub cas: bool,
+    /// Its client flags.
+    pub flags: bool,
 }
 
 /// A meta command.

@@ -6,7 +6,7 @@
 //! off: an answer that is not asked for cannot be told from one that is lost.
 
 use super::backend::Ask;
-use super::client::{Show, Verb};
+use super::client::{Show, Unasked, Verb};
 use super::question::{Draft, Intent};
 use super::routes::CommandClass;
 use super::way::{WayKey, WayTo};
@@ -36,6 +36,7 @@ impl<'k> Draft<'k> {
             show: Show::Nothing,
             ask: Ask::Single,
             intent,
+            copies: false,
             behind_flags: text::CRLF.len(),
         }
     }
@@ -196,28 +197,35 @@ impl ProxyCore {
         } else {
             CommandClass::Get
         };
-        let show = Show::Meta {
+        let show = |unasked| Show::Meta {
             verb: Verb::Get,
             quiet,
-            hide_cas: false,
+            unasked,
         };
-        self.on_way(now, id, meta.key, class, show, |core, way, key| {
-            // The version says whether an answer is older than one already shown. A line with as many
-            // flags as there can be has no room for it; such a read then gets no lease.
-            let has_room = meta.flags.iter().count() < FLAG_COUNT_MAX;
-            let hide_cas = way.as_meta && !meta.flags.has(b'c') && has_room;
-            let show = Show::Meta {
-                verb: Verb::Get,
-                quiet,
-                hide_cas,
+        let refused = show(Unasked::default());
+        self.on_way(now, id, meta.key, class, refused, |core, way, key| {
+            let intent = get_intent(&meta.flags);
+            let (copies, unasked) = if way.as_meta {
+                // The version says whether an answer is older than one already shown. A line with as
+                // many flags as there can be has no room for it; such a read then gets no lease.
+                let has_room = meta.flags.iter().count() < FLAG_COUNT_MAX;
+                let unasked = Unasked {
+                    cas: has_room && !meta.flags.has(b'c'),
+                    flags: false,
+                };
+                (false, unasked)
+            } else {
+                core.watch_mg(way, key, &meta.flags)
             };
             let draft = Draft {
-                show,
-                ..Draft::line(id, way, key, get_intent(&meta.flags))
+                show: show(unasked),
+                copies,
+                ..Draft::line(id, way, key, intent)
             };
             core.ask_meta(now, way, key, meta, draft, |out, flags, route| {
                 let line = ask::meta_get(out, key.sent).raw(flags);
-                let line = if hide_cas { line.flag(b'c') } else { line };
+                let line = if unasked.cas { line.flag(b'c') } else { line };
+                let line = if unasked.flags { line.flag(b'f') } else { line };
                 line.raw(route).end();
             });
         });
@@ -229,7 +237,7 @@ impl ProxyCore {
         let show = Show::Meta {
             verb: Verb::Set,
             quiet: false,
-            hide_cas: false,
+            unasked: Unasked::default(),
         };
         self.on_way(
             now,
@@ -271,7 +279,7 @@ impl ProxyCore {
         let show = Show::Meta {
             verb,
             quiet: false,
-            hide_cas: false,
+            unasked: Unasked::default(),
         };
         self.on_way(now, id, meta.key, class, show, |core, way, key| {
             let ask = quiet_ask(&meta.flags);
@@ -293,7 +301,7 @@ impl ProxyCore {
         let show = Show::Meta {
             verb: Verb::Debug,
             quiet: false,
-            hide_cas: false,
+            unasked: Unasked::default(),
         };
         self.on_way(now, id, key, CommandClass::Get, show, |core, way, key| {
             let draft = Draft {

@@ -325,6 +325,10 @@ impl ProxyCore {
             }
             Some(Request::Get { keys, with_cas }) => {
                 let tag = question.tag;
+                let with_cas = match tag.ask {
+                    Ask::Hot => self.shows_cas(&tag),
+                    _ => with_cas,
+                };
                 self.abandon_hot_read(now, &tag);
                 let slots = match &question.progress {
                     // Only a line of which nothing is answered is asked elsewhere.

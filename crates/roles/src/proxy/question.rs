@@ -7,12 +7,14 @@
 
 use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
 use super::client::{Show, Slot, State};
+use super::hot::Sent;
 use super::per_route::RouteId;
 use super::pool::{PoolId, Servers};
 use super::recovery::Failure;
 use super::routes::RenameId;
 use super::{BackendId, ClientId, ProxyCore};
 use evenkeel_policy::hot_keys::client::{ReadTicket, Route};
+use evenkeel_policy::hot_keys::plain::NamePrefix;
 use evenkeel_protocol::LINE_LEN_MAX;
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
 
@@ -49,6 +51,8 @@ pub(super) struct Draft<'k> {
     pub show: Show,
     pub ask: Ask,
     pub intent: Intent,
+    /// Whether it is an `mg` that a copy of a hot key of a plain pool can answer.
+    pub copies: bool,
     /// Bytes of the request behind our own flags: the end of the line, and what follows it.
     pub behind_flags: usize,
 }
@@ -105,6 +109,8 @@ struct Placed {
     target: Result<BackendId, Failure>,
     flags: RouteFlags,
     ticket: Option<ReadTicket>,
+    /// What the copy of a plain pool's hot key is called that is asked.
+    name: Option<NamePrefix>,
 }
 
 impl ProxyCore {
@@ -121,7 +127,13 @@ impl ProxyCore {
             target,
             flags,
             ticket,
+            name,
         } = self.place(now, draft);
+        let write = |out: &mut Vec<u8>, flags: &[u8]| {
+            let start = out.len();
+            write(out, flags);
+            Sent::put_name(name.as_ref(), out, start);
+        };
         let is_replica = matches!(
             ticket.as_ref().map(ReadTicket::route),
             Some(Route::Shadow { .. })
@@ -191,6 +203,7 @@ impl ProxyCore {
             target: Err(Failure::NoOwner),
             flags: RouteFlags::default(),
             ticket: None,
+            name: None,
         };
         let (Some(pool), Some(client)) = (
             self.pools.get(draft.pool.0),
@@ -201,9 +214,12 @@ impl ProxyCore {
         let pool = match &pool.servers {
             Servers::Memcached(pool) => {
                 placed.target = Ok(draft.place.unwrap_or_else(|| pool.home(draft.key)));
-                if self.watches {
-                    placed.ticket = self.watch(now, draft);
-                    placed.hash = placed.ticket.as_ref().map_or(KeyHash(0), ReadTicket::hash);
+                if self.watches
+                    && let Some(sent) = self.watch(now, draft)
+                {
+                    placed.hash = sent.ticket.hash();
+                    placed.target = Ok(sent.to);
+                    (placed.ticket, placed.name) = (Some(sent.ticket), sent.name);
                 }
                 return placed;
             }

@@ -182,6 +182,8 @@ impl ProxyCore {
             (Loss::Late, Link::Ready) => Sign::Late,
             _ => Sign::Broken,
         };
+        let pool = backend.pool;
+        self.forget_truths_of(pool);
         self.hear_waiting();
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;

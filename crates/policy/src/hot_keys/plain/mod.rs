@@ -20,6 +20,9 @@
 //!                              └── not there: ask the home
 //! ```
 //!
+//! Reads that show more than value and flags are answered by replicas as well: what else there is to show
+//! is part of the truth (`truth.rs`).
+//!
 //! Places are those of SPORE: shadow server *i* of a key is found by renaming it
 //! ([`plain_shadows`]); each application connection draws one
 //! of the γ + 1 copies for the time of a lease, in its [`ClientLeases`].
@@ -40,7 +43,8 @@
 //! - **No connection sees time run backwards.** The answer of a replica counts only if its content is the
 //!   truth when it arrives, and then has the truth's number. What a connection is shown is compared by
 //!   these numbers, as [`ClientLeases`] does with versions: an answer below one that was shown before is
-//!   asked again at the home. So is every answer of a replica that does not count.
+//!   asked again at the home. So is every answer of a replica that does not count. An answer that does
+//!   not say what the home holds ends the truth.
 //! - **Another home.** When servers come or go, all truths end, and numbers of reads sent before do not
 //!   count.
 //!
@@ -59,6 +63,7 @@ mod model;
 mod reads;
 #[cfg(test)]
 mod tests;
+mod truth;
 
 use core::time::Duration;
 
@@ -68,6 +73,8 @@ use evenkeel_types::{Instant, KeyHash, Version};
 pub use self::config::{COUNTERS, PlainConfig, PlainMode, REPLICATED_MAX};
 pub use self::content::{NAME_MARK, NAME_PREFIX_LEN, NamePrefix};
 pub use self::reads::ReadRoute;
+use self::truth::Truth;
+pub use self::truth::{Found, Recaching, Wants};
 use super::client::LEASE_MARGIN_DIVISOR;
 use super::config::ConfigError;
 use super::popularity::{SLOT, Sampler};
@@ -101,22 +108,6 @@ pub const HOT_KEY_LEN_MAX: usize = KEY_LEN_MAX - NAME_PREFIX_LEN;
 /// Longest value that is replicated. A longer one would take more of the proxy's time to compare and to
 /// store than its server takes to serve it.
 pub const REPLICA_VALUE_LEN_MAX: usize = 256 << 10;
-
-/// What the home was found to hold.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
-    /// This.
-    Value {
-        /// Client flags.
-        flags: u32,
-        /// The value.
-        value: &'a [u8],
-    },
-    /// Nothing.
-    Absent,
-    /// The answer does not say.
-    Unknown,
-}
 
 /// Where a read of a key should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,25 +196,18 @@ struct Entry {
     hash: KeyHash,
     key: Vec<u8>,
     truth: Option<Truth>,
-    /// Of the home's last answer.
+    /// Of the home's last answer, and so of the truth.
     number: Version,
     /// When the last write was sent, or the key became hot: writes before that are not known of. Only
     /// reads sent later can tell the truth.
     wrote_at: Instant,
-    /// While the truth lasts, the home is not asked before this only to renew it.
-    renew_at: Instant,
+    /// While the truth lasts, the home is not asked before this only to renew it: in classic commands,
+    /// and in meta commands.
+    renew_at: [Instant; 2],
     /// What the copies hold or lack.
     content: Option<NamePrefix>,
     /// By suffix less one.
     copies: Vec<Copy>,
-}
-
-/// What the home said.
-#[derive(Clone, Copy, Debug)]
-struct Truth {
-    content: NamePrefix,
-    /// When the read was sent that it was the answer to.
-    sent_at: Instant,
 }
 
 /// A copy of an entry's content.
@@ -352,30 +336,33 @@ impl PlainHotKeys {
         self.filter.may_hold(hash) && self.position(hash, key).is_some()
     }
 
-    /// Says where a read should go that copies can answer.
+    /// Says where a read should go that copies can answer, and that shows what it `wants`.
     #[inline]
-    pub fn plan(&mut self, now: Instant, hash: KeyHash, key: &[u8]) -> Plan {
+    pub fn plan(&mut self, now: Instant, hash: KeyHash, key: &[u8], wants: Wants) -> Plan {
         if !self.filter.may_hold(hash) {
             return Plan::Untracked;
         }
         let lease = self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR;
         let for_ever = self.is(Mutant::LeaseForEver);
+        let classic_will_do = self.is(Mutant::ClassicTellsRecaching);
         let Some(entry) = self.entry(hash, key) else {
             return Plan::Untracked;
         };
-        let Some(truth) = entry.truth else {
+        let since = match entry.truth {
+            Some(truth) if classic_will_do => Some(truth.sent_at),
+            Some(truth) => truth.since(wants),
+            None => None,
+        };
+        let Some(since) = since else {
             return Plan::Home;
         };
-        let until = if for_ever {
-            now + lease
-        } else {
-            truth.sent_at + lease
-        };
+        let until = if for_ever { now + lease } else { since + lease };
         if now >= until {
             return Plan::Home;
         }
-        if now >= truth.sent_at + lease / 2 && now >= entry.renew_at {
-            entry.renew_at = now + lease / 4;
+        let renew_at = &mut entry.renew_at[usize::from(wants.recaching)];
+        if now >= since + lease / 2 && now >= *renew_at {
+            *renew_at = now + lease / 4;
             return Plan::Home;
         }
         Plan::Lease {
@@ -404,9 +391,17 @@ impl PlainHotKeys {
         Some((copy.server, content))
     }
 
-    /// Tells that a replica was found under that name. Its number if it counts.
-    pub fn handle_copy_found(&mut self, hash: KeyHash, suffix: u8, name: &[u8]) -> Option<Version> {
+    /// Tells that a replica was found under that name. Its number, and the CAS unique that the home gave
+    /// to its content, if it counts for a read that shows what it `wants`.
+    pub fn handle_copy_found(
+        &mut self,
+        hash: KeyHash,
+        suffix: u8,
+        name: &[u8],
+        wants: Wants,
+    ) -> Option<(Version, Option<Version>)> {
         let trusting = self.is(Mutant::AnyReplicaCounts);
+        let classic_will_do = self.is(Mutant::ClassicTellsRecaching);
         let at = self.at(hash)?;
         let entry = &mut self.entries[at];
         let is_truth = |content: NamePrefix| content.as_bytes() == name;
@@ -416,8 +411,15 @@ impl PlainHotKeys {
         {
             copy.state = CopyState::Found;
         }
-        let counts = entry.truth.is_some_and(|truth| is_truth(truth.content));
-        (counts || trusting).then_some(entry.number)
+        if trusting {
+            let cas = entry.truth.and_then(|truth| truth.cas);
+            return Some((entry.number, cas.or(Some(Version(0)))));
+        }
+        let truth = entry.truth.filter(|truth| is_truth(truth.content))?;
+        if !classic_will_do {
+            truth.since(wants)?;
+        }
+        Some((entry.number, truth.cas))
     }
 
     /// Tells that a replica was not found that was asked for at that time.
@@ -464,31 +466,31 @@ impl PlainHotKeys {
         found: Found<'_>,
     ) -> Version {
         let any_read = self.is(Mutant::TruthPastWrites);
+        let keeps_cas = self.is(Mutant::UniqueOfContent);
         self.numbers += 1;
         let next = Version(self.numbers);
-        let (content, is_long) = match found {
-            Found::Value { flags, value } if value.len() <= REPLICA_VALUE_LEN_MAX => {
-                (Some(NamePrefix::of(flags, value)), false)
-            }
-            Found::Value { .. } => (None, true),
-            Found::Absent | Found::Unknown => (None, false),
-        };
-        self.stats.values_too_long += u64::from(is_long);
+        if matches!(found, Found::Value { value, .. } if value.len() > REPLICA_VALUE_LEN_MAX) {
+            self.stats.values_too_long += 1;
+        }
         let Some(entry) = self.entry(hash, key) else {
             return next;
         };
+        let told = Truth::told(found, sent_at, entry.truth.as_ref());
         let is_behind_writes = any_read || sent_at > entry.wrote_at;
-        let Some(content) = content.filter(|_| is_current && is_behind_writes) else {
+        let Some(told) = told.filter(|_| is_current && is_behind_writes) else {
             entry.truth = None;
             entry.number = next;
             return next;
         };
+        let content = told.content;
         match &mut entry.truth {
-            Some(truth) if truth.content == content => {
-                truth.sent_at = truth.sent_at.max(sent_at);
+            Some(truth)
+                if truth.agrees_with(&told) || keeps_cas && truth.content == told.content =>
+            {
+                truth.renew(&told);
             }
             truth => {
-                *truth = Some(Truth { content, sent_at });
+                *truth = Some(told);
                 entry.number = next;
             }
         }
@@ -503,14 +505,14 @@ impl PlainHotKeys {
         entry.number
     }
 
-    /// Whether [`PlainHotKeys::poll_fill`] has something to say.
+    /// Whether [`PlainHotKeys::poll_fill`] has something to say, right after the home has told a value.
     pub fn has_fill(&self, now: Instant, hash: KeyHash) -> bool {
         let at = self.at(hash).filter(|&at| self.entries[at].truth.is_some());
         at.is_some_and(|at| self.entries[at].copies.iter().any(|copy| copy.is_due(now)))
     }
 
-    /// The next replica to store of what the home has just answered. Call until `None`, right after
-    /// [`PlainHotKeys::handle_home`]. It counts as stored at once: what is asked of its server from now
+    /// The next replica to store of the value that the home has just told. Call until `None`, right after
+    /// [`PlainHotKeys::handle_home`] was given that value. It counts as stored at once: what is asked of its server from now
     /// on comes behind it.
     pub fn poll_fill(&mut self, now: Instant, hash: KeyHash) -> Option<Fill> {
         let at = self.at(hash)?;
@@ -595,7 +597,7 @@ impl Entry {
             truth: None,
             number: Version(0),
             wrote_at: now,
-            renew_at: now,
+            renew_at: [now; 2],
             content: None,
             copies,
         }
@@ -631,4 +633,8 @@ pub(crate) enum Mutant {
     TruthPastWrites,
     /// What a replica holds counts whatever the truth is.
     AnyReplicaCounts,
+    /// A CAS unique stays with its content.
+    UniqueOfContent,
+    /// A meta command is answered for as long as a classic one is.
+    ClassicTellsRecaching,
 }

@@ -3,12 +3,13 @@
 //!
 //! Three plain servers; two workers with one connection to each of them, which keeps order and nothing
 //! else; two applications at each worker, which pipeline reads, writes and deletes of two keys; and a
-//! writer that uses no proxy. Requests and answers take any time. Items are evicted, connections break
+//! writer that uses no proxy, and recaches. Requests and answers take any time. Items are evicted, connections break
 //! (what was under way may still be carried out later), replicas come back from the dead.
 //!
 //! What is checked whenever an application is shown an answer: it is not older than one that this
 //! connection was shown before or wrote itself, and it was the truth at the home not more than a lease
-//! before the read was sent.
+//! before the read was sent. Reads show the value, or the CAS unique with it, or besides that whether
+//! somebody recaches the item; all that they show must have been true together.
 
 use super::tests::placement;
 use super::*;
@@ -26,6 +27,24 @@ const PIPELINE: usize = 5;
 const STEPS: u32 = 4000;
 const RUNS: u64 = 300;
 const MUTANT_RUNS: u64 = 600;
+
+/// What a server holds under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Item {
+    value: u32,
+    cas: u64,
+    /// Whether somebody won the right to recache it, which changes no unique.
+    recached: bool,
+}
+
+impl Item {
+    /// Whether a read that shows what it `wants` cannot tell this from what it has found.
+    fn looks_like(&self, found: &Item, wants: Wants) -> bool {
+        self.value == found.value
+            && (!wants.cas || self.cas == found.cas)
+            && (!wants.recaching || self.recached == found.recached)
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -55,13 +74,13 @@ struct Sent {
 struct Link {
     asked: VecDeque<Sent>,
     /// Requests and what they found, or the place in the history that they made.
-    answered: VecDeque<(Sent, Option<u32>, usize)>,
+    answered: VecDeque<(Sent, Option<Item>, usize)>,
 }
 
 #[derive(Debug)]
 enum State {
     Waiting,
-    Read { answer: Answer, value: Option<u32> },
+    Read { answer: Answer, item: Option<Item> },
     Written { place: Option<usize> },
 }
 
@@ -69,6 +88,7 @@ enum State {
 struct Slot {
     key: usize,
     sent_at: Instant,
+    wants: Wants,
     ticket: Option<ReadTicket>,
     state: State,
 }
@@ -83,14 +103,14 @@ struct Client {
 }
 
 /// Homes do not change by themselves; what they held, with the time at which they began to.
-type History = Vec<(Instant, Option<u32>)>;
+type History = Vec<(Instant, Option<Item>)>;
 
 struct World {
     random: SplitMix64,
     now: Instant,
     epoch: Epoch,
     placement: Placement,
-    servers: Vec<BTreeMap<Vec<u8>, u32>>,
+    servers: Vec<BTreeMap<Vec<u8>, Item>>,
     histories: [History; KEYS.len()],
     workers: Vec<PlainHotKeys>,
     links: Vec<Vec<Link>>,
@@ -98,6 +118,7 @@ struct World {
     /// Writes whose connection broke and that are carried out all the same.
     ghosts: Vec<(usize, Ask)>,
     next_value: u32,
+    next_cas: u64,
     fault: Option<Fault>,
     copy_reads: u64,
     asked_again: u64,
@@ -152,6 +173,7 @@ impl World {
             clients,
             ghosts: Vec::new(),
             next_value: 1,
+            next_cas: 0,
             fault,
             copy_reads: 0,
             asked_again: 0,
@@ -188,7 +210,7 @@ impl World {
             62..95 => return self.answer(worker, server),
             95 if self.random.below(3) == 0 => {
                 let key = self.below(KEYS.len());
-                let value = (self.random.below(6) > 0).then(|| self.value());
+                let value = (self.random.below(6) > 0).then(|| self.value(key));
                 self.write_home(KEYS[key], value);
             }
             96 if self.random.below(3) == 0 => {
@@ -199,6 +221,7 @@ impl World {
                 }
             }
             97 if self.random.below(8) == 0 => return self.break_link(worker, server),
+            98 if self.random.below(3) == 0 => self.recache(),
             98 => self.haunt(),
             99 if self.random.below(8) == 0 => {
                 self.epoch.0 += 1;
@@ -215,9 +238,16 @@ impl World {
         self.random.below(bound as u64) as usize
     }
 
-    fn value(&mut self) -> u32 {
-        self.next_value += 1;
-        self.next_value
+    /// A new value, or the one that the key has already.
+    fn value(&mut self, key: usize) -> u32 {
+        let home = self.home(KEYS[key]);
+        match self.servers[home].get(KEYS[key]) {
+            Some(item) if self.random.below(5) == 0 => item.value,
+            _ => {
+                self.next_value += 1;
+                self.next_value
+            }
+        }
     }
 
     fn home(&self, key: &[u8]) -> usize {
@@ -233,6 +263,8 @@ impl World {
         let hash = KeyHash::of(KEYS[key]);
         let at = Self::worker_of(client);
         let (worker, found) = (&mut self.workers[at], &mut self.clients[client]);
+        let wants = [Wants::VALUE, Wants::VALUE, Wants::CAS, Wants::META];
+        let wants = wants[self.random.below(4) as usize];
         let (mut ticket, mut server) = (None, self.placement.server(KEYS[key]));
         let home_read = Ask::Read {
             name: KEYS[key].to_vec(),
@@ -243,7 +275,7 @@ impl World {
                 worker.handle_write(self.now, KEYS[key]);
             }
             found.leases.write_sent(hash);
-            let value = (self.random.below(6) > 0).then(|| self.value());
+            let value = (self.random.below(6) > 0).then(|| self.value(key));
             Ask::Write {
                 name: KEYS[key].to_vec(),
                 value,
@@ -253,7 +285,7 @@ impl World {
             let (leases, now, epoch) = (&mut found.leases, self.now, self.epoch);
             let route = match self.random.below(10) {
                 0 => worker.route_home_read(leases, now, epoch, hash, KEYS[key]),
-                _ => worker.route_read(leases, now, epoch, hash, KEYS[key]),
+                _ => worker.route_read(leases, now, epoch, hash, KEYS[key], wants),
             };
             match route {
                 ReadRoute::Ordinary => home_read,
@@ -280,6 +312,7 @@ impl World {
         found.slots.push_back(Slot {
             key,
             sent_at: self.now,
+            wants,
             ticket,
             state: State::Waiting,
         });
@@ -293,13 +326,13 @@ impl World {
         let Some(sent) = self.links[worker][server].asked.pop_front() else {
             return;
         };
-        let (value, place) = self.carry_out(server, &sent.ask);
+        let (item, place) = self.carry_out(server, &sent.ask);
         self.links[worker][server]
             .answered
-            .push_back((sent, value, place));
+            .push_back((sent, item, place));
     }
 
-    fn carry_out(&mut self, server: usize, ask: &Ask) -> (Option<u32>, usize) {
+    fn carry_out(&mut self, server: usize, ask: &Ask) -> (Option<Item>, usize) {
         match ask {
             Ask::Read { name, .. } => {
                 let name = self.stored_name(name);
@@ -329,23 +362,43 @@ impl World {
     }
 
     fn store(&mut self, server: usize, name: &[u8], value: Option<u32>) {
-        match value {
-            Some(value) => self.servers[server].insert(name.to_vec(), value),
+        self.next_cas += 1;
+        let item = value.map(|value| Item {
+            value,
+            cas: self.next_cas,
+            recached: false,
+        });
+        self.put(server, name, item);
+    }
+
+    fn put(&mut self, server: usize, name: &[u8], item: Option<Item>) {
+        match item {
+            Some(item) => self.servers[server].insert(name.to_vec(), item),
             None => self.servers[server].remove(name),
         };
         if let Some(key) = index(name)
-            && self.histories[key].last().unwrap().1 != value
+            && self.histories[key].last().unwrap().1 != item
         {
-            self.histories[key].push((self.now, value));
+            self.histories[key].push((self.now, item));
+        }
+    }
+
+    /// Somebody wins the right to recache a key, or gives it up.
+    fn recache(&mut self) {
+        let key = self.below(KEYS.len());
+        let home = self.home(KEYS[key]);
+        if let Some(&item) = self.servers[home].get(KEYS[key]) {
+            let recached = !item.recached;
+            self.put(home, KEYS[key], Some(Item { recached, ..item }));
         }
     }
 
     /// A worker gets the next answer of a server.
     fn answer(&mut self, at: usize, server: usize) -> Result<(), String> {
-        let Some((sent, value, place)) = self.links[at][server].answered.pop_front() else {
+        let Some((sent, item, place)) = self.links[at][server].answered.pop_front() else {
             return Ok(());
         };
-        self.settle(at, sent, Some((value, place)))
+        self.settle(at, sent, Some((item, place)))
     }
 
     /// What became of a request; `None` is not known.
@@ -353,7 +406,7 @@ impl World {
         &mut self,
         at: usize,
         sent: Sent,
-        outcome: Option<(Option<u32>, usize)>,
+        outcome: Option<(Option<Item>, usize)>,
     ) -> Result<(), String> {
         if matches!(sent.ask, Ask::Fill { .. }) {
             return Ok(());
@@ -368,14 +421,30 @@ impl World {
                 slot.state = State::Written { place };
             }
             Ask::Read { name, home } => {
-                let value = outcome.and_then(|(value, _)| value);
+                let mut item = outcome.and_then(|(item, _)| item);
+                let value = item.map(|item| item.value);
                 let written = bytes(value.unwrap_or(0));
-                let found = match value {
-                    // As by a command that does not ask for the value.
-                    Some(value) if value % 16 == 0 && home => Found::Unknown,
-                    Some(_) => Found::Value {
+                let found = match item {
+                    // As by a command that does not ask for the value, nor for the unique.
+                    Some(Item { value, .. }) if value % 16 == 0 && home => Found::Unknown,
+                    Some(item) if slot.wants.recaching && sent.slot % 8 == 0 => Found::Unique {
+                        cas: Version(item.cas),
+                        recaching: match item.recached {
+                            false => Recaching::No,
+                            true => Recaching::Yes,
+                        },
+                    },
+                    Some(item) => Found::Value {
                         flags: 0,
                         value: &written,
+                        // As by one that does not ask for the unique.
+                        cas: (slot.wants.cas || value.unwrap_or(0) % 16 != 1)
+                            .then_some(Version(item.cas)),
+                        recaching: match (slot.wants.recaching, item.recached) {
+                            (false, _) => Recaching::Untold,
+                            (true, false) => Recaching::No,
+                            (true, true) => Recaching::Yes,
+                        },
                     },
                     None => Found::Absent,
                 };
@@ -384,11 +453,21 @@ impl World {
                     (None, _) => Answer::Hit(Version(0)),
                     (Some(ticket), _) if home => worker.answer_of_home(epoch, ticket, &name, found),
                     (Some(ticket), _) => {
-                        worker.answer_of_copy(ticket, &name[..NAME_PREFIX_LEN], value.is_some())
+                        let name = &name[..NAME_PREFIX_LEN];
+                        let is_found = item.is_some();
+                        let (answer, cas) =
+                            worker.answer_of_copy(ticket, name, is_found, slot.wants);
+                        // The replica's own unique and recaching are nobody's business.
+                        item = value.map(|value| Item {
+                            value,
+                            cas: cas.map_or(0, |cas| cas.0),
+                            recached: false,
+                        });
+                        answer
                     }
                 };
-                slot.state = State::Read { answer, value };
-                if home && outcome.is_some() && slot.ticket.is_some() {
+                slot.state = State::Read { answer, item };
+                if home && slot.ticket.is_some() && matches!(found, Found::Value { .. }) {
                     self.fill(at, slot_key(&name), value);
                 }
             }
@@ -431,13 +510,13 @@ impl World {
                 return Ok(());
             };
             client.first += 1;
-            let (answer, value) = match slot.state {
+            let (answer, item) = match slot.state {
                 State::Written { place } => {
                     let newest = &mut client.newest[slot.key];
                     *newest = place.map_or(*newest, |place| (*newest).max(place));
                     continue;
                 }
-                State::Read { answer, value } => (answer, value),
+                State::Read { answer, item } => (answer, item),
                 State::Waiting => unreachable!("only answered slots are taken"),
             };
             let verdict = match slot.ticket.take() {
@@ -446,7 +525,7 @@ impl World {
             };
             match verdict {
                 Verdict::Show if answer == Answer::Failed => {}
-                Verdict::Show => self.check(id, &slot, value)?,
+                Verdict::Show => self.check(id, &slot, item)?,
                 Verdict::AskHome(ticket) => {
                     self.asked_again += 1;
                     let key = slot.key;
@@ -467,7 +546,7 @@ impl World {
         }
     }
 
-    fn check(&mut self, id: usize, slot: &Slot, value: Option<u32>) -> Result<(), String> {
+    fn check(&mut self, id: usize, slot: &Slot, item: Option<Item>) -> Result<(), String> {
         let history = &self.histories[slot.key];
         let newest = self.clients[id].newest[slot.key];
         let lease = PlainConfig::default().lease;
@@ -477,7 +556,11 @@ impl World {
                 .map_or(Instant(u64::MAX), |next| next.0);
             end + lease >= slot.sent_at
         };
-        let mut places = (0..history.len()).filter(|&place| history[place].1 == value);
+        let looks_so = |place: &usize| match (history[*place].1, item) {
+            (Some(held), Some(item)) => held.looks_like(&item, slot.wants),
+            (held, item) => held == item,
+        };
+        let mut places = (0..history.len()).filter(looks_so);
         let found = places.find(|&place| place >= newest && is_fresh(place));
         match found {
             Some(place) => {
@@ -485,7 +568,7 @@ impl World {
                 Ok(())
             }
             None => Err(format!(
-                "application {id} read {value:?} of key {} at {:?}, asked at {:?}; it had seen place \
+                "application {id} read {item:?} of key {} at {:?}, asked at {:?}; it had seen place \
                  {newest} of {history:?}",
                 slot.key, self.now, slot.sent_at
             )),
@@ -551,6 +634,8 @@ fn every_fault_is_noticed() {
         Fault::Worker(Mutant::LeaseForEver),
         Fault::Worker(Mutant::TruthPastWrites),
         Fault::Worker(Mutant::AnyReplicaCounts),
+        Fault::Worker(Mutant::UniqueOfContent),
+        Fault::Worker(Mutant::ClassicTellsRecaching),
         Fault::Client(client::Mutant::ShowAnything),
         Fault::WritesUntold,
         Fault::UnnamedReplicas,

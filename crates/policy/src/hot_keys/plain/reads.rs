@@ -1,8 +1,8 @@
 //! A read of one application connection, from where it goes to what its answer counts.
 
-use evenkeel_types::{Epoch, Instant, KeyHash};
+use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
-use super::{Found, NamePrefix, PlainHotKeys, Plan};
+use super::{Found, NamePrefix, PlainHotKeys, Plan, Wants};
 use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route};
 
 /// Where a read goes.
@@ -24,8 +24,9 @@ pub enum ReadRoute {
 }
 
 impl PlainHotKeys {
-    /// Registers a read that is about to be sent, of a connection with these leases, and says where to.
-    /// `epoch` changes with everything that can give a key another home. O(log keys).
+    /// Registers a read that is about to be sent and shows what it `wants`, of a connection with these
+    /// leases, and says where to. `epoch` changes with everything that can give a key another home.
+    /// O(log keys).
     pub fn route_read(
         &mut self,
         leases: &mut ClientLeases,
@@ -33,8 +34,9 @@ impl PlainHotKeys {
         epoch: Epoch,
         hash: KeyHash,
         key: &[u8],
+        wants: Wants,
     ) -> ReadRoute {
-        let (gamma, until) = match self.plan(now, hash, key) {
+        let (gamma, until) = match self.plan(now, hash, key, wants) {
             Plan::Untracked if !leases.knows(hash) => return ReadRoute::Ordinary,
             Plan::Untracked | Plan::Home => {
                 return ReadRoute::Home(leases.home_read(now, epoch, hash));
@@ -80,7 +82,7 @@ impl PlainHotKeys {
         let number = self.handle_home(ticket.hash(), key, ticket.sent_at(), is_current, found);
         match found {
             Found::Absent => Answer::Miss(Some(number)),
-            Found::Value { .. } | Found::Unknown => Answer::Hit(number),
+            Found::Value { .. } | Found::Unique { .. } | Found::Unknown => Answer::Hit(number),
         }
     }
 
@@ -91,17 +93,25 @@ impl PlainHotKeys {
         }
     }
 
-    /// What an answer of a replica counts, which was found under that name or was not. To be called as
-    /// soon as it arrives.
-    pub fn answer_of_copy(&mut self, ticket: &ReadTicket, name: &[u8], is_found: bool) -> Answer {
+    /// What an answer of a replica counts to a read that shows what it `wants`, and the CAS unique to
+    /// show. The replica was found under that name or was not. To be called as soon as it arrives.
+    pub fn answer_of_copy(
+        &mut self,
+        ticket: &ReadTicket,
+        name: &[u8],
+        is_found: bool,
+        wants: Wants,
+    ) -> (Answer, Option<Version>) {
         let Route::Shadow { suffix } = ticket.route() else {
-            return Answer::Failed;
+            return (Answer::Failed, None);
         };
         if !is_found {
             self.handle_copy_missing(ticket.hash(), suffix, name, ticket.sent_at());
-            return Answer::Failed;
+            return (Answer::Failed, None);
         }
-        let number = self.handle_copy_found(ticket.hash(), suffix, name);
-        number.map_or(Answer::Failed, Answer::Hit)
+        match self.handle_copy_found(ticket.hash(), suffix, name, wants) {
+            Some((number, cas)) => (Answer::Hit(number), cas),
+            None => (Answer::Failed, None),
+        }
     }
 }

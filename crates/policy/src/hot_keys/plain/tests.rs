@@ -47,7 +47,12 @@ fn hash() -> KeyHash {
 }
 
 fn found(value: &[u8]) -> Found<'_> {
-    Found::Value { flags: 0, value }
+    Found::Value {
+        flags: 0,
+        value,
+        cas: Some(Version(7)),
+        recaching: Recaching::Untold,
+    }
 }
 
 fn name(value: &[u8]) -> NamePrefix {
@@ -65,11 +70,11 @@ fn hot() -> PlainHotKeys {
 #[test]
 fn keys_become_hot_by_their_share_and_cool_again() {
     let mut keys = hot_keys(|_| {});
-    assert_eq!(keys.plan(at(0), hash(), HOT), Plan::Untracked);
+    assert_eq!(keys.plan(at(0), hash(), HOT, Wants::VALUE), Plan::Untracked);
     one_second(&mut keys, 0, 20, 10_000);
     assert_eq!(keys.replicated_count(), 0, "too small a share");
     one_second(&mut keys, 1000, 1000, 1000);
-    assert_eq!(keys.plan(at(2000), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(2000), hash(), HOT, Wants::VALUE), Plan::Home);
     assert_eq!(keys.replicated_count(), 1, "the others are not hot");
     let list = keys.list(at(2000));
     assert_eq!((&list[0].key[..], list[0].gamma), (HOT, 3));
@@ -77,7 +82,10 @@ fn keys_become_hot_by_their_share_and_cool_again() {
     for second in 2..8 {
         one_second(&mut keys, 1000 * second, 10, 2000);
     }
-    assert_eq!(keys.plan(at(8000), hash(), HOT), Plan::Untracked);
+    assert_eq!(
+        keys.plan(at(8000), hash(), HOT, Wants::VALUE),
+        Plan::Untracked
+    );
     let stats = keys.take_stats();
     assert_eq!((stats.promoted, stats.cooled), (1, 1));
 }
@@ -136,7 +144,10 @@ fn observing_finds_keys_and_changes_nothing() {
     let mut keys = hot_keys(|config| config.mode = PlainMode::Observe);
     one_second(&mut keys, 0, 1000, 1000);
     assert_eq!(keys.list(at(1000))[0].key, HOT);
-    assert_eq!(keys.plan(at(1000), hash(), HOT), Plan::Untracked);
+    assert_eq!(
+        keys.plan(at(1000), hash(), HOT, Wants::VALUE),
+        Plan::Untracked
+    );
 }
 
 #[test]
@@ -165,7 +176,7 @@ fn limits_of_keys_and_values_are_counted() {
     let value = vec![0; REPLICA_VALUE_LEN_MAX + 1];
     keys.handle_home(hash(), HOT, at(1001), true, found(&value));
     assert_eq!(keys.take_stats().values_too_long, 1);
-    assert_eq!(keys.plan(at(1002), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1002), hash(), HOT, Wants::VALUE), Plan::Home);
     let mut keys = hot_keys(|config| {
         config.hot_share = 0.001;
         config.cold_share = 0.0;
@@ -191,17 +202,29 @@ fn the_homes_answer_is_the_truth_for_a_lease_and_is_renewed_by_one_read() {
         gamma: 3,
         until: at(1960),
     };
-    assert_eq!(keys.plan(at(1020), hash(), HOT), lease);
-    assert_eq!(keys.plan(at(1480), hash(), HOT), lease);
-    assert_eq!(keys.plan(at(1490), hash(), HOT), Plan::Home, "renews it");
-    assert_eq!(keys.plan(at(1491), hash(), HOT), lease, "one does");
-    assert_eq!(keys.plan(at(1959), hash(), HOT), Plan::Home, "another try");
-    assert_eq!(keys.plan(at(1960), hash(), HOT), Plan::Home);
-    assert_eq!(keys.plan(at(1961), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1020), hash(), HOT, Wants::VALUE), lease);
+    assert_eq!(keys.plan(at(1480), hash(), HOT, Wants::VALUE), lease);
+    assert_eq!(
+        keys.plan(at(1490), hash(), HOT, Wants::VALUE),
+        Plan::Home,
+        "renews it"
+    );
+    assert_eq!(
+        keys.plan(at(1491), hash(), HOT, Wants::VALUE),
+        lease,
+        "one does"
+    );
+    assert_eq!(
+        keys.plan(at(1959), hash(), HOT, Wants::VALUE),
+        Plan::Home,
+        "another try"
+    );
+    assert_eq!(keys.plan(at(1960), hash(), HOT, Wants::VALUE), Plan::Home);
+    assert_eq!(keys.plan(at(1961), hash(), HOT, Wants::VALUE), Plan::Home);
     let second = keys.handle_home(hash(), HOT, at(1490), true, found(b"v"));
     assert_eq!(first, second, "nothing has changed");
     assert!(matches!(
-        keys.plan(at(1962), hash(), HOT),
+        keys.plan(at(1962), hash(), HOT, Wants::VALUE),
         Plan::Lease { .. }
     ));
     assert!(keys.handle_home(hash(), HOT, at(1970), true, found(b"w")) > second);
@@ -228,7 +251,7 @@ fn a_copy_is_asked_once_filled_and_then_read() {
     // One that was asked before it was stored.
     keys.handle_copy_missing(hash(), 1, content.as_bytes(), at(1013));
     assert_eq!(keys.copy(at(1016), hash(), 1), Some((server, content)));
-    let number = keys.handle_copy_found(hash(), 2, content.as_bytes());
+    let number = keys.handle_copy_found(hash(), 2, content.as_bytes(), Wants::VALUE);
     assert!(number.is_some());
     assert!(keys.copy(at(1016), hash(), 2).is_some());
     assert!(keys.copy(at(1016), hash(), 2).is_some());
@@ -257,36 +280,91 @@ fn a_write_voids_the_truth_until_a_later_read_tells_it() {
     keys.handle_home(hash(), HOT, at(1010), true, found(b"old"));
     let (_, old) = keys.copy(at(1011), hash(), 1).unwrap();
     keys.handle_write(at(1020), HOT);
-    assert_eq!(keys.plan(at(1020), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1020), hash(), HOT, Wants::VALUE), Plan::Home);
     assert_eq!(keys.copy(at(1020), hash(), 1), None);
     assert_eq!(
-        keys.handle_copy_found(hash(), 1, old.as_bytes()),
+        keys.handle_copy_found(hash(), 1, old.as_bytes(), Wants::VALUE),
         None,
         "what was under way does not count"
     );
     for sent in [1015, 1020] {
         keys.handle_home(hash(), HOT, at(sent), true, found(b"old"));
-        assert_eq!(keys.plan(at(1025), hash(), HOT), Plan::Home);
+        assert_eq!(keys.plan(at(1025), hash(), HOT, Wants::VALUE), Plan::Home);
     }
     keys.handle_home(hash(), HOT, at(1021), true, found(b"new"));
     assert!(matches!(
-        keys.plan(at(1025), hash(), HOT),
+        keys.plan(at(1025), hash(), HOT, Wants::VALUE),
         Plan::Lease { .. }
     ));
     assert_eq!(keys.copy(at(1025), hash(), 1).unwrap().1, name(b"new"));
-    assert_eq!(keys.handle_copy_found(hash(), 1, old.as_bytes()), None);
+    assert_eq!(
+        keys.handle_copy_found(hash(), 1, old.as_bytes(), Wants::VALUE),
+        None
+    );
     keys.handle_flush(at(1030));
-    assert_eq!(keys.plan(at(1030), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1030), hash(), HOT, Wants::VALUE), Plan::Home);
 }
 
 #[test]
 fn what_the_home_does_not_have_or_does_not_say_is_no_truth() {
-    for answer in [Found::Absent, Found::Unknown] {
+    let unique = |cas| Found::Unique {
+        cas: Version(cas),
+        recaching: Recaching::No,
+    };
+    for answer in [Found::Absent, Found::Unknown, unique(8)] {
         let mut keys = hot();
         let first = keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
         assert!(keys.handle_home(hash(), HOT, at(1011), true, answer) > first);
-        assert_eq!(keys.plan(at(1012), hash(), HOT), Plan::Home);
+        assert_eq!(keys.plan(at(1012), hash(), HOT, Wants::VALUE), Plan::Home);
     }
+    let mut keys = hot();
+    let first = keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    let again = keys.handle_home(hash(), HOT, at(1020), true, unique(7));
+    assert_eq!(first, again, "its unique says that it is the same");
+    let plan = keys.plan(at(1021), hash(), HOT, Wants::META);
+    assert!(matches!(plan, Plan::Lease { until, .. } if until == at(1970)));
+}
+
+#[test]
+fn a_copy_is_shown_with_the_unique_that_the_home_gave_to_its_content() {
+    let mut keys = hot();
+    let told = |cas, recaching| Found::Value {
+        flags: 0,
+        value: b"v",
+        cas,
+        recaching,
+    };
+    let first = keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    let ask = |keys: &mut PlainHotKeys, wants| {
+        let name = name(b"v");
+        keys.handle_copy_found(hash(), 1, name.as_bytes(), wants)
+    };
+    assert_eq!(ask(&mut keys, Wants::CAS), Some((first, Some(Version(7)))));
+    assert_eq!(ask(&mut keys, Wants::META), None, "nobody has told");
+    assert_eq!(keys.plan(at(1011), hash(), HOT, Wants::META), Plan::Home);
+    // The same value was stored again.
+    let cas = Some(Version(8));
+    let second = keys.handle_home(hash(), HOT, at(1012), true, told(cas, Recaching::No));
+    assert!(second > first);
+    assert_eq!(ask(&mut keys, Wants::META), Some((second, cas)));
+    keys.handle_home(hash(), HOT, at(1500), true, told(cas, Recaching::Untold));
+    let mut until = |wants| match keys.plan(at(1501), hash(), HOT, wants) {
+        Plan::Lease { until, .. } => Some(until),
+        _ => None,
+    };
+    assert_eq!(until(Wants::CAS), Some(at(2450)));
+    assert_eq!(until(Wants::META), None, "half is over: one renews it");
+    assert_eq!(until(Wants::META), Some(at(1962)));
+    // Somebody won the right to recache it.
+    let third = keys.handle_home(hash(), HOT, at(1503), true, told(cas, Recaching::Yes));
+    assert!(third > second);
+    assert_eq!(ask(&mut keys, Wants::META), None);
+    assert_eq!(ask(&mut keys, Wants::CAS), Some((third, cas)));
+    // The answer to a command that does not tell uniques.
+    keys.handle_home(hash(), HOT, at(1504), true, told(None, Recaching::No));
+    assert_eq!(ask(&mut keys, Wants::CAS), None);
+    assert_eq!(keys.plan(at(1505), hash(), HOT, Wants::CAS), Plan::Home);
+    assert!(ask(&mut keys, Wants::VALUE).is_some());
 }
 
 #[test]
@@ -294,27 +372,30 @@ fn servers_that_come_or_go_end_all_truths() {
     let mut keys = hot();
     keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
     keys.forget_truths();
-    assert_eq!(keys.plan(at(1011), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1011), hash(), HOT, Wants::VALUE), Plan::Home);
     keys.handle_home(hash(), HOT, at(1010), false, found(b"v"));
     assert_eq!(
-        keys.plan(at(1012), hash(), HOT),
+        keys.plan(at(1012), hash(), HOT, Wants::VALUE),
         Plan::Home,
         "another home's"
     );
     keys.handle_home(hash(), HOT, at(1012), true, found(b"v"));
     assert!(matches!(
-        keys.plan(at(1013), hash(), HOT),
+        keys.plan(at(1013), hash(), HOT, Wants::VALUE),
         Plan::Lease { .. }
     ));
     keys.handle_servers(&placement(2));
-    assert_eq!(keys.plan(at(1013), hash(), HOT), Plan::Home);
+    assert_eq!(keys.plan(at(1013), hash(), HOT, Wants::VALUE), Plan::Home);
     keys.handle_home(hash(), HOT, at(1014), true, found(b"v"));
     assert!(matches!(
-        keys.plan(at(1015), hash(), HOT),
+        keys.plan(at(1015), hash(), HOT, Wants::VALUE),
         Plan::Lease { gamma: 1, .. }
     ));
     keys.handle_servers(&placement(1));
-    assert_eq!(keys.plan(at(1016), hash(), HOT), Plan::Untracked);
+    assert_eq!(
+        keys.plan(at(1016), hash(), HOT, Wants::VALUE),
+        Plan::Untracked
+    );
 }
 
 /// The reads that arrive before a key became hot, or after it cooled, have numbers in order, too.
@@ -328,7 +409,7 @@ fn answers_about_keys_that_are_not_hot_are_numbered_in_order() {
         last = number;
     }
     assert_eq!(
-        keys.plan(at(1001), hash(), HOT),
+        keys.plan(at(1001), hash(), HOT, Wants::VALUE),
         Plan::Home,
         "a read from before it was hot tells no truth"
     );

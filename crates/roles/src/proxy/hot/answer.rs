@@ -1,6 +1,6 @@
 //! Answers about hot keys, and what is stored of them.
 
-use super::FILLER;
+use super::{FILLER, wants_of};
 use crate::proxy::backend::{Ask, Progress, Question, Tag};
 use crate::proxy::client::{Answered, HeldRead, Show, State};
 use crate::proxy::multi_get::key_of_get;
@@ -8,15 +8,13 @@ use crate::proxy::pool::{PoolId, Servers};
 use crate::proxy::routes::Rename;
 use crate::proxy::show::{self, Tally, Unfit};
 use crate::proxy::{BackendId, ProxyCore};
-use evenkeel_policy::hot_keys::client::{Answer, ReadTicket, Verdict};
+use evenkeel_policy::hot_keys::client::{Answer, Verdict};
 use evenkeel_policy::hot_keys::plain::{
-    Fill, Found, NAME_PREFIX_LEN, PlainHotKeys, REPLICA_EXPTIME_SECS,
+    Fill, Found, NAME_PREFIX_LEN, REPLICA_EXPTIME_SECS, Recaching,
 };
-use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::{
-    KeyScratch, LINE_LEN_MAX, MetaReply, MetaStatus, Reply, Store, StoreVerb, Value, text,
-};
-use evenkeel_types::{Epoch, Instant, KeyHash, Version};
+use evenkeel_protocol::compose::{answer, request as ask};
+use evenkeel_protocol::{LINE_LEN_MAX, MetaStatus, Reply, Store, StoreVerb, Value, text};
+use evenkeel_types::{Instant, KeyHash, Version};
 
 impl ProxyCore {
     /// A part of the answer to a read of one hot key.
@@ -74,16 +72,23 @@ impl ProxyCore {
         let ticket = slot.ticket.take().ok_or(Unfit)?;
         let pool = self.pools.get_mut(tag.pool.0);
         let mut hot = pool.and_then(|pool| pool.hot.as_deref_mut());
-        let answer = match (hot.as_deref_mut(), reply) {
-            (_, reply) if show::is_error(reply) => Answer::Failed,
+        let own_cas = match reply {
+            Reply::Value(value) => value.cas,
+            _ => None,
+        };
+        let (answer, cas) = match (hot.as_deref_mut(), reply) {
+            (_, reply) if show::is_error(reply) => (Answer::Failed, None),
             (Some(hot), _) if tag.is_replica => {
                 let is_found = matches!(reply, Reply::Value(_));
-                hot.answer_of_copy(&ticket, name, is_found)
+                hot.answer_of_copy(&ticket, name, is_found, wants_of(shown_as))
             }
-            (Some(hot), reply) => hot.answer_of_home(era, &ticket, key, found(reply)),
+            (Some(hot), reply) => {
+                let answer = hot.answer_of_home(era, &ticket, key, found(reply));
+                (answer, own_cas)
+            }
             // Not looked for any more, so that an era has begun, by which the answer does not count.
-            (None, _) if tag.is_replica => Answer::Failed,
-            (None, _) => Answer::Hit(Version(0)),
+            (None, _) if tag.is_replica => (Answer::Failed, None),
+            (None, _) => (Answer::Hit(Version(0)), own_cas),
         };
         let has_fill = hot.is_some_and(|hot| hot.has_fill(now, tag.hash));
         let fill = (has_fill && !tag.is_replica).then(|| key.to_vec());
@@ -100,30 +105,39 @@ impl ProxyCore {
                 ticket = Some(again);
             }
         }
+        let shown = Shown {
+            shown_as,
+            rename,
+            key,
+            cas,
+        };
         if may_show {
-            let shown = (shown_as, rename);
             let out = client.out();
             let before = out.len();
-            let tally = compose(out, shown, key, question, reply, raw)?;
+            let tally = shown.compose(out, question, reply, raw)?;
             let bytes = out.len() - before;
             self.per_route.count(&mut self.stats, route, tally, bytes);
             client.pop();
             client.end_key(shown_as);
             self.write_client(tag.client);
             if let (Some(key), Reply::Value(value)) = (fill, reply) {
-                self.fill_copies(now, tag.pool, &key, value);
+                self.fill_copies(now, tag.pool, &key, value.flags, value.data);
             }
             return Ok(());
         }
         let asks_home = is_front && !show::is_error(reply);
+        // What a copy says that does not count is shown to nobody.
+        let is_void = asks_home || tag.is_replica && answer == Answer::Failed;
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        let tally = match is_void {
+            true => Tally::Nothing,
+            false => shown.compose(&mut bytes, question, reply, raw)?,
+        };
         let question = Question {
             tag,
             bytes: question.to_vec(),
             progress: Progress::Nothing,
         };
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        let shown = (shown_as, rename);
-        let tally = compose(&mut bytes, shown, key, &question.bytes, reply, raw)?;
         if let Some(slot) = client.slot(tag.slot) {
             slot.ticket = ticket;
         }
@@ -144,13 +158,20 @@ impl ProxyCore {
             client.set_state(tag.slot, State::Read(Box::new(held)));
         }
         if let (Some(key), Reply::Value(value)) = (fill, reply) {
-            self.fill_copies(now, tag.pool, &key, value);
+            self.fill_copies(now, tag.pool, &key, value.flags, value.data);
         }
         Ok(())
     }
 
     /// Stores the copies that lack what the home has just answered.
-    fn fill_copies(&mut self, now: Instant, pool_id: PoolId, key: &[u8], value: &Value<'_>) {
+    pub(super) fn fill_copies(
+        &mut self,
+        now: Instant,
+        pool_id: PoolId,
+        key: &[u8],
+        flags: u32,
+        value: &[u8],
+    ) {
         let hash = KeyHash::of(key);
         loop {
             let Some(pool) = self.pools.get_mut(pool_id.0) else {
@@ -163,9 +184,9 @@ impl ProxyCore {
                 return;
             };
             let to = servers.backends()[fill.server];
-            let len_max = LINE_LEN_MAX + value.data.len() + text::CRLF.len();
+            let len_max = LINE_LEN_MAX + value.len() + text::CRLF.len();
             match self.admit(to, len_max) {
-                Ok(to) => self.fill_copy(now, pool_id, to, &fill, key, value),
+                Ok(to) => self.fill_copy(now, pool_id, to, &fill, key, (flags, value)),
                 Err(_) => self.copy_failed(now, pool_id, hash, fill.suffix),
             }
         }
@@ -178,7 +199,7 @@ impl ProxyCore {
         to: BackendId,
         fill: &Fill,
         key: &[u8],
-        value: &Value<'_>,
+        (flags, value): (u32, &[u8]),
     ) {
         let tag = Tag {
             hash: KeyHash::of(key),
@@ -189,9 +210,9 @@ impl ProxyCore {
         let store = Store {
             verb: StoreVerb::Set,
             key: &name,
-            flags: value.flags,
+            flags,
             exptime: REPLICA_EXPTIME_SECS.into(),
-            value: value.data,
+            value,
             noreply: false,
         };
         self.put(now, to, tag, Progress::Nothing, |out| {
@@ -228,81 +249,95 @@ impl ProxyCore {
     }
 }
 
-/// What the answer to an `mg` of a plain pool's key counts, whose question this was.
-pub(in crate::proxy) fn answer_of_meta(
-    hot: Option<&mut PlainHotKeys>,
-    era: Epoch,
-    ticket: &ReadTicket,
-    question: &[u8],
-    reply: &Reply<'_>,
-) -> Answer {
-    let (Some(hot), Reply::Meta(_)) = (hot, reply) else {
-        return Answer::Failed;
-    };
-    let mut scratch = KeyScratch::default();
-    let key = match crate::proxy::failover::parse_own(question) {
-        Some(evenkeel_protocol::Request::MetaGet(meta)) => meta.key.decode(&mut scratch),
-        _ => return Answer::Failed,
-    };
-    hot.answer_of_home(era, ticket, key, found(reply))
-}
-
 /// What an answer of the home says about the item.
-fn found<'a>(reply: &Reply<'a>) -> Found<'a> {
-    match reply {
-        Reply::Value(value) => Found::Value {
-            flags: value.flags,
-            value: value.data,
+pub(super) fn found<'a>(reply: &Reply<'a>) -> Found<'a> {
+    let meta = match reply {
+        Reply::Value(value) => {
+            return Found::Value {
+                flags: value.flags,
+                value: value.data,
+                cas: value.cas,
+                recaching: Recaching::Untold,
+            };
+        }
+        Reply::End => return Found::Absent,
+        Reply::Meta(meta) if meta.status == MetaStatus::Miss => return Found::Absent,
+        Reply::Meta(meta) => meta,
+        _ => return Found::Unknown,
+    };
+    let recaching = match b"WXZ".iter().any(|&letter| meta.flags.has(letter)) {
+        true => Recaching::Yes,
+        false => Recaching::No,
+    };
+    let flags = meta.flags.unsigned(b'f');
+    let flags = flags.and_then(|flags| u32::try_from(flags).ok());
+    let cas = meta.flags.unsigned(b'c').map(Version);
+    match (meta.value, flags, cas) {
+        (Some(value), Some(flags), cas) => Found::Value {
+            flags,
+            value,
+            cas,
+            recaching,
         },
-        Reply::End => Found::Absent,
-        Reply::Meta(MetaReply {
-            status: MetaStatus::Miss,
-            ..
-        }) => Found::Absent,
-        Reply::Meta(meta) => match (meta.value, meta.flags.unsigned(b'f')) {
-            (Some(value), Some(flags)) => match u32::try_from(flags) {
-                Ok(flags) => Found::Value { flags, value },
-                Err(_) => Found::Unknown,
-            },
-            _ => Found::Unknown,
-        },
+        (_, _, Some(cas)) => Found::Unique { cas, recaching },
         _ => Found::Unknown,
     }
 }
 
-/// Writes what the application gets to see of a key, by the name that it knows.
-fn compose(
-    out: &mut Vec<u8>,
-    (shown_as, rename): (Show, Option<&Rename>),
-    key: &[u8],
-    question: &[u8],
-    reply: &Reply<'_>,
-    raw: &[u8],
-) -> Result<Tally, Unfit> {
-    const WORD: &[u8] = b"VALUE ";
-    match (reply, shown_as) {
-        (Reply::Value(value), Show::Binary(_)) => {
-            let reply = Reply::Value(Value { key, ..*value });
-            show::compose(out, shown_as, rename, question, &reply, raw)
-        }
-        (Reply::Value(value), _) => {
-            out.extend_from_slice(WORD);
-            match rename {
-                Some(rename) => rename.to_outside(key, out),
-                None => out.extend_from_slice(key),
+/// What the application gets to see of a key.
+struct Shown<'a> {
+    shown_as: Show,
+    rename: Option<&'a Rename>,
+    /// The servers' name of the key, whatever the copy is called.
+    key: &'a [u8],
+    /// The home's CAS unique.
+    cas: Option<Version>,
+}
+
+impl Shown<'_> {
+    fn compose(
+        &self,
+        out: &mut Vec<u8>,
+        question: &[u8],
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<Tally, Unfit> {
+        let Shown {
+            shown_as,
+            rename,
+            key,
+            cas,
+        } = *self;
+        match (reply, shown_as) {
+            (Reply::Value(value), Show::Value { with_cas, .. }) => {
+                let cas = match with_cas {
+                    true => Some(cas.ok_or(Unfit)?),
+                    false => None,
+                };
+                let mut renamed = Vec::new();
+                let key = match rename {
+                    None => key,
+                    Some(rename) => {
+                        rename.to_outside(key, &mut renamed);
+                        &renamed
+                    }
+                };
+                answer::value(out, key, value.flags, value.data, cas);
+                Ok(Tally::GetHit)
             }
-            let behind = raw.get(WORD.len() + value.key.len()..);
-            out.extend_from_slice(behind.unwrap_or_default());
-            Ok(Tally::GetHit)
-        }
-        (Reply::End, Show::Binary(echo)) => {
-            show::binary::miss(out, echo, rename, question);
-            Ok(Tally::GetMiss)
-        }
-        (Reply::End, _) => Ok(Tally::GetMiss),
-        _ => {
-            out.extend_from_slice(&show::refusal(shown_as, raw.to_vec()));
-            Ok(Tally::Refused)
+            (Reply::Value(value), _) => {
+                let reply = Reply::Value(Value { key, cas, ..*value });
+                show::compose(out, shown_as, rename, question, &reply, raw)
+            }
+            (Reply::End, Show::Binary(echo)) => {
+                show::binary::miss(out, echo, rename, question);
+                Ok(Tally::GetMiss)
+            }
+            (Reply::End, _) => Ok(Tally::GetMiss),
+            _ => {
+                out.extend_from_slice(&show::refusal(shown_as, raw.to_vec()));
+                Ok(Tally::Refused)
+            }
         }
     }
 }

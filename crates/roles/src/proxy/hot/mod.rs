@@ -8,9 +8,11 @@
 //! A pool that does not look for hot keys pays one look at [`ProxyCore::watches`] for each request.
 
 mod answer;
+mod meta;
 mod report;
 
-pub(super) use answer::answer_of_meta;
+use answer::found;
+pub(super) use meta::answer_of_mg;
 pub use report::HotKeyReport;
 pub(super) use report::compose as compose_report;
 
@@ -28,7 +30,7 @@ use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
 use evenkeel_policy::hot_keys::client::ReadTicket;
 use evenkeel_policy::hot_keys::plain::{
-    NAME_PREFIX_LEN, NamePrefix, PlainHotKeys, PlainMode, ReadRoute,
+    NAME_PREFIX_LEN, NamePrefix, PlainHotKeys, PlainMode, ReadRoute, Wants,
 };
 use evenkeel_protocol::{
     KeyAt, KeyScratch, LINE_LEN_MAX, Request, scan_get, scan_get_of_one, text,
@@ -41,12 +43,18 @@ pub(super) const FILLER: ClientId = ClientId(Key {
     generation: u32::MAX - 1,
 });
 
+/// How a copy is asked in classic commands.
+const GET: &[u8] = b"get ";
+
+/// How the home is, whoever asks, for the truth has the CAS unique, too.
+const GETS: &[u8] = b"gets ";
+
 /// Where a tracked read goes, and what is known of it.
-struct Sent {
-    ticket: ReadTicket,
-    to: BackendId,
+pub(super) struct Sent {
+    pub ticket: ReadTicket,
+    pub to: BackendId,
     /// Of a replica.
-    name: Option<NamePrefix>,
+    pub name: Option<NamePrefix>,
 }
 
 impl ProxyCore {
@@ -116,13 +124,9 @@ impl ProxyCore {
         if way.place.is_some() {
             return false;
         }
-        if !rest.with_cas
-            && let Some(pool) = self.pools.get_mut(way.pool.0)
-            && let Some(hot) = &mut pool.hot
-        {
-            hot.handle_read(key.stored);
-        }
-        let Some(sent) = self.route_hot_read(now, id, way.pool, key.stored, rest.with_cas) else {
+        self.count_hot_read(way.pool, key.stored);
+        let wants = Some(wants_of(show));
+        let Some(sent) = self.route_hot_read(now, id, way.pool, key.stored, wants) else {
             return false;
         };
         let hash = sent.ticket.hash();
@@ -143,8 +147,13 @@ impl ProxyCore {
             ..Tag::new(id, way.pool, slot, Ask::Hot, now)
         };
         let line = |out: &mut Vec<u8>| {
-            out.extend_from_slice(if rest.with_cas { b"gets " } else { b"get " });
-            out.extend_from_slice(sent.name.as_ref().map_or(&[], NamePrefix::as_bytes));
+            match &sent.name {
+                Some(name) => {
+                    out.extend_from_slice(GET);
+                    out.extend_from_slice(name.as_bytes());
+                }
+                None => out.extend_from_slice(GETS),
+            }
             out.extend_from_slice(key.stored);
             out.extend_from_slice(text::CRLF);
         };
@@ -168,14 +177,23 @@ impl ProxyCore {
         true
     }
 
-    /// Where a read goes that is to be held against what the home said; `None` for all others.
+    fn count_hot_read(&mut self, pool: PoolId, key: &[u8]) {
+        if let Some(pool) = self.pools.get_mut(pool.0)
+            && let Some(hot) = &mut pool.hot
+        {
+            hot.handle_read(key);
+        }
+    }
+
+    /// Where a read goes that is to be held against what the home said; `None` for all others. A copy can
+    /// answer one that shows what it `wants`; only the home can where that is not said.
     fn route_hot_read(
         &mut self,
         now: Instant,
         id: ClientId,
         pool_id: PoolId,
         key: &[u8],
-        only_home: bool,
+        wants: Option<Wants>,
     ) -> Option<Sent> {
         let era = self.plain_era();
         let pool = self.pools.get_mut(pool_id.0)?;
@@ -194,10 +212,9 @@ impl ProxyCore {
             to: home,
             name: None,
         };
-        let route = if only_home {
-            hot.route_home_read(leases, now, era, hash, key)
-        } else {
-            hot.route_read(leases, now, era, hash, key)
+        let route = match wants {
+            Some(wants) => hot.route_read(leases, now, era, hash, key, wants),
+            None => hot.route_home_read(leases, now, era, hash, key),
         };
         let (ticket, server, name) = match route {
             ReadRoute::Ordinary => return None,
@@ -223,9 +240,9 @@ impl ProxyCore {
         })
     }
 
-    /// Tells of a request that is not a classic read: the ticket of one that reads what is replicated.
+    /// Tells of a request that is not a classic read. Where one goes that reads what is replicated.
     #[inline(never)]
-    pub(super) fn watch(&mut self, now: Instant, draft: &Draft<'_>) -> Option<ReadTicket> {
+    pub(super) fn watch(&mut self, now: Instant, draft: &Draft<'_>) -> Option<Sent> {
         match draft.intent {
             Intent::Look => None,
             Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
@@ -234,8 +251,11 @@ impl ProxyCore {
             }
             Intent::Read | Intent::ReadAtHome if draft.place.is_some() => None,
             Intent::Read | Intent::ReadAtHome => {
-                let sent = self.route_hot_read(now, draft.client, draft.pool, draft.key, true);
-                Some(sent?.ticket)
+                let wants = draft.copies.then_some(Wants::META);
+                if draft.copies {
+                    self.count_hot_read(draft.pool, draft.key);
+                }
+                self.route_hot_read(now, draft.client, draft.pool, draft.key, wants)
             }
         }
     }
@@ -266,9 +286,11 @@ impl ProxyCore {
     /// Asks the home of a plain pool what a copy could not answer, or what was answered too early.
     pub(super) fn ask_plain_home(&mut self, now: Instant, mut question: Question) {
         let was_replica = mem::take(&mut question.tag.is_replica);
-        if was_replica {
-            let name = b"get ".len()..b"get ".len() + NAME_PREFIX_LEN;
-            question.bytes.drain(name);
+        if was_replica && question.tag.ask == Ask::Hot {
+            let before_key = ..GET.len() + NAME_PREFIX_LEN;
+            question.bytes.splice(before_key, GETS.iter().copied());
+        } else if was_replica {
+            Sent::take_name(&mut question.bytes);
         }
         let home = self.plain_home(now, &question);
         self.ask_again(now, question, home);
@@ -292,6 +314,24 @@ impl ProxyCore {
         match self.pools.get(pool.0).map(|pool| &pool.servers) {
             Some(Servers::Memcached(servers)) => Ok(servers.home(key)),
             Some(Servers::Evenkeel(_)) | None => Err(Failure::NoOwner),
+        }
+    }
+
+    /// Whether the application sees the CAS unique of what a question for hot keys is about. The home is
+    /// asked for it in any case.
+    pub(super) fn shows_cas(&mut self, tag: &Tag) -> bool {
+        let client = self.clients.get_mut(tag.client.0);
+        let slot = client.and_then(|client| client.slot(tag.slot));
+        slot.is_some_and(|slot| wants_of(slot.show).cas)
+    }
+
+    /// The connection to a server of a pool is lost. A server that is started anew counts its CAS uniques
+    /// anew, so that those which are known say nothing of what is there.
+    pub(super) fn forget_truths_of(&mut self, pool: PoolId) {
+        if let Some(pool) = self.pools.get_mut(pool.0)
+            && let Some(hot) = &mut pool.hot
+        {
+            hot.forget_truths();
         }
     }
 
@@ -367,5 +407,13 @@ impl ProxyCore {
             self.stats.add_hot_keys(&counted);
         }
         next
+    }
+}
+
+/// What the application sees of the answer to a classic read, or to one of the binary protocol.
+fn wants_of(show: Show) -> Wants {
+    match show {
+        Show::Value { with_cas: true, .. } | Show::Binary(_) => Wants::CAS,
+        _ => Wants::VALUE,
     }
 }

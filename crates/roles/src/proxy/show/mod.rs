@@ -8,7 +8,7 @@ pub(super) mod binary;
 #[cfg(test)]
 mod tests;
 
-use super::client::{Show, Verb};
+use super::client::{Show, Unasked, Verb};
 use super::multi_get::without_newline;
 use super::routes::Rename;
 use super::stats::ProxyStats;
@@ -118,9 +118,9 @@ pub(super) fn compose(
         Show::Meta {
             verb,
             quiet,
-            hide_cas,
+            unasked,
         } => {
-            let hidden = Hidden { rename, hide_cas };
+            let hidden = Hidden { rename, unasked };
             meta(out, verb, quiet, &hidden, question, reply, raw)
         }
         Show::Store { is_cas } => store(out, is_cas, reply),
@@ -263,8 +263,8 @@ fn value(
 struct Hidden<'a> {
     /// The servers' name of the key.
     rename: Option<&'a Rename>,
-    /// A CAS unique that it did not ask for.
-    hide_cas: bool,
+    /// What it did not ask for.
+    unasked: Unasked,
 }
 
 fn meta(
@@ -327,7 +327,8 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
     // What leases need is left out, and the key put back.
     let hides = |letter| match letter {
         b'G' | b'V' => true,
-        b'c' => hidden.hide_cas,
+        b'c' => hidden.unasked.cas,
+        b'f' => hidden.unasked.flags,
         _ => false,
     };
     let renames = hidden.rename.filter(|_| flags.has(b'k'));
@@ -335,7 +336,7 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
         Some(value) => answer::meta_value(out, value.len()),
         None => answer::meta(out, reply.status),
     };
-    let is_as_sent = renames.is_none() && !b"GVc".iter().any(|&l| hides(l) && flags.has(l));
+    let is_as_sent = renames.is_none() && !b"GVcf".iter().any(|&l| hides(l) && flags.has(l));
     let line = if is_as_sent {
         line.raw(flags.raw())
     } else {

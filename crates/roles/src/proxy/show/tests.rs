@@ -18,7 +18,10 @@ fn shown(show: Show, question: &str, raw: &str) -> Result<(String, Tally), Unfit
 const GET: Show = Show::Meta {
     verb: Verb::Get,
     quiet: false,
-    hide_cas: true,
+    unasked: Unasked {
+        cas: true,
+        flags: false,
+    },
 };
 
 #[test]
@@ -151,7 +154,7 @@ fn what_only_agreed_peers_may_see_is_left_out_and_the_rest_keeps_its_order() {
     let asked = Show::Meta {
         verb: Verb::Get,
         quiet: false,
-        hide_cas: false,
+        unasked: Unasked::default(),
     };
     assert_eq!(
         shown(asked, "mg foo\r\n", "HD c5 G1\r\n").unwrap().0,
@@ -164,7 +167,7 @@ fn a_quiet_get_hides_its_miss_alone() {
     let quiet = Show::Meta {
         verb: Verb::Get,
         quiet: true,
-        hide_cas: false,
+        unasked: Unasked::default(),
     };
     assert_eq!(
         shown(quiet, "mg k\r\n", "EN\r\n").unwrap(),
