@@ -1,6 +1,6 @@
 //! The coordinator's core and the heartbeats of its members.
 
-use super::plan::MS;
+use super::plan::{Cluster, MS};
 use super::process::Process;
 use super::proxies::MAP_SOURCE;
 use super::servers::worker_ports;
@@ -61,6 +61,9 @@ impl World {
 
     /// A member sends its next heartbeat after a moment.
     pub(super) fn send_heartbeat_soon(&mut self, host: usize) {
+        if self.plan.cluster == Cluster::Plain {
+            return;
+        }
         let at = self.time + self.random.below(5 * MS);
         let (life, extra) = (self.life_of(host), true);
         self.at(at, Event::Heartbeat { host, life, extra });

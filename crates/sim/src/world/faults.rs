@@ -1,6 +1,6 @@
 //! What goes wrong, and what operators do.
 
-use super::plan::{MS, Turmoil};
+use super::plan::{Cluster, MS, Turmoil};
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_roles::coordinator::Switch;
@@ -34,6 +34,15 @@ impl World {
     pub(super) fn mishap(&mut self) {
         use Mishap::*;
         let choices: &[Mishap] = match self.plan.turmoil {
+            Turmoil::Everything if self.plan.cluster == Cluster::Plain => &[
+                Reset,
+                ManyResets,
+                Cut,
+                Kill,
+                StopServer,
+                StopProxy,
+                ApplicationGone,
+            ],
             Turmoil::Calm => &[],
             Turmoil::Resets => &[Reset, Reset, ManyResets, ApplicationGone],
             Turmoil::Partitions => &[Cut],

@@ -6,7 +6,7 @@ use super::servers::ITEM_SIZE_MAX;
 use crate::history::{Applied, WriteId};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{
-    KeyScratch, Limits, Meta, Request, RequestOutcome, StoreMode, parse_request,
+    KeyScratch, Limits, Meta, Request, RequestOutcome, StoreMode, StoreVerb, parse_request,
 };
 use evenkeel_types::{KeyHash, ServerId, WorkerRef};
 
@@ -27,6 +27,8 @@ enum Change {
 pub(super) struct Command {
     key: u16,
     change: Change,
+    /// Whether it compares CAS uniques in classic words.
+    swaps: bool,
     len: usize,
 }
 
@@ -49,8 +51,23 @@ impl Command {
                 return Some(Command {
                     key: 0,
                     change: Change::Flush,
+                    swaps: false,
                     len,
                 });
+            }
+            Request::Store(store) => {
+                let change = match store.verb {
+                    StoreVerb::Append => Change::Append(store.value.to_vec()),
+                    _ => Change::Set(store.value.to_vec()),
+                };
+                let swaps = matches!(store.verb, StoreVerb::Cas(_));
+                return Self::of(store.key, keys, change, swaps, len);
+            }
+            Request::Delete { key, .. } => {
+                return Self::of(key, keys, Change::Remove, false, len);
+            }
+            Request::Touch { key, exptime, .. } if exptime < 0 => {
+                return Self::of(key, keys, Change::Remove, false, len);
             }
             Request::MetaSet(meta) if meta.flags.has(b'G') => (meta, Change::ReplicaStore),
             Request::MetaDelete(meta) if meta.flags.has(b'G') => (meta, Change::Nothing),
@@ -65,9 +82,36 @@ impl Command {
             _ => return None,
         };
         let mut scratch = KeyScratch::default();
-        let key = meta.key(&mut scratch);
+        Self::of(meta.key(&mut scratch), keys, change, false, len)
+    }
+
+    fn of(
+        key: &[u8],
+        keys: &[Vec<u8>],
+        change: Change,
+        swaps: bool,
+        len: usize,
+    ) -> Option<Command> {
         let key = keys.iter().position(|known| known == key)? as u16;
-        Some(Command { key, change, len })
+        Some(Command {
+            key,
+            change,
+            swaps,
+            len,
+        })
+    }
+
+    /// A `cas` as a `set` that compares nothing.
+    pub fn as_blind_set(&self, keys: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let Change::Set(value) = &self.change else {
+            return None;
+        };
+        if !self.swaps {
+            return None;
+        }
+        let line = format!(" 0 0 {}\r\n", value.len());
+        let key = &keys[usize::from(self.key)];
+        Some([b"set ", &key[..], line.as_bytes(), value, b"\r\n"].concat())
     }
 
     pub fn len(&self) -> usize {
@@ -104,6 +148,13 @@ pub(super) struct Held {
     content: Vec<u8>,
 }
 
+impl Held {
+    /// The server that it is on.
+    pub fn server(&self) -> usize {
+        self.server
+    }
+}
+
 /// The last write that a value tells of. Every value is a list of `id;` or `id.padding;`.
 pub(super) fn last_write(content: &[u8]) -> Option<WriteId> {
     let content = content.strip_suffix(b";")?;
@@ -116,7 +167,8 @@ impl World {
     /// A worker has carried out a command, or refused to.
     pub(super) fn observe(&mut self, server: usize, worker: u16, command: &Command, answer: &[u8]) {
         let key = usize::from(command.key);
-        let is_done = answer.starts_with(b"HD") || answer.starts_with(b"VA ");
+        let done: [&[u8]; 5] = [b"HD", b"VA ", b"STORED", b"DELETED", b"TOUCHED"];
+        let is_done = done.iter().any(|words| answer.starts_with(words));
         match &command.change {
             Change::Flush => self.lose_worker(server, worker),
             Change::Remove if is_done => self.log_state(key, None),

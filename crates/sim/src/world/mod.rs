@@ -14,7 +14,7 @@ mod proxies;
 mod report;
 mod servers;
 
-pub use plan::{Fault, Plan, Turmoil};
+pub use plan::{Cluster, Fault, Plan, Turmoil};
 pub use report::Report;
 
 use crate::history::{Applied, History, Nanos, Operation, Promises, WriteId, check};
@@ -153,8 +153,9 @@ impl World {
     pub fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let initial = 3 + random.index(2);
-        let joiners = 2;
-        let proxies = 1 + random.index(3);
+        let is_plain = plan.cluster == Cluster::Plain;
+        let joiners = if is_plain { 0 } else { 2 };
+        let proxies = if is_plain { 2 } else { 1 + random.index(3) };
         let on_down = if random.chance(1, 2) {
             OnDown::Error
         } else {
@@ -169,7 +170,11 @@ impl World {
             .map(|_| server(&mut random))
             .collect();
         let proxies: Vec<_> = (0..proxies)
-            .map(|_| Proxy::new(Process::new(&mut random, true), random.seed(), on_down))
+            .map(|_| {
+                let process = Process::new(&mut random, true);
+                let settings = proxies::settings(&plan, on_down);
+                Proxy::new(process, random.seed(), &plan, initial, settings)
+            })
             .collect();
         let process = Process::new(&mut random, true);
         let coordinator = Coordinator::new(process, initial, random.seed());
@@ -180,7 +185,11 @@ impl World {
                 Application::new(i % proxies.len(), keys.len(), pipeline_max, pause)
             })
             .collect();
-        let workers_per_server = 1 + random.below(2) as u16;
+        let workers_per_server = if is_plain {
+            1
+        } else {
+            1 + random.below(2) as u16
+        };
         let write_share = [20, 50, 100, 200][random.index(4)];
         let mut world = World {
             plan,
@@ -247,7 +256,9 @@ impl World {
         if self.violations.is_empty() {
             self.time = self.plan.length;
             self.check_patience();
-            self.check_maps(self.settled_epoch);
+            if self.plan.cluster == Cluster::Evenkeel {
+                self.check_maps(self.settled_epoch);
+            }
         }
         for server in 0..self.servers.len() {
             if self.servers[server].process.alive {
@@ -493,6 +504,9 @@ impl World {
 
     /// The server that holds the hottest key, if one does.
     fn home_of_first_key(&self) -> Option<usize> {
+        if self.plan.cluster == Cluster::Plain {
+            return self.held[0].as_ref().map(Held::server);
+        }
         let map = self.coordinator.core.map()?;
         let home = map
             .locate(evenkeel_types::KeyHash::of(&self.keys[0]))

@@ -49,6 +49,26 @@ impl Turmoil {
         Turmoil::Changes,
         Turmoil::Everything,
     ];
+
+    /// Those of plain servers.
+    pub const PLAIN: [Turmoil; 6] = [
+        Turmoil::Calm,
+        Turmoil::Resets,
+        Turmoil::Partitions,
+        Turmoil::Crashes,
+        Turmoil::Pauses,
+        Turmoil::Everything,
+    ];
+}
+
+/// What is behind the proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// Evenkeel servers and their coordinator.
+    Evenkeel,
+    /// Servers that know nothing of each other nor of leases: to the proxies any memcached, whose hot
+    /// keys they replicate themselves.
+    Plain,
 }
 
 /// Something built in wrongly on purpose, to see that the checks notice. All of it is done to bytes
@@ -63,7 +83,8 @@ pub enum Fault {
     ReplicaStoresDropped,
     /// Homes grant leases with every value, and shadow servers boast.
     GrantsAlways,
-    /// Proxies are told of leases much longer than the home waits for.
+    /// Proxies are told of leases much longer than the home waits for, or lend themselves what a plain
+    /// server said for much longer than is promised.
     LeasesTooLong,
     /// A miss names a version that is older than the delete.
     MissesLookOld,
@@ -71,15 +92,28 @@ pub enum Fault {
     WritesDropped,
     /// One write in twenty is carried out twice.
     WritesRepeated,
+    /// Plain servers find a replica by the key alone, whatever content its name asks for.
+    ReplicasUnnamed,
+    /// Plain servers swap without a look at the CAS unique.
+    SwapsBlindly,
 }
 
 impl Fault {
-    /// All of them.
+    /// Those of a cluster of Evenkeel servers.
     pub const ALL: [Fault; 6] = [
         Fault::ReplicaStoresDropped,
         Fault::GrantsAlways,
         Fault::LeasesTooLong,
         Fault::MissesLookOld,
+        Fault::WritesDropped,
+        Fault::WritesRepeated,
+    ];
+
+    /// Those of plain servers.
+    pub const PLAIN: [Fault; 5] = [
+        Fault::LeasesTooLong,
+        Fault::ReplicasUnnamed,
+        Fault::SwapsBlindly,
         Fault::WritesDropped,
         Fault::WritesRepeated,
     ];
@@ -90,6 +124,8 @@ impl Fault {
 pub struct Plan {
     /// Decides everything that is left to chance.
     pub seed: u64,
+    /// What is behind the proxies.
+    pub cluster: Cluster,
     /// What goes wrong most.
     pub turmoil: Turmoil,
     /// What is wrong on purpose.
@@ -105,10 +141,20 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         Plan {
             seed,
+            cluster: Cluster::Evenkeel,
             turmoil: Turmoil::ALL[(seed % Turmoil::ALL.len() as u64) as usize],
             fault: None,
             length: if is_long(seed) { LENGTH_LONG } else { LENGTH },
             aloud: false,
+        }
+    }
+
+    /// The same in front of plain servers, among which nothing changes.
+    pub fn plain(seed: u64) -> Self {
+        Plan {
+            cluster: Cluster::Plain,
+            turmoil: Turmoil::PLAIN[(seed % Turmoil::PLAIN.len() as u64) as usize],
+            ..Plan::new(seed)
         }
     }
 
@@ -129,6 +175,14 @@ impl Plan {
     /// How long a lease lasts: the bound of staleness.
     pub fn lease(&self) -> Nanos {
         LEASES[(self.seed % LEASES.len() as u64) as usize]
+    }
+
+    /// How long proxies in front of plain servers believe that it lasts.
+    pub(super) fn lease_lent(&self) -> Nanos {
+        match self.fault {
+            Some(Fault::LeasesTooLong) => 5_000 * MS,
+            _ => self.lease(),
+        }
     }
 
     /// The same with something wrong.

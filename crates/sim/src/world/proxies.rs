@@ -2,15 +2,17 @@
 
 use super::World;
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::MS;
+use super::plan::{Cluster, MS, Plan};
 use super::process::Process;
-use super::servers::{ITEM_SIZE_MAX, owner_of_port};
+use super::servers::{ITEM_SIZE_MAX, owner_of_port, worker_ports};
 use crate::history::Nanos;
 use core::time::Duration;
+use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
+use evenkeel_policy::placement::config::{PlacementConfig, Server};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
-    ProxyConfig, ProxyCore,
+    ProxyConfig, ProxyCore, ServerList,
 };
 use evenkeel_types::BootId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,38 @@ pub(super) const REQUEST_TIMEOUT: Nanos = 400 * MS;
 
 /// Where the map of the only cluster comes from.
 pub(super) const MAP_SOURCE: MapSource = MapSource(1);
+
+/// Hot keys are found soon, and everything about them is short.
+pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
+    PoolSettings {
+        connect_timeout: Duration::from_nanos(60 * MS),
+        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
+        on_down,
+        allow_flush: true,
+        hot_keys: PlainConfig {
+            mode: match plan.cluster {
+                Cluster::Evenkeel => PlainMode::Off,
+                Cluster::Plain => PlainMode::On,
+            },
+            lease: Duration::from_nanos(plan.lease_lent()),
+            sampling: 1.0,
+            write_weight: 1.5,
+            hot_rps_min: 10.0,
+            ..PlainConfig::default()
+        },
+        ..PoolSettings::default()
+    }
+}
+
+/// The first worker of each of so many servers.
+fn plain_servers(servers: usize) -> Arc<ServerList> {
+    let servers = (0..servers).flat_map(|server| worker_ports(server, 1));
+    let config = PlacementConfig {
+        servers: servers.map(|port| Server::new("h", port)).collect(),
+        ..PlacementConfig::default()
+    };
+    Arc::new(ServerList::new(config).expect("sound servers"))
+}
 
 /// A proxy process of one worker.
 #[derive(Debug)]
@@ -34,15 +68,19 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub fn new(process: Process, seed: u64, on_down: OnDown) -> Self {
-        let settings = PoolSettings {
-            connect_timeout: Duration::from_nanos(60 * MS),
-            request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
-            on_down,
-            allow_flush: true,
-            ..PoolSettings::default()
+    /// A proxy in front of so many servers.
+    pub fn new(
+        process: Process,
+        seed: u64,
+        plan: &Plan,
+        servers: usize,
+        settings: PoolSettings,
+    ) -> Self {
+        let kind = match plan.cluster {
+            Cluster::Evenkeel => PoolKind::Evenkeel(MAP_SOURCE),
+            Cluster::Plain => PoolKind::Memcached(plain_servers(servers)),
         };
-        let mut config = ProxyConfig::of_pool(PoolKind::Evenkeel(MAP_SOURCE), settings);
+        let mut config = ProxyConfig::of_pool(kind, settings);
         config.limits.item_size_max = ITEM_SIZE_MAX;
         Proxy {
             process,

@@ -2,12 +2,13 @@
 
 use super::home_log::Command;
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::{Fault, MS};
+use super::plan::{Cluster, Fault, MS};
 use super::process::{Process, unix_ms};
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_policy::hot_keys::plain::{NAME_MARK, NAME_PREFIX_LEN};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
@@ -120,7 +121,7 @@ impl World {
             requests_per_turn: 1,
             allow_flush: true,
             evict: true,
-            clustered: true,
+            clustered: self.plan.cluster == Cluster::Evenkeel,
             cas_shown: true,
             auth: AuthMode::Open,
             admin: AdminConfig::default(),
@@ -235,6 +236,12 @@ impl World {
         input: &[u8],
     ) -> (usize, Vec<u8>) {
         let Some(command) = command else {
+            if self.plan.fault == Some(Fault::ReplicasUnnamed)
+                && let Some((unnamed, name)) = without_name(input)
+            {
+                let (consumed, out) = self.show_input((server, worker, id), &unnamed);
+                return (consumed, with_name(out, &name));
+            }
             let (consumed, mut out) = self.show_input((server, worker, id), input);
             spoil_hello(self.plan.fault, &mut out);
             return (consumed, out);
@@ -242,7 +249,13 @@ impl World {
         if self.is_swallowed(command) {
             return (command.len(), b"HD\r\n".to_vec());
         }
-        let (consumed, mut out) = self.show_input((server, worker, id), input);
+        let (consumed, mut out) = match command.as_blind_set(&self.keys) {
+            Some(set) if self.plan.fault == Some(Fault::SwapsBlindly) => {
+                let (_, out) = self.show_input((server, worker, id), &set);
+                (command.len(), out)
+            }
+            _ => self.show_input((server, worker, id), input),
+        };
         self.observe(server, worker, command, &out);
         if self.plan.fault == Some(Fault::WritesRepeated)
             && command.is_write()
@@ -488,6 +501,35 @@ impl World {
         let next = s.workers.iter().map(WorkerCore::poll_deadline).min()?;
         Some(s.process.clock.time_of(next))
     }
+}
+
+/// Where the name of a content stands in the name of a replica: between the mark and the colon.
+const CONTENT: core::ops::Range<usize> = 1..NAME_PREFIX_LEN - 1;
+
+/// What stands for every content.
+const ANY_CONTENT: u8 = b'A';
+
+/// A command about a replica with a name that is the same for all contents of the key, and the content
+/// that it asked for.
+fn without_name(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let at = 1 + input.iter().position(|&byte| byte == b' ')?;
+    let name = input.get(at..at + NAME_PREFIX_LEN)?;
+    if name[0] != NAME_MARK {
+        return None;
+    }
+    let content = name[CONTENT].to_vec();
+    let mut unnamed = input.to_vec();
+    unnamed[at..][CONTENT].fill(ANY_CONTENT);
+    Some((unnamed, content))
+}
+
+/// The answer as if the replica had been found under the name that it was asked by.
+fn with_name(mut answer: Vec<u8>, content: &[u8]) -> Vec<u8> {
+    let is_named = answer.starts_with(b"VALUE \x01");
+    if is_named {
+        answer[b"VALUE ".len()..][CONTENT].copy_from_slice(content);
+    }
+    answer
 }
 
 /// Announces another lease than the server's.
