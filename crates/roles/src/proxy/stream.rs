@@ -6,7 +6,7 @@
 //! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
-use super::backend::Progress;
+use super::backend::{Ask, Progress};
 use super::client::Show;
 use super::limits::STREAM_MIN;
 use super::multi_get::key_of_get;
@@ -40,6 +40,10 @@ impl ProxyCore {
         let backend = self.backends.get_mut(id.0)?;
         let (question, request) = backend.awaited()?;
         let tag = request.tag;
+        // What is said of a hot key is held against its home first, and a copy goes by another name.
+        if tag.ask != Ask::Values {
+            return None;
+        }
         let (slot, key) = match &request.progress {
             Progress::Nothing => (tag.slot, key_of_get(question)?),
             Progress::Group(group) => {

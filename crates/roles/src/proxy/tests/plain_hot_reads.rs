@@ -88,6 +88,21 @@ fn reads_of_every_kind_make_a_key_hot_and_are_spread_over_copies() {
 }
 
 #[test]
+fn large_values_of_hot_keys_are_shown_whole_and_by_the_names_of_their_keys() {
+    let mut plain = Plain::new(PlainMode::On, |_| {});
+    let client = plain.world.client();
+    let value = "v".repeat(100_000);
+    plain.ask(client, &format!("set hot 0 0 100000\r\n{value}\r\n"));
+    let clients = heat_by(&mut plain, b"get hot\r\n");
+    assert_eq!(plain.replicas("hot").len(), 3);
+    for &client in &clients {
+        let answer = plain.ask(client, "get hot\r\n");
+        assert!(answer == format!("VALUE hot 0 100000\r\n{value}\r\nEND\r\n"));
+    }
+    assert_eq!(plain.world.core.stats().proxy_clients_closed_cut, 0);
+}
+
+#[test]
 fn what_only_the_home_knows_is_asked_there_and_counts_nothing() {
     for request in [
         "mg hot v t\r\n",

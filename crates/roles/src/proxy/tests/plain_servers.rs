@@ -139,7 +139,10 @@ impl Plain {
             other => panic!("{other}"),
         };
         self.asked.insert(port, rest);
-        self.world.reply(port, reply);
+        // What is large arrives in pieces.
+        for piece in reply.as_bytes().chunks(40_000) {
+            self.world.reply(port, piece);
+        }
         true
     }
 
