@@ -6,7 +6,7 @@
 use evenkeel_sim::world::{Cluster, Fault, Plan, Report, World};
 
 /// Seeds of the ordinary run: all turmoils by turns.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 60;
 
 /// Seeds in which a fault built in on purpose must be noticed.
 const FAULT_SEEDS: u64 = 200;

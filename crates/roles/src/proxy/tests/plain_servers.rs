@@ -215,7 +215,7 @@ fn meta_get(words: &[&str], found: Option<&Item>) -> String {
         true => vec!["VA".to_owned(), item.value.len().to_string()],
         false => vec!["HD".to_owned()],
     };
-    line.extend(flags.filter_map(|flag| told(&flag)));
+    line.extend(flags.filter_map(told));
     line.extend(item.recached.then(|| "Z".to_owned()));
     let value = match words.contains(&"v") {
         true => format!("{}\r\n", item.value),
