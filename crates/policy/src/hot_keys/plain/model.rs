@@ -427,13 +427,15 @@ impl World {
                 let found = match item {
                     // As by a command that does not ask for the value, nor for the unique.
                     Some(Item { value, .. }) if value % 16 == 0 && home => Found::Unknown,
-                    Some(item) if slot.wants.recaching && sent.slot % 8 == 0 => Found::Unique {
-                        cas: Version(item.cas),
-                        recaching: match item.recached {
-                            false => Recaching::No,
-                            true => Recaching::Yes,
-                        },
-                    },
+                    Some(item) if slot.wants.recaching && sent.slot.is_multiple_of(8) => {
+                        Found::Unique {
+                            cas: Version(item.cas),
+                            recaching: match item.recached {
+                                false => Recaching::No,
+                                true => Recaching::Yes,
+                            },
+                        }
+                    }
                     Some(item) => Found::Value {
                         flags: 0,
                         value: &written,
