@@ -29,6 +29,7 @@ mod driver;
 mod echo;
 mod engine;
 mod plan;
+pub mod process;
 mod report;
 mod run;
 mod suite;
@@ -46,7 +47,7 @@ pub use plan::{
     THREADS_MAX,
 };
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
-pub use run::{execute, run};
+pub use run::{execute, measure, run};
 pub use suite::{
     GroundArgs, Peer, PeerReport, PeerResult, ProxySuiteArgs, RowReport, SuiteArgs, SuiteReport,
     SuiteSettings, Unit, Verdict, execute_proxy_suite, execute_suite, run_proxy_suite, run_suite,

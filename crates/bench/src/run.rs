@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<RunReport> {
     for round in 1..=args.rounds {
         for (plan, rounds) in plans.iter().zip(&mut rounds) {
             let label = format!("{} round {round}/{}", plan.target, args.rounds);
-            let finished = measure(plan.clone(), &label)?;
+            let finished = measure_shown(plan.clone(), &label)?;
             rounds.push(RoundReport::new(round, args.threads, &finished));
         }
     }
@@ -82,6 +82,16 @@ pub(crate) fn report_error(command: &str, error: &anyhow::Error) -> u8 {
     }
 }
 
+/// Runs a load that ends by itself, and says what it came to.
+///
+/// # Errors
+/// [`BadUsage`] when the plan is refused; others when the load could not be made or ended before its time.
+pub fn measure(plan: LoadPlan) -> anyhow::Result<RoundReport> {
+    let threads = plan.threads;
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |_| {})?;
+    Ok(RoundReport::new(1, threads, &finished))
+}
+
 /// Sets every key once; whatever is not stored fails the run.
 fn preload(plan: LoadPlan, keys: u64) -> anyhow::Result<()> {
     let target = plan.target.clone();
@@ -99,7 +109,7 @@ fn preload(plan: LoadPlan, keys: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
+fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
     let stop = plan.stop;
     let begun = Instant::now() + plan.warm_up;
     // A time counts in milliseconds, a number of requests in requests, a trace in nothing known.

@@ -1,6 +1,6 @@
 //! The `evenkeel` command: one binary, a subcommand for each part.
 //!
-//! `server`, `proxy`, `coordinator` and `bench` are crates of their own; here they only get their
+//! `server`, `proxy`, `coordinator`, `bench` and `experiment` are crates of their own; here they only get their
 //! place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary.
 
@@ -47,6 +47,11 @@ enum Command {
         #[command(subcommand)]
         command: Bench,
     },
+    /// Repeats the papers' experiments and our own, one command each
+    Experiment {
+        #[command(subcommand)]
+        command: evenkeel_experiments::ExperimentCommand,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,6 +96,7 @@ fn main() -> std::process::ExitCode {
             Bench::Echo(args) => evenkeel_bench::execute_echo(&args),
         }
         .into(),
+        Command::Experiment { command } => evenkeel_experiments::execute(&command).into(),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::control::{Control, Gauges};
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
+use crate::toll::Toll;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
@@ -102,6 +103,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// What it burns for each key.
+    pub toll: Toll,
     /// `-o idle_timeout`; zero for never.
     pub idle_timeout: Duration,
     /// A connection inside a command, or with unread answers, that does not move for so long is
@@ -167,6 +170,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         registry.register(listener, LISTENER, Interest::READABLE)?;
     }
     parts.transport.start(registry)?;
+    parts.toll.begin();
     let mut worker = Worker {
         parts,
         clients: Vec::new(),
@@ -459,7 +463,8 @@ impl Worker {
                 _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
             };
             let scratch = &mut self.scratch[..most];
-            let served = (parts.transport).serve(socket, connection, &mut parts.core, now, scratch);
+            let (core, toll) = (&mut parts.core, &mut parts.toll);
+            let served = (parts.transport).serve(socket, connection, core, now, scratch, toll);
             if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
                 self.held_back.push_back(id);
             }

@@ -20,6 +20,7 @@ mod member;
 mod pages;
 mod process;
 mod start;
+mod toll;
 mod transport;
 
 pub use args::{Args, file_arguments};

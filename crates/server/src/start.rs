@@ -7,6 +7,7 @@ use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::io::transports;
 use crate::listeners::Listeners;
 use crate::pages::Pages;
+use crate::toll::Toll;
 use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
@@ -165,6 +166,7 @@ impl Server {
                 connections: connections.clone(),
                 gauges,
                 clock,
+                toll: Toll::new(Duration::from_nanos(args.test_toll), args.test_toll_coin),
                 idle_timeout: extended.idle_timeout,
                 progress_timeout: args.progress_timeout(),
             };

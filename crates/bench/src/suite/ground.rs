@@ -1,19 +1,14 @@
 //! Where and how a suite measures: cores, rounds, keys, and the loads that all of them share.
 
-use super::process::{Server, allowed_cores};
 use super::report::SuiteSettings;
 use super::rows::Peer;
-use crate::driver::Driver;
-use crate::report::RoundReport;
+use crate::process::{Server, allowed_cores};
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
 use anyhow::ensure;
 use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec, ValueSizes};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Distance at which running loads are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A load before each row that is not measured, for each peer.
 pub(super) const WARM_UP: Duration = Duration::from_millis(200);
@@ -203,7 +198,7 @@ impl Ground {
             pin: self.generator_cores.clone(),
             ..LoadPlan::new(Target::from(server.address), Source::Fill { count, keys })
         };
-        let round = measure(plan)?;
+        let round = crate::measure(plan)?;
         ensure!(
             round.counters.sets + refused_max >= count,
             "{} of {count} keys were stored ({})",
@@ -231,7 +226,7 @@ impl Ground {
                 },
                 ..self.plan(server, Operation::Get, FILL_CONNECTIONS)?
             };
-            let round = measure(plan)?;
+            let round = crate::measure(plan)?;
             let counters = round.counters;
             ensure!(
                 counters.wrong_values == 0 && counters.errors == 0 && counters.misses == 0,
@@ -245,13 +240,6 @@ impl Ground {
         }
         Ok(())
     }
-}
-
-/// Runs a load to its end.
-pub(super) fn measure(plan: LoadPlan) -> anyhow::Result<RoundReport> {
-    let threads = plan.threads;
-    let finished = Driver::start(plan)?.watch(LOOK_INTERVAL, |_| {})?;
-    Ok(RoundReport::new(1, threads, &finished))
 }
 
 /// Load of the machine over the last minute; 0 where the kernel does not say.

@@ -3,7 +3,7 @@
 //! The generator sends at that rate whether or not answers come, and counts each request's latency
 //! from the moment it was due, so that a server that stalls is charged for all that waited.
 
-use super::ground::{WARM_UP, measure as measure_load};
+use super::ground::WARM_UP;
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, UNPIPELINED_GETS};
 use super::{Suite, finish_row};
@@ -46,11 +46,11 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
             };
             if round == 0 {
                 plan.stop.after = Some(WARM_UP);
-                measure_load(plan)?;
+                crate::measure(plan)?;
                 continue;
             }
             plan.stop.after = Some(suite.ground.duration * LENGTHS);
-            let report = measure_load(plan)?;
+            let report = crate::measure(plan)?;
             ensure!(
                 report.counters.errors == 0,
                 "latency, {}: {}",
@@ -89,7 +89,7 @@ fn maximum_of_memcached(suite: &Suite) -> anyhow::Result<f64> {
     for _ in 0..suite.ground.rounds {
         let plan = suite.ground.plan(server, Operation::Get, CONNECTIONS)?;
         debug_assert!(plan.stop.after > Some(Duration::ZERO));
-        figures.push(measure_load(plan)?.requests_per_second);
+        figures.push(crate::measure(plan)?.requests_per_second);
     }
     Ok(crate::report::median(figures))
 }

@@ -2,10 +2,10 @@
 
 use super::exchange::Exchange;
 use super::ground::{KEY_LEN, VALUE_LEN, WARM_UP};
-use super::process::Server;
 use super::report::{PeerResult, RowReport};
 use super::rows::{LOADS, Load, Peer};
 use super::{Suite, finish_row};
+use crate::process::Server;
 use crate::report::median;
 use anyhow::{Context, ensure};
 use std::slice;

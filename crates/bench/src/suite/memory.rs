@@ -1,10 +1,10 @@
 //! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
 
-use super::ground::{FILL_CONNECTIONS, FILL_PIPELINE, measure as measure_load};
-use super::process::Server;
+use super::ground::{FILL_CONNECTIONS, FILL_PIPELINE};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
 use super::{Suite, finish_row};
+use crate::process::Server;
 use crate::{LoadPlan, Source, Stop};
 use anyhow::{Context, ensure};
 use evenkeel_runtime::raise_descriptor_limit;
@@ -112,7 +112,7 @@ fn fill(
         get_share: 1.0,
         seed: 1,
     };
-    let sample = measure_load(LoadPlan {
+    let sample = crate::measure(LoadPlan {
         pipeline: FILL_PIPELINE,
         source: Source::Synthetic { workload, keys },
         value_sizes: ValueSizes::new(size.value_len, size.value_len)?,

@@ -7,12 +7,12 @@
 //! themselves.
 
 use super::exchange::Exchange;
-use super::ground::{Ground, GroundArgs, MEMORY_MB, VALUE_LEN, WARM_UP, measure as measure_load};
+use super::ground::{Ground, GroundArgs, MEMORY_MB, VALUE_LEN, WARM_UP};
 use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
-use super::process::{Refused, Server, free_port, memcached_version};
 use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
 use super::{finish_row, show};
+use crate::process::{Refused, Server, free_port, memcached_version};
 use crate::report::median;
 use crate::{LoadPlan, Pace};
 use anyhow::{Context, ensure};
@@ -264,7 +264,7 @@ impl ProxySuite {
             0 => WARM_UP,
             _ => self.ground.duration * LATENCY_LENGTHS,
         });
-        let report = measure_load(plan)?;
+        let report = crate::measure(plan)?;
         ensure!(
             report.counters.errors == 0,
             "latency, {}: {}",
@@ -287,7 +287,7 @@ impl ProxySuite {
                 let plan = self
                     .ground
                     .plan(proxy, Operation::Get, LATENCY_CONNECTIONS)?;
-                figures.push(measure_load(plan)?.requests_per_second);
+                figures.push(crate::measure(plan)?.requests_per_second);
             }
             best = best.max(median(figures));
         }

@@ -5,11 +5,11 @@
 //! measured instead: twice one worker's work is done by two that pay the same for each request, if
 //! each has a core of its own.
 
-use super::ground::{MEMORY_MB, WARM_UP, measure as measure_load};
-use super::process::{Server, allowed_cores};
+use super::ground::{MEMORY_MB, WARM_UP};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, TWO_WORKERS_FACTOR, UNAWARE_SHARE};
 use super::{Suite, finish_row};
+use crate::process::{Server, allowed_cores};
 use crate::report::median;
 use crate::{Cluster, LoadPlan, Protocol};
 use anyhow::ensure;
@@ -77,11 +77,11 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
             let mut plan = plan(suite, clustered, *aware, generator_cores)?;
             if round == 0 {
                 plan.stop.after = Some(WARM_UP);
-                measure_load(plan)?;
+                crate::measure(plan)?;
                 continue;
             }
             let before = clustered.server.cpu_time()?;
-            let report = measure_load(plan)?;
+            let report = crate::measure(plan)?;
             let cpu = clustered.server.cpu_time()?.saturating_sub(before);
             let counters = report.counters;
             ensure!(

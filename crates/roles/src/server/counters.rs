@@ -169,6 +169,16 @@ counters! {
 }
 
 impl Counters {
+    /// Keys read or written, replicas and the writes that were passed on to them included.
+    pub fn keys_served(&self) -> u64 {
+        let deleted = self.delete_hits + self.delete_misses;
+        let counted = self.incr_hits + self.incr_misses + self.decr_hits + self.decr_misses;
+        let replicas = self.replica_hits + self.replica_misses;
+        let passed_on = self.replica_stores + self.replica_deletes + self.replica_refused_old;
+        let own = self.cmd_get + self.cmd_set + self.cmd_touch + deleted + counted;
+        own + replicas + passed_on
+    }
+
     /// Adds another worker's counts.
     pub fn add(&mut self, other: &Counters) {
         let mut sum = self.to_array();

@@ -10,6 +10,7 @@ pub use extended::Extended;
 pub use files::file_arguments;
 
 use crate::io::IoArgs;
+use crate::toll::Coin;
 use clap::{ArgAction, Args as ClapArgs};
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
@@ -125,6 +126,15 @@ pub struct Args {
     /// Carry out debugtime, by which a client moves the server's clock; for tests
     #[arg(long, hide = true)]
     pub test_commands: bool,
+
+    /// Spend so much time on each key besides what it takes, which makes this a small server; for tests
+    /// and experiments
+    #[arg(long, hide = true, value_name = "NANOSECONDS", default_value_t = 0)]
+    pub test_toll: u64,
+
+    /// What that time is: processor time, which is burnt, or time by the clock, which is slept
+    #[arg(long, hide = true, value_name = "COIN", value_enum, default_value_t)]
+    pub test_toll_coin: Coin,
 
     /// Refuse flush_all
     #[arg(short = 'F', long)]

@@ -2,6 +2,7 @@
 //! or write comes up short.
 
 use crate::connection::{Connection, Next};
+use crate::toll::Toll;
 use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::TlsFailure;
@@ -66,9 +67,10 @@ impl<S: Bytes> Socket<S> {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
+        toll: &mut Toll,
     ) -> Served {
         // Whatever went wrong with the socket, there is nobody left to tell.
-        if self.work(connection, core, now, scratch).is_err() {
+        if self.work(connection, core, now, scratch, toll).is_err() {
             self.count_failure(core);
             return Served::Closed;
         }
@@ -100,6 +102,7 @@ impl<S: Bytes> Socket<S> {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
+        toll: &mut Toll,
     ) -> io::Result<()> {
         connection.resume(core, now);
         let mut reads = 0;
@@ -123,9 +126,11 @@ impl<S: Bytes> Socket<S> {
             self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
             connection.received(core, now, &scratch[..count]);
             if connection.has_large_output(core) {
+                toll.pay(core);
                 self.flush(connection, core)?;
             }
         }
+        toll.pay(core);
         if connection.has_output_to_write(core) {
             self.flush(connection, core)?;
         }

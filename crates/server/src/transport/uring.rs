@@ -6,6 +6,7 @@
 //! is asked for no more of this client's bytes.
 
 use crate::connection::{Connection, Next};
+use crate::toll::Toll;
 use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::Stream;
@@ -71,6 +72,7 @@ impl Socket {
         connection: &mut Connection,
         core: &mut WorkerCore,
         now: Now,
+        toll: &mut Toll,
     ) -> Served {
         // An idle connection holds no buffer for its output.
         connection.hand_over(core, |out| {
@@ -97,6 +99,7 @@ impl Socket {
         if self.ended {
             connection.received_end();
         }
+        toll.pay(core);
         self.send(ring, connection, core);
         connection.hand_over(core, |out| {
             if out.is_empty() {

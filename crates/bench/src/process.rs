@@ -1,4 +1,5 @@
-//! The servers that are measured, as processes on cores of their own.
+//! Servers that are measured, as processes on cores of their own. Whatever runs measurements starts its
+//! servers, proxies and coordinators by this.
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal};
@@ -24,11 +25,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to end after it was asked to; then it is killed.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A running server. Ended when dropped.
+/// A running server. Ended when dropped: asked to, and killed if it does not within five seconds.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
-    pub(crate) address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
     /// Kept open, so that the server may go on printing.
     _stdout: Option<BufReader<ChildStdout>>,
     _files: TempDir,
@@ -37,16 +39,19 @@ pub(crate) struct Server {
 /// A server that ended by itself before it was ready.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} ended before it was ready ({status}): {told}")]
-pub(crate) struct Refused {
+pub struct Refused {
     name: String,
     status: ExitStatus,
     /// What it said on standard error, in one line.
-    pub(crate) told: String,
+    pub told: String,
 }
 
 impl Server {
     /// Starts a part of Evenkeel (`server`, `coordinator`, `bench echo`) on cores.
-    pub(crate) fn evenkeel(arguments: &[&str], cores: &[usize]) -> anyhow::Result<Server> {
+    ///
+    /// # Errors
+    /// [`Refused`] with what it said when it ended at once; others when it cannot be started.
+    pub fn evenkeel(arguments: &[&str], cores: &[usize]) -> anyhow::Result<Server> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let name = format!("evenkeel {}", arguments.join(" "));
         let is_server = arguments.first() == Some(&"server");
@@ -78,7 +83,10 @@ impl Server {
     }
 
     /// Starts a memcached on cores.
-    pub(crate) fn memcached(
+    ///
+    /// # Errors
+    /// Likewise; also when it is not ready within 20 s.
+    pub fn memcached(
         program: &Path,
         arguments: &[&str],
         cores: &[usize],
@@ -120,11 +128,10 @@ impl Server {
     }
 
     /// Starts a program that will listen on this port.
-    pub(crate) fn at_port(
-        command: &mut Command,
-        port: u16,
-        cores: &[usize],
-    ) -> anyhow::Result<Server> {
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn at_port(command: &mut Command, port: u16, cores: &[usize]) -> anyhow::Result<Server> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let (mut child, files) = spawn(command.stdout(Stdio::null()), cores)?;
         let name = command.get_program().display().to_string();
@@ -148,12 +155,16 @@ impl Server {
         })
     }
 
-    fn pid(&self) -> u32 {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Processor time of all its threads so far.
-    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+    ///
+    /// # Errors
+    /// When the kernel does not tell, or the process is gone.
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
         let mut sum = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
             // Nanoseconds on a processor come first. A thread may end while it is looked at.
@@ -166,12 +177,18 @@ impl Server {
     }
 
     /// Resident memory now, in bytes.
-    pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
+    ///
+    /// # Errors
+    /// When the kernel does not tell, or the process is gone.
+    pub fn resident_bytes(&self) -> anyhow::Result<u64> {
         self.memory("VmRSS:")
     }
 
     /// The most resident memory so far, in bytes.
-    pub(crate) fn resident_bytes_max(&self) -> anyhow::Result<u64> {
+    ///
+    /// # Errors
+    /// When the kernel does not tell, or the process is gone.
+    pub fn resident_bytes_max(&self) -> anyhow::Result<u64> {
         self.memory("VmHWM:")
     }
 
@@ -184,7 +201,10 @@ impl Server {
     }
 
     /// The answer to `stats`.
-    pub(crate) fn stats(&self) -> anyhow::Result<Stats> {
+    ///
+    /// # Errors
+    /// When it does not answer within 10 s.
+    pub fn stats(&self) -> anyhow::Result<Stats> {
         let mut socket = TcpStream::connect(self.address)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         socket.write_all(b"stats\r\n")?;
@@ -217,23 +237,34 @@ impl Drop for Server {
 }
 
 /// Figures by their memcached names.
-pub(crate) struct Stats(BTreeMap<String, String>);
+#[derive(Clone, Debug)]
+pub struct Stats(BTreeMap<String, String>);
 
 impl Stats {
-    pub(crate) fn number(&self, name: &str) -> anyhow::Result<u64> {
+    /// A figure.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn number(&self, name: &str) -> anyhow::Result<u64> {
         let value = self.0.get(name).and_then(|value| value.parse().ok());
         value.with_context(|| format!("no number {name} in stats"))
     }
 }
 
 /// A port that nobody listens on, for programs that cannot choose one themselves.
-pub(crate) fn free_port() -> anyhow::Result<u16> {
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("looking for a free port")?;
     Ok(listener.local_addr()?.port())
 }
 
 /// The version that a memcached says it is.
-pub(crate) fn memcached_version(program: &Path) -> anyhow::Result<String> {
+///
+/// # Errors
+/// When it cannot be started or says none.
+pub fn memcached_version(program: &Path) -> anyhow::Result<String> {
     let output = Command::new(program)
         .arg("-V")
         .output()
@@ -246,7 +277,10 @@ pub(crate) fn memcached_version(program: &Path) -> anyhow::Result<String> {
 }
 
 /// Cores that this process may use, in ascending order.
-pub(crate) fn allowed_cores() -> anyhow::Result<Vec<usize>> {
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed_cores() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("asking for the cores")?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))

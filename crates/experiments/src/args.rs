@@ -1,0 +1,92 @@
+//! The command line of `evenkeel experiment`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What to do with experiments.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum ExperimentCommand {
+    /// Lists them: name, ways to run it, what it shows and where it comes from
+    List,
+    /// Runs one, or all, and prints tables beside the paper's claims
+    Run(RunArgs),
+}
+
+/// Which experiment, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
+    /// Its name, as `evenkeel experiment list` shows it; `all` for all of them
+    pub name: String,
+
+    /// How large: small for minutes on two cores, the paper's own size, or beyond it
+    #[arg(long, value_enum, default_value_t)]
+    pub scale: Scale,
+
+    /// By real processes or in the simulator [default: the first that it has]
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+
+    /// Fixes everything random in it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Folder for NAME-MODE.json and the plots (SVG); none are written without it
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+
+    /// What is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub format: OutputFormat,
+}
+
+/// How large an experiment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// A minute or two on two cores.
+    #[default]
+    Small,
+    /// The paper's own numbers.
+    Paper,
+    /// Far beyond them.
+    Beyond,
+}
+
+/// What stands for the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Processes, sockets and clocks.
+    Real,
+    /// The same decisions in virtual time, or worked out.
+    Sim,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OutputFormat {
+    /// Tables for a terminal.
+    #[default]
+    Table,
+    /// For programs: one JSON document for each experiment.
+    Json,
+    /// For documents.
+    Markdown,
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scale::Small => "small",
+            Scale::Paper => "paper",
+            Scale::Beyond => "beyond",
+        })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Real => "real",
+            Mode::Sim => "sim",
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! All experiments. Each is a file here and a line in [`ALL`].
+
+mod rnb_hole;
+mod rnb_items;
+mod spore;
+
+use crate::args::Mode;
+use crate::report::Report;
+use crate::run::Run;
+
+/// An experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub title: &'static str,
+    /// Paper and figure.
+    pub source: &'static str,
+    /// How it can be run; the first unless told otherwise.
+    pub modes: &'static [Mode],
+    /// Runs it.
+    pub run: fn(&Experiment, &Run) -> anyhow::Result<Report>,
+}
+
+/// All experiments, in the order of the papers.
+pub const ALL: &[Experiment] = &[
+    spore::FIGURE_1,
+    spore::FIGURE_6A,
+    rnb_hole::FIGURE_2,
+    rnb_items::FIGURE_13,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_each_has_a_mode() {
+        let names: BTreeSet<_> = ALL.iter().map(|experiment| experiment.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for experiment in ALL {
+            assert!(!experiment.modes.is_empty(), "{}", experiment.name);
+            assert!(
+                experiment
+                    .name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+                "{}",
+                experiment.name
+            );
+        }
+    }
+}

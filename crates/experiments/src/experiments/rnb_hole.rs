@@ -1,0 +1,201 @@
+//! Replicate and Bundle, Figures 2 and 3: the multi-get hole. A request for many items asks nearly every server
+//! however many there are, so that more servers do not make more requests a second.
+
+use super::Experiment;
+use crate::args::Mode;
+use crate::report::{Axis, Claim, Curve, Plot, Report, Table};
+use crate::run::Run;
+use anyhow::Context;
+use evenkeel_policy::placement::config::{PlacementConfig, Server};
+use evenkeel_policy::placement::pool::Placement;
+use evenkeel_workload::rng;
+
+pub(super) const FIGURE_2: Experiment = Experiment {
+    name: "rnb-2",
+    title: "What twice as many servers bring to requests for many items",
+    source: "Replicate and Bundle, Figure 2",
+    modes: &[Mode::Sim],
+    run: figure_2,
+};
+
+/// Items of a request.
+const ITEMS: [u32; 4] = [1, 10, 50, 100];
+
+/// A request of so many items whose servers are equally likely to hold each has a given server among those
+/// that it asks with this probability (section II-A, W(N, M)).
+fn asked(servers: u32, items: u32) -> f64 {
+    1.0 - (1.0 - 1.0 / f64::from(servers)).powi(items as i32)
+}
+
+fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let servers_max: u32 = run.by_scale(64, 128, 1024);
+    let requests = run.by_scale(2_000, 20_000, 50_000);
+    let mut report = run.report(experiment);
+    report.settings = vec![
+        (
+            "placement".into(),
+            "ketama of libmemcached, as the proxy places keys".into(),
+        ),
+        (
+            "random requests for each point".into(),
+            requests.to_string(),
+        ),
+    ];
+    let sizes: Vec<u32> = (0..)
+        .map(|log| 1 << log)
+        .take_while(|&n| n <= servers_max)
+        .collect();
+    let placements = sizes
+        .iter()
+        .chain([&(2 * servers_max)])
+        .map(|&servers| placement(servers))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mut table = Table::new(
+        "Factor by which the requests/s that transactions allow grow with twice the servers",
+        &[
+            "servers",
+            "1 item",
+            "10 items",
+            "50 items",
+            "100 items",
+            "worked out: 10 items",
+            "100 items",
+        ],
+    );
+    let mut rows: Vec<Vec<String>> = sizes.iter().map(|n| vec![n.to_string()]).collect();
+    let mut curves = Vec::new();
+    let mut worst: f64 = 0.0;
+    let mut equal = None;
+    for items in ITEMS {
+        // Transactions of a request by the number of servers: what each server has to do for it.
+        let mut load = Vec::new();
+        for (servers, placement) in sizes
+            .iter()
+            .copied()
+            .chain([2 * servers_max])
+            .zip(&placements)
+        {
+            run.progress
+                .say(format!("{items} items, {servers} servers"));
+            let transactions = transactions(placement, items, requests, run.seed);
+            load.push(transactions / f64::from(servers));
+        }
+        let factors: Vec<f64> = load.windows(2).map(|pair| pair[0] / pair[1]).collect();
+        for ((&servers, row), factor) in sizes.iter().zip(&mut rows).zip(&factors) {
+            row.push(format!("{factor:.2}"));
+            let exact = asked(servers, items) / asked(2 * servers, items);
+            worst = worst.max((factor / exact - 1.0).abs());
+            if items == 50 && servers == 64 || items == 10 && servers == 8 {
+                equal.get_or_insert(*factor);
+            }
+        }
+        curves.push(Curve {
+            label: format!("{items} items"),
+            points: sizes.iter().map(|&n| f64::from(n)).zip(factors).collect(),
+        });
+    }
+    for (&servers, row) in sizes.iter().zip(&mut rows) {
+        for items in [10, 100] {
+            row.push(format!(
+                "{:.2}",
+                asked(servers, items) / asked(2 * servers, items)
+            ));
+        }
+    }
+    for row in rows {
+        table.row(row);
+    }
+    let few = factor_at(&curves, "100 items", 8.0).context("a point at eight servers")?;
+    report.claims = vec![
+        Claim::new(
+            "one item: twice the servers bring",
+            "2.00",
+            format!(
+                "{:.2}",
+                factor_at(&curves, "1 items", 8.0).context("a point")?
+            ),
+            Some((factor_at(&curves, "1 items", 8.0).context("a point")? - 2.0).abs() < 0.1),
+        ),
+        Claim::new(
+            "100 items on 8 servers: twice the servers bring",
+            "nearly nothing (1.00)",
+            format!("{few:.2}"),
+            Some(few < 1.05),
+        ),
+        Claim::new(
+            "about as many items as servers: twice the servers bring",
+            "about 1.5",
+            equal.map_or("not measured".into(), |factor| format!("{factor:.2}")),
+            equal.map(|factor| (1.3..1.7).contains(&factor)),
+        ),
+    ];
+    report.tables.push(table);
+    report.plots.push(Plot {
+        name: FIGURE_2.name.into(),
+        title: FIGURE_2.title.into(),
+        x: Axis::log("servers before"),
+        y: Axis::linear("factor"),
+        curves,
+    });
+    report.notes.push(format!(
+        "Largest difference between what the placement gives and what is worked out for equally likely servers: \
+         {:.1} %.",
+        worst * 100.0
+    ));
+    Ok(report)
+}
+
+fn factor_at(curves: &[Curve], label: &str, servers: f64) -> Option<f64> {
+    let curve = curves.iter().find(|curve| curve.label == label)?;
+    curve
+        .points
+        .iter()
+        .find(|point| point.0 == servers)
+        .map(|point| point.1)
+}
+
+fn placement(servers: u32) -> anyhow::Result<Placement> {
+    let servers = (0..servers).map(|n| Server::new(format!("10.0.{}.{}", n / 250, n % 250), 11211));
+    Ok(Placement::new(&PlacementConfig {
+        servers: servers.collect(),
+        ..PlacementConfig::default()
+    })?)
+}
+
+/// Servers that a request for random items asks, on average.
+fn transactions(placement: &Placement, items: u32, requests: u32, seed: u64) -> f64 {
+    let mut random = rng::stream(seed, u64::from(items));
+    let mut asked = vec![u32::MAX; placement.len()];
+    let mut transactions = 0u64;
+    for request in 0..requests {
+        for _ in 0..items {
+            let key = format!("item:{}", rng::below(&mut random, 1 << 40));
+            let server = &mut asked[placement.server(key.as_bytes())];
+            if *server != request {
+                *server = request;
+                transactions += 1;
+            }
+        }
+    }
+    transactions as f64 / f64::from(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worked_out_is_what_the_paper_says() {
+        assert_eq!(asked(1, 100), 1.0);
+        assert!((asked(4, 1) - 0.25).abs() < 1e-12);
+        assert!((asked(8, 1) / asked(16, 1) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn random_requests_come_near_it() {
+        let placement = placement(16).unwrap();
+        let found = transactions(&placement, 10, 5_000, 1);
+        let exact = 16.0 * asked(16, 10);
+        assert!((found / exact - 1.0).abs() < 0.05, "{found} of {exact}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Replicate and Bundle, Figures 13 and 14: a server is limited by transactions, not by items, so that larger
+//! multi-gets fetch more items a second.
+//!
+//! One server with one worker on a core of its own, and memcached in its place, in turns; the generator on
+//! the other cores asks for as many items at once as it says. The paper's Figure 14 adds a second
+//! client to show that the client is not the limit; here the generator says how busy it was.
+
+use super::Experiment;
+use crate::args::Mode;
+use crate::report::{Axis, Claim, Curve, Plot, Report, Table};
+use crate::run::Run;
+use anyhow::{Context, ensure};
+use evenkeel_bench::process::{Server, allowed_cores};
+use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target};
+use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) const FIGURE_13: Experiment = Experiment {
+    name: "rnb-13",
+    title: "Items a second by items in a transaction, of one server",
+    source: "Replicate and Bundle, Figures 13 and 14",
+    modes: &[Mode::Real],
+    run,
+};
+
+/// Items of a transaction.
+const ITEMS: [usize; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
+/// Connections, each with one transaction at a time.
+const CONNECTIONS: usize = 16;
+
+/// Keys in all, and their lengths and those of values, in bytes: the paper asks for ten-byte values.
+const KEYS: u64 = 100_000;
+const KEY_LEN: usize = 16;
+const VALUE_LEN: usize = 10;
+
+/// Up to so many items in a transaction the paper calls the growth linear.
+const LINEAR_UNTIL: usize = 20;
+
+/// The program that is measured beside ours, if it is installed.
+const MEMCACHED: &str = "memcached";
+
+fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let cores = allowed_cores()?;
+    ensure!(
+        cores.len() >= 2,
+        "two cores are needed: one for the server, one for the generator"
+    );
+    let (server_core, generator_cores) = cores.split_at(1);
+    let rounds = run.by_scale(3, 5, 9);
+    let duration = Duration::from_millis(run.by_scale(400, 2000, 5000));
+    let mut report = run.report(experiment);
+    let mut peers = vec![("Evenkeel", start_evenkeel(server_core)?)];
+    match start_memcached(server_core) {
+        Ok(server) => peers.push(("memcached", server)),
+        Err(error) => report
+            .notes
+            .push(format!("memcached was not measured: {error:#}")),
+    }
+    for (_, server) in &peers {
+        fill(server, generator_cores)?;
+    }
+    let mut points: Vec<Vec<Point>> = vec![Vec::new(); peers.len()];
+    for items in ITEMS {
+        let mut measured = vec![Vec::new(); peers.len()];
+        for round in 1..=rounds {
+            for ((name, server), measured) in peers.iter().zip(&mut measured) {
+                run.progress
+                    .say(format!("{name}, {items} items, round {round}/{rounds}"));
+                measured.push(measure(server, items, duration, generator_cores, run.seed)?);
+            }
+        }
+        for (points, measured) in points.iter_mut().zip(measured) {
+            points.push(Point::median(items, measured));
+        }
+    }
+    report.settings = vec![
+        ("connections".into(), CONNECTIONS.to_string()),
+        ("keys".into(), format!("{KEYS} of {KEY_LEN} B")),
+        ("values".into(), format!("{VALUE_LEN} B")),
+        (
+            "rounds".into(),
+            format!("{rounds} of {duration:?}, medians"),
+        ),
+    ];
+    for ((name, _), points) in peers.iter().zip(&points) {
+        report.tables.push(table(name, points));
+        report.claims.push(linear(name, points)?);
+    }
+    let curves = peers.iter().zip(&points);
+    report.plots.push(Plot {
+        name: FIGURE_13.name.into(),
+        title: FIGURE_13.title.into(),
+        x: Axis::log("items in a transaction"),
+        y: Axis::log("items/s"),
+        curves: curves
+            .map(|((name, _), points)| Curve {
+                label: (*name).to_owned(),
+                points: points
+                    .iter()
+                    .map(|point| (point.items as f64, point.items_per_second))
+                    .collect(),
+            })
+            .collect(),
+    });
+    report.notes.push(
+        "The generator shares no core with the server; where it was more than 90 % busy, it was the limit."
+            .into(),
+    );
+    Ok(report)
+}
+
+/// A measurement.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    items: usize,
+    items_per_second: f64,
+    /// The server's processor time for a transaction, in microseconds.
+    cpu_us: f64,
+    generator_share: f64,
+}
+
+impl Point {
+    fn median(items: usize, measured: Vec<Point>) -> Point {
+        let middle = |figure: fn(&Point) -> f64| {
+            let mut figures: Vec<_> = measured.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
+        Point {
+            items,
+            items_per_second: middle(|point| point.items_per_second),
+            cpu_us: middle(|point| point.cpu_us),
+            generator_share: middle(|point| point.generator_share),
+        }
+    }
+}
+
+fn start_evenkeel(cores: &[usize]) -> anyhow::Result<Server> {
+    let arguments = [
+        "server",
+        "-l",
+        "127.0.0.1",
+        "-p",
+        "0",
+        "-t",
+        "1",
+        "-m",
+        "256",
+    ];
+    Server::evenkeel(&arguments, cores)
+}
+
+fn start_memcached(cores: &[usize]) -> anyhow::Result<Server> {
+    Server::memcached(Path::new(MEMCACHED), &["-t", "1", "-m", "256"], cores)
+}
+
+fn plan(server: &Server, source: Source, cores: &[usize]) -> anyhow::Result<LoadPlan> {
+    Ok(LoadPlan {
+        connections_per_thread: CONNECTIONS,
+        value_sizes: ValueSizes::new(VALUE_LEN, VALUE_LEN)?,
+        pin: cores.to_vec(),
+        ..LoadPlan::new(Target::from(server.address), source)
+    })
+}
+
+fn fill(server: &Server, cores: &[usize]) -> anyhow::Result<()> {
+    let source = Source::Fill {
+        count: KEYS,
+        keys: KeyFormat::new("", KEY_LEN, KEYS)?,
+    };
+    let plan = LoadPlan {
+        pipeline: 64,
+        ..plan(server, source, cores)?
+    };
+    let stored = Driver::start(plan)?.wait()?.counters.sets;
+    ensure!(stored == KEYS, "{stored} of {KEYS} keys were stored");
+    Ok(())
+}
+
+fn measure(
+    server: &Server,
+    items: usize,
+    duration: Duration,
+    cores: &[usize],
+    seed: u64,
+) -> anyhow::Result<Point> {
+    let source = Source::Synthetic {
+        workload: SyntheticSpec {
+            keys: KEYS,
+            popularity: Popularity::Uniform,
+            get_share: 1.0,
+            seed,
+        },
+        keys: KeyFormat::new("", KEY_LEN, KEYS)?,
+    };
+    let plan = LoadPlan {
+        multiget: items,
+        stop: Stop {
+            after: Some(duration),
+            requests: None,
+        },
+        seed,
+        ..plan(server, source, cores)?
+    };
+    let before = server.cpu_time()?;
+    let report = evenkeel_bench::measure(plan)?;
+    let cpu = server.cpu_time()?.saturating_sub(before);
+    let counters = report.counters;
+    ensure!(
+        counters.errors == 0 && counters.misses == 0 && counters.wrong_values == 0,
+        "{} errors, {} misses, {} wrong values",
+        counters.errors,
+        counters.misses,
+        counters.wrong_values
+    );
+    ensure!(counters.requests > 0, "nothing was answered");
+    Ok(Point {
+        items,
+        items_per_second: report.keys_per_second,
+        cpu_us: cpu.as_secs_f64() * 1e6 / counters.requests as f64,
+        generator_share: report.generator_cpu_share,
+    })
+}
+
+fn table(name: &str, points: &[Point]) -> Table {
+    let mut table = Table::new(
+        name,
+        &[
+            "items",
+            "items/s",
+            "transactions/s",
+            "server µs a transaction",
+            "server µs an item",
+            "generator busy",
+        ],
+    );
+    for point in points {
+        table.row([
+            point.items.to_string(),
+            format!("{:.0}", point.items_per_second),
+            format!("{:.0}", point.items_per_second / point.items as f64),
+            format!("{:.2}", point.cpu_us),
+            format!("{:.2}", point.cpu_us / point.items as f64),
+            format!("{:.0} %", point.generator_share * 100.0),
+        ]);
+    }
+    table
+}
+
+/// How much more items a second larger transactions bring, by as much as they are larger.
+fn linear(name: &str, points: &[Point]) -> anyhow::Result<Claim> {
+    let at = |items: usize| points.iter().find(|point| point.items == items);
+    let (one, many) = (
+        at(1).context("one item")?,
+        at(LINEAR_UNTIL).context("some items")?,
+    );
+    let gain = many.items_per_second / one.items_per_second;
+    Ok(Claim::new(
+        &format!(
+            "{name}: {LINEAR_UNTIL} items in a transaction bring how many times the items/s of one"
+        ),
+        &format!("{LINEAR_UNTIL} (linear)"),
+        format!("{gain:.1}"),
+        Some(gain >= 0.8 * LINEAR_UNTIL as f64),
+    ))
+}

@@ -1,0 +1,171 @@
+//! Load on a fleet: an open loop through all of its proxies at once.
+
+use super::Fleet;
+use crate::trial::{Subject, Trial};
+use anyhow::ensure;
+use evenkeel_bench::{Driver, LoadPlan, LoadStats, Pace, Source, Stop};
+use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use std::time::{Duration, Instant};
+
+/// Requests in flight on a connection while a fleet is filled.
+const FILL_PIPELINE: usize = 16;
+
+/// Connections that fill a fleet.
+const FILL_CONNECTIONS: usize = 16;
+
+/// Requests that may be in flight on a connection of a trial: an open loop that is held up by its own
+/// pipelines is none.
+const PIPELINE: usize = 256;
+
+/// What the requests are.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// Keys in all.
+    pub keys: u64,
+    /// Before the number of each key: other names, other homes.
+    pub prefix: String,
+    /// Length of each key, in bytes.
+    pub key_len: usize,
+    /// Length of each value, in bytes.
+    pub value_len: usize,
+    /// How unevenly requests fall on keys.
+    pub popularity: Popularity,
+    /// Share of the gets; the rest are sets.
+    pub get_share: f64,
+    /// Connections to each proxy; each is a client of its own.
+    pub connections: usize,
+    /// Time before each trial that is not measured.
+    pub warm_up: Duration,
+    /// Length of a trial.
+    pub duration: Duration,
+    /// Fixes which keys are hot, and all that follows.
+    pub seed: u64,
+}
+
+impl LoadSpec {
+    fn format(&self) -> anyhow::Result<KeyFormat> {
+        Ok(KeyFormat::new(&self.prefix, self.key_len, self.keys)?)
+    }
+
+    fn plan(&self, target: evenkeel_bench::Target, source: Source) -> anyhow::Result<LoadPlan> {
+        Ok(LoadPlan {
+            connections_per_thread: self.connections,
+            pipeline: PIPELINE,
+            value_sizes: ValueSizes::new(self.value_len, self.value_len)?,
+            warm_up: self.warm_up,
+            seed: self.seed,
+            ..LoadPlan::new(target, source)
+        })
+    }
+
+    /// Sets every key once.
+    ///
+    /// # Errors
+    /// When one is not stored.
+    pub fn fill(&self, fleet: &Fleet) -> anyhow::Result<()> {
+        let Some(target) = fleet.targets().next() else {
+            return Ok(());
+        };
+        let source = Source::Fill {
+            count: self.keys,
+            keys: self.format()?,
+        };
+        let plan = LoadPlan {
+            connections_per_thread: FILL_CONNECTIONS,
+            pipeline: FILL_PIPELINE,
+            warm_up: Duration::ZERO,
+            answer_timeout: Duration::from_secs(30),
+            ..self.plan(target, source)?
+        };
+        let stats = Driver::start(plan)?.wait()?;
+        let stored = stats.counters.sets;
+        ensure!(
+            stored == self.keys,
+            "{stored} of {} keys were stored",
+            self.keys
+        );
+        Ok(())
+    }
+}
+
+/// A fleet under a load of one kind.
+#[derive(Debug)]
+pub struct LoadedFleet<'f> {
+    /// The fleet, filled.
+    pub fleet: &'f Fleet,
+    /// What the requests are.
+    pub load: LoadSpec,
+}
+
+impl Subject for LoadedFleet<'_> {
+    fn trial(&mut self, requests_per_second: f64) -> anyhow::Result<Trial> {
+        let load = &self.load;
+        let targets: Vec<_> = self.fleet.targets().collect();
+        let mut running = Vec::new();
+        for (index, target) in (0u64..).zip(&targets) {
+            let source = Source::Synthetic {
+                workload: SyntheticSpec {
+                    keys: load.keys,
+                    popularity: load.popularity,
+                    get_share: load.get_share,
+                    seed: load.seed,
+                },
+                keys: load.format()?,
+            };
+            running.push(Driver::start(LoadPlan {
+                pace: Pace::Poisson {
+                    per_second: requests_per_second / targets.len() as f64,
+                },
+                stop: Stop {
+                    after: Some(load.duration),
+                    requests: None,
+                },
+                seed: load.seed.wrapping_add(index),
+                ..load.plan(target.clone(), source)?
+            })?);
+        }
+        // What the servers do is counted from the end of the warm-up, too.
+        std::thread::sleep(load.warm_up);
+        let (before, begun) = (self.fleet.keys_served()?, Instant::now());
+        let mut sum = LoadStats::default();
+        for load in running {
+            sum.add(&load.wait()?);
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let after = self.fleet.keys_served()?;
+        let served = after.iter().zip(&before);
+        Ok(trial(
+            requests_per_second,
+            seconds,
+            &sum,
+            served
+                .map(|(after, before)| after.saturating_sub(*before) as f64 / seconds)
+                .collect(),
+        ))
+    }
+}
+
+fn trial(
+    offered_per_second: f64,
+    seconds: f64,
+    stats: &LoadStats,
+    keys_per_second_of_servers: Vec<f64>,
+) -> Trial {
+    let latency = stats.latency();
+    let us = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
+    let counters = stats.counters;
+    let answered = counters.requests - counters.errors;
+    Trial {
+        offered_per_second,
+        requests_per_second: answered as f64 / seconds,
+        latency_us_p50: us(0.5),
+        latency_us_p90: us(0.9),
+        latency_us_p95: us(0.95),
+        latency_us_p99: us(0.99),
+        latency_us_p99_9: us(0.999),
+        hit_ratio: counters.hit_ratio(),
+        keys_per_second_of_servers,
+        errors: counters.errors,
+        wrong_values: counters.wrong_values,
+    }
+}

@@ -1,0 +1,307 @@
+//! Many small servers on one machine, real processes all of them, and the proxies before them.
+//!
+//! ```text
+//!  generator ──> proxies ──> servers, each with a toll on its keys (and, by choice, in a processor quota)
+//!                   └────── coordinator: the map, hot keys on or off
+//! ```
+//!
+//! What makes a server small is its *toll*, a time that it spends on each key besides what serving it
+//! takes; see [`Smallness`]. Reports say what it was.
+
+mod load;
+mod quota;
+
+pub use load::{LoadSpec, LoadedFleet};
+pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
+
+use anyhow::{Context, ensure};
+use evenkeel_bench::Target;
+use evenkeel_bench::process::{Server, allowed_cores};
+use evenkeel_coordinator::api::{Settings, Switch};
+use evenkeel_coordinator::client::ApiClient;
+use evenkeel_types::Epoch;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the servers to work by one map, and the distance of looks.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Most servers: what a machine has room for, and the coordinator for their heartbeats.
+pub const SERVERS_MAX: usize = 64;
+
+/// What makes a server small.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Smallness {
+    /// It sleeps so long for each key, one after the other: a server that needs this time and takes nearly no
+    /// processor time, so that dozens are busy on a few cores.
+    Clock {
+        /// Nanoseconds for each key.
+        nanos_per_key: u64,
+    },
+    /// It burns so much processor time for each key, out of a quota: its capacity is the quota divided by this
+    /// and what serving a key takes. Latencies come in steps of the period.
+    Quota {
+        /// Nanoseconds of processor time burnt for each key.
+        nanos_per_key: u64,
+        /// Share of one core.
+        share: f64,
+        /// The period of the quota, in milliseconds.
+        period_ms: u64,
+    },
+}
+
+/// How keys get to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Pool {
+    /// By the coordinator's map of cachelets.
+    Cluster {
+        /// Whether hot keys are replicated from the start.
+        hot_keys: Switch,
+    },
+    /// By a placement of the proxies' own, as before plain memcacheds.
+    Plain {
+        /// Its name in the proxy's configuration.
+        distribution: &'static str,
+    },
+}
+
+/// What a fleet consists of.
+#[derive(Clone, Debug)]
+pub struct FleetPlan {
+    /// Servers, of one worker each.
+    pub servers: usize,
+    /// What makes them small.
+    pub smallness: Smallness,
+    /// Memory of each, in megabytes.
+    pub memory_mb: usize,
+    /// Proxies before them, of one worker each.
+    pub proxies: usize,
+    /// How keys get to servers.
+    pub pool: Pool,
+    /// Further flags of each server.
+    pub server_flags: Vec<String>,
+    /// Connections that each proxy must have room for.
+    pub connections: usize,
+}
+
+/// A running fleet. Dropping it ends all processes and removes their groups.
+#[derive(Debug)]
+pub struct Fleet {
+    // In the order in which they should go.
+    proxies: Vec<Server>,
+    servers: Vec<Small>,
+    cluster: Option<Cluster>,
+}
+
+/// What servers of a cluster have in common.
+#[derive(Debug)]
+struct Cluster {
+    api: ApiClient,
+    coordinator: Server,
+}
+
+/// A server and the group that it is in.
+#[derive(Debug)]
+struct Small {
+    server: Server,
+    group: Option<Group>,
+}
+
+impl Fleet {
+    /// Starts everything, and returns when all servers work by one map.
+    ///
+    /// # Errors
+    /// When the plan is beyond the limits, this machine gives no quotas, or a process does not start.
+    pub fn start(plan: &FleetPlan) -> anyhow::Result<Fleet> {
+        ensure!(
+            (1..=SERVERS_MAX).contains(&plan.servers),
+            "{} servers are not within 1 and {SERVERS_MAX}",
+            plan.servers
+        );
+        ensure!(plan.proxies > 0, "a fleet needs a proxy");
+        let cores = allowed_cores()?;
+        let cluster = match plan.pool {
+            Pool::Cluster { hot_keys } => Some(Cluster::start(plan.servers, hot_keys, &cores)?),
+            Pool::Plain { .. } => None,
+        };
+        let coordinator = cluster.as_ref().map(Cluster::address);
+        let servers = (0..plan.servers)
+            .map(|index| Small::start(plan, index, coordinator.as_deref(), &cores))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        if let Some(cluster) = &cluster {
+            cluster.wait_for_map(plan.servers)?;
+        }
+        let connections = plan.connections.to_string();
+        let mut arguments = vec!["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &connections];
+        let addresses: Vec<_> = servers
+            .iter()
+            .map(|small| small.server.address.to_string())
+            .collect();
+        let listed = addresses.join(",");
+        match (plan.pool, &coordinator) {
+            (Pool::Plain { distribution }, _) => {
+                arguments.extend(["-s", &listed, "--distribution", distribution]);
+            }
+            (Pool::Cluster { .. }, Some(address)) => arguments.extend(["--coordinator", address]),
+            (Pool::Cluster { .. }, None) => unreachable!("a cluster has a coordinator"),
+        }
+        let proxies = (0..plan.proxies)
+            .map(|_| Server::evenkeel(&arguments, &cores))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Fleet {
+            proxies,
+            servers,
+            cluster,
+        })
+    }
+
+    /// The proxies, to put load on.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.proxies.iter().map(|proxy| Target::from(proxy.address))
+    }
+
+    /// Switches the replication of hot keys.
+    ///
+    /// # Errors
+    /// When the fleet has no coordinator, or it does not take it.
+    pub fn set_hot_keys(&self, hot_keys: Switch) -> anyhow::Result<()> {
+        let cluster = self
+            .cluster
+            .as_ref()
+            .context("a fleet without a coordinator has no replication to switch")?;
+        cluster.api.put_settings(Settings { hot_keys })?;
+        Ok(())
+    }
+
+    /// Keys that each server has served since its start: read, written, and read as a replica.
+    ///
+    /// # Errors
+    /// When a server does not answer.
+    pub fn keys_served(&self) -> anyhow::Result<Vec<u64>> {
+        let served = |small: &Small| {
+            let stats = small.server.stats()?;
+            let own = stats.number("cmd_get")? + stats.number("cmd_set")?;
+            // Servers without a cluster do not show these.
+            let replica = |name| stats.number(name).unwrap_or(0);
+            Ok(own + replica("replica_hits") + replica("replica_misses"))
+        };
+        self.servers.iter().map(served).collect()
+    }
+
+    /// How often each server was kept waiting by its quota; nothing without quotas.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn throttled(&self) -> anyhow::Result<Vec<Throttled>> {
+        let groups = self.servers.iter().filter_map(|small| small.group.as_ref());
+        groups.map(Group::throttled).collect()
+    }
+
+    /// Processor time of all servers, and of all proxies, so far.
+    ///
+    /// # Errors
+    /// When one of them is gone.
+    pub fn cpu_time(&self) -> anyhow::Result<(Duration, Duration)> {
+        let servers = self.servers.iter().map(|small| small.server.cpu_time());
+        let proxies = self.proxies.iter().map(Server::cpu_time);
+        Ok((
+            servers.sum::<anyhow::Result<Duration>>()?,
+            proxies.sum::<anyhow::Result<Duration>>()?,
+        ))
+    }
+}
+
+impl Cluster {
+    fn start(servers: usize, hot_keys: Switch, cores: &[usize]) -> anyhow::Result<Cluster> {
+        let initial = servers.to_string();
+        let arguments = [
+            "coordinator",
+            "--listen",
+            "127.0.0.1:0",
+            "--initial-servers",
+            &initial,
+        ];
+        let coordinator = Server::evenkeel(&arguments, cores)?;
+        let api = ApiClient::new(&coordinator.address.to_string())
+            .context("reading the coordinator's address")?;
+        api.put_settings(Settings { hot_keys })?;
+        Ok(Cluster { api, coordinator })
+    }
+
+    fn address(&self) -> String {
+        self.coordinator.address.to_string()
+    }
+
+    fn wait_for_map(&self, servers: usize) -> anyhow::Result<()> {
+        let end = Instant::now() + READY_DEADLINE;
+        loop {
+            if let Ok(view) = self.api.servers()
+                && view.epoch > Epoch(0)
+                && view.servers.len() == servers
+                && view
+                    .servers
+                    .iter()
+                    .all(|server| server.up && server.epoch == view.epoch)
+            {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < end,
+                "the servers do not come to work by one map within {READY_DEADLINE:?}"
+            );
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+impl Small {
+    fn start(
+        plan: &FleetPlan,
+        index: usize,
+        coordinator: Option<&str>,
+        cores: &[usize],
+    ) -> anyhow::Result<Small> {
+        let (nanos, coin, group) = match plan.smallness {
+            Smallness::Clock { nanos_per_key } => (nanos_per_key, "clock", None),
+            Smallness::Quota {
+                nanos_per_key,
+                share,
+                period_ms,
+            } => {
+                let quota = Quota::of_core(share, Duration::from_millis(period_ms))?;
+                let group = Group::new(&format!("server-{index}"), quota)?;
+                (nanos_per_key, "processor", Some(group))
+            }
+        };
+        let (memory, toll) = (plan.memory_mb.to_string(), nanos.to_string());
+        let mut arguments = vec![
+            "server",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            "0",
+            "-t",
+            "1",
+            "-m",
+            &memory,
+            "--test-toll",
+            &toll,
+            "--test-toll-coin",
+            coin,
+        ];
+        arguments.extend(
+            coordinator
+                .iter()
+                .flat_map(|address| ["--coordinator", address]),
+        );
+        arguments.extend(plan.server_flags.iter().map(String::as_str));
+        let server = Server::evenkeel(&arguments, cores)?;
+        if let Some(group) = &group {
+            group.take(server.pid())?;
+        }
+        Ok(Small { server, group })
+    }
+}

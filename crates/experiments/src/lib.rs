@@ -1,0 +1,21 @@
+//! Experiments: the papers' figures and our own, one command each.
+//!
+//! ```text
+//!  experiments/NAME.rs ──> trial: rates, curves, knees ──> fleet: real servers │ sim: simulated ones
+//!          └──> report: table beside the paper's claim, JSON, SVG
+//! ```
+//!
+//! An experiment is one file of [`experiments`] and one line in [`experiments::ALL`].
+
+#![forbid(unsafe_code)]
+
+mod args;
+pub mod experiments;
+pub mod fleet;
+pub mod plot;
+pub mod report;
+mod run;
+pub mod trial;
+
+pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
+pub use run::{Progress, Run, execute};

@@ -1,0 +1,225 @@
+//! `evenkeel experiment list` and `evenkeel experiment run`.
+
+use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
+use crate::experiments::{ALL, Experiment};
+use crate::plot;
+use crate::report::{FORMAT_VERSION, Report, Table};
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Exit codes, as for every command of Evenkeel.
+const EXIT_FINE: u8 = 0;
+const EXIT_FAILED: u8 = 1;
+const EXIT_BAD_USAGE: u8 = 2;
+
+/// The name that stands for all experiments.
+const ALL_NAMES: &str = "all";
+
+/// The user asked for something that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct BadUsage(String);
+
+/// How an experiment is to be run.
+#[derive(Debug)]
+pub struct Run {
+    /// How large.
+    pub scale: Scale,
+    /// By what.
+    pub mode: Mode,
+    /// Of everything random in it.
+    pub seed: u64,
+    /// Shows how far it is.
+    pub progress: Progress,
+}
+
+impl Run {
+    /// One of three values, by the scale.
+    pub fn by_scale<T>(&self, small: T, paper: T, beyond: T) -> T {
+        match self.scale {
+            Scale::Small => small,
+            Scale::Paper => paper,
+            Scale::Beyond => beyond,
+        }
+    }
+
+    /// An empty report of an experiment that is run so.
+    pub fn report(&self, experiment: &Experiment) -> Report {
+        Report {
+            format: FORMAT_VERSION,
+            experiment: experiment.name,
+            title: experiment.title,
+            source: experiment.source,
+            mode: self.mode.to_string(),
+            scale: self.scale.to_string(),
+            seed: self.seed,
+            settings: Vec::new(),
+            claims: Vec::new(),
+            tables: Vec::new(),
+            plots: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// A line that says what is being done; on a terminal only.
+#[derive(Debug)]
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(name: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(
+            ProgressStyle::with_template("{spinner} {prefix} {elapsed} {msg}")
+                .expect("a sound template"),
+        );
+        bar.set_prefix(name.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Progress(bar)
+    }
+
+    /// Shows nothing.
+    pub fn hidden() -> Progress {
+        Progress(ProgressBar::hidden())
+    }
+
+    /// Says what is being done.
+    pub fn say(&self, what: impl Into<String>) {
+        self.0.set_message(what.into());
+    }
+}
+
+/// Carries out the command and returns the exit code: 0 fine, 1 failed, 2 bad usage. A claim that does not
+/// hold is a result, not a failure.
+pub fn execute(command: &ExperimentCommand) -> u8 {
+    let done = match command {
+        ExperimentCommand::List => list(),
+        ExperimentCommand::Run(args) => run(args),
+    };
+    match done {
+        Ok(()) => EXIT_FINE,
+        Err(error) => {
+            eprintln!("evenkeel experiment: {error:#}");
+            match error.is::<BadUsage>() {
+                true => EXIT_BAD_USAGE,
+                false => EXIT_FAILED,
+            }
+        }
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+    table.set_header(["name", "by", "what it shows", "source"]);
+    for experiment in ALL {
+        let modes: Vec<_> = experiment.modes.iter().map(Mode::to_string).collect();
+        table.add_row([
+            experiment.name,
+            &modes.join(", "),
+            experiment.title,
+            experiment.source,
+        ]);
+    }
+    writeln!(io::stdout(), "{table}").context("printing the list")
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let experiments: Vec<_> = ALL
+        .iter()
+        .filter(|experiment| args.name == ALL_NAMES || experiment.name == args.name)
+        .collect();
+    if experiments.is_empty() {
+        let name = &args.name;
+        return Err(BadUsage(format!(
+            "there is no experiment '{name}'; evenkeel experiment list shows them"
+        ))
+        .into());
+    }
+    for experiment in experiments {
+        let mode = match args.mode {
+            None => experiment.modes[0],
+            Some(mode) if experiment.modes.contains(&mode) => mode,
+            // Of all of them, those that have this mode.
+            Some(_) if args.name == ALL_NAMES => continue,
+            Some(mode) => {
+                let name = experiment.name;
+                return Err(BadUsage(format!("{name} has no mode {mode}")).into());
+            }
+        };
+        let run = Run {
+            scale: args.scale,
+            mode,
+            seed: args.seed,
+            progress: Progress::new(experiment.name),
+        };
+        let report = (experiment.run)(experiment, &run)
+            .with_context(|| format!("running {}", experiment.name))?;
+        run.progress.0.finish_and_clear();
+        if let Some(folder) = &args.out {
+            write_files(&report, folder)?;
+        }
+        let text = match args.format {
+            OutputFormat::Table => report.to_text(),
+            OutputFormat::Json => report.to_json()?,
+            OutputFormat::Markdown => report.to_markdown(),
+        };
+        writeln!(io::stdout(), "{text}").context("printing the report")?;
+    }
+    Ok(())
+}
+
+fn write_files(report: &Report, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let write = |name: String, text: String| {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    };
+    write(
+        format!("{}-{}.json", report.experiment, report.mode),
+        report.to_json()?,
+    )?;
+    for drawn in &report.plots {
+        write(format!("{}.svg", drawn.name), plot::to_svg(drawn)?)?;
+    }
+    Ok(())
+}
+
+/// A table of trials: one row for each.
+pub(crate) fn trials_table(title: &str, curves: &[(String, Vec<crate::trial::Trial>)]) -> Table {
+    let mut table = Table::new(
+        title,
+        &[
+            "",
+            "offered/s",
+            "requests/s",
+            "p50 ms",
+            "p90 ms",
+            "p95 ms",
+            "p99 ms",
+            "max/mean load",
+            "hits",
+        ],
+    );
+    for (label, trials) in curves {
+        for trial in trials {
+            let ms = |us: f64| format!("{:.2}", us / 1000.0);
+            table.row([
+                label.clone(),
+                format!("{:.0}", trial.offered_per_second),
+                format!("{:.0}", trial.requests_per_second),
+                ms(trial.latency_us_p50),
+                ms(trial.latency_us_p90),
+                ms(trial.latency_us_p95),
+                ms(trial.latency_us_p99),
+                format!("{:.2}", trial.max_to_mean()),
+                format!("{:.1} %", trial.hit_ratio * 100.0),
+            ]);
+        }
+    }
+    table
+}
