@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak bench-instructions
+.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak bench-instructions experiments-small
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -49,6 +49,9 @@ bench-server: ## The server beside memcached and an echo server, with the goals:
 
 bench-proxy: ## The proxy beside memcached's own and twemproxy, with the goals: table and JSON (BENCH_ARGS="--quick")
 	@scripts/bench-proxy.sh $(BENCH_ARGS)
+
+experiments-small: ## All experiments at the scale of two cores: tables, JSON and plots in target/experiments
+	@scripts/experiments.sh small
 
 soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh

@@ -53,6 +53,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "experiments",
+        &["types", "policy", "workload", "coordinator", "bench", "sim"],
+    ),
+    (
         "cli",
         &[
             "types",
@@ -63,6 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "proxy",
             "bench",
             "sim",
+            "experiments",
         ],
     ),
     ("testkit", &[]),

@@ -42,6 +42,9 @@ pub struct RunArgs {
 /// How large an experiment is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
+    /// Shows that everything runs. Its figures say little.
+    #[value(hide = true)]
+    Quick,
     /// A minute or two on two cores.
     #[default]
     Small,
@@ -75,6 +78,7 @@ pub enum OutputFormat {
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Scale::Quick => "quick",
             Scale::Small => "small",
             Scale::Paper => "paper",
             Scale::Beyond => "beyond",

@@ -38,9 +38,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// One of three values, by the scale.
-    pub fn by_scale<T>(&self, small: T, paper: T, beyond: T) -> T {
+    /// One of four values, by the scale: quick, small, paper, beyond.
+    pub fn by_scale<T>(&self, values: [T; 4]) -> T {
+        let [quick, small, paper, beyond] = values;
         match self.scale {
+            Scale::Quick => quick,
             Scale::Small => small,
             Scale::Paper => paper,
             Scale::Beyond => beyond,

@@ -28,8 +28,8 @@ fn asked(servers: u32, items: u32) -> f64 {
 }
 
 fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let servers_max: u32 = run.by_scale(64, 128, 1024);
-    let requests = run.by_scale(2_000, 20_000, 50_000);
+    let servers_max: u32 = run.by_scale([64, 64, 128, 1024]);
+    let requests = run.by_scale([200, 2_000, 20_000, 50_000]);
     let mut report = run.report(experiment);
     report.settings = vec![
         (

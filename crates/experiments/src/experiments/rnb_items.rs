@@ -48,8 +48,8 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         "two cores are needed: one for the server, one for the generator"
     );
     let (server_core, generator_cores) = cores.split_at(1);
-    let rounds = run.by_scale(3, 5, 9);
-    let duration = Duration::from_millis(run.by_scale(400, 2000, 5000));
+    let rounds = run.by_scale([1, 3, 5, 9]);
+    let duration = Duration::from_millis(run.by_scale([50, 400, 2000, 5000]));
     let mut report = run.report(experiment);
     let mut peers = vec![("Evenkeel", start_evenkeel(server_core)?)];
     match start_memcached(server_core) {
