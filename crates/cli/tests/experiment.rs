@@ -31,7 +31,10 @@ fn the_list_names_what_can_be_run() {
 fn what_cannot_be_run_is_said() {
     for (arguments, told) in [
         (&["run", "spore-0"][..], "there is no experiment 'spore-0'"),
-        (&["run", "rnb-2", "--mode", "real"], "rnb-2 has no mode real"),
+        (
+            &["run", "rnb-2", "--mode", "real"],
+            "rnb-2 has no mode real",
+        ),
     ] {
         let output = experiment(arguments);
         assert_eq!(output.status.code(), Some(2));
@@ -46,22 +49,33 @@ fn an_experiment_that_is_worked_out_gives_the_same_figures_for_the_same_seed() {
     let report = run();
     assert_eq!(report, run());
     assert_eq!(report["tables"][0]["rows"][0][1], "2.00");
-    assert_eq!(report["plots"][0]["curves"].as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        report["plots"][0]["curves"].as_array().map(Vec::len),
+        Some(4)
+    );
 }
 
 #[test]
 fn an_experiment_with_real_servers_writes_its_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("a plain name");
-    let report = json(&["run", "spore-1", "--scale", "quick", "--format", "json", "--out", out]);
+    let report = json(&[
+        "run", "spore-1", "--scale", "quick", "--format", "json", "--out", out,
+    ]);
     let rows = report["tables"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 3 * 2, "two rates in three settings");
     for row in rows {
-        let answered: f64 = row[2].as_str().and_then(|n| n.parse().ok()).expect("requests/s");
+        let answered: f64 = row[2]
+            .as_str()
+            .and_then(|n| n.parse().ok())
+            .expect("requests/s");
         assert!(answered > 0.0, "{row}");
     }
     let kept = std::fs::read_to_string(folder.path().join("spore-1-real.json")).expect("a report");
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&kept).expect("JSON"), report);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&kept).expect("JSON"),
+        report
+    );
     let plot = std::fs::read_to_string(folder.path().join("spore-1.svg")).expect("a plot");
     assert!(plot.contains("90th percentile"));
 }
