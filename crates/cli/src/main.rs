@@ -80,13 +80,15 @@ fn main() -> std::process::ExitCode {
     match cli.command {
         Command::Server(args) => outcome(evenkeel_server::run(&args)).into(),
         Command::Proxy(args) => outcome(evenkeel_proxy::run(*args)).into(),
-        Command::Coordinator(args) => match evenkeel_coordinator::run(&args) {
-            Ok(()) => ExitCode::Fine.into(),
-            Err(error) => {
-                eprintln!("evenkeel: {error}");
-                error.exit_code().into()
+        Command::Coordinator(args) => {
+            match evenkeel_coordinator::run(&args, evenkeel_proxy::check_shared_config) {
+                Ok(()) => ExitCode::Fine.into(),
+                Err(error) => {
+                    eprintln!("evenkeel: {error}");
+                    error.exit_code().into()
+                }
             }
-        },
+        }
         Command::Up(args) => outcome(up::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -1,13 +1,35 @@
 //! The coordinator's API for programs that look on: blocking, one call at a time.
 
+use std::time::Duration;
+
 use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 
-use crate::api::{HotKeysReport, MapEvent, ProxiesView, ServersView, Settings};
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
+use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
+use crate::api::{
+    HotKeysReport, MapEvent, ProxiesView, ProxyConfigEntry, ProxyConfigsView, ServersView, Settings,
+};
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
+use crate::proxy_config::{ConfigProblem, LINEAGE_HEADER};
 
-/// A client of one coordinator. Every call takes at most a second.
+/// Longest wait for a configuration of proxies, or for its being judged: it may be large and the network
+/// slow, and nobody waits for it in the meantime.
+pub(crate) const TEXT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much longer than it was asked to wait a coordinator may take to answer.
+const FOLLOW_GRACE: Duration = Duration::from_secs(1);
+
+/// A configuration of proxies as a coordinator gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyConfigDocument {
+    /// Which.
+    pub id: ProxyConfigId,
+    /// TOML.
+    pub text: String,
+}
+
+/// A client of one coordinator. Every call takes at most a second, those that are about a text ten.
 #[derive(Debug)]
 pub struct ApiClient {
     endpoint: Endpoint,
@@ -36,6 +58,8 @@ pub enum ClientError {
         reason: String,
         /// One line for people.
         message: String,
+        /// What is wrong with a text that was sent.
+        problems: Vec<ConfigProblem>,
     },
     /// The answer makes no sense: it is no coordinator, or one of another version.
     #[error("coordinator {endpoint} gave an answer that makes no sense: {cause}")]
@@ -145,6 +169,108 @@ impl ApiClient {
             .map_err(|error| self.error(error))
     }
 
+    /// The configurations that are kept for proxies.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn proxy_configs(&self) -> ClientResult<ProxyConfigsView> {
+        self.get("/api/v1/proxy-configs")
+    }
+
+    /// A configuration of proxies.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or has none of that name (`no_proxy_config`).
+    pub fn proxy_config(&self, name: &str) -> ClientResult<ProxyConfigDocument> {
+        let agent = agent_within(TEXT_TIMEOUT);
+        let path = format!("/api/v1/proxy-config?name={name}");
+        let read = self
+            .endpoint
+            .get_text(&agent, &path, ["etag", LINEAGE_HEADER]);
+        let (text, [etag, lineage]) = read.map_err(|error| self.error(error))?;
+        match (etag.trim_matches('"').parse(), lineage.parse()) {
+            (Ok(revision), Ok(lineage)) if revision > 0 => Ok(ProxyConfigDocument {
+                id: ProxyConfigId { lineage, revision },
+                text,
+            }),
+            _ => {
+                let cause = "it does not say its revision".to_owned();
+                Err(self.error(CallError::BadAnswer(cause)))
+            }
+        }
+    }
+
+    /// Puts a configuration of proxies in the place of what is expected there. Returns its revision.
+    /// With `is_trial` it is only judged.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached; the configuration cannot be used (`bad_proxy_config`, with its problems);
+    /// something else is there than expected (`changed`); a limit is reached.
+    pub fn put_proxy_config(
+        &self,
+        name: &str,
+        text: &str,
+        expected: Expected,
+        is_trial: bool,
+    ) -> ClientResult<u64> {
+        let path = format!("/api/v1/proxy-config?name={name}&dry_run={is_trial}");
+        self.change_proxy_config(&path, expected, Some(text))
+    }
+
+    /// Removes a configuration of proxies; those that follow it keep what they have.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or something else is there than expected, or nothing.
+    pub fn remove_proxy_config(&self, name: &str, expected: Expected) -> ClientResult<()> {
+        let path = format!("/api/v1/proxy-config?name={name}");
+        self.change_proxy_config(&path, expected, None).map(|_| ())
+    }
+
+    /// Tells by which configuration a proxy works, and returns when there is one that it has not seen, or
+    /// after this wait.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or has heard of too many proxies (`too_many_proxies`).
+    pub fn follow_proxy_config(
+        &self,
+        report: &ProxyConfigReport,
+        wait: Duration,
+    ) -> ClientResult<ProxyConfigNews> {
+        let body = serde_json::to_vec(report)
+            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
+        let agent = agent_within(wait + FOLLOW_GRACE);
+        self.endpoint
+            .post(&agent, "/api/v1/proxy-config/follow", &body)
+            .map_err(|error| self.error(error))
+    }
+
+    fn change_proxy_config(
+        &self,
+        path: &str,
+        expected: Expected,
+        text: Option<&str>,
+    ) -> ClientResult<u64> {
+        let agent = agent_within(TEXT_TIMEOUT);
+        let tag;
+        let condition = match expected {
+            Expected::Anything => None,
+            Expected::Nothing => Some(("if-none-match", "*")),
+            Expected::Revision(revision) => {
+                tag = format!("\"{revision}\"");
+                Some(("if-match", tag.as_str()))
+            }
+        };
+        let changed =
+            (self.endpoint).change_text::<ProxyConfigEntry>(&agent, path, condition, text);
+        let changed = changed.map_err(|error| self.error(error))?;
+        Ok(changed.revision)
+    }
+
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
         self.endpoint
             .get(&self.agent, path)
@@ -160,11 +286,13 @@ impl ApiClient {
                 status,
                 reason,
                 message,
+                problems,
             } => ClientError::Refused {
                 endpoint,
                 status,
                 reason,
                 message,
+                problems,
             },
         }
     }

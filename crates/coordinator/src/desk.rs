@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_types::{Instant, Now};
+use tokio::sync::watch;
 
 use crate::api::{CoordinatorCore, HotKeysBoard};
 use crate::state_file::StateFile;
@@ -15,6 +16,8 @@ pub(crate) struct Desk {
     inner: Mutex<Inner>,
     /// Apart, because nothing of it is saved and nobody waits for it.
     hot_keys: Mutex<HotKeysBoard>,
+    /// Changes with each change of a proxy configuration, once that is saved.
+    proxy_config_news: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -28,6 +31,7 @@ struct Inner {
     /// Whether the last save failed.
     failing: bool,
     bad_requests: [u64; BadRequest::ALL.len()],
+    unusable_configs: u64,
 }
 
 /// Counts of state files written.
@@ -82,6 +86,8 @@ pub(crate) struct Unsaved;
 pub(crate) struct Tally {
     pub(crate) saves: Saves,
     pub(crate) bad_requests: [(BadRequest, u64); BadRequest::ALL.len()],
+    /// Configurations of proxies that their judge has turned down.
+    pub(crate) unusable_configs: u64,
 }
 
 impl Desk {
@@ -98,11 +104,13 @@ impl Desk {
             saves: Saves::default(),
             failing: false,
             bad_requests: [0; BadRequest::ALL.len()],
+            unusable_configs: 0,
         };
         Desk {
             start,
             inner: Mutex::new(inner),
             hot_keys: Mutex::default(),
+            proxy_config_news: watch::Sender::new(()),
         }
     }
 
@@ -130,6 +138,7 @@ impl Desk {
         let tally = Tally {
             saves: inner.saves,
             bad_requests: BadRequest::ALL.map(|kind| (kind, inner.bad_requests[kind as usize])),
+            unusable_configs: inner.unusable_configs,
         };
         look(&inner.core, self.now(), tally)
     }
@@ -141,9 +150,24 @@ impl Desk {
         share(&mut board, now)
     }
 
+    /// Tells those who wait for another proxy configuration.
+    pub(crate) fn tell_proxy_config(&self) {
+        self.proxy_config_news.send_replace(());
+    }
+
+    /// Where another proxy configuration is told of.
+    pub(crate) fn proxy_config_news(&self) -> watch::Receiver<()> {
+        self.proxy_config_news.subscribe()
+    }
+
     /// Counts a request that never reached the core.
     pub(crate) fn count(&self, kind: BadRequest) {
         self.lock().bad_requests[kind as usize] += 1;
+    }
+
+    /// Counts a configuration of proxies that cannot be used.
+    pub(crate) fn count_unusable_config(&self) {
+        self.lock().unusable_configs += 1;
     }
 
     /// How long until the core wants to be called.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::api::limits::ANSWER_LEN_MAX;
-use crate::http::ErrorBody;
+use crate::http::{ErrorBody, ErrorDetail};
+use crate::proxy_config::{ConfigProblem, PROBLEMS_MAX};
 
 /// Longest wait for one answer, connecting included. A third of the default silence, so that one
 /// lost answer is never fatal.
@@ -41,6 +42,7 @@ pub(crate) enum CallError {
         status: u16,
         reason: String,
         message: String,
+        problems: Vec<ConfigProblem>,
     },
     /// The answer makes no sense.
     #[error("the answer makes no sense: {0}")]
@@ -91,6 +93,51 @@ impl Endpoint {
         let request = agent.put(format!("{}{path}", self.base));
         read(request.content_type("application/json").send(body))
     }
+
+    /// A text, and the value of a header of the answer.
+    pub(crate) fn get_text(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+        names: [&str; 2],
+    ) -> Result<(String, [String; 2]), CallError> {
+        let response = agent.get(format!("{}{path}", self.base)).call();
+        let (headers, bytes) = read_bytes(response)?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| CallError::BadAnswer("it is no UTF-8".to_owned()))?;
+        let values = names.map(|name| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        });
+        Ok((text, values))
+    }
+
+    /// Sends or deletes a text on a condition, which is a header and its value.
+    pub(crate) fn change_text<T: DeserializeOwned>(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+        condition: Option<(&str, &str)>,
+        text: Option<&str>,
+    ) -> Result<T, CallError> {
+        let url = format!("{}{path}", self.base);
+        match text {
+            Some(text) => {
+                let mut request = agent.put(url).content_type("application/toml");
+                if let Some((name, value)) = condition {
+                    request = request.header(name, value);
+                }
+                read(request.send(text))
+            }
+            None => {
+                let mut request = agent.delete(url);
+                if let Some((name, value)) = condition {
+                    request = request.header(name, value);
+                }
+                read(request.call())
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for Endpoint {
@@ -102,8 +149,13 @@ impl std::fmt::Display for Endpoint {
 /// An agent that never waits long, follows nobody elsewhere, and goes straight to its peer whatever
 /// the environment says about proxies.
 pub(crate) fn agent() -> ureq::Agent {
+    agent_within(REQUEST_TIMEOUT)
+}
+
+/// The same with more patience, or less.
+pub(crate) fn agent_within(patience: Duration) -> ureq::Agent {
     ureq::Agent::config_builder()
-        .timeout_global(Some(REQUEST_TIMEOUT))
+        .timeout_global(Some(patience))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -117,8 +169,17 @@ pub(crate) fn agent() -> ureq::Agent {
 fn read<T: DeserializeOwned>(
     response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<T, CallError> {
+    let (_, bytes) = read_bytes(response)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| CallError::BadAnswer(shortened(&error.to_string())))
+}
+
+fn read_bytes(
+    response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+) -> Result<(ureq::http::HeaderMap, Vec<u8>), CallError> {
     let mut response = response.map_err(|error| CallError::Unreachable(error.to_string()))?;
     let status = response.status();
+    let headers = response.headers().clone();
     let mut body = response
         .body_mut()
         .with_config()
@@ -130,24 +191,33 @@ fn read<T: DeserializeOwned>(
             }
             error => CallError::Unreachable(error.to_string()),
         })?;
-        return serde_json::from_slice(&bytes)
-            .map_err(|error| CallError::BadAnswer(shortened(error.to_string())));
+        return Ok((headers, bytes));
     }
     body = body.lossy_utf8(true);
     let text = body.read_to_string().unwrap_or_default();
-    let (reason, message) = match serde_json::from_str::<ErrorBody>(&text) {
-        Ok(ErrorBody { error }) => (shortened(error.reason), shortened(error.message)),
-        Err(_) => (format!("http_{}", status.as_u16()), shortened(text)),
+    let error = match serde_json::from_str::<ErrorBody>(&text) {
+        Ok(ErrorBody { error }) => error,
+        Err(_) => ErrorDetail {
+            reason: format!("http_{}", status.as_u16()),
+            message: text,
+            problems: Vec::new(),
+        },
     };
+    let problems = error.problems.into_iter().take(PROBLEMS_MAX);
+    let problems = problems.map(|problem| ConfigProblem {
+        message: shortened(&problem.message),
+        ..problem
+    });
     Err(CallError::Refused {
         status: status.as_u16(),
-        reason,
-        message,
+        reason: shortened(&error.reason),
+        message: shortened(&error.message),
+        problems: problems.collect(),
     })
 }
 
 /// One line of bounded length, whatever a peer sent.
-fn shortened(text: String) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(SHOWN_ERROR_LEN).map(printable).collect()
 }
@@ -194,7 +264,7 @@ mod tests {
     #[test]
     fn errors_of_peers_are_kept_to_one_short_line() {
         let text = "x\r\n".repeat(1_000);
-        let shown = shortened(text);
+        let shown = shortened(&text);
         assert_eq!(shown.chars().count(), SHOWN_ERROR_LEN);
         assert!(!shown.contains(['\r', '\n']));
     }

@@ -13,6 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use evenkeel_roles::coordinator::limits::{FOLLOW_WAIT_MAX, PROXY_CONFIG_LEN_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
@@ -21,6 +22,7 @@ use crate::api::{
 };
 use crate::desk::{BadRequest, Desk, Unsaved};
 use crate::metrics;
+use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
@@ -46,6 +48,9 @@ pub(crate) struct ErrorDetail {
     pub(crate) reason: String,
     /// One line for people.
     pub(crate) message: String,
+    /// What is wrong with a text that was sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) problems: Vec<ConfigProblem>,
 }
 
 /// What an operator may send to change settings: a misspelled name must not pass for a change.
@@ -55,10 +60,25 @@ struct SettingsBody {
     hot_keys: Switch,
 }
 
-type Shared = State<Arc<Desk>>;
+pub(crate) type Shared = State<Arc<Desk>>;
+
+/// Where a proxy asks for another configuration, and is not answered at once.
+const FOLLOW_PATH: &str = "/api/v1/proxy-config/follow";
 
 /// All paths.
-pub(crate) fn router(desk: Arc<Desk>) -> Router {
+pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
+    let judge = Judge::new(check);
+    let texts = Router::new()
+        .route(
+            "/api/v1/proxy-config",
+            get(proxy_config::show)
+                .put(move |state, query, headers, body| {
+                    proxy_config::put(judge, state, query, headers, body)
+                })
+                .delete(proxy_config::remove),
+        )
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(PROXY_CONFIG_LEN_MAX));
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -70,9 +90,12 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route("/api/v1/proxies", get(proxies))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
+        .route("/api/v1/proxy-configs", get(proxy_config::list))
+        .route(FOLLOW_PATH, post(proxy_config::follow))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
+        .merge(texts)
         .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
         .with_state(desk)
 }
@@ -194,7 +217,11 @@ const SHOWN_PATH_LEN: usize = 100;
 
 /// Cuts off requests that do not come to an end.
 async fn bound_time(State(desk): Shared, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+    let limit = match request.uri().path() {
+        FOLLOW_PATH => FOLLOW_WAIT_MAX + REQUEST_TIMEOUT,
+        _ => REQUEST_TIMEOUT,
+    };
+    match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             desk.count(BadRequest::Timeout);
@@ -225,7 +252,7 @@ fn refused(refusal: &Refusal) -> Response {
     error(status, refusal.reason().as_str(), refusal.to_string())
 }
 
-fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
+pub(crate) fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
     let (status, kind) = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, BadRequest::TooLong),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
@@ -237,15 +264,26 @@ fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
     error(status, kind.as_str(), rejection.body_text())
 }
 
-fn unsaved() -> Response {
+pub(crate) fn unsaved() -> Response {
     let message = "the state cannot be saved, so nothing new is told".to_owned();
     error(StatusCode::SERVICE_UNAVAILABLE, "unsaved", message)
 }
 
-fn error(status: StatusCode, reason: &str, message: String) -> Response {
+pub(crate) fn error(status: StatusCode, reason: &str, message: String) -> Response {
+    error_with(status, reason, message, Vec::new())
+}
+
+/// An error that says what is wrong with a text.
+pub(crate) fn error_with(
+    status: StatusCode,
+    reason: &str,
+    message: String,
+    problems: Vec<ConfigProblem>,
+) -> Response {
     let error = ErrorDetail {
         reason: reason.to_owned(),
         message,
+        problems,
     };
     (status, Json(ErrorBody { error })).into_response()
 }

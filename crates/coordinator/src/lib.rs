@@ -7,6 +7,7 @@
 //!
 //! - [`run`] and [`Args`]: `evenkeel coordinator`.
 //! - [`member`]: the background thread by which a server or a proxy is a member of the cluster.
+//! - [`follow`]: the background thread by which a proxy follows a configuration that is kept here.
 //! - [`client`]: the HTTP API for programs that look on.
 //!
 //! ```text
@@ -16,6 +17,9 @@
 //!                                                     │  └─saved before told──> StateFile
 //!                                  tick (serve) ──────┘
 //! ```
+//!
+//! What a configuration of proxies may say is not known here: whoever starts a coordinator hands it the
+//! judge ([`ProxyConfigCheck`]), so that this crate stands below the proxy's, which speaks to coordinators.
 
 #![forbid(unsafe_code)]
 
@@ -24,9 +28,11 @@ pub mod client;
 mod desk;
 mod endpoint;
 mod exit;
+pub mod follow;
 mod http;
 pub mod member;
 mod metrics;
+mod proxy_config;
 mod serve;
 mod state_file;
 
@@ -36,4 +42,5 @@ pub use evenkeel_roles::coordinator as api;
 pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
 pub use evenkeel_runtime::ExitCode;
 pub use exit::RunError;
+pub use proxy_config::{ConfigProblem, ProxyConfigCheck};
 pub use serve::{Coordinator, run};

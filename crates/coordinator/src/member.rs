@@ -36,10 +36,10 @@ const INTERVAL_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
-const LOST_AFTER: u32 = 3;
+pub(crate) const LOST_AFTER: u32 = 3;
 
 /// Most coordinators in a list. One works at a time; the others are there to take over.
-const COORDINATORS_MAX: usize = 16;
+pub(crate) const COORDINATORS_MAX: usize = 16;
 
 /// What a member says of itself for as long as its process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,30 +208,30 @@ impl Drop for MemberHandle {
 
 /// What the program wants of the thread.
 #[derive(Debug, Default)]
-struct Orders {
+pub(crate) struct Orders {
     order: Mutex<Order>,
     given: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Order {
-    stop: bool,
-    hurry: bool,
+pub(crate) struct Order {
+    pub(crate) stop: bool,
+    pub(crate) hurry: bool,
 }
 
 impl Orders {
-    fn give(&self, change: impl FnOnce(&mut Order)) {
+    pub(crate) fn give(&self, change: impl FnOnce(&mut Order)) {
         change(&mut self.lock());
         self.given.notify_all();
     }
 
     /// Whether to stop.
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.lock().stop
     }
 
     /// Waits for an order, at most so long. Returns whether to stop.
-    fn wait(&self, at_most: Duration) -> bool {
+    pub(crate) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut order = self.lock();
         while !order.stop && !order.hurry {
@@ -253,15 +253,15 @@ impl Orders {
 
 /// When to send the next heartbeat.
 #[derive(Debug)]
-struct Pace {
-    interval: Duration,
+pub(crate) struct Pace {
+    pub(crate) interval: Duration,
     /// Rounds in a row in which nobody gave a usable answer.
-    failures: u32,
+    pub(crate) failures: u32,
     random: Xoshiro256PlusPlus,
 }
 
 impl Pace {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Pace {
             interval: INTERVAL_FIRST,
             failures: 0,
@@ -271,7 +271,7 @@ impl Pace {
 
     /// The wait until the next round: a tenth less than the interval at most, so that members do
     /// not report in step; after failures twice as long each time, anywhere in the upper half.
-    fn next_wait(&mut self) -> Duration {
+    pub(crate) fn next_wait(&mut self) -> Duration {
         let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if self.failures == 0 {
             return self.interval.mul_f64(0.9 + 0.1 * fraction);
@@ -401,6 +401,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                     status: 500..,
                     reason,
                     message,
+                    ..
                 }) => unable = Some((reason, message)),
                 Err(CallError::Refused {
                     reason, message, ..

@@ -21,12 +21,13 @@ use crate::args::Args;
 use crate::desk::{Desk, Unsaved, monotonic};
 use crate::exit::RunError;
 use crate::http;
+use crate::proxy_config::ProxyConfigCheck;
 use crate::state_file::StateFile;
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
-/// Connections at one time: each member keeps one, and as many again for restarts and people.
-/// Further ones wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 2 * (SERVERS_MAX + PROXIES_MAX);
+/// Connections at one time: each member keeps one and a proxy another to follow its configuration, and as
+/// many again for restarts and people. Further ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 2 * (SERVERS_MAX + 2 * PROXIES_MAX);
 
 /// Longest wait for a request's headers, and for the next request on a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,13 +43,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `evenkeel coordinator` until SIGTERM or SIGINT. Prints one line on standard output when it
-/// is ready.
+/// is ready. `check` judges configurations of proxies.
 ///
 /// # Errors
 ///
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
-pub fn run(args: &Args) -> Result<(), RunError> {
-    let coordinator = Coordinator::bind(args)?;
+pub fn run(args: &Args, check: ProxyConfigCheck) -> Result<(), RunError> {
+    let coordinator = Coordinator::bind(args, check)?;
     if args.state.is_none() {
         eprintln!(
             "evenkeel coordinator: without --state FILE a restart forgets the map, and members \
@@ -78,16 +79,17 @@ pub struct Coordinator {
     listener: TcpListener,
     address: SocketAddr,
     desk: Arc<Desk>,
+    check: ProxyConfigCheck,
 }
 
 impl Coordinator {
-    /// Takes the state file, reads it, and listens.
+    /// Takes the state file, reads it, and listens. `check` judges configurations of proxies.
     ///
     /// # Errors
     ///
     /// [`RunError::Usage`] for a flag out of range, a state file that cannot be used, an address
     /// that cannot be listened on.
-    pub fn bind(args: &Args) -> Result<Self, RunError> {
+    pub fn bind(args: &Args, check: ProxyConfigCheck) -> Result<Self, RunError> {
         let usage = |error: &dyn std::fmt::Display| RunError::Usage(error.to_string());
         let config = args.config();
         config
@@ -119,6 +121,7 @@ impl Coordinator {
             listener,
             address,
             desk: Arc::new(desk),
+            check,
         })
     }
 
@@ -150,7 +153,8 @@ impl Coordinator {
             let listener = tokio::net::TcpListener::from_std(self.listener)
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
-            serve_until(listener, self.desk, shutdown).await;
+            let router = http::router(self.desk.clone(), self.check);
+            serve_until(listener, router, self.desk, shutdown).await;
             Ok(())
         })
     }
@@ -183,10 +187,10 @@ fn new_lineage() -> u64 {
 
 async fn serve_until(
     listener: tokio::net::TcpListener,
+    router: axum::Router,
     desk: Arc<Desk>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let router = http::router(desk.clone());
     let graceful = GracefulShutdown::new();
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut http = http1::Builder::new();

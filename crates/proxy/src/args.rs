@@ -1,9 +1,11 @@
 //! The command line of `evenkeel proxy`.
 
+use crate::config::following::config_name;
 use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Family, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use evenkeel_coordinator::api::proxy_config::PROXY_CONFIG_NAME;
 use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
@@ -32,6 +34,34 @@ pub struct Args {
         ]
     )]
     pub config: Option<PathBuf>,
+
+    /// Coordinators that keep pools and routes for this proxy and others; changes are taken over at once.
+    /// With it --config is for what concerns the process
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
+        value_delimiter = ',',
+        conflicts_with_all = [
+            "servers", "servers_file", "dns", "srv", "refresh", "coordinator", "cluster", "distribution", "hash", "hash_tag",
+            "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
+            "no_collapse",
+        ]
+    )]
+    pub config_coordinator: Vec<String>,
+
+    /// Name of the configuration there [default: default]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = config_name,
+        env = "EVENKEEL_PROXY_CONFIG_NAME"
+    )]
+    pub config_name: Option<String>,
+
+    /// File that keeps the last pools and routes from there, for a start while no coordinator answers
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_CONFIG_CACHE")]
+    pub config_cache: Option<PathBuf>,
 
     /// Addresses to listen on, separated by commas: HOST, HOST:PORT; port 0 takes a free one and
     /// prints it. Before one may stand notls:, btls: or mtls: [default: 127.0.0.1:11211]
@@ -213,6 +243,96 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
+    /// The pools and routes that a coordinator keeps for proxies
+    Config {
+        /// What to do with them
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+/// What to do with a configuration that a coordinator keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum ConfigCommand {
+    /// Prints it; its revision goes to standard error
+    Get {
+        /// Where it is
+        #[command(flatten)]
+        at: KeptAt,
+    },
+    /// Puts a file in its place, which all proxies that follow it take over
+    Put {
+        /// The file
+        file: PathBuf,
+
+        /// Where it is
+        #[command(flatten)]
+        at: KeptAt,
+
+        /// Only if this revision is there; 0 if there is none yet
+        #[arg(long, value_name = "N")]
+        if_revision: Option<u64>,
+    },
+    /// Says what is wrong in a file that is to be put there
+    Check {
+        /// The file
+        file: PathBuf,
+
+        /// Also asks this coordinator, which may be of another version
+        #[arg(
+            long,
+            value_name = "URL[,URL]",
+            env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
+            value_delimiter = ','
+        )]
+        coordinator: Vec<String>,
+    },
+    /// Removes it; proxies keep what they have
+    Remove {
+        /// Where it is
+        #[command(flatten)]
+        at: KeptAt,
+
+        /// Only if this revision is there
+        #[arg(long, value_name = "N")]
+        if_revision: Option<u64>,
+    },
+    /// Lists what is kept, and which proxy works by what
+    Status {
+        /// Coordinators
+        #[arg(
+            long,
+            value_name = "URL[,URL]",
+            env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
+            value_delimiter = ',',
+            required = true
+        )]
+        coordinator: Vec<String>,
+    },
+}
+
+/// Where a configuration is kept.
+#[derive(Clone, Debug, PartialEq, Eq, ClapArgs)]
+pub struct KeptAt {
+    /// Coordinators; the first that answers is taken
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
+        value_delimiter = ',',
+        required = true
+    )]
+    pub coordinator: Vec<String>,
+
+    /// Name of the configuration
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = config_name,
+        env = "EVENKEEL_PROXY_CONFIG_NAME",
+        default_value = PROXY_CONFIG_NAME
+    )]
+    pub name: String,
 }
 
 /// How to say what was found.
@@ -250,7 +370,7 @@ impl Args {
     pub fn check(&self) -> Result<(), UsageError> {
         let fail = |message: String| Err(UsageError(message));
         let sources = [
-            self.config.is_some(),
+            self.config.is_some() || !self.config_coordinator.is_empty(),
             !self.servers.is_empty(),
             self.servers_file.is_some(),
             self.dns.is_some(),
@@ -260,8 +380,8 @@ impl Args {
         if sources.into_iter().filter(|given| *given).count() != 1 {
             return fail(
                 "give one of -s SERVER[,SERVER], --servers-file FILE, --dns NAME and --srv NAME (a \
-                 pool of any memcached servers), --coordinator URL (a pool of Evenkeel servers) or \
-                 --config FILE"
+                 pool of any memcached servers), --coordinator URL (a pool of Evenkeel servers), \
+                 --config FILE or --config-coordinator URL"
                     .into(),
             );
         }

@@ -13,6 +13,14 @@ use std::path::Path;
 pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
     let file = path.display();
     match (check_file(path), format) {
+        (Ok(checked), Format::Text) if !checked.coordinators.is_empty() => {
+            let coordinators = checked.coordinators.join(", ");
+            println!(
+                "{file}: fine: pools and routes come from {coordinators}, md5 {}",
+                checked.digest
+            );
+            Ok(())
+        }
         (Ok(checked), Format::Text) => {
             println!(
                 "{file}: fine: {} pools, {} routes, md5 {}",
@@ -27,6 +35,7 @@ pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
                 "pools": checked.pools,
                 "routes": checked.routes,
                 "md5": checked.digest,
+                "coordinators": checked.coordinators,
                 "problems": [],
             });
             println!("{found}");
@@ -37,7 +46,7 @@ pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
                 Format::Text => print!("{}", rejection.report()),
                 Format::Json => println!("{}", rejection.json()),
             }
-            let count = rejection.problems.len();
+            let count = rejection.count();
             Err(UsageError(format!(
                 "{file} cannot be used: {count} found wrong"
             )))

@@ -102,6 +102,11 @@ impl InForce {
         now.config = config;
     }
 
+    /// The revision of the coordinator's configuration that is in force; 0 without one.
+    pub fn shared_revision(&self) -> u64 {
+        self.lock().settings.shared.map_or(0, |id| id.revision)
+    }
+
     /// How to speak TLS with a server.
     pub fn tls_way(&self, id: TlsId) -> Option<TlsWay> {
         self.0.ways.way(id)

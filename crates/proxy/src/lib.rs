@@ -11,6 +11,7 @@
 //!  resolver thread <── name, address ──> workers
 //!  discovery thread ── lists of servers ──> workers
 //!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
+//!  coordinator ── pools, routes ──> config thread, SIGHUP ── configuration ──> workers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -24,7 +25,9 @@ mod control;
 mod discovery;
 mod event_loop;
 mod explain;
+mod follow;
 mod in_force;
+mod kept;
 mod pages;
 mod reload;
 mod resolver;
@@ -34,6 +37,7 @@ mod start;
 mod tls;
 
 pub use args::Args;
+pub use config::check_shared_config;
 pub use event_loop::STALL_LIMIT;
 pub use explain::{ExplainArgs, explain};
 pub use reload::Reloaded;

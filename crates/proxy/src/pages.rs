@@ -38,6 +38,7 @@ impl Facts {
             rejected_connections: self.connections.refused(),
             reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
             reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
+            config_revision: self.in_force.shared_revision(),
             discoveries: self.in_force.discovery_stats(),
             ..ProcessStats::default()
         }

@@ -4,13 +4,19 @@
 //! for, and so are the servers of pools that look for them; only then are the workers told, each of which changes over between two turns. If anything
 //! fails before, everything stays as it was.
 
-use crate::clusters::Clusters;
+use crate::args::Args;
+use crate::clusters::{Clusters, Identity};
 use crate::config::{ConfigError, PoolServers, Settings};
-use crate::discovery::DiscoverySpec;
-use crate::sharing;
-use crate::start::Proxy;
+use crate::control::{ReloadCounts, WorkerHandle};
+use crate::discovery::{Discoveries, DiscoverySpec};
+use crate::follow::Shared;
+use crate::in_force::InForce;
+use crate::sharing::{self, Sharing};
+use crate::start::News;
 use evenkeel_roles::proxy::MapSource;
+use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -26,6 +32,8 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Reloaded {
     /// The configuration's number.
     pub generation: u64,
+    /// Revision of the pools and routes, where a coordinator keeps them.
+    pub revision: Option<u64>,
     /// Fingerprint of the file.
     pub digest: String,
     /// Settings that differ from those of the running process and need a restart.
@@ -36,10 +44,14 @@ impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reloaded {
             generation,
+            revision,
             digest,
             need_restart,
         } = self;
         write!(f, "configuration {generation} is in force")?;
+        if let Some(revision) = revision {
+            write!(f, ", revision {revision} of the coordinator's")?;
+        }
         if !digest.is_empty() {
             write!(f, ", md5 {digest}")?;
         }
@@ -51,7 +63,39 @@ impl fmt::Display for Reloaded {
     }
 }
 
-impl Proxy {
+/// What a reload needs and changes.
+#[derive(Debug)]
+pub struct Reloader {
+    pub args: Args,
+    /// What the process was started with; some of it only a restart changes.
+    pub started: Settings,
+    /// What was taken over last.
+    pub taken: Settings,
+    /// The configuration that is followed, where a coordinator keeps pools and routes.
+    pub shared: Option<Shared>,
+    pub in_force: InForce,
+    /// The clusters that it follows.
+    pub sources: Vec<MapSource>,
+    /// The lists of servers that it looks for.
+    pub discovered: Vec<DiscoverySpec>,
+    pub identity: Identity,
+    pub clock: Clock,
+    pub news: News,
+    pub counts: Arc<ReloadCounts>,
+    pub workers: Arc<[WorkerHandle]>,
+    pub clusters: Clusters,
+    pub discoveries: Discoveries,
+    /// Where any listener speaks TLS.
+    pub certificates: Option<Arc<Certificates>>,
+    pub sharing: Sharing,
+    /// The process is ending.
+    pub is_stopped: bool,
+}
+
+/// The certificates of the process, and those that are to take their place.
+pub type Renewal = (Arc<Certificates>, PreparedCertificates);
+
+impl Reloader {
     /// Reads the files again, those of the configuration, of the certificates and of those who may come
     /// in, and works by them. Connections that stand keep the certificate they began with.
     ///
@@ -59,46 +103,80 @@ impl Proxy {
     /// Why one cannot be used. Then all that was in force stays so.
     pub fn reload(&mut self) -> Result<Reloaded, String> {
         let reloaded = self.try_reload();
-        let counts = &self.reload_counts;
-        let count = match &reloaded {
-            Ok(_) => &counts.reloads,
-            Err(_) => &counts.failures,
+        self.count(reloaded.is_ok());
+        reloaded
+    }
+
+    /// Counts a configuration that was taken over, or refused.
+    pub fn count(&self, is_taken: bool) {
+        let count = match is_taken {
+            true => &self.counts.reloads,
+            false => &self.counts.failures,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        reloaded
     }
 
     fn try_reload(&mut self) -> Result<Reloaded, String> {
         let settings = Settings::read(&self.args).map_err(|error| match error {
             ConfigError::Flags(error) => error.to_string(),
-            ConfigError::File(rejection) => {
-                // For whoever looks at the log: all that is wrong, with its lines.
-                format!("{}\n{}", rejection.line(), rejection.report().trim_end())
-            }
+            ConfigError::File(rejection) => rejection.told(),
         })?;
-        let has_file = self.args.config.is_some();
-        if !has_file && settings.access.credentials.is_none() && settings.tls.is_none() {
+        let has_source = self.args.config.is_some() || settings.follows.is_some();
+        if !has_source && settings.access.credentials.is_none() && settings.tls.is_none() {
             return Err("it was started without --config: there is no file to read".into());
         }
         let certificates = match (&self.certificates, &settings.tls) {
             (Some(certificates), Some(options)) => {
                 let prepared = certificates.prepare(options);
-                Some((certificates, prepared.map_err(|error| error.to_string())?))
+                let prepared = prepared.map_err(|error| error.to_string())?;
+                Some((Arc::clone(certificates), prepared))
             }
             // Whether there is TLS at all needs a restart.
             _ => None,
         };
+        let shared = match (&mut self.shared, &settings.follows) {
+            (None, None) => return self.apply(settings, certificates),
+            (Some(shared), Some(_)) => shared,
+            _ => {
+                let what = "whether a coordinator keeps pools and routes needs a restart";
+                return Err(what.into());
+            }
+        };
+        let document = shared.ask_now();
+        let applied = settings
+            .with_shared(&document)
+            .map_err(|rejection| rejection.told())
+            .and_then(|settings| self.apply(settings, certificates));
+        if let Some(shared) = &mut self.shared {
+            match &applied {
+                Ok(_) => shared.took_over(document),
+                Err(why) => _ = shared.refuse(document, why),
+            }
+        }
+        applied
+    }
+
+    /// Works by these settings, once all is there that they need.
+    ///
+    /// # Errors
+    /// What is not there. The former configuration stays in force.
+    pub fn apply(
+        &mut self,
+        settings: Settings,
+        certificates: Option<Renewal>,
+    ) -> Result<Reloaded, String> {
         let (digest, need_restart) = (
             settings.digest.clone(),
-            settings.need_restart(&self.settings),
+            settings.need_restart(&self.started),
         );
+        let revision = settings.shared.map(|id| id.revision);
         let shared = sharing::plans(&settings);
         let sources = sources(&settings, &self.clusters);
         let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
         let config = self
             .join(&sources)
             .and_then(|()| self.look_for(&wanted))
-            .and_then(|()| self.in_force.take_over(settings))
+            .and_then(|()| self.in_force.take_over(settings.clone()))
             .inspect_err(|_| {
                 self.clusters.keep_only(&self.sources);
                 self.discoveries.keep_only(self.discovered.iter());
@@ -119,8 +197,10 @@ impl Proxy {
         }
         self.sources = sources;
         self.discovered = wanted;
+        self.taken = settings;
         Ok(Reloaded {
             generation,
+            revision,
             need_restart,
             digest,
         })

@@ -115,10 +115,10 @@ impl Sharing {
     }
 
     /// Ends the thread, after the call that is under way.
-    pub fn stop(self) {
+    pub fn stop(&mut self) {
         self.orders.lock().stopping = true;
         self.orders.changed.notify_all();
-        if let Some(thread) = self.thread {
+        if let Some(thread) = self.thread.take() {
             // Its panic was told on the way.
             let _ = thread.join();
         }

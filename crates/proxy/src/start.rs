@@ -5,16 +5,19 @@ use crate::check::check;
 use crate::clusters::{Clusters, Identity};
 use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
-use crate::discovery::{Discoveries, DiscoverySpec};
+use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::follow::{self, Shared};
 use crate::in_force::InForce;
+use crate::kept;
 use crate::pages::Facts;
-use crate::reload::sources;
+use crate::reload::{Reloaded, Reloader, sources};
 use crate::resolver;
 use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
-use evenkeel_roles::proxy::{MapSource, ProxyCore, Revision};
+use evenkeel_coordinator::follow::Follower;
+use evenkeel_roles::proxy::{ProxyCore, Revision};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
     ProcessSignal, ProcessSignals, TlsKind, UsageError, accept_forever, bind_unix,
@@ -25,9 +28,9 @@ use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,24 +38,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Proxy {
     address: String,
-    pub(crate) args: Args,
-    /// What it was started with; some of it only a restart changes.
-    pub(crate) settings: Settings,
-    pub(crate) in_force: InForce,
-    /// The clusters that it follows.
-    pub(crate) sources: Vec<MapSource>,
-    /// The lists of servers that it looks for.
-    pub(crate) discovered: Vec<DiscoverySpec>,
-    pub(crate) identity: Identity,
-    pub(crate) clock: Clock,
-    pub(crate) news: News,
-    pub(crate) reload_counts: Arc<ReloadCounts>,
-    pub(crate) workers: Arc<[WorkerHandle]>,
-    pub(crate) clusters: Clusters,
-    pub(crate) discoveries: Discoveries,
-    /// Where any listener speaks TLS.
-    pub(crate) certificates: Option<Arc<Certificates>>,
-    pub(crate) sharing: Sharing,
+    reloader: Arc<Mutex<Reloader>>,
+    /// Ends with the proxy.
+    follower: Option<Follower>,
+    workers: Arc<[WorkerHandle]>,
+    clusters: Clusters,
+    discoveries: Discoveries,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
@@ -85,8 +76,10 @@ const START_LOOK: Duration = Duration::from_secs(60);
 /// # Errors
 /// [`UsageError`] when a flag, a file or an address cannot be used; others when the machine refuses.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    if let Some(Command::Check { file, format }) = &args.command {
-        return Ok(check(file, *format)?);
+    match &args.command {
+        Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
+        Some(Command::Config { command }) => return kept::carry_out(command),
+        None => {}
     }
     let mut proxy = Proxy::start(&args)?;
     let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
@@ -116,7 +109,12 @@ impl Proxy {
     /// # Errors
     /// See [`run`].
     pub fn start(args: &Args) -> anyhow::Result<Proxy> {
-        let settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
+        let mut settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
+        let mut shared = None;
+        if let Some(spec) = &settings.follows {
+            let (first, with_pools) = Shared::first(spec, &settings)?;
+            (shared, settings) = (Some(first), with_pools);
+        }
         raise_descriptor_limit(settings.conn_limit)?;
         let (listeners, tls) = listen(&settings)?;
         let tcp = listeners.iter().find_map(Listener::address);
@@ -252,22 +250,33 @@ impl Proxy {
                 }
             }
         })?;
-        Ok(Proxy {
-            address,
+        let reloader = Arc::new(Mutex::new(Reloader {
             args: args.clone(),
-            settings,
+            started: settings.clone(),
+            taken: settings,
+            shared,
             in_force,
             sources,
             discovered,
             identity,
             clock,
             news,
-            reload_counts,
+            counts: reload_counts,
+            workers: Arc::clone(&workers),
+            clusters: clusters.clone(),
+            discoveries: discoveries.clone(),
+            certificates,
+            sharing,
+            is_stopped: false,
+        }));
+        let follower = follow::start(&reloader)?;
+        Ok(Proxy {
+            address,
+            reloader,
+            follower,
             workers,
             clusters,
             discoveries,
-            certificates,
-            sharing,
             worker_threads,
             acceptor,
             admin,
@@ -278,6 +287,15 @@ impl Proxy {
     /// Where the proxy listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// See [`run`]: what SIGHUP does.
+    ///
+    /// # Errors
+    /// Why a file cannot be used. Then all that was in force stays so.
+    pub fn reload(&mut self) -> Result<Reloaded, String> {
+        let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        reloader.reload()
     }
 
     /// Where `--admin` is answered.
@@ -293,9 +311,15 @@ impl Proxy {
         if let Some(admin) = self.admin {
             admin.stop();
         }
+        drop(self.follower);
+        {
+            // What is being taken over is taken over first.
+            let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
+            reloader.is_stopped = true;
+            reloader.sharing.stop();
+        }
         self.clusters.keep_only(&[]);
         self.discoveries.stop();
-        self.sharing.stop();
         self.stop.store(true, Ordering::Release);
         self.acceptor
             .join()

@@ -1,5 +1,7 @@
 //! Pools, routes and reloads before real processes.
 
+mod two_pools;
+
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, Signal, evenkeel, poll_until};
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use two_pools::{list, load, two_pools};
 
 #[derive(Parser)]
 struct Program {
@@ -44,25 +47,6 @@ impl File {
 
 fn connect(proxy: &Proxy) -> Client {
     Client::connect(proxy.address().parse().expect("an address"))
-}
-
-/// A list of servers as it stands in a file.
-fn list(servers: &[&Memcached]) -> String {
-    let quoted: Vec<_> = servers
-        .iter()
-        .map(|s| format!("\"{}\"", s.address()))
-        .collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-/// Keys that begin with `b:` live in a pool of their own.
-fn two_pools(a: &[&Memcached], b: &[&Memcached]) -> String {
-    format!(
-        "[pools.a]\nservers = {}\n[pools.b]\nservers = {}\n[[routes]]\npool = \"a\"\n\
-         [[routes]]\nprefix = \"b:\"\npool = \"b\"\n",
-        list(a),
-        list(b)
-    )
 }
 
 #[test]
@@ -169,37 +153,6 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     );
     assert_eq!(client.stats("proxy")["config_reloads"], "1");
     proxy.stop().expect("it stops");
-}
-
-/// One connection that stores and reads back until it is told to stop, with something under way all the
-/// time. Returns how much it asked.
-fn load(address: &str, number: usize, stop: &AtomicBool, asked: &AtomicU64) {
-    const BURST: usize = 8;
-    let mut client = Client::connect(address.parse().expect("an address"));
-    let mut round = 0u64;
-    while !stop.load(Ordering::Relaxed) {
-        round += 1;
-        let mut burst = String::new();
-        for i in 0..BURST {
-            let key = format!("{}load:{number}:{i}", ["", "b:"][i % 2]);
-            let value = format!("{round}");
-            burst += &format!("set {key} 0 0 {}\r\n{value}\r\nget {key}\r\n", value.len());
-        }
-        client.send(burst.as_bytes());
-        for i in 0..BURST {
-            assert_eq!(client.line(), "STORED");
-            let line = client.line();
-            // A reload may come between a store and its read: then the read goes to a home that does
-            // not have it, or still has an older value.
-            if line != "END" {
-                assert!(line.starts_with("VALUE "), "{line}");
-                let value: u64 = client.line().parse().expect("a number");
-                assert!(value <= round, "{value} in round {round}, {i}");
-                assert_eq!(client.line(), "END");
-            }
-        }
-        asked.fetch_add(2 * BURST as u64, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -139,7 +139,8 @@ struct Coordinating {
 #[test]
 fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
     let args = Coordinating::parse_from(["coordinator", "--listen", "127.0.0.1:0"]).args;
-    let coordinator = Coordinator::bind(&args).expect("a free port");
+    let coordinator =
+        Coordinator::bind(&args, evenkeel_proxy::check_shared_config).expect("a free port");
     let address = coordinator.address().to_string();
     // It ends with the test.
     thread::spawn(move || coordinator.serve(std::future::pending()));

@@ -3,4 +3,5 @@
 mod http;
 mod members;
 mod process;
+mod proxy_config;
 mod support;

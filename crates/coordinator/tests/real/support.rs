@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use evenkeel_coordinator::api::{LoadReport, MemberKind};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_coordinator::{Args, Coordinator};
+use evenkeel_coordinator::{Args, ConfigProblem, Coordinator};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch};
 
@@ -27,7 +27,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(args: &Args) -> Running {
-        let coordinator = Coordinator::bind(args).unwrap();
+        let coordinator = Coordinator::bind(args, check).unwrap();
         let address = coordinator.address();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
@@ -55,6 +55,18 @@ impl Drop for Running {
         if !std::thread::panicking() {
             ended.unwrap().unwrap();
         }
+    }
+}
+
+/// Turns down what says so, at its second line.
+pub fn check(text: &str) -> Result<(), Vec<ConfigProblem>> {
+    match text.find("unusable") {
+        None => Ok(()),
+        Some(_) => Err(vec![ConfigProblem {
+            line: 2,
+            column: 1,
+            message: "it says so itself".into(),
+        }]),
     }
 }
 

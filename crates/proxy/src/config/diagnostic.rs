@@ -26,6 +26,10 @@ pub struct Rejection {
     pub text: String,
     /// What is wrong, in the order of the file. At least one.
     pub problems: Vec<Problem>,
+    /// How many more there are.
+    pub unsaid: usize,
+    /// Whether it is a file of this machine.
+    pub is_file: bool,
 }
 
 impl Rejection {
@@ -35,11 +39,18 @@ impl Rejection {
             file: path.display().to_string(),
             text: String::new(),
             problems: vec![Problem { span: 0..0, what }],
+            unsaid: 0,
+            is_file: true,
         }
     }
 
+    /// How many problems there are.
+    pub fn count(&self) -> usize {
+        self.problems.len() + self.unsaid
+    }
+
     /// Line and column of a place, from 1; columns are characters.
-    fn position(&self, at: usize) -> (usize, usize) {
+    pub fn position(&self, at: usize) -> (usize, usize) {
         let before = &self.text[..at.min(self.text.len())];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = 1 + before.matches('\n').count();
@@ -59,13 +70,16 @@ impl Rejection {
     pub fn line(&self) -> String {
         let first = self.problems.first().map(|problem| self.headline(problem));
         let mut line = first.unwrap_or_default();
-        if let more @ 1.. = self.problems.len().saturating_sub(1) {
+        if let more @ 1.. = self.count().saturating_sub(1) {
             // Writing into memory cannot fail.
-            let _ = write!(
-                line,
-                " (and {more} more; `evenkeel proxy check {}`)",
-                self.file
-            );
+            let _ = match self.is_file {
+                true => write!(
+                    line,
+                    " (and {more} more; `evenkeel proxy check {}`)",
+                    self.file
+                ),
+                false => write!(line, " (and {more} more)"),
+            };
         }
         line
     }
@@ -91,7 +105,15 @@ impl Rejection {
                 "{margin} |\n{number} | {text}\n{margin} | {indent}{mark}"
             );
         }
+        if self.unsaid > 0 {
+            let _ = writeln!(report, "{}: and {} more", self.file, self.unsaid);
+        }
         report
+    }
+
+    /// For whoever looks at the log: all that is wrong, with its lines.
+    pub fn told(&self) -> String {
+        format!("{}\n{}", self.line(), self.report().trim_end())
     }
 
     /// The problems for programs.
@@ -137,6 +159,8 @@ mod tests {
                     what: "missing".into(),
                 },
             ],
+            unsaid: 0,
+            is_file: true,
         };
         assert_eq!(
             rejection.report(),

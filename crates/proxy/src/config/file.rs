@@ -2,10 +2,11 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
+use super::following::{FOLLOW_KEYS, Following, following};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::{hot_keys, hot_keys_coordinators};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
-use super::reader::{At, Reader, Section};
+use super::reader::{At, Paths, Reader, Section};
 use super::secure::{login, tls};
 use super::servers::servers;
 use super::{PoolPlan, PoolServers};
@@ -90,20 +91,48 @@ const ROUTE_KEYS: &[&str] = &[
     "ttl_jitter",
 ];
 
+/// What a text is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything: the process, and pools and routes or who keeps them.
+    Whole,
+    /// The process: flags say who keeps pools and routes.
+    Process,
+    /// Pools and routes, for many proxies.
+    Shared,
+}
+
 /// A file that can be used.
 #[derive(Clone, Debug)]
 pub struct File {
     pub process: Process,
+    /// Without those that need [files of other machines](Paths::Elsewhere).
     pub pools: Vec<PoolPlan>,
+    /// How many pools it has.
+    pub pool_count: usize,
     pub routes: Arc<RouteTable>,
     /// MD5 of the file, in hexadecimal: what `md5sum` says.
     pub digest: String,
+}
+
+impl Default for File {
+    /// No pools.
+    fn default() -> Self {
+        File {
+            process: Process::default(),
+            pools: Vec::new(),
+            pool_count: 0,
+            routes: Arc::new(RouteTable::all_to_first()),
+            digest: String::new(),
+        }
+    }
 }
 
 /// The section `[proxy]`: what stands there.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub front: Front,
+    pub following: Following,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: Option<u32>,
     pub threads: Option<u16>,
@@ -120,7 +149,7 @@ pub struct Process {
 ///
 /// # Errors
 /// Everything that is wrong in it.
-pub fn read(path: &Path) -> Result<File, Rejection> {
+pub fn read(path: &Path, scope: Scope) -> Result<File, Rejection> {
     let unreadable = |what: String| Rejection::unreadable(path, what);
     let length = std::fs::metadata(path)
         .map_err(|error| unreadable(error.to_string()))?
@@ -129,32 +158,67 @@ pub fn read(path: &Path) -> Result<File, Rejection> {
         return Err(unreadable("too large for a configuration file".into()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    understand(&text, folder).map_err(|mut problems| {
-        problems.sort_by_key(|problem| problem.span.start);
-        Rejection {
-            file: path.display().to_string(),
-            text,
-            problems,
-        }
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    understand(&text, Paths::From(folder), scope).map_err(|(problems, unsaid)| Rejection {
+        file: path.display().to_string(),
+        text,
+        problems,
+        unsaid,
+        is_file: true,
     })
 }
 
-fn understand(text: &str, folder: &Path) -> Result<File, Vec<Problem>> {
+/// Reads a text with pools and routes for many proxies, which is called `name` in messages.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn read_shared(text: &str, name: &str, paths: Paths) -> Result<File, Rejection> {
+    understand(text, paths, Scope::Shared).map_err(|(problems, unsaid)| Rejection {
+        file: name.to_owned(),
+        text: text.to_owned(),
+        problems,
+        unsaid,
+        is_file: false,
+    })
+}
+
+/// The file, or what is wrong in the order of the text, and how much more.
+fn understand(text: &str, paths: Paths, scope: Scope) -> Result<File, (Vec<Problem>, usize)> {
     let root = DeTable::parse(text).map_err(|error| {
-        vec![Problem {
+        let problem = Problem {
             span: error.span().unwrap_or(0..0),
             what: error.message().to_owned(),
-        }]
+        };
+        (vec![problem], 0)
     })?;
+    let mut reader = Reader::new(paths);
     let root = root.get_ref();
-    let mut reader = Reader {
-        folder: folder.to_owned(),
-        ..Reader::default()
-    };
     reader.keys("the file", root, &["proxy", "pools", "routes"]);
     let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
-    let process = find("proxy").map(|(_, value)| process(&mut reader, value));
+    let process = match (find("proxy"), scope) {
+        (Some((key, _)), Scope::Shared) => {
+            let what =
+                "[proxy] is said by each process for itself; here stand pools and routes alone";
+            reader.fail(key.span(), what);
+            Process::default()
+        }
+        (Some((_, value)), _) => process(&mut reader, value, scope == Scope::Process),
+        (None, _) => Process::default(),
+    };
+    if scope == Scope::Process || !process.following.coordinators.is_empty() {
+        for (key, _) in ["pools", "routes"].into_iter().filter_map(find) {
+            let what = "pools and routes come from the coordinator, none can stand here";
+            reader.fail(key.span(), what);
+        }
+        return match reader.problems.is_empty() {
+            true => Ok(File {
+                process,
+                digest: digest(text),
+                ..File::default()
+            }),
+            false => Err(reader.sorted()),
+        };
+    }
     let pools = find("pools").map(|(_, value)| pools(&mut reader, value));
     let (pools, names) = pools.unwrap_or_default();
     if names.is_empty() && reader.problems.is_empty() {
@@ -164,12 +228,13 @@ fn understand(text: &str, folder: &Path) -> Result<File, Vec<Problem>> {
     let routes = routes_of(&mut reader, routes, &names);
     match routes {
         Some(routes) if reader.problems.is_empty() => Ok(File {
-            process: process.unwrap_or_default(),
+            process,
             pools,
+            pool_count: names.len(),
             routes: Arc::new(routes),
             digest: digest(text),
         }),
-        _ => Err(reader.problems),
+        _ => Err(reader.sorted()),
     }
 }
 
@@ -178,8 +243,8 @@ fn digest(text: &str) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
-    let known = [&FRONT_KEYS[..], &PROCESS_KEYS].concat();
+fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, is_followed: bool) -> Process {
+    let known = [&FRONT_KEYS[..], &PROCESS_KEYS, &FOLLOW_KEYS].concat();
     let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
     };
@@ -192,6 +257,7 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
     let requests = reader.number(section, "max_reqs_per_event", 1..=u32::MAX.into());
     Process {
         front: front(reader, section),
+        following: following(reader, section, is_followed),
         unix_socket: reader.path(section, "unix_socket").map(|at| at.value),
         unix_mask: reader
             .parsed(section, "unix_mask", parse_permissions)

@@ -3,6 +3,7 @@
 
 mod diagnostic;
 mod file;
+pub mod following;
 pub mod front;
 mod hot_keys;
 pub mod limits;
@@ -18,7 +19,9 @@ use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
-use evenkeel_coordinator::DEFAULT_CLUSTER;
+use evenkeel_coordinator::api::proxy_config::ProxyConfigId;
+use evenkeel_coordinator::client::ProxyConfigDocument;
+use evenkeel_coordinator::{ConfigProblem, DEFAULT_CLUSTER};
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
 use evenkeel_roles::proxy::{
@@ -26,8 +29,10 @@ use evenkeel_roles::proxy::{
     Revision, RouteTable, ServerList,
 };
 use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
-use file::{File, Process};
+use file::{File, Scope};
+use following::{FollowSpec, Following};
 use front::Front;
+use reader::Paths;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +52,11 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
     pub nameservers: Vec<SocketAddr>,
+    /// Who keeps pools and routes; without one the flags or the file have them.
+    pub follows: Option<FollowSpec>,
+    /// Which of the texts that are kept there this is.
+    pub shared: Option<ProxyConfigId>,
+    /// None before there is a text of those who keep them.
     pub pools: Vec<PoolPlan>,
     pub routes: Arc<RouteTable>,
     /// Who is let in.
@@ -105,11 +115,34 @@ impl ConfigError {
 /// # Errors
 /// Everything that is wrong in it.
 pub fn check_file(path: &Path) -> Result<Checked, Rejection> {
-    let file = file::read(path)?;
-    Ok(Checked {
-        pools: file.pools.len(),
-        routes: file.routes.routes().len(),
-        digest: file.digest,
+    file::read(path, Scope::Whole).map(Checked::of)
+}
+
+/// Reads a text with pools and routes for many proxies only to see whether it can be used. The files that it
+/// names are not looked at.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn check_shared(text: &str, name: &str) -> Result<Checked, Rejection> {
+    file::read_shared(text, name, Paths::Elsewhere).map(Checked::of)
+}
+
+/// The same for a coordinator, which judges by it what it is to keep.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn check_shared_config(text: &str) -> Result<(), Vec<ConfigProblem>> {
+    check_shared(text, "").map(|_| ()).map_err(|rejection| {
+        let problems = rejection.problems.iter().map(|problem| {
+            let (line, column) = rejection.position(problem.span.start);
+            let message = problem.what.clone();
+            ConfigProblem {
+                line,
+                column,
+                message,
+            }
+        });
+        problems.collect()
     })
 }
 
@@ -119,6 +152,19 @@ pub struct Checked {
     pub pools: usize,
     pub routes: usize,
     pub digest: String,
+    /// Who keeps pools and routes instead.
+    pub coordinators: Vec<String>,
+}
+
+impl Checked {
+    fn of(file: File) -> Self {
+        Checked {
+            pools: file.pool_count,
+            routes: file.routes.routes().len(),
+            digest: file.digest,
+            coordinators: file.process.following.coordinators,
+        }
+    }
 }
 
 impl Settings {
@@ -128,16 +174,18 @@ impl Settings {
     /// See [`ConfigError`].
     pub fn read(args: &Args) -> Result<Settings, ConfigError> {
         args.check().map_err(ConfigError::Flags)?;
-        let file = match &args.config {
-            Some(path) => file::read(path).map_err(ConfigError::File)?,
-            None => File {
-                process: Process::default(),
+        let is_followed = !args.config_coordinator.is_empty();
+        let file = match (&args.config, is_followed) {
+            (Some(path), false) => file::read(path, Scope::Whole).map_err(ConfigError::File)?,
+            (Some(path), true) => file::read(path, Scope::Process).map_err(ConfigError::File)?,
+            (None, false) => File {
                 pools: vec![pool_of_flags(args).map_err(ConfigError::Flags)?],
-                routes: Arc::new(RouteTable::all_to_first()),
-                digest: String::new(),
+                ..File::default()
             },
+            (None, true) => File::default(),
         };
         let process = file.process;
+        let follows = Following::merged(args, process.following).map_err(ConfigError::Flags)?;
         let (front, mut warnings) =
             Front::merged(args, process.front).map_err(ConfigError::Flags)?;
         let (access, warning) = front.access().map_err(ConfigError::Flags)?;
@@ -169,12 +217,31 @@ impl Settings {
                 [] => process.nameservers.unwrap_or_default(),
                 given => given.to_vec(),
             },
+            follows,
+            shared: None,
             pools: file.pools,
             routes: file.routes,
             access,
             tls: front.enable_ssl.then_some(front.tls),
             admin: front.admin,
             digest: file.digest,
+        })
+    }
+
+    /// These, with pools and routes from those who keep them.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the text.
+    pub fn with_shared(&self, document: &ProxyConfigDocument) -> Result<Settings, Rejection> {
+        let name = self.follows.as_ref().map_or("", |spec| &spec.name);
+        let name = format!("configuration {name}, revision {}", document.id.revision);
+        let file = file::read_shared(&document.text, &name, Paths::Absolute)?;
+        Ok(Settings {
+            shared: Some(document.id),
+            pools: file.pools,
+            routes: file.routes,
+            digest: file.digest,
+            ..self.clone()
         })
     }
 
@@ -247,6 +314,7 @@ impl Settings {
             ("name", self.name != running.name),
             ("advertise", self.advertise != running.advertise),
             ("nameservers", self.nameservers != running.nameservers),
+            ("config_coordinator", self.follows != running.follows),
         ];
         let differing = differs.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()

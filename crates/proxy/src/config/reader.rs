@@ -36,16 +36,56 @@ impl Section<'_> {
     }
 }
 
+/// Most problems of a text that are noted: nobody reads more, and a text of a megabyte can have a
+/// hundred thousand, each with a list of what is allowed.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// What becomes of the files that a text names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Paths {
+    /// They are tried. Relative paths begin at this folder.
+    From(PathBuf),
+    /// They are tried. The text is in no folder, so that paths are absolute.
+    Absolute,
+    /// They are those of other machines, and paths are absolute.
+    Elsewhere,
+}
+
 /// Collects problems.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
-    /// Where relative paths begin.
-    pub folder: PathBuf,
+    paths: Paths,
+    /// At most [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
+    /// How many there are besides.
+    pub unsaid: usize,
 }
 
 impl Reader {
+    pub fn new(paths: Paths) -> Self {
+        Reader {
+            paths,
+            problems: Vec::new(),
+            unsaid: 0,
+        }
+    }
+
+    /// The problems in the order of the text, and how many more there are.
+    pub fn sorted(mut self) -> (Vec<Problem>, usize) {
+        self.problems.sort_by_key(|problem| problem.span.start);
+        (self.problems, self.unsaid)
+    }
+
+    /// Whether the files that are named can be looked at.
+    pub fn sees_files(&self) -> bool {
+        self.paths != Paths::Elsewhere
+    }
+
     pub fn fail(&mut self, span: Range<usize>, what: impl Into<String>) {
+        if self.problems.len() == PROBLEMS_MAX {
+            self.unsaid += 1;
+            return;
+        }
         let what = what.into();
         self.problems.push(Problem { span, what });
     }
@@ -117,7 +157,15 @@ impl Reader {
             self.fail(span, format!("{key}: give the path of a file"));
             return None;
         }
-        let value = self.folder.join(value);
+        let value = match &self.paths {
+            Paths::From(folder) => folder.join(value),
+            Paths::Absolute | Paths::Elsewhere if value.starts_with('/') => value.into(),
+            Paths::Absolute | Paths::Elsewhere => {
+                let what = format!("{key}: give an absolute path; this text is in no folder");
+                self.fail(span, what);
+                return None;
+            }
+        };
         Some(At { value, span })
     }
 

@@ -26,8 +26,11 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
         return None;
     }
     let Some(authorities) = reader.path(section, "tls_ca") else {
-        let what = "tls needs tls_ca, the file with the authorities of the servers' certificates";
-        reader.fail(section.place_of("tls"), what);
+        if !section.has("tls_ca") {
+            let what =
+                "tls needs tls_ca, the file with the authorities of the servers' certificates";
+            reader.fail(section.place_of("tls"), what);
+        }
         return None;
     };
     let server_name = reader.text(section, "tls_server_name").map(|at| at.value);
@@ -42,6 +45,9 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
         chain: chain.as_ref().map(|at| at.value.clone()),
         key: key.as_ref().map(|at| at.value.clone()),
     };
+    if !reader.sees_files() {
+        return None;
+    }
     match TlsClient::load(&files) {
         Ok(client) => Some(TlsWay {
             client,
@@ -63,6 +69,9 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
 pub fn login(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<Login>> {
     let path = reader.path(section, "auth_file")?;
     if refuses_cluster(reader, section, "auth_file") {
+        return None;
+    }
+    if !reader.sees_files() {
         return None;
     }
     match read_login(&path.value) {

@@ -36,6 +36,7 @@ mod load;
 mod members;
 mod message;
 mod placing;
+pub mod proxy_config;
 mod refusal;
 mod state;
 #[cfg(test)]
@@ -50,6 +51,10 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
 use members::{Proxy, Server};
+use proxy_config::{
+    Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
+    ProxyConfigText, ProxyConfigs,
+};
 
 pub use config::{ConfigError, CoordinatorConfig};
 pub use event::{Cause, MapEvent};
@@ -58,7 +63,10 @@ pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings, 
 pub use placing::Slot;
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};
-pub use view::{ProxiesView, ProxyView, ServerView, ServersView};
+pub use view::{
+    ProxiesView, ProxyConfigEntry, ProxyConfigView, ProxyConfigsView, ProxyView, ServerView,
+    ServersView,
+};
 
 /// Counts since the process started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +98,7 @@ pub struct CoordinatorCore {
     virtual_nodes: Vec<CacheletId>,
     slots: Vec<Slot>,
     map: Option<Arc<ClusterMap>>,
+    proxy_configs: ProxyConfigs,
     revision: u64,
     /// When any `handle_*` was last called.
     last_called: Instant,
@@ -137,6 +146,7 @@ impl CoordinatorCore {
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
             map: None,
+            proxy_configs: ProxyConfigs::default(),
             revision: 0,
             last_called: now,
             mean_worker_load: 0.0,
@@ -173,6 +183,7 @@ impl CoordinatorCore {
         };
         core.epoch = state.epoch;
         core.settings = state.settings;
+        core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
         core.virtual_nodes = state.virtual_nodes;
         core.slots = state.cachelets;
         core.servers = state
@@ -264,7 +275,92 @@ impl CoordinatorCore {
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.slots.clone(),
+            proxy_configs: self.proxy_configs.saved(),
         }
+    }
+
+    /// Notes what a proxy says of the configuration that it follows. The second of the answer is how long
+    /// it is to wait for another before it is answered so.
+    ///
+    /// # Errors
+    /// The report is unusable, or there are too many proxies.
+    pub fn handle_proxy_config_report(
+        &mut self,
+        now: Instant,
+        report: &ProxyConfigReport,
+    ) -> Result<(ProxyConfigNews, Duration), ProxyConfigRefusal> {
+        let forget = self.proxy_forget();
+        self.proxy_configs.hear(now, self.lineage, forget, report)
+    }
+
+    /// A configuration of proxies.
+    pub fn proxy_config(&self, name: &str) -> Option<&ProxyConfigText> {
+        self.proxy_configs.text(name)
+    }
+
+    /// All configurations of proxies, to be shown.
+    pub fn proxy_configs(&self) -> ProxyConfigsView {
+        ProxyConfigsView {
+            configs: self.proxy_configs.entries(),
+        }
+    }
+
+    /// Whether a text of so many bytes would be taken now by [`put_proxy_config`](Self::put_proxy_config).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_put_proxy_config(
+        &mut self,
+        name: &str,
+        len: usize,
+        expected: Expected,
+    ) -> Result<(), ProxyConfigRefusal> {
+        self.proxy_configs.may_put(name, len, expected)
+    }
+
+    /// Takes an operator's configuration of proxies, which was found usable. Returns its revision, which is
+    /// the former one if nothing has changed.
+    ///
+    /// # Errors
+    /// Something else is there than was expected, or a limit is reached.
+    pub fn put_proxy_config(
+        &mut self,
+        name: &str,
+        text: &str,
+        expected: Expected,
+    ) -> Result<u64, ProxyConfigRefusal> {
+        let (revision, has_changed) = self.proxy_configs.put(name, text, expected)?;
+        self.revision += u64::from(has_changed);
+        Ok(revision)
+    }
+
+    /// Removes a configuration. Proxies that follow it keep what they have.
+    ///
+    /// # Errors
+    /// Something else is there than was expected, or nothing.
+    pub fn remove_proxy_config(
+        &mut self,
+        name: &str,
+        expected: Expected,
+    ) -> Result<(), ProxyConfigRefusal> {
+        self.proxy_configs.remove(name, expected)?;
+        self.revision += 1;
+        Ok(())
+    }
+
+    /// Changes of proxy configurations since the process started.
+    pub fn proxy_config_counts(&self) -> ProxyConfigCounts {
+        self.proxy_configs.counts
+    }
+
+    /// Names the series that epochs and revisions belong to.
+    pub fn lineage(&self) -> u64 {
+        self.lineage
+    }
+
+    /// A proxy that is silent for so long is forgotten.
+    fn proxy_forget(&self) -> Duration {
+        self.config.silent * limits::PROXY_FORGET_SILENCES
     }
 
     /// The configuration.
@@ -349,10 +445,35 @@ impl CoordinatorCore {
             epoch: proxy.applied,
             requests_per_second: proxy.load.clone(),
             silent_ms: millis(now.since(proxy.last_heard)),
+            config: None,
         };
+        let mut proxies: Vec<ProxyView> = self.proxies.iter().map(view).collect();
+        let members = proxies.len();
+        for ((name, boot), host, port, config) in self.proxy_configs.views(now, self.lineage) {
+            let at = proxies[..members].binary_search_by(|proxy| proxy.name.cmp(name));
+            if let Some(member) = at.ok().map(|at| &mut proxies[at])
+                && member.boot == *boot
+            {
+                member.config = Some(config);
+                continue;
+            }
+            proxies.push(ProxyView {
+                name: name.clone(),
+                host: host.to_owned(),
+                port,
+                rack: None,
+                boot: *boot,
+                up: Duration::from_millis(config.silent_ms) < self.config.silent,
+                epoch: Epoch(0),
+                requests_per_second: Vec::new(),
+                silent_ms: config.silent_ms,
+                config: Some(config),
+            });
+        }
+        proxies.sort_by(|a, b| (&a.name, a.boot).cmp(&(&b.name, b.boot)));
         ProxiesView {
             epoch: self.epoch,
-            proxies: self.proxies.iter().map(view).collect(),
+            proxies,
         }
     }
 
@@ -393,9 +514,10 @@ impl CoordinatorCore {
             server.load.clear();
             changes.push(Change::of_server(Cause::ServerSilent, server.entry.id));
         }
-        let forget = silent * limits::PROXY_FORGET_SILENCES;
+        let forget = self.proxy_forget();
         self.proxies
             .retain(|_, proxy| now.since(proxy.last_heard) < forget);
+        self.proxy_configs.forget_silent(now, forget);
     }
 
     /// Makes the first placement when it is time, or the next moves of a later one.

@@ -1,4 +1,4 @@
-//! What a coordinator must not forget: ids, epochs, owners, settings.
+//! What a coordinator must not forget: ids, epochs, owners, settings, configurations of proxies.
 //!
 //! Written before anything that depends on it is told to anyone, and checked when it is read: a
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::{EPOCH_MAX, FORMER_LIVES_MAX};
 use super::message::Settings;
 use super::placing::Slot;
+use super::proxy_config::SavedProxyConfigs;
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct SavedState {
     pub virtual_nodes: Vec<CacheletId>,
     /// Owner of each cachelet; empty before the first map.
     pub cachelets: Vec<Slot>,
+    /// What proxies are told.
+    #[serde(default)]
+    pub proxy_configs: SavedProxyConfigs,
 }
 
 /// A server that has registered.
@@ -97,6 +101,9 @@ impl SavedState {
         }
         if self.epoch.0 > EPOCH_MAX {
             return contradiction("the epoch is absurdly large");
+        }
+        if let Some(what) = self.proxy_configs.contradiction() {
+            return contradiction(what);
         }
         let mapless = self.virtual_nodes.is_empty() && self.cachelets.is_empty();
         if mapless != (self.epoch == Epoch(0)) {

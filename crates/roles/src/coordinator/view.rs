@@ -3,6 +3,8 @@
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
+use super::proxy_config::RefusedProxyConfig;
+
 /// All servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServersView {
@@ -46,8 +48,41 @@ pub struct ServerView {
 pub struct ProxiesView {
     /// Epoch of the newest map; 0 before the first.
     pub epoch: Epoch,
-    /// The proxies that are members, by name.
+    /// The proxies that are members or follow a configuration, by name.
     pub proxies: Vec<ProxyView>,
+}
+
+/// The configurations that are kept for proxies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyConfigsView {
+    /// By name.
+    pub configs: Vec<ProxyConfigEntry>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyConfigEntry {
+    /// Its name.
+    pub name: String,
+    /// The revision in which it last changed.
+    pub revision: u64,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// By what a proxy works that follows a configuration of the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyConfigView {
+    /// The configuration's name.
+    pub name: String,
+    /// The revision in force there; 0 for none of this coordinator's.
+    pub revision: u64,
+    /// The newest of that name; 0 if there is none.
+    pub newest: u64,
+    /// The last one that could not be used there, unless it is in force by now.
+    pub refused: Option<RefusedProxyConfig>,
+    /// Milliseconds since it was to ask again.
+    pub silent_ms: u64,
 }
 
 /// One proxy.
@@ -69,6 +104,10 @@ pub struct ProxyView {
     pub epoch: Epoch,
     /// Load of each of its threads as last reported.
     pub requests_per_second: Vec<f64>,
-    /// Milliseconds since its last heartbeat.
+    /// Milliseconds since its last heartbeat, or since it was to ask for its configuration if it sends
+    /// none.
     pub silent_ms: u64,
+    /// The configuration that it follows, if it does.
+    #[serde(default)]
+    pub config: Option<ProxyConfigView>,
 }

@@ -255,6 +255,8 @@ pub struct ProcessStats {
     pub reloads: u64,
     /// Configurations refused since the start.
     pub reload_failures: u64,
+    /// Revision of the coordinator's configuration that is in force; 0 where none is followed.
+    pub config_revision: u64,
     /// The pools whose servers are looked for.
     pub discoveries: Vec<DiscoveryStats>,
     /// The sum over all workers.
@@ -431,6 +433,7 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "config_digest", none_if_empty(&revision.digest));
     stat(out, "config_reloads", process.reloads);
     stat(out, "config_reload_failures", process.reload_failures);
+    stat(out, "config_revision", process.config_revision);
     for facts in &facts.pools {
         let (name, settings) = (facts.name, &facts.pool.settings);
         let state = if facts.pool.leaving {

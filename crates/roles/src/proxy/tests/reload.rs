@@ -261,6 +261,7 @@ fn statistics_tell_which_configuration_is_in_force() {
     let process = ProcessStats {
         reloads: 3,
         reload_failures: 4,
+        config_revision: 5,
         ..ProcessStats::default()
     };
     for ticket in std::mem::take(&mut world.stats_asked) {
@@ -270,7 +271,7 @@ fn statistics_tell_which_configuration_is_in_force() {
     let text = world.received(client);
     for line in [
         "STAT config_generation 2\r\nSTAT config_digest d1\r\nSTAT config_reloads 3\r\n\
-         STAT config_reload_failures 4\r\nSTAT default:state serving\r\n\
+         STAT config_reload_failures 4\r\nSTAT config_revision 5\r\nSTAT default:state serving\r\n\
          STAT default:kind memcached\r\n",
         "STAT proxy_config_generation 2\r\nSTAT proxy_config_digest d1\r\n",
         "STAT proxy_config_reloads 3\r\nSTAT proxy_config_reload_failures 4\r\n",
