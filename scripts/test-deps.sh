@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, clients in Python and Go, and a
-# MediaWiki.
+# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, Redis, clients in Python and Go,
+# and a MediaWiki.
 # With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
 
@@ -10,6 +10,7 @@ need_program memcached memcached
 need_program memccapable libmemcached-tools
 # A daemon: perhaps not on a user's PATH, and started by its package where services are.
 [ -x /usr/sbin/nutcracker ] || have nutcracker || install_packages "nutcracker is missing" nutcracker
+need_program redis-server redis-server
 need_program go golang-go
 need_program openssl openssl
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \

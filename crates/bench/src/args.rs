@@ -29,6 +29,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "URL")]
     pub coordinator: Option<String>,
 
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadArgs,
+}
+
+/// A load, and how it is told: what all commands that put load on servers have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LoadArgs {
     /// Threads of the generator.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
@@ -133,6 +141,10 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
+    /// Folder for plots (SVG) of throughput and latency over time, and of latency by percentile.
+    #[arg(long, value_name = "FOLDER")]
+    pub plots: Option<PathBuf>,
+
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t)]
     pub format: OutputFormat,
@@ -158,7 +170,7 @@ pub enum OutputFormat {
     Json,
 }
 
-impl RunArgs {
+impl LoadArgs {
     /// The measurement of one target.
     pub(crate) fn plan(&self, target: &Target) -> Result<LoadPlan, BadUsage> {
         let bounded = self.duration.is_some() || self.requests.is_some();
@@ -257,7 +269,7 @@ mod tests {
 
     fn plan(line: &str) -> Result<LoadPlan, BadUsage> {
         let args = parse(line).unwrap();
-        args.plan(&args.target[0])
+        args.load.plan(&args.target[0])
     }
 
     #[test]

@@ -190,11 +190,12 @@ impl LoadHandle {
         Ok(self.finish()?.stats)
     }
 
-    /// Waits for the load to end by itself, telling the progress at least this often.
+    /// Waits for the load to end by itself, telling at least this often everything so far and what has
+    /// come since the last time.
     pub(crate) fn watch(
         mut self,
         interval: Duration,
-        mut progress: impl FnMut(&LoadStats),
+        mut progress: impl FnMut(&LoadStats, &LoadStats),
     ) -> anyhow::Result<Finished> {
         let mut running = self.threads.len();
         while running > 0 {
@@ -204,8 +205,8 @@ impl LoadHandle {
                 // A thread that panics drops its sender without a word; joining it tells.
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
-            self.take_published();
-            progress(&self.totals);
+            let since = self.take_published();
+            progress(&self.totals, &since);
         }
         self.finish()
     }

@@ -25,20 +25,25 @@
 
 mod args;
 mod cluster;
+mod compare;
 mod driver;
 mod echo;
 mod engine;
+mod peers;
 mod plan;
+pub mod plot;
 pub mod process;
 mod report;
 mod run;
+mod series;
 mod suite;
 mod target;
 mod units;
 mod value;
 
-pub use args::{OutputFormat, RunArgs};
+pub use args::{LoadArgs, OutputFormat, RunArgs};
 pub use cluster::Cluster;
+pub use compare::{CompareArgs, execute_compare};
 pub use driver::{Driver, LiveSample, LoadHandle};
 pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
@@ -48,6 +53,7 @@ pub use plan::{
 };
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, measure, run};
+pub use series::{Moment, Series};
 pub use suite::{
     GroundArgs, Peer, PeerReport, PeerResult, ProxySuiteArgs, RowReport, SuiteArgs, SuiteReport,
     SuiteSettings, Unit, Verdict, execute_proxy_suite, execute_suite, run_proxy_suite, run_suite,

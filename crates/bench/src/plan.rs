@@ -122,7 +122,7 @@ pub struct Stop {
     pub requests: Option<u64>,
 }
 
-/// Dialect of the memcached protocol.
+/// Protocol of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// `get` and `set`.
@@ -130,6 +130,9 @@ pub enum Protocol {
     Classic,
     /// `mg` and `ms`.
     Meta,
+    /// `GET`, `MGET` and `SET` of Redis (RESP 2), for comparisons.
+    #[value(skip)]
+    Resp,
 }
 
 impl fmt::Display for Protocol {
@@ -137,6 +140,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Protocol::Classic => "classic",
             Protocol::Meta => "meta",
+            Protocol::Resp => "resp",
         })
     }
 }

@@ -1,11 +1,16 @@
 //! What a run found out, as a table and as JSON.
 
+use crate::LoadArgs;
 use crate::driver::Finished;
 use crate::engine::stats::Counters;
-use crate::{RunArgs, Target};
+use crate::plot::{Axis, Curve, Plot, to_svg};
+use crate::series::Moment;
+use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use std::fs;
+use std::path::Path;
 
 /// Above this share of its processor time the generator may be what limits the throughput.
 const GENERATOR_BUSY_SHARE: f64 = 0.9;
@@ -57,7 +62,7 @@ pub struct Settings {
 /// One target's measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
-    /// Its address as given.
+    /// Its address as given, or its name.
     pub target: String,
     /// Each round.
     pub rounds: Vec<RoundReport>,
@@ -94,6 +99,9 @@ pub struct RoundReport {
     pub generator_cpu_share: f64,
     /// The first error in words.
     pub first_error: Option<String>,
+    /// How it went on. Empty where nobody watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Moment>,
 }
 
 /// Percentiles of latency, in microseconds.
@@ -130,7 +138,8 @@ pub struct Medians {
     pub latency_us_p99_9: f64,
 }
 
-/// Medians over the rounds, divided by those of the first target: above 1 is more.
+/// Medians over the rounds, divided by those of the first target: above 1 is more. Rounds of the two took turns, so
+/// that each round has a ratio of its own, too: the spread says how far the machine was still.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ratios {
     /// The target.
@@ -139,10 +148,14 @@ pub struct Ratios {
     pub baseline: String,
     /// Ratio of throughputs.
     pub requests_per_second: f64,
+    /// The lowest and the highest of the rounds' ratios of throughputs.
+    pub requests_per_second_spread: [f64; 2],
     /// Ratio of median latencies.
     pub latency_us_p50: f64,
     /// Ratio of 99th percentiles.
     pub latency_us_p99: f64,
+    /// The lowest and the highest of the rounds' ratios of 99th percentiles.
+    pub latency_us_p99_spread: [f64; 2],
     /// Ratio of 99.9th percentiles.
     pub latency_us_p99_9: f64,
 }
@@ -209,12 +222,13 @@ impl RoundReport {
                 0.0
             },
             first_error: finished.first_error().map(str::to_owned),
+            series: Vec::new(),
         }
     }
 }
 
 impl TargetReport {
-    pub(crate) fn new(target: &Target, rounds: Vec<RoundReport>) -> Self {
+    pub(crate) fn new(target: String, rounds: Vec<RoundReport>) -> Self {
         let median = |figure: fn(&RoundReport) -> f64| median(rounds.iter().map(figure).collect());
         let medians = Medians {
             requests_per_second: median(|round| round.requests_per_second),
@@ -223,9 +237,40 @@ impl TargetReport {
             latency_us_p99_9: median(|round| round.latency.latency_us_p99_9),
         };
         TargetReport {
-            target: target.to_string(),
+            target,
             rounds,
             medians,
+        }
+    }
+}
+
+impl TargetReport {
+    /// Latencies over how many requests there are for each slower one.
+    fn percentiles(&self) -> Curve {
+        type Figure = fn(&Latency) -> f64;
+        let figures: [(f64, Figure); 6] = [
+            (2.0, |latency| latency.latency_us_p50),
+            (10.0, |latency| latency.latency_us_p90),
+            (20.0, |latency| latency.latency_us_p95),
+            (100.0, |latency| latency.latency_us_p99),
+            (1_000.0, |latency| latency.latency_us_p99_9),
+            (10_000.0, |latency| latency.latency_us_p99_99),
+        ];
+        let middle = |figure: fn(&Latency) -> f64| {
+            median(
+                self.rounds
+                    .iter()
+                    .map(|round| figure(&round.latency))
+                    .collect(),
+            )
+        };
+        Curve {
+            label: self.target.clone(),
+            points: figures
+                .map(|(one_in, figure)| (one_in, middle(figure)))
+                .into_iter()
+                .filter(|point| point.1 > 0.0)
+                .collect(),
         }
     }
 }
@@ -242,7 +287,7 @@ pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 impl RunReport {
-    pub(crate) fn new(args: &RunArgs, targets: Vec<TargetReport>) -> Self {
+    pub(crate) fn new(args: &LoadArgs, targets: Vec<TargetReport>) -> Self {
         let generated = args.trace.is_none();
         let ratios = match targets.split_first() {
             None => Vec::new(),
@@ -290,6 +335,63 @@ impl RunReport {
         Ok(serde_json::to_string_pretty(self)?)
     }
 
+    /// Writes plots into a folder: `latency.svg` by percentile, `throughput-over-time.svg` and
+    /// `latency-over-time.svg` of each target's first round, where it took long enough to tell.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_plots(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        for plot in self.plots() {
+            let path = folder.join(format!("{}.svg", plot.name));
+            fs::write(&path, to_svg(&plot)?)
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let over_time = |name: &str, title: &str, label: &str, of: fn(&Moment) -> f64| Plot {
+            name: name.into(),
+            title: title.into(),
+            x: Axis::linear("seconds"),
+            y: Axis::linear(label),
+            curves: self
+                .targets
+                .iter()
+                .filter_map(|target| {
+                    let moments = &target.rounds.first()?.series;
+                    Some(Curve {
+                        label: target.target.clone(),
+                        points: moments.iter().map(|m| (m.seconds, of(m))).collect(),
+                    })
+                })
+                .collect(),
+        };
+        let by_percentile = Plot {
+            name: "latency".into(),
+            title: "Latency by percentile (medians of the rounds)".into(),
+            x: Axis::log("one in so many requests is slower"),
+            y: Axis::log("latency, µs"),
+            curves: self.targets.iter().map(TargetReport::percentiles).collect(),
+        };
+        let throughput = over_time(
+            "throughput-over-time",
+            "Throughput over time",
+            "requests/s",
+            |m| m.requests_per_second,
+        );
+        let latency = over_time(
+            "latency-over-time",
+            "99th percentile over time",
+            "p99, µs",
+            |m| m.latency_us_p99,
+        );
+        let plots = [by_percentile, throughput, latency];
+        let drawable = |plot: &Plot| plot.curves.iter().any(|curve| !curve.points.is_empty());
+        plots.into_iter().filter(drawable).collect()
+    }
+
     /// The report for people: a table, the ratios of medians, and what went wrong.
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
@@ -324,12 +426,17 @@ impl RunReport {
         let mut text = table.to_string();
         for ratios in &self.ratios {
             text += &format!(
-                "\n{} / {} (medians): requests/s {:.3}, p50 {:.3}, p99 {:.3}, p99.9 {:.3}",
+                "\n{} / {} (medians): requests/s {:.3} ({:.3} to {:.3}), p50 {:.3}, p99 {:.3} ({:.3} to {:.3}), \
+                 p99.9 {:.3}",
                 ratios.target,
                 ratios.baseline,
                 ratios.requests_per_second,
+                ratios.requests_per_second_spread[0],
+                ratios.requests_per_second_spread[1],
                 ratios.latency_us_p50,
                 ratios.latency_us_p99,
+                ratios.latency_us_p99_spread[0],
+                ratios.latency_us_p99_spread[1],
                 ratios.latency_us_p99_9,
             );
         }
@@ -396,12 +503,23 @@ impl Ratios {
                 0.0
             }
         };
+        let spread = |figure: fn(&RoundReport) -> f64| {
+            let rounds = target.rounds.iter().zip(&baseline.rounds);
+            let ratios = rounds.filter(|(_, of)| figure(of) > 0.0);
+            let ratios = ratios.map(|(round, of)| figure(round) / figure(of));
+            let outside = [f64::INFINITY, 0.0];
+            ratios.fold(outside, |[low, high], ratio| {
+                [low.min(ratio), high.max(ratio)]
+            })
+        };
         Ratios {
             target: target.target.clone(),
             baseline: baseline.target.clone(),
             requests_per_second: ratio(|medians| medians.requests_per_second),
+            requests_per_second_spread: spread(|round| round.requests_per_second),
             latency_us_p50: ratio(|medians| medians.latency_us_p50),
             latency_us_p99: ratio(|medians| medians.latency_us_p99),
+            latency_us_p99_spread: spread(|round| round.latency.latency_us_p99),
             latency_us_p99_9: ratio(|medians| medians.latency_us_p99_9),
         }
     }

@@ -1,9 +1,11 @@
-//! `evenkeel bench run`: preload, then rounds over the targets in turn.
+//! `evenkeel bench run`, and what `evenkeel bench compare` shares with it: preload, then rounds over the
+//! targets in turn.
 
 use crate::args::{OutputFormat, ROUNDS_MAX};
 use crate::driver::{Driver, Finished};
 use crate::report::{RoundReport, RunReport, TargetReport};
-use crate::{BadUsage, Cluster, LoadPlan, RunArgs};
+use crate::series::{Moment, Series};
+use crate::{BadUsage, Cluster, LoadArgs, LoadPlan, RunArgs};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
@@ -17,59 +19,87 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const EXIT_FAILED: u8 = 1;
 const EXIT_BAD_USAGE: u8 = 2;
 
+/// One of those that are measured in turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// What it is called.
+    pub(crate) name: String,
+    pub(crate) plan: LoadPlan,
+    /// What fills it first.
+    pub(crate) preload: Option<LoadPlan>,
+}
+
 /// Measures the targets and reports.
 ///
 /// # Errors
 /// [`BadUsage`] (found by downcasting) when the arguments make no sense or a trace cannot be opened;
 /// any other error when the load could not be made.
 pub fn run(args: &RunArgs) -> anyhow::Result<RunReport> {
+    let mut measured = args
+        .target
+        .iter()
+        .map(|target| {
+            Ok(Measured {
+                name: target.to_string(),
+                plan: args.load.plan(target)?,
+                preload: args.load.preload_plan(target)?,
+            })
+        })
+        .collect::<Result<Vec<_>, BadUsage>>()?;
+    if let Some(coordinator) = &args.coordinator {
+        let cluster = Arc::new(Cluster::join(coordinator)?);
+        for measured in &mut measured {
+            measured.plan.cluster = Some(cluster.clone());
+            measured.plan.validate()?;
+        }
+    }
+    measure_in_turn(&args.load, &measured)
+}
+
+/// Fills all, and then measures one after the other, round after round (A B A B …).
+pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow::Result<RunReport> {
     if !(1..=ROUNDS_MAX).contains(&args.rounds) {
         let rounds = args.rounds;
         return Err(BadUsage(format!("rounds: {rounds} is not within 1 and {ROUNDS_MAX}")).into());
     }
-    let mut plans = args
-        .target
-        .iter()
-        .map(|target| args.plan(target))
-        .collect::<Result<Vec<_>, _>>()?;
-    if let Some(coordinator) = &args.coordinator {
-        let cluster = Arc::new(Cluster::join(coordinator)?);
-        for plan in &mut plans {
-            plan.cluster = Some(cluster.clone());
-            plan.validate()?;
+    for measured in measured {
+        if let Some(plan) = &measured.preload {
+            preload(plan.clone(), &measured.name, args.keys)?;
         }
     }
-    for target in &args.target {
-        if let Some(plan) = args.preload_plan(target)? {
-            preload(plan, args.keys)?;
-        }
-    }
-    let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); plans.len()];
+    let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); measured.len()];
     for round in 1..=args.rounds {
-        for (plan, rounds) in plans.iter().zip(&mut rounds) {
-            let label = format!("{} round {round}/{}", plan.target, args.rounds);
-            let finished = measure_shown(plan.clone(), &label)?;
-            rounds.push(RoundReport::new(round, args.threads, &finished));
+        for (measured, rounds) in measured.iter().zip(&mut rounds) {
+            let label = format!("{} round {round}/{}", measured.name, args.rounds);
+            let (finished, series) = measure_shown(measured.plan.clone(), &label)?;
+            let report = RoundReport::new(round, args.threads, &finished);
+            rounds.push(RoundReport { series, ..report });
         }
     }
-    let targets = plans.iter().zip(rounds);
+    let targets = measured.iter().zip(rounds);
     let targets = targets
-        .map(|(plan, rounds)| TargetReport::new(&plan.target, rounds))
+        .map(|(measured, rounds)| TargetReport::new(measured.name.clone(), rounds))
         .collect();
     Ok(RunReport::new(args, targets))
 }
 
 /// Runs, prints, and returns the exit code: 0 fine, 1 failed or wrong values seen, 2 bad usage.
 pub fn execute(args: &RunArgs) -> u8 {
-    let printed = run(args).and_then(|report| {
-        let text = match args.format {
-            OutputFormat::Table => report.to_table(),
-            OutputFormat::Json => report.to_json()?,
-        };
-        writeln!(io::stdout(), "{text}").context("printing the report")?;
-        Ok(report.exit_code())
-    });
+    let printed = run(args).and_then(|report| show(&args.load, &report));
     printed.unwrap_or_else(|error| report_error("run", &error))
+}
+
+/// Prints a report as it is wanted, draws its plots, and says how the command ends.
+pub(crate) fn show(args: &LoadArgs, report: &RunReport) -> anyhow::Result<u8> {
+    if let Some(folder) = &args.plots {
+        report.write_plots(folder)?;
+    }
+    let text = match args.format {
+        OutputFormat::Table => report.to_table(),
+        OutputFormat::Json => report.to_json()?,
+    };
+    writeln!(io::stdout(), "{text}").context("printing the report")?;
+    Ok(report.exit_code())
 }
 
 /// Says what went wrong with `evenkeel bench COMMAND`, and with which exit code it ends.
@@ -88,36 +118,37 @@ pub(crate) fn report_error(command: &str, error: &anyhow::Error) -> u8 {
 /// [`BadUsage`] when the plan is refused; others when the load could not be made or ended before its time.
 pub fn measure(plan: LoadPlan) -> anyhow::Result<RoundReport> {
     let threads = plan.threads;
-    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |_| {})?;
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |_, _| {})?;
     Ok(RoundReport::new(1, threads, &finished))
 }
 
 /// Sets every key once; whatever is not stored fails the run.
-fn preload(plan: LoadPlan, keys: u64) -> anyhow::Result<()> {
-    let target = plan.target.clone();
-    let bar = progress_bar(Some(keys), &format!("{target} preload"));
-    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats| {
+fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<()> {
+    let bar = progress_bar(Some(keys), &format!("{name} preload"));
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats, _| {
         bar.set_position(stats.counters.requests)
     })?;
     bar.finish_and_clear();
     let stored = finished.stats.counters.sets;
     anyhow::ensure!(
         stored == keys,
-        "preloading {target}: {stored} of {keys} keys were stored ({})",
+        "preloading {name}: {stored} of {keys} keys were stored ({})",
         finished.first_error().unwrap_or("no error was told")
     );
     Ok(())
 }
 
-fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
+fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<(Finished, Vec<Moment>)> {
     let stop = plan.stop;
     let begun = Instant::now() + plan.warm_up;
+    let mut series = Series::new(begun, stop.after);
     // A time counts in milliseconds, a number of requests in requests, a trace in nothing known.
     let bar = match (stop.after, stop.requests) {
         (Some(after), _) => progress_bar(Some(after.as_millis() as u64), label),
         (None, requests) => progress_bar(requests, label),
     };
-    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats| {
+    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats, since| {
+        series.add(Instant::now(), since);
         let position = match stop.after {
             Some(_) => begun.elapsed().as_millis() as u64,
             None => stats.counters.requests,
@@ -130,7 +161,7 @@ fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<Finished> {
         ));
     })?;
     bar.finish_and_clear();
-    Ok(finished)
+    Ok((finished, series.finish()))
 }
 
 /// A bar on standard error, without an end where that is not known; nothing where standard error is

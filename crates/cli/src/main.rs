@@ -58,6 +58,8 @@ enum Command {
 enum Bench {
     /// Puts load on servers and reports throughput and latency
     Run(Box<evenkeel_bench::RunArgs>),
+    /// Measures peers that are installed here (memcached, redis, nutcracker) beside Evenkeel
+    Compare(Box<evenkeel_bench::CompareArgs>),
     /// Measures the server beside memcached and an echo server, with the goals beside the figures
     Suite(evenkeel_bench::SuiteArgs),
     /// Measures the proxy beside memcached's own and twemproxy, with the goals beside the figures
@@ -93,6 +95,7 @@ fn main() -> std::process::ExitCode {
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),
+            Bench::Compare(args) => evenkeel_bench::execute_compare(&args),
             Bench::Suite(args) => evenkeel_bench::execute_suite(&args),
             Bench::SuiteProxy(args) => evenkeel_bench::execute_proxy_suite(&args),
             Bench::Echo(args) => evenkeel_bench::execute_echo(&args),

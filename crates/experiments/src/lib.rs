@@ -12,7 +12,6 @@
 mod args;
 pub mod experiments;
 pub mod fleet;
-pub mod plot;
 pub mod report;
 mod run;
 pub mod trial;

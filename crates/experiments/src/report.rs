@@ -1,6 +1,7 @@
 //! What an experiment has found: tables beside the paper's claims, curves, and how it was measured.
 
 use comfy_table::{CellAlignment, presets};
+use evenkeel_bench::plot::Plot;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -58,57 +59,6 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows, each as long as there are columns.
     pub rows: Vec<Vec<String>>,
-}
-
-/// A plot of curves.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plot {
-    /// Name of its file, without an ending.
-    pub name: String,
-    /// Its title.
-    pub title: String,
-    /// Horizontal axis, with the unit.
-    pub x: Axis,
-    /// Vertical axis.
-    pub y: Axis,
-    /// The curves.
-    pub curves: Vec<Curve>,
-}
-
-/// An axis of a plot.
-#[derive(Clone, Debug, Serialize)]
-pub struct Axis {
-    /// What it shows, with the unit.
-    pub label: String,
-    /// Whether it is logarithmic.
-    pub log: bool,
-}
-
-/// A curve.
-#[derive(Clone, Debug, Serialize)]
-pub struct Curve {
-    /// Its name.
-    pub label: String,
-    /// Its points, in order.
-    pub points: Vec<(f64, f64)>,
-}
-
-impl Axis {
-    /// A linear axis.
-    pub fn linear(label: &str) -> Axis {
-        Axis {
-            label: label.to_owned(),
-            log: false,
-        }
-    }
-
-    /// A logarithmic axis.
-    pub fn log(label: &str) -> Axis {
-        Axis {
-            label: label.to_owned(),
-            log: true,
-        }
-    }
 }
 
 impl Table {

@@ -2,9 +2,9 @@
 
 use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
 use crate::experiments::{ALL, Experiment};
-use crate::plot;
 use crate::report::{FORMAT_VERSION, Report, Table};
 use anyhow::Context;
+use evenkeel_bench::plot;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
 use std::io::{self, Write};

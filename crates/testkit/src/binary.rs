@@ -26,6 +26,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ruby", "ruby"),
     ("saslpasswd2", "sasl2-bin"),
     ("nutcracker", "nutcracker"),
+    ("redis-server", "redis-server"),
 ];
 
 /// The `evenkeel` binary under test. Built at most once in a test process.

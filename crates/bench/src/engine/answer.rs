@@ -1,9 +1,10 @@
 //! Requests in flight and what their answers mean.
 //!
-//! The reply parser of the protocol crate tells the two dialects apart; here both become the few
-//! things that a get or a set can hear.
+//! The reply parser of the protocol crate tells the two dialects of memcached apart, `resp` reads what Redis
+//! says; here all become the few things that a get or a set can hear.
 
 use super::feed::KeyList;
+use super::resp;
 use super::thread::Work;
 use crate::{Protocol, value};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
@@ -42,7 +43,7 @@ pub(crate) enum Answer<'a> {
     },
     /// The end of a classic get.
     End,
-    /// A key that is not there, in the meta dialect.
+    /// A key that is not there, where each key has an answer of its own.
     Miss,
     /// A set was done.
     Stored,
@@ -61,7 +62,10 @@ pub(crate) enum Parsed<'a> {
 
 /// Reads the first answer of `bytes`.
 #[inline]
-pub(crate) fn next_answer<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<'a> {
+pub(crate) fn next_answer<'a>(protocol: Protocol, bytes: &'a [u8], limits: &Limits) -> Parsed<'a> {
+    if protocol == Protocol::Resp {
+        return resp::next_answer(bytes, limits);
+    }
     let (reply, consumed) = match parse_reply(bytes, limits) {
         ReplyOutcome::Reply { reply, consumed } => (reply, consumed),
         ReplyOutcome::Incomplete { total } => return Parsed::Incomplete { total },
@@ -155,12 +159,12 @@ impl Request {
                 self.found.resize(self.keys.len(), false);
                 self.end_get(work)
             }
-            (Operation::Get, Protocol::Meta, Answer::Value { value, .. }) => {
+            (Operation::Get, Protocol::Meta | Protocol::Resp, Answer::Value { value, .. }) => {
                 self.found.resize(self.keys.len(), false);
                 self.take_value(self.next, value, work);
                 self.end_meta_key(work)
             }
-            (Operation::Get, Protocol::Meta, Answer::Miss) => {
+            (Operation::Get, Protocol::Meta | Protocol::Resp, Answer::Miss) => {
                 self.found.resize(self.keys.len(), false);
                 self.next += 1;
                 self.end_meta_key(work)

@@ -182,7 +182,7 @@ impl Connection {
         self.wanted = 0;
         while taken < self.filled {
             let bytes = &self.input[taken..self.filled];
-            let (answer, consumed) = match next_answer(bytes, &work.limits) {
+            let (answer, consumed) = match next_answer(work.plan.protocol, bytes, &work.limits) {
                 Parsed::Answer { answer, consumed } => (answer, consumed),
                 Parsed::Incomplete { total } => {
                     self.wanted = total;

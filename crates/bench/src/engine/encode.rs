@@ -1,6 +1,7 @@
 //! Requests as bytes.
 
 use super::feed::KeyList;
+use super::resp;
 use crate::Protocol;
 use evenkeel_protocol::compose::MetaLine;
 use evenkeel_protocol::compose::request;
@@ -21,6 +22,7 @@ pub(crate) fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Ve
                 routed(line, route).end();
             }
         }
+        Protocol::Resp => resp::get(out, keys.iter()),
     }
 }
 
@@ -45,6 +47,7 @@ pub(crate) fn set(protocol: Protocol, key: &[u8], value: &[u8], route: Route, ou
             let line = request::meta_set(out, SentKey::plain(key), value.len());
             routed(line, route).end_with(value);
         }
+        Protocol::Resp => resp::set(out, key, value),
     }
 }
 

@@ -31,7 +31,7 @@ impl KeyList {
         &self.bytes[start..self.ends[index]]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.get(index))
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod answer;
 pub(crate) mod connection;
 pub(crate) mod encode;
 pub(crate) mod feed;
+pub(crate) mod resp;
 pub(crate) mod schedule;
 pub(crate) mod stats;
 pub(crate) mod thread;

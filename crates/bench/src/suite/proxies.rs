@@ -12,7 +12,8 @@ use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
 use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
 use super::{finish_row, show};
-use crate::process::{Refused, Server, free_port, memcached_version};
+use crate::peers::twemproxy;
+use crate::process::{Refused, Server, memcached_version};
 use crate::report::median;
 use crate::{LoadPlan, Pace};
 use anyhow::{Context, ensure};
@@ -147,15 +148,7 @@ impl ProxySuite {
                 let arguments = ["-t", "1", "-m", "64", "-c", &limit, "-o", &option];
                 Server::memcached(&self.args.memcached, &arguments, &cores)
             }
-            Peer::Twemproxy => {
-                let (port, stats) = (free_port()?, free_port()?);
-                let config = files.path().join("nutcracker.yml");
-                fs::write(&config, twemproxy_config(port, &servers))?;
-                let mut command = Command::new(&self.args.twemproxy);
-                command.arg("-c").arg(&config);
-                command.args(["-a", "127.0.0.1", "-s", &stats.to_string()]);
-                Server::at_port(&mut command, port, &cores)
-            }
+            Peer::Twemproxy => twemproxy(&self.args.twemproxy, &self.servers, &cores),
             _ => {
                 let servers = servers.join(",");
                 let arguments = ["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &limit];
@@ -347,18 +340,6 @@ fn builtin_config(servers: &[String]) -> String {
     )
 }
 
-/// All servers as one pool, with the settings of its own documentation's first example.
-fn twemproxy_config(port: u16, servers: &[String]) -> String {
-    let servers: String = servers
-        .iter()
-        .map(|server| format!("   - {server}:1\n"))
-        .collect();
-    format!(
-        "pool:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
-         timeout: 5000\n  preconnect: true\n  auto_eject_hosts: false\n  servers:\n{servers}"
-    )
-}
-
 fn twemproxy_version(program: &Path) -> anyhow::Result<String> {
     let output = Command::new(program)
         .arg("-V")
@@ -400,11 +381,5 @@ mod tests {
         let servers = ["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];
         let lua = builtin_config(&servers);
         assert!(lua.contains("mcp.backend('b1', '127.0.0.1', 2)"), "{lua}");
-        let yaml = twemproxy_config(3, &servers);
-        assert!(yaml.contains("listen: 127.0.0.1:3\n"), "{yaml}");
-        assert!(
-            yaml.ends_with("servers:\n   - 127.0.0.1:1:1\n   - 127.0.0.1:2:1\n"),
-            "{yaml}"
-        );
     }
 }

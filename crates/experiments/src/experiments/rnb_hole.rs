@@ -3,9 +3,10 @@
 
 use super::Experiment;
 use crate::args::Mode;
-use crate::report::{Axis, Claim, Curve, Plot, Report, Table};
+use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
+use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_policy::placement::config::{PlacementConfig, Server};
 use evenkeel_policy::placement::pool::Placement;
 use evenkeel_workload::rng;

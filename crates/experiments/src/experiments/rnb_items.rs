@@ -7,9 +7,10 @@
 
 use super::Experiment;
 use crate::args::Mode;
-use crate::report::{Axis, Claim, Curve, Plot, Report, Table};
+use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::{Context, ensure};
+use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target};
 use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};

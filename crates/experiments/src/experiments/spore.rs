@@ -7,9 +7,10 @@
 use super::Experiment;
 use crate::args::{Mode, Scale};
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
-use crate::report::{Axis, Claim, Curve, Plot, Report};
+use crate::report::{Claim, Report};
 use crate::run::{Run, trials_table};
 use crate::trial::{Knee, Limit, Percentile, Subject, Trial, find_knee};
+use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_coordinator::api::Switch;
 use evenkeel_workload::Popularity;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Curves as SVG.
+//! Curves, as data and as SVG.
 
-use crate::report::{Axis, Curve, Plot};
 use anyhow::{anyhow, ensure};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::colors::full_palette as palette;
+use serde::Serialize;
 use std::ops::Range;
 
 /// Size of a plot, in pixels.
@@ -21,6 +21,57 @@ const COLOURS: [RGBColor; 8] = [
     palette::GREY_700,
     palette::YELLOW_800,
 ];
+
+/// A plot of curves.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plot {
+    /// Name of its file, without an ending.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Horizontal axis, with the unit.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// The curves.
+    pub curves: Vec<Curve>,
+}
+
+/// An axis of a plot.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// What it shows, with the unit.
+    pub label: String,
+    /// Whether it is logarithmic.
+    pub log: bool,
+}
+
+/// A curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// Its name.
+    pub label: String,
+    /// Its points, in order.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn linear(label: &str) -> Axis {
+        Axis {
+            label: label.to_owned(),
+            log: false,
+        }
+    }
+
+    /// A logarithmic axis.
+    pub fn log(label: &str) -> Axis {
+        Axis {
+            label: label.to_owned(),
+            log: true,
+        }
+    }
+}
 
 /// Draws a plot; the answer is a whole SVG file.
 ///
