@@ -1,11 +1,18 @@
 //! `evenkeel bench compare`: real peers beside Evenkeel, and what it says of those that are missing.
 
-use evenkeel_testkit::{evenkeel, require_program};
+use evenkeel_testkit::{binary, require_program};
+use std::process::Command;
 
 /// The exit code, what was printed and what was said besides.
 fn compare(arguments: &[&str]) -> (Option<i32>, String, String) {
     let load = ["--duration", "100ms", "--keys", "2000", "--rounds", "2"];
-    let output = evenkeel::run(&[&["bench", "compare"], arguments, &load].concat());
+    // Its whole output, which is longer than what is kept of a process.
+    let mut command = Command::new(binary::evenkeel());
+    let command = command
+        .args(["bench", "compare"])
+        .args(arguments)
+        .args(load);
+    let output = command.output().expect("the program is there");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (
         output.status.code(),
