@@ -33,11 +33,13 @@ mod peers;
 mod plan;
 pub mod plot;
 pub mod process;
+mod relay;
 mod report;
 mod run;
 mod series;
 mod suite;
 mod target;
+mod timer;
 mod units;
 mod value;
 
@@ -51,6 +53,7 @@ pub use plan::{
     CONNECTIONS_MAX, LoadPlan, MULTIGET_MAX, PIPELINE_MAX, Pace, Protocol, Source, Stop,
     THREADS_MAX,
 };
+pub use relay::{Path, Relay, RelayArgs, execute_relay};
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, measure, run};
 pub use series::{Moment, Series};

@@ -64,6 +64,14 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// Its address; nothing for a unix socket.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
+        }
+    }
+
     /// Connects, and waits until it is done.
     pub(crate) fn connect(&self) -> io::Result<Socket> {
         match &self.address {

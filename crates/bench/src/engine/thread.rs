@@ -12,21 +12,17 @@ use super::feed::Feed;
 use super::schedule::Schedule;
 use super::stats::{LoadStats, Mailbox};
 use crate::target::Socket;
+use crate::timer::Timer;
 use crate::{BadUsage, LoadPlan, value};
 use evenkeel_protocol::{ITEM_OVERHEAD, Limits};
 use evenkeel_types::KeyHash;
 use evenkeel_types::limits::{ITEM_SIZE_DEFAULT, KEY_LEN_MAX};
 use evenkeel_workload::Operation;
-use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::thread::CpuSet;
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
-};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +52,6 @@ const WAITING_MAX: usize = 1024;
 /// The token of the timer; connections have theirs from 0.
 const TIMER: Token = Token(usize::MAX);
 
-const NS_PER_S: u64 = 1_000_000_000;
 
 /// What the owner of a load tells its threads.
 #[derive(Debug, Default)]
@@ -233,45 +228,6 @@ impl Work {
     }
 }
 
-/// A kernel timer that wakes the event loop.
-struct Timer {
-    fd: OwnedFd,
-    armed_ns: u64,
-}
-
-impl Timer {
-    fn new(poll: &Poll) -> io::Result<Self> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Edge-triggered, and setting it again forgets an expiry: it need not be read.
-        poll.registry()
-            .register(&mut SourceFd(&fd.as_raw_fd()), TIMER, Interest::READABLE)?;
-        Ok(Timer { fd, armed_ns: 0 })
-    }
-
-    /// Wakes the loop at `due_ns`, which is after `now_ns`.
-    fn arm(&mut self, due_ns: u64, now_ns: u64) -> io::Result<()> {
-        if due_ns != self.armed_ns {
-            let gap = due_ns - now_ns;
-            let it_value = Timespec {
-                tv_sec: (gap / NS_PER_S) as i64,
-                tv_nsec: (gap % NS_PER_S) as _,
-            };
-            let never = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            let spec = Itimerspec {
-                it_interval: never,
-                it_value,
-            };
-            timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec)?;
-            self.armed_ns = due_ns;
-        }
-        Ok(())
-    }
-}
-
 /// A thread of load, ready to run.
 pub(crate) struct LoadThread {
     index: usize,
@@ -310,7 +266,10 @@ impl LoadThread {
             connections.push(Connection::new(socket, worker, plan.pipeline));
         }
         let schedule = Schedule::new(plan.pace, index, plan.threads, plan.seed);
-        let timer = schedule.as_ref().map(|_| Timer::new(&poll)).transpose()?;
+        let timer = schedule
+            .as_ref()
+            .map(|_| Timer::new(&poll, TIMER))
+            .transpose()?;
         // The remainder goes to the first threads.
         let quota = plan.stop.requests.map(|requests| {
             let (threads, index) = (plan.threads as u64, index as u64);

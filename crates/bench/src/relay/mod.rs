@@ -1,0 +1,546 @@
+//! `evenkeel bench relay`: a network path in user space, between any client and any server.
+//!
+//! TCP goes in at one end and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
+//! cause, resets, a bound on bytes a second. No rights are needed, and the seed fixes what happens to the n-th
+//! connection, as far as its bytes come in the same pieces.
+//!
+//! One thread, one event loop, a timer of the kernel: each direction of a connection is a queue of pieces with
+//! the times at which they are due.
+
+mod path;
+
+pub use path::Path;
+
+use crate::timer::Timer;
+use crate::units::parse_duration;
+use crate::{BadUsage, Target};
+use anyhow::Context;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use path::{Fate, Lane, Line};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes of one direction of a connection that may be under way; then its sender has to wait. Over a path
+/// of 10 ms it allows 400 MB/s.
+const UNDER_WAY_MAX: usize = 4 << 20;
+
+/// Bytes read at a time: a few segments, so that losses and the line's speed see pieces of a network's size.
+const READ_LEN: usize = 16 << 10;
+
+/// Most events of one turn.
+const EVENTS_MAX: usize = 1024;
+
+const LISTENER: Token = Token(usize::MAX);
+const TIMER: Token = Token(usize::MAX - 1);
+const WAKER: Token = Token(usize::MAX - 2);
+
+/// Puts a network path in front of a server: delay, jitter, losses, resets, a bound on bytes a second.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RelayArgs {
+    /// The server behind it: host:port
+    #[arg(long, value_name = "ADDR")]
+    pub to: Target,
+
+    /// Address to listen on; port 0 takes a free one and prints it
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    pub listen: SocketAddr,
+
+    /// Time from one end to the other, in each direction
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub delay: Duration,
+
+    /// Up to so much more, at random; order is kept
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub jitter: Duration,
+
+    /// Probability with which a segment of 1460 bytes is lost and sent again
+    #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
+    pub loss: f64,
+
+    /// What a loss costs; twice that if it is lost again
+    #[arg(long, default_value = "200ms", value_parser = parse_duration, value_name = "DURATION")]
+    pub retransmit: Duration,
+
+    /// Probability with which a segment resets its connection
+    #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
+    pub reset: f64,
+
+    /// Bytes a second of each direction, all connections together; 0 for no limit
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub bytes_per_second: u64,
+
+    /// Fixes what happens to which connection
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Runs a relay as a program until it is killed; prints where it listens. Returns the exit code (1 failed, 2
+/// bad usage).
+pub fn execute_relay(args: &RelayArgs) -> u8 {
+    let path = Path {
+        delay: args.delay,
+        jitter: args.jitter,
+        loss: args.loss,
+        retransmit: args.retransmit,
+        reset: args.reset,
+        bytes_per_second: args.bytes_per_second,
+    };
+    let run = || -> anyhow::Result<()> {
+        let relay = Relay::start(args.listen, args.to.clone(), path, args.seed)?;
+        println!("evenkeel bench relay listening on {}", relay.address);
+        io::stdout()
+            .flush()
+            .context("failed to print the address")?;
+        relay.wait().context("failed to wait for events")
+    };
+    match run() {
+        Ok(()) => 0,
+        Err(error) => crate::run::report_error("relay", &error),
+    }
+}
+
+/// A running relay. Dropping it ends it, and its connections.
+#[derive(Debug)]
+pub struct Relay {
+    /// Where it listens.
+    pub address: SocketAddr,
+    counts: Arc<Counts>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    connections: AtomicU64,
+    resets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Relay {
+    /// Starts a relay on a thread of its own.
+    ///
+    /// # Errors
+    /// [`BadUsage`] when the path is none; others when it cannot listen.
+    pub fn start(listen: SocketAddr, to: Target, path: Path, seed: u64) -> anyhow::Result<Relay> {
+        path.validate()?;
+        if to.address().is_none() {
+            let what = format!("a relay goes to host:port, which {to} is not");
+            return Err(BadUsage(what).into());
+        }
+        let mut listener =
+            TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
+        let poll = Poll::new().context("failed to make an event queue")?;
+        poll.registry()
+            .register(&mut listener, LISTENER, Interest::READABLE)?;
+        let (address, waker) = (listener.local_addr()?, Waker::new(poll.registry(), WAKER)?);
+        let (counts, stop) = (
+            Arc::new(Counts::default()),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let shared = (counts.clone(), stop.clone());
+        let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
+        let worker = Worker {
+            poll,
+            timer,
+            listener,
+            to,
+            path,
+            seed,
+            begun: Instant::now(),
+            lines: [Line::new(&path), Line::new(&path)],
+            pairs: BTreeMap::new(),
+            next: 0,
+            due: BinaryHeap::new(),
+            counts: shared.0,
+            stop: shared.1,
+        };
+        let builder = std::thread::Builder::new().name("relay".into());
+        let thread = builder.spawn(move || worker.run());
+        Ok(Relay {
+            address,
+            counts,
+            stop,
+            waker,
+            thread: Some(thread.context("failed to start a thread")?),
+        })
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> u64 {
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were reset by chance so far.
+    pub fn resets(&self) -> u64 {
+        self.counts.resets.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that have arrived so far, of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.counts.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it ends, which it does only by an error.
+    fn wait(mut self) -> io::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It wakes by itself otherwise, when something comes.
+        let _ = self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by its thread; a drop must not add another.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The relay's thread.
+struct Worker {
+    poll: Poll,
+    timer: Timer,
+    listener: TcpListener,
+    to: Target,
+    path: Path,
+    seed: u64,
+    begun: Instant,
+    /// To the server, and from it.
+    lines: [Line; 2],
+    pairs: BTreeMap<usize, Pair>,
+    /// Number of the next connection.
+    next: usize,
+    /// When something is due for which connection.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    counts: Arc<Counts>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A connection: its client's socket and its server's.
+struct Pair {
+    sockets: [TcpStream; 2],
+    /// To the server, and from it.
+    ways: [Way; 2],
+}
+
+/// One direction of a connection.
+struct Way {
+    lane: Lane,
+    /// What is under way, with its time; the end of the stream is an empty piece.
+    pieces: VecDeque<(u64, Vec<u8>)>,
+    /// The last time for which it was put down to be served.
+    awaited_ns: u64,
+    /// How much of the first piece has been written.
+    written: usize,
+    under_way: usize,
+    /// The sender has sent everything.
+    ended: bool,
+    /// Everything has arrived.
+    over: bool,
+}
+
+/// The connection is over.
+struct Over;
+
+impl Worker {
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut scratch = vec![0; READ_LEN];
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Err(error) = self.poll.poll(&mut events, None)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                return Err(error);
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept()?,
+                    TIMER | WAKER => {}
+                    Token(token) => self.serve(token / 2, &mut scratch),
+                }
+            }
+            self.deliver(&mut scratch)?;
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            let client = match self.listener.accept() {
+                Ok((client, _)) => client,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // One that was gone before it was accepted, or no descriptor for it: others may follow.
+                Err(_) => return Ok(()),
+            };
+            self.counts.connections.fetch_add(1, Ordering::Relaxed);
+            // Whoever cannot be connected is closed, as a server that is gone would.
+            let _ = self.open(client);
+        }
+    }
+
+    fn open(&mut self, mut client: TcpStream) -> io::Result<()> {
+        let address = self.to.address().ok_or(ErrorKind::InvalidInput)?;
+        let mut server = TcpStream::connect(address)?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let id = self.next;
+        self.next += 1;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registry = self.poll.registry();
+        registry.register(&mut client, Token(2 * id), both)?;
+        registry.register(&mut server, Token(2 * id + 1), both)?;
+        let way = |number: usize| Way {
+            lane: Lane::new(self.path, self.seed, number as u64),
+            pieces: VecDeque::new(),
+            awaited_ns: 0,
+            written: 0,
+            under_way: 0,
+            ended: false,
+            over: false,
+        };
+        let pair = Pair {
+            sockets: [client, server],
+            ways: [way(2 * id), way(2 * id + 1)],
+        };
+        self.pairs.insert(id, pair);
+        Ok(())
+    }
+
+    /// Reads what can be read, and writes what is due.
+    fn serve(&mut self, id: usize, scratch: &mut [u8]) {
+        let now_ns = self.now_ns();
+        let Some(pair) = self.pairs.get_mut(&id) else {
+            return;
+        };
+        for way in 0..2 {
+            if pair
+                .pass(way, now_ns, &mut self.lines[way], scratch, &self.counts)
+                .is_err()
+            {
+                self.pairs.remove(&id);
+                return;
+            }
+            let way = &mut pair.ways[way];
+            if let Some(&(at, _)) = way.pieces.front()
+                && at > now_ns
+                && at != way.awaited_ns
+            {
+                way.awaited_ns = at;
+                self.due.push(Reverse((at, id)));
+            }
+        }
+        if pair.ways.iter().all(|way| way.over) {
+            self.pairs.remove(&id);
+        }
+    }
+
+    /// Serves those for whom something is due, and sets the timer for the next.
+    fn deliver(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        loop {
+            let now_ns = self.now_ns();
+            match self.due.peek() {
+                Some(&Reverse((at, id))) if at <= now_ns => {
+                    self.due.pop();
+                    self.serve(id, scratch);
+                }
+                Some(&Reverse((at, _))) => return self.timer.arm(at, now_ns),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Pair {
+    /// Reads what there is room for and writes what is due.
+    fn pass(
+        &mut self,
+        index: usize,
+        now_ns: u64,
+        line: &mut Line,
+        scratch: &mut [u8],
+        counts: &Counts,
+    ) -> Result<(), Over> {
+        loop {
+            self.read(index, now_ns, line, scratch, counts)?;
+            let was_full = self.ways[index].under_way >= UNDER_WAY_MAX;
+            self.write(index, now_ns, counts)?;
+            // What there was no room for will not be announced again.
+            if !was_full || self.ways[index].under_way >= UNDER_WAY_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        index: usize,
+        now_ns: u64,
+        line: &mut Line,
+        scratch: &mut [u8],
+        counts: &Counts,
+    ) -> Result<(), Over> {
+        let (socket, way) = (&mut self.sockets[index], &mut self.ways[index]);
+        while !way.ended && way.under_way < UNDER_WAY_MAX {
+            let count = match socket.read(scratch) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // Not connected yet.
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Over),
+            };
+            way.ended = count == 0;
+            match way.lane.enter(now_ns, count, line) {
+                Fate::Arrives(at) => {
+                    way.pieces.push_back((at, scratch[..count].to_vec()));
+                    way.under_way += count;
+                }
+                Fate::Resets => {
+                    counts.resets.fetch_add(1, Ordering::Relaxed);
+                    for socket in &self.sockets {
+                        // Closing it then sends a reset. Where it cannot be had, it is closed in order.
+                        let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
+                    }
+                    return Err(Over);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, index: usize, now_ns: u64, counts: &Counts) -> Result<(), Over> {
+        let (socket, way) = (&mut self.sockets[1 - index], &mut self.ways[index]);
+        while let Some((at, piece)) = way.pieces.front() {
+            if *at > now_ns {
+                return Ok(());
+            }
+            if piece.is_empty() {
+                way.over = true;
+                way.pieces.pop_front();
+                // Whoever has closed its other half already needs not be told.
+                let _ = socket.shutdown(std::net::Shutdown::Write);
+                continue;
+            }
+            match socket.write(&piece[way.written..]) {
+                Ok(0) => return Err(Over),
+                Ok(count) => {
+                    way.written += count;
+                    counts.bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    if way.written == piece.len() {
+                        way.under_way -= piece.len();
+                        way.written = 0;
+                        way.pieces.pop_front();
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Over),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+    use std::io::prelude::*;
+    use std::net::{Shutdown, TcpListener as StdListener, TcpStream as StdStream};
+
+    const ANYWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+    /// A server that sends back what it gets, and the relay in front of it.
+    fn relay(path: Path) -> Relay {
+        let listener = StdListener::bind(SocketAddr::from(ANYWHERE)).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut reader = stream.try_clone().expect("a descriptor");
+                    // A reset ends it early.
+                    let _ = io::copy(&mut reader, &mut &stream);
+                    let _ = stream.shutdown(Shutdown::Write);
+                });
+            }
+        });
+        Relay::start(ANYWHERE.into(), Target::from(address), path, 1).expect("a relay")
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_after_the_delay() {
+        let delay = Duration::from_millis(30);
+        let relay = relay(Path {
+            delay,
+            ..Path::default()
+        });
+        let mut stream = StdStream::connect(relay.address).expect("it listens");
+        let begun = Instant::now();
+        stream.write_all(b"hello\n").expect("room");
+        let mut line = String::new();
+        BufReader::new(&stream)
+            .read_line(&mut line)
+            .expect("an answer");
+        assert_eq!(line, "hello\n");
+        assert!(begun.elapsed() >= 2 * delay, "there and back");
+        assert_eq!((relay.connections(), relay.bytes()), (1, 12));
+        stream.shutdown(Shutdown::Write).expect("open");
+        assert_eq!(stream.read(&mut [0; 8]).expect("the end comes through"), 0);
+    }
+
+    #[test]
+    fn more_than_fits_comes_through_whole() {
+        let relay = relay(Path {
+            delay: Duration::from_millis(1),
+            jitter: Duration::from_millis(1),
+            ..Path::default()
+        });
+        let stream = StdStream::connect(relay.address).expect("it listens");
+        let bytes: Vec<u8> = (0..3 * UNDER_WAY_MAX)
+            .map(|n| (n / 7 % 251) as u8)
+            .collect();
+        let sender = {
+            let (stream, bytes) = (stream.try_clone().expect("a descriptor"), bytes.clone());
+            std::thread::spawn(move || {
+                (&stream).write_all(&bytes).expect("room in the end");
+                stream.shutdown(Shutdown::Write).expect("open");
+            })
+        };
+        let mut back = Vec::new();
+        (&stream).read_to_end(&mut back).expect("all of it");
+        sender.join().expect("it sent all");
+        assert!(back == bytes, "{} of {} bytes", back.len(), bytes.len());
+    }
+
+    #[test]
+    fn resets_reach_the_client() {
+        let relay = relay(Path {
+            reset: 1.0,
+            ..Path::default()
+        });
+        let mut stream = StdStream::connect(relay.address).expect("it listens");
+        stream.write_all(b"hello\n").expect("room");
+        let error = stream.read(&mut [0; 8]).expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(relay.resets(), 1);
+    }
+}
