@@ -52,7 +52,6 @@ const WAITING_MAX: usize = 1024;
 /// The token of the timer; connections have theirs from 0.
 const TIMER: Token = Token(usize::MAX);
 
-
 /// What the owner of a load tells its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
