@@ -35,7 +35,7 @@ conformance: ## All comparisons with a real memcached, and real clients of six l
 differential: ## Random sessions to memcached and to a server, compared, for DIFFERENTIAL_SECONDS
 	@scripts/differential.sh
 
-fuzz: ## Fuzz the parsers and the store, FUZZ_SECONDS each (nightly Rust)
+fuzz: ## Fuzz the parsers, the store and the proxy, FUZZ_SECONDS each (nightly Rust)
 	@scripts/fuzz.sh
 
 asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)

@@ -1,5 +1,5 @@
-//! What the fuzz targets check: the very laws of the protocol crate's property tests, and a store beside a
-//! plain table.
+//! What the fuzz targets check: the very laws of the protocol crate's property tests, a store beside a
+//! plain table, and a proxy worker between anybody and anybody.
 
 #[path = "../../crates/protocol/tests/protocol/binary_laws.rs"]
 pub mod binary_laws;
@@ -7,4 +7,5 @@ pub mod binary_laws;
 pub mod describe;
 #[path = "../../crates/protocol/tests/protocol/laws.rs"]
 pub mod laws;
+pub mod proxy_model;
 pub mod store_model;
