@@ -22,10 +22,8 @@ use evenkeel_roles::proxy::{
     BackendId, ClientId, Failover, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
-use evenkeel_types::{
-    BootId, CacheletId, Epoch, Instant, ServerId, Version, WorkerRef,
-};
-use std::collections::BTreeMap;
+use evenkeel_types::{BootId, CacheletId, Epoch, Instant, ServerId, Version, WorkerRef};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -100,13 +98,25 @@ impl<'a> Script<'a> {
         let servers = 1 + u16::from(more % 3);
         let settings = PoolSettings {
             collapse: kind & 2 == 0,
-            on_down: if kind & 4 == 0 { OnDown::Miss } else { OnDown::Error },
-            failover: if kind & 8 == 0 { Failover::None } else { Failover::Next },
+            on_down: if kind & 4 == 0 {
+                OnDown::Miss
+            } else {
+                OnDown::Error
+            },
+            failover: if kind & 8 == 0 {
+                Failover::None
+            } else {
+                Failover::Next
+            },
             allow_flush: kind & 16 == 0,
             flush_on_return: kind & 32 == 0,
             hot_keys: PlainConfig {
-                mode: [PlainMode::On, PlainMode::On, PlainMode::Observe, PlainMode::Off]
-                    [usize::from(kind >> 6)],
+                mode: [
+                    PlainMode::On,
+                    PlainMode::On,
+                    PlainMode::Observe,
+                    PlainMode::Off,
+                ][usize::from(kind >> 6)],
                 sampling: 1.0,
                 hot_rps_min: 0.0,
                 write_weight: 0.5,
@@ -243,6 +253,8 @@ struct World<'a> {
     epoch: u64,
     clients: Vec<Application>,
     servers: Vec<FakeServer>,
+    /// What is still to be done about servers.
+    deferred: VecDeque<Output>,
     cuts: u64,
 }
 
@@ -276,6 +288,7 @@ impl<'a> World<'a> {
             epoch: 0,
             clients,
             servers: servers.collect(),
+            deferred: VecDeque::new(),
             cuts: 1,
         };
         world.new_map();
@@ -286,7 +299,8 @@ impl<'a> World<'a> {
         }
         world.finish();
         let told = world.clients.into_iter();
-        told.map(|client| (client.received, client.closed)).collect()
+        told.map(|client| (client.received, client.closed))
+            .collect()
     }
 
     fn step(&mut self, step: &Step<'_>) {
@@ -302,7 +316,7 @@ impl<'a> World<'a> {
                     if self.core.client_wants_input(application.id) {
                         self.feed(client);
                     }
-                    self.settle();
+                    self.settle_clients();
                 }
             }
             Step::Server { server, bytes } => {
@@ -350,7 +364,10 @@ impl<'a> World<'a> {
         let mut rest = bytes;
         while !rest.is_empty() {
             // Any sequence will do, as long as it is the same each time.
-            self.cuts = self.cuts.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            self.cuts = self
+                .cuts
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(1);
             let most = if self.cuts >> 62 == 0 { 40 } else { 5 };
             let len = 1 + (self.cuts >> 33) as usize % most;
             let (piece, behind) = rest.split_at(len.min(rest.len()));
@@ -377,7 +394,9 @@ impl<'a> World<'a> {
 
     fn feed(&mut self, client: usize) {
         let application = &mut self.clients[client];
-        let count = self.core.client_input(self.now, application.id, &application.input);
+        let count = self
+            .core
+            .client_input(self.now, application.id, &application.input);
         application.input.drain(..count);
     }
 
@@ -402,8 +421,25 @@ impl<'a> World<'a> {
 
     /// Does what the core says until it says nothing.
     fn settle(&mut self) {
-        while let Some(output) = self.core.poll_output() {
+        loop {
+            self.settle_clients();
+            let Some(output) = self.deferred.pop_front() else {
+                return;
+            };
             self.carry_out(output);
+        }
+    }
+
+    /// Does what the core says of applications. What concerns servers comes later, so that nothing changes
+    /// there between two pieces of an application's bytes.
+    fn settle_clients(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            match output {
+                Output::Connect { .. } | Output::WriteBackend(_) | Output::CloseBackend(_) => {
+                    self.deferred.push_back(output);
+                }
+                _ => self.carry_out(output),
+            }
         }
     }
 
@@ -500,7 +536,10 @@ impl<'a> World<'a> {
                 }
                 RequestOutcome::Incomplete { .. } => break,
                 RequestOutcome::Refused { .. } | RequestOutcome::Close { .. } => {
-                    panic!("no request: {:?}", received[done..].escape_ascii().to_string())
+                    panic!(
+                        "no request: {:?}",
+                        received[done..].escape_ascii().to_string()
+                    )
                 }
             }
         }
@@ -677,7 +716,9 @@ fn echo(out: &mut Vec<u8>, meta: &Meta<'_>, item: Option<(u32, usize)>) {
                 write!(out, " c{}", draw(meta.key(&mut scratch)) % 1000)
             }
             (b'O', _) => out.write_all(b" O").and_then(|()| out.write_all(token)),
-            (b'k', _) => out.write_all(b" k").and_then(|()| out.write_all(meta.key.text)),
+            (b'k', _) => out
+                .write_all(b" k")
+                .and_then(|()| out.write_all(meta.key.text)),
             (b'b', _) => write!(out, " b"),
             _ => Ok(()),
         };
