@@ -1,7 +1,7 @@
 //! The `evenkeel` command: one binary, a subcommand for each part.
 //!
-//! `server`, `proxy`, `coordinator`, `bench` and `experiment` are crates of their own; here they only get their
-//! place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
+//! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
+//! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary.
 
 #![forbid(unsafe_code)]
@@ -52,6 +52,19 @@ enum Command {
         #[command(subcommand)]
         command: evenkeel_experiments::ExperimentCommand,
     },
+    /// Simulates whole clusters in virtual time, with faults
+    Sim {
+        #[command(subcommand)]
+        command: Sim,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Sim {
+    /// Runs clusters from seeds, with faults, and checks what their clients see
+    Run(Box<evenkeel_sim::command::RunArgs>),
+    /// Tells the story of one run, line by line
+    Replay(Box<evenkeel_sim::command::ReplayArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,6 +118,11 @@ fn main() -> std::process::ExitCode {
         }
         .into(),
         Command::Experiment { command } => evenkeel_experiments::execute(&command).into(),
+        Command::Sim { command } => match command {
+            Sim::Run(args) => evenkeel_sim::command::execute_run(&args),
+            Sim::Replay(args) => evenkeel_sim::command::execute_replay(&args),
+        }
+        .into(),
     }
 }
 

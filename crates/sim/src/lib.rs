@@ -17,12 +17,15 @@
 //!   recordings of real processes as well.
 //! - [`world`] runs a [`Plan`](world::Plan): its network delays, splits, loses and repeats nothing
 //!   that TCP would not; its processes crash, pause and restart; its coordinator goes away.
+//! - [`many`] runs many plans, on all cores; [`command`] is all of it from the command line.
 //!
 //! The simulator breaks things where the outside world would: bytes, connections, processes and
 //! clocks. The cores are driven through the same calls as in the real processes, and have no hooks
 //! for it.
 #![forbid(unsafe_code)]
 
+pub mod command;
 pub mod history;
+pub mod many;
 mod random;
 pub mod world;

@@ -1,7 +1,6 @@
 //! Proxies that replicate hot keys themselves, in front of servers that know nothing of it, run from seeds.
 //!
-//! `EVENKEEL_TEST_SEED=n` runs one seed and prints every event; `EVENKEEL_SIM_SEEDS=n` runs more of
-//! them than usual.
+//! `EVENKEEL_SIM_SEEDS=n` runs more of them than usual; `evenkeel sim replay n --plain` tells the story of one.
 
 use evenkeel_sim::world::{Cluster, Fault, Plan, Report, World};
 
@@ -10,6 +9,13 @@ const SEEDS: u64 = 60;
 
 /// Seeds in which a fault built in on purpose must be noticed.
 const FAULT_SEEDS: u64 = 200;
+
+/// How long a run lasts, in virtual nanoseconds.
+const LENGTH: u64 = 21_000_000_000;
+
+fn plan(seed: u64) -> Plan {
+    Plan::plain(seed).lasting(LENGTH)
+}
 
 fn from_environment(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
@@ -42,21 +48,12 @@ const SOMETIMES: [&str; 16] = [
 
 #[test]
 fn copies_of_hot_keys_in_plain_servers_keep_what_is_promised_whatever_goes_wrong() {
-    if let Some(seed) = from_environment("EVENKEEL_TEST_SEED") {
-        let plan = Plan {
-            aloud: true,
-            ..Plan::plain(seed)
-        };
-        let outcome = World::new(plan).run();
-        assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
-        return println!("{}", outcome.report);
-    }
     let seeds = from_environment("EVENKEEL_SIM_SEEDS").unwrap_or(SEEDS);
     println!("seeds 0 to {}", seeds - 1);
     let mut total = Report::default();
     let mut broken = Vec::new();
     for seed in 0..seeds {
-        let outcome = World::new(Plan::plain(seed)).run();
+        let outcome = World::new(plan(seed)).run();
         total.add(&outcome.report);
         let first = outcome.violations.first();
         broken.extend(first.map(|first| format!("seed {seed}: {first}")));
@@ -64,7 +61,7 @@ fn copies_of_hot_keys_in_plain_servers_keep_what_is_promised_whatever_goes_wrong
     let count = broken.len();
     assert!(
         broken.is_empty(),
-        "{count} of {seeds} seeds; EVENKEEL_TEST_SEED=n shows every event of one:\n{}",
+        "{count} of {seeds} seeds; `evenkeel sim replay --plain --seconds 21` tells the story of one:\n{}",
         broken.join("\n")
     );
     println!("{total}");
@@ -78,12 +75,12 @@ fn copies_of_hot_keys_in_plain_servers_keep_what_is_promised_whatever_goes_wrong
 #[test]
 fn the_same_seed_gives_the_same_events_in_front_of_plain_servers() {
     for seed in 0..6 {
-        let [a, b] = [0, 1].map(|_| World::new(Plan::plain(seed)).run().report);
+        let [a, b] = [0, 1].map(|_| World::new(plan(seed)).run().report);
         assert_eq!(a, b, "seed {seed}");
         assert_eq!(a.count("maps wanted"), 0);
         let evenkeel = Plan {
             cluster: Cluster::Evenkeel,
-            ..Plan::plain(seed)
+            ..plan(seed)
         };
         assert_ne!(a.event_hash, World::new(evenkeel).run().report.event_hash);
     }
@@ -93,7 +90,7 @@ fn the_same_seed_gives_the_same_events_in_front_of_plain_servers() {
 fn faults_built_in_on_purpose_are_noticed_in_front_of_plain_servers() {
     for fault in Fault::PLAIN {
         let caught = (0..FAULT_SEEDS).find_map(|seed| {
-            let outcome = World::new(Plan::plain(seed).with_fault(fault)).run();
+            let outcome = World::new(plan(seed).with_fault(fault)).run();
             Some((seed, outcome.violations.into_iter().next()?))
         });
         match caught {

@@ -135,6 +135,7 @@ fn record(cluster: &mut Cluster, deed: Deed<'_>) -> History {
     History {
         operations,
         log: None,
+        lapses: Vec::new(),
     }
 }
 

@@ -37,7 +37,9 @@ pub fn check(history: &History, promises: &Promises) -> Result<Checked, Vec<Viol
             .log
             .as_ref()
             .map(|log| log.iter().filter(|a| a.key == key).copied().collect());
-        let history = KeyHistory::new(key, &operations, applied, &mut violations);
+        let lapses = history.lapses.iter().filter(|lapse| lapse.key == key);
+        let lapses = lapses.map(|lapse| (lapse.from, lapse.to)).collect();
+        let history = KeyHistory::new(key, &operations, (applied, lapses), &mut violations);
         check_swaps(key, &operations, &history, &mut violations);
         check_freshness(
             &operations,

@@ -47,6 +47,8 @@ pub(super) struct KeyHistory {
     highest_earliest: Vec<usize>,
     /// What homes carried out, in order, when that is known.
     log: Option<Vec<Applied>>,
+    /// When its value may have expired: from, to.
+    lapses: Vec<(Nanos, Nanos)>,
 }
 
 impl KeyHistory {
@@ -54,7 +56,7 @@ impl KeyHistory {
     pub fn new(
         key: u16,
         operations: &[&Operation],
-        log: Option<Vec<Applied>>,
+        (log, lapses): (Option<Vec<Applied>>, Vec<(Nanos, Nanos)>),
         violations: &mut Vec<Violation>,
     ) -> Self {
         let mut gathering = Gathering {
@@ -98,6 +100,7 @@ impl KeyHistory {
             highest_version,
             highest_earliest,
             log,
+            lapses,
         };
         if history.log.is_none() {
             history.check_versions(key, violations);
@@ -146,6 +149,13 @@ impl KeyHistory {
     /// when there was always something, or when it is not known.
     pub fn first_absence(&self, from: Nanos, to: Nanos) -> Option<Stamp> {
         let log = self.log.as_ref()?;
+        if self
+            .lapses
+            .iter()
+            .any(|lapse| lapse.0 <= to && from <= lapse.1)
+        {
+            return None;
+        }
         let next = log.partition_point(|applied| applied.at <= from);
         let at_first = next.checked_sub(1).map(|i| log[i]);
         if at_first.is_none_or(|applied| applied.state.is_none()) {

@@ -106,6 +106,18 @@ pub struct Applied {
     pub state: Option<WriteId>,
 }
 
+/// A time in which a key may have been nothing because its value may have expired: servers count
+/// whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lapse {
+    /// The key, by number.
+    pub key: u16,
+    /// Not before.
+    pub from: Nanos,
+    /// By then it was certainly something else.
+    pub to: Nanos,
+}
+
 /// A history.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -114,6 +126,8 @@ pub struct History {
     pub operations: Vec<Operation>,
     /// Everything that homes carried out, in the order of time; `None` where nobody watched.
     pub log: Option<Vec<Applied>>,
+    /// When values may have expired. The log has them gone when they must be.
+    pub lapses: Vec<Lapse>,
 }
 
 /// What has to hold.

@@ -345,6 +345,14 @@ fn a_true_miss_shows_a_removal_and_nothing_older_may_follow() {
     story().miss(2, 10, 40).get(2, 41, 42, 1).is_good();
     // Before the first write there was nothing either.
     story().miss(2, 0, 10).get(2, 11, 12, 1).is_good();
+    // It may have expired by then, which says nothing of what came later.
+    let mut expired = story().miss(2, 20, 60).get(2, 61, 62, 1);
+    expired.history.lapses = vec![Lapse {
+        key: 0,
+        from: 15 * MS,
+        to: 50 * MS,
+    }];
+    expired.is_good();
     let doubted = Promises {
         misses_are_true: false,
         ..PROMISES

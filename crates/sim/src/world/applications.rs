@@ -1,33 +1,38 @@
-//! Applications: connections to proxies that ask without waiting, and remember all they were told.
+//! Applications: connections to proxies that ask without waiting. What they are told is noted in
+//! [`super::answers`].
+//!
+//! Every value is new, so that it tells which write made it: texts are lists of `id;` or
+//! `id.padding;`, which `append` and `prepend` make longer, and counters are sums of numbers that no
+//! two writes share.
 
-use super::home_log::last_write;
 use super::network::{Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::MS;
 use super::proxies::REQUEST_TIMEOUT;
+use super::swarm::Habit;
 use super::{Event, World};
 use crate::history::{Action, Effect, Found, NEVER, Nanos, Operation, WriteId};
-use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
 use std::collections::VecDeque;
 use std::io::Write;
 
 /// How long the answer to a command may take when nothing goes wrong any more: the time-out of the
 /// proxy for a first and a second place, and what may have been queued before it.
-const PATIENCE: Nanos = 3 * REQUEST_TIMEOUT;
+pub(super) const PATIENCE: Nanos = 3 * REQUEST_TIMEOUT;
 
 /// What an application awaits an answer to.
 #[derive(Debug)]
-struct Pending {
-    kind: Kind,
+pub(super) struct Pending {
+    pub kind: Kind,
     /// Its operations in the history, one for each key, in the order asked.
-    operations: Vec<usize>,
+    pub operations: Vec<usize>,
 }
 
 /// How its answer looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Get,
     MetaGet,
     Store,
+    Increase,
     Delete,
     Flush,
 }
@@ -36,16 +41,16 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct Application {
     proxy: usize,
-    connection: Option<ConnectionNumber>,
+    pub connection: Option<ConnectionNumber>,
     connected: bool,
     /// Its name in the history; each connection has another.
     client: u32,
-    pending: VecDeque<Pending>,
+    pub pending: VecDeque<Pending>,
     pipeline_max: usize,
     /// Mean pause between commands.
     pause: Nanos,
     /// The newest version that it was shown of each key, to be swapped.
-    versions: Vec<Option<(WriteId, u64)>>,
+    pub versions: Vec<Option<(WriteId, u64)>>,
 }
 
 impl Application {
@@ -61,7 +66,18 @@ impl Application {
             versions: vec![None; keys],
         }
     }
+
+    /// The operation that has waited longest for its answer.
+    pub fn oldest_pending(&self) -> Option<usize> {
+        self.pending.front()?.operations.first().copied()
+    }
 }
+
+/// Keys that hold texts; the others are counters.
+const TEXT_KEYS: usize = 4;
+
+/// Longest expiry, in seconds.
+const EXPTIME_MAX: u64 = 5;
 
 impl World {
     /// An application connects, as a new client.
@@ -76,27 +92,15 @@ impl World {
         a.versions.fill(None);
     }
 
-    /// An application closes its connection, and soon opens another.
-    pub(super) fn hang_up(&mut self, application: usize) {
-        if let Some(connection) = self.applications[application].connection {
-            self.close(connection, INITIATOR);
-            self.disconnected(application);
-            self.report.tell("applications gone", 1);
-        }
-    }
-
-    /// Every command is answered in time, with an error if need be.
-    pub(super) fn check_patience(&mut self) {
-        for application in 0..self.applications.len() {
-            let oldest = self.applications[application].pending.front();
-            let Some(&operation) = oldest.and_then(|pending| pending.operations.first()) else {
-                continue;
-            };
-            let operation = self.operations[operation].clone();
-            if self.time - operation.invoked > PATIENCE {
-                self.fail(format!("no answer yet to {operation:?}"));
-            }
-        }
+    /// An application closes its connection, and soon opens another. False if it has none.
+    pub(super) fn hang_up(&mut self, application: usize) -> bool {
+        let Some(connection) = self.applications[application].connection else {
+            return false;
+        };
+        self.narrate_application(application, |_| "hangs up".into());
+        self.close(connection, INITIATOR);
+        self.disconnected(application);
+        true
     }
 
     fn disconnected(&mut self, application: usize) {
@@ -144,107 +148,175 @@ impl World {
         self.send(connection, INITIATOR, &bytes);
     }
 
-    /// A key: the first one is the hottest.
-    fn some_key(&mut self) -> usize {
+    /// A key that holds a text: the first one is the hottest.
+    fn some_text(&mut self) -> usize {
         match self.random.below(10) {
             0..6 => 0,
             6..8 => 1,
-            _ => self.random.index(self.keys.len()),
+            _ => self.random.index(TEXT_KEYS),
         }
     }
 
+    fn does(&self, habit: Habit) -> bool {
+        self.plan.swarm.habits.has(habit)
+    }
+
+    fn tell(&mut self, habit: Habit) {
+        self.report.tell(habit.name(), 1);
+    }
+
     fn compose(&mut self, application: usize, out: &mut Vec<u8>) {
-        let key = self.some_key();
-        let choice = self.random.below(1000);
-        let writes = self.write_share;
-        if choice >= writes {
-            return self.compose_read(application, key, out);
+        if self.random.below(1000) >= self.plan.swarm.write_share {
+            return self.compose_read(application, out);
         }
-        let name = String::from_utf8_lossy(&self.keys[key]).into_owned();
-        let read = Action::Read(Found::Unknown);
         match self.random.below(100) {
-            0..40 => {
-                let (id, value) = self.new_value();
-                let len = value.len();
-                let noreply = self.random.chance(1, 20);
-                let end = if noreply { " noreply" } else { "" };
-                write!(out, "set {name} 0 0 {len}{end}\r\n{value}\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, write_of(id, None));
-                if !noreply {
-                    self.expect(application, Kind::Store, vec![operation]);
-                }
+            40..55 if self.does(Habit::Meta) => self.compose_meta_set(application, out),
+            55..63 if self.does(Habit::Concatenate) => {
+                self.tell(Habit::Concatenate);
+                let verb = ["append", "prepend"][self.random.index(2)];
+                self.compose_store(application, verb, out);
             }
-            40..55 => {
-                let (id, value) = self.new_value();
-                write!(out, "ms {name} {} c\r\n{value}\r\n", value.len()).expect(IN_MEMORY);
-                let operation = self.begin(application, key, write_of(id, None));
-                self.expect(application, Kind::Store, vec![operation]);
+            63..67 if self.does(Habit::Conditional) => {
+                self.tell(Habit::Conditional);
+                let verb = ["add", "replace"][self.random.index(2)];
+                self.compose_store(application, verb, out);
             }
-            55..65 => {
-                let (id, value) = self.new_value();
-                write!(out, "append {name} 0 0 {}\r\n{value}\r\n", value.len()).expect(IN_MEMORY);
-                let operation = self.begin(application, key, write_of(id, None));
-                self.expect(application, Kind::Store, vec![operation]);
-            }
-            65..80 => {
-                let Some((old, version)) = self.applications[application].versions[key] else {
-                    return self.compose_read(application, key, out);
-                };
-                let (id, value) = self.new_value();
-                let len = value.len();
-                write!(out, "cas {name} 0 0 {len} {version}\r\n{value}\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, write_of(id, Some(old)));
-                self.expect(application, Kind::Store, vec![operation]);
-            }
-            80..90 => {
-                write!(out, "delete {name}\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, Action::Delete(Effect::Unknown));
-                self.expect(application, Kind::Delete, vec![operation]);
-            }
-            90..93 => {
-                // An expiry in the past is another way to delete.
-                write!(out, "touch {name} -1\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, Action::Delete(Effect::Unknown));
-                self.expect(application, Kind::Delete, vec![operation]);
-            }
-            93..99 => {
-                // Far away: nothing to be seen but that nothing is lost.
-                write!(out, "touch {name} 100000\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, read);
-                self.expect(application, Kind::Delete, vec![operation]);
-            }
-            _ => {
+            67..77 if self.does(Habit::Swap) => self.compose_swap(application, out),
+            77..90 if self.does(Habit::Count) => self.compose_count(application, out),
+            90..96 if self.does(Habit::Delete) => self.compose_delete(application, out),
+            96..99 => self.compose_touch(application, out),
+            99 if self.does(Habit::Flush) => {
+                self.tell(Habit::Flush);
                 out.extend_from_slice(b"flush_all\r\n");
                 let keys = 0..self.keys.len();
                 let deletes = |key| self.begin(application, key, Action::Delete(Effect::Unknown));
                 let operations = keys.map(deletes).collect();
                 self.expect(application, Kind::Flush, operations);
             }
+            _ => self.compose_store(application, "set", out),
         }
     }
 
-    fn compose_read(&mut self, application: usize, key: usize, out: &mut Vec<u8>) {
-        let name = String::from_utf8_lossy(&self.keys[key]).into_owned();
+    /// Mostly never; otherwise soon.
+    fn some_exptime(&mut self) -> u64 {
+        if self.does(Habit::Expire) && self.random.chance(1, 4) {
+            self.tell(Habit::Expire);
+            1 + self.random.below(EXPTIME_MAX)
+        } else {
+            0
+        }
+    }
+
+    fn compose_store(&mut self, application: usize, verb: &str, out: &mut Vec<u8>) {
+        let key = self.some_text();
+        let exptime = self.some_exptime();
+        let (id, value) = self.new_value();
+        let (name, len) = (self.name(key), value.len());
+        let is_quiet = verb == "set" && self.does(Habit::Quiet) && self.random.chance(1, 20);
+        let end = if is_quiet {
+            self.tell(Habit::Quiet);
+            " noreply"
+        } else {
+            ""
+        };
+        write!(out, "{verb} {name} 0 {exptime} {len}{end}\r\n{value}\r\n").expect(IN_MEMORY);
+        let operation = self.begin(application, key, write_of(id, None));
+        if !is_quiet {
+            self.expect(application, Kind::Store, vec![operation]);
+        }
+    }
+
+    fn compose_meta_set(&mut self, application: usize, out: &mut Vec<u8>) {
+        self.tell(Habit::Meta);
+        let key = self.some_text();
+        let exptime = self.some_exptime();
+        let (id, value) = self.new_value();
+        let (name, len) = (self.name(key), value.len());
+        write!(out, "ms {name} {len} c T{exptime}\r\n{value}\r\n").expect(IN_MEMORY);
+        let operation = self.begin(application, key, write_of(id, None));
+        self.expect(application, Kind::Store, vec![operation]);
+    }
+
+    fn compose_swap(&mut self, application: usize, out: &mut Vec<u8>) {
+        let key = self.some_text();
+        let Some((old, version)) = self.applications[application].versions[key] else {
+            return self.compose_read(application, out);
+        };
+        self.tell(Habit::Swap);
+        let exptime = self.some_exptime();
+        let (id, value) = self.new_value();
+        let (name, len) = (self.name(key), value.len());
+        write!(out, "cas {name} 0 {exptime} {len} {version}\r\n{value}\r\n").expect(IN_MEMORY);
+        let operation = self.begin(application, key, write_of(id, Some(old)));
+        self.expect(application, Kind::Store, vec![operation]);
+    }
+
+    /// Sets a counter, or adds to one.
+    fn compose_count(&mut self, application: usize, out: &mut Vec<u8>) {
+        self.tell(Habit::Count);
+        let key = TEXT_KEYS + self.random.index(self.keys.len() - TEXT_KEYS);
+        let exptime = self.some_exptime();
+        self.writes += 1;
+        let id = WriteId(self.writes);
+        let number = self.register.announce(id);
+        let name = self.name(key);
+        let kind = if self.random.chance(1, 4) {
+            let len = number.to_string().len();
+            write!(out, "set {name} 0 {exptime} {len}\r\n{number}\r\n").expect(IN_MEMORY);
+            Kind::Store
+        } else {
+            write!(out, "incr {name} {number}\r\n").expect(IN_MEMORY);
+            Kind::Increase
+        };
+        let operation = self.begin(application, key, write_of(id, None));
+        self.expect(application, kind, vec![operation]);
+    }
+
+    fn compose_delete(&mut self, application: usize, out: &mut Vec<u8>) {
+        self.tell(Habit::Delete);
+        let key = self.some_text();
+        let name = self.name(key);
+        // An expiry in the past is another way to delete.
+        if self.random.chance(2, 3) {
+            write!(out, "delete {name}\r\n").expect(IN_MEMORY);
+        } else {
+            write!(out, "touch {name} -1\r\n").expect(IN_MEMORY);
+        }
+        let operation = self.begin(application, key, Action::Delete(Effect::Unknown));
+        self.expect(application, Kind::Delete, vec![operation]);
+    }
+
+    fn compose_touch(&mut self, application: usize, out: &mut Vec<u8>) {
+        let key = self.some_text();
+        let name = self.name(key);
+        // Mostly far away: nothing to be seen but that nothing is lost.
+        let exptime = match self.some_exptime() {
+            0 => 100_000,
+            soon => soon,
+        };
+        write!(out, "touch {name} {exptime}\r\n").expect(IN_MEMORY);
+        let operation = self.begin(application, key, Action::Read(Found::Unknown));
+        self.expect(application, Kind::Delete, vec![operation]);
+    }
+
+    fn compose_read(&mut self, application: usize, out: &mut Vec<u8>) {
+        let key = if self.does(Habit::Count) && self.random.chance(1, 12) {
+            self.random.index(self.keys.len())
+        } else {
+            self.some_text()
+        };
+        let name = self.name(key);
         let read = Action::Read(Found::Unknown);
         match self.random.below(10) {
-            0..5 => {
-                let word = if self.random.chance(1, 3) {
-                    "gets"
-                } else {
-                    "get"
-                };
-                write!(out, "{word} {name}\r\n").expect(IN_MEMORY);
-                let operation = self.begin(application, key, read);
-                self.expect(application, Kind::Get, vec![operation]);
-            }
-            5..8 => {
+            5..8 if self.does(Habit::Meta) => {
                 // With a flag that sends it to the home, at times.
                 let more = if self.random.chance(1, 6) { " t" } else { "" };
                 write!(out, "mg {name} v c{more}\r\n").expect(IN_MEMORY);
                 let operation = self.begin(application, key, read);
                 self.expect(application, Kind::MetaGet, vec![operation]);
             }
-            _ => {
+            8.. if self.does(Habit::MultiGet) => {
+                self.tell(Habit::MultiGet);
                 let first = self.random.index(self.keys.len());
                 let count = 2 + self.random.index(self.keys.len() - 1);
                 out.extend_from_slice(b"gets");
@@ -258,7 +330,17 @@ impl World {
                 out.extend_from_slice(b"\r\n");
                 self.expect(application, Kind::Get, operations);
             }
+            _ => {
+                let word = ["get", "get", "gets"][self.random.index(3)];
+                write!(out, "{word} {name}\r\n").expect(IN_MEMORY);
+                let operation = self.begin(application, key, read);
+                self.expect(application, Kind::Get, vec![operation]);
+            }
         }
+    }
+
+    fn name(&self, key: usize) -> String {
+        String::from_utf8_lossy(&self.keys[key]).into_owned()
     }
 
     /// A value that nobody has written before.
@@ -266,7 +348,10 @@ impl World {
         self.writes += 1;
         let id = self.writes;
         let padding = match self.random.below(20) {
-            0 => self.random.index(3000),
+            0 if self.does(Habit::Large) => {
+                self.tell(Habit::Large);
+                self.random.index(3000)
+            }
             1..4 => self.random.index(40),
             _ => 0,
         };
@@ -289,148 +374,6 @@ impl World {
         self.applications[application]
             .pending
             .push_back(Pending { kind, operations });
-    }
-
-    /// Takes as many answers as have arrived in full.
-    fn take_answers(&mut self, connection: ConnectionNumber, application: usize) {
-        let limits = Limits::default();
-        loop {
-            let input = core::mem::take(&mut self.connections[connection].ends[INITIATOR].input);
-            let mut taken = 0;
-            let mut replies = Vec::new();
-            let Some(pending) = self.applications[application].pending.front() else {
-                if !input.is_empty() {
-                    let text = input.escape_ascii().to_string();
-                    self.fail(format!("client was sent what it did not ask for: {text}"));
-                }
-                return;
-            };
-            // A get has values before its end; everything else has one reply.
-            let is_whole = loop {
-                match parse_reply(&input[taken..], &limits) {
-                    ReplyOutcome::Reply { reply, consumed } => {
-                        taken += consumed;
-                        let goes_on = matches!(reply, Reply::Value(_)) && pending.kind == Kind::Get;
-                        replies.push(reply);
-                        if !goes_on {
-                            break true;
-                        }
-                    }
-                    ReplyOutcome::Incomplete { .. } => break false,
-                    ReplyOutcome::Malformed => {
-                        let text = input.escape_ascii().to_string();
-                        return self.fail(format!("client was sent what is no reply: {text}"));
-                    }
-                }
-            };
-            if !is_whole {
-                drop(replies);
-                self.connections[connection].ends[INITIATOR].input = input;
-                return;
-            }
-            if let Some(pending) = self.applications[application].pending.pop_front() {
-                self.finish(application, &pending, &replies);
-            }
-            drop(replies);
-            self.connections[connection].ends[INITIATOR].input = input[taken..].to_vec();
-        }
-    }
-
-    /// Notes what came of a command.
-    fn finish(&mut self, application: usize, pending: &Pending, replies: &[Reply<'_>]) {
-        for &operation in &pending.operations {
-            self.operations[operation].completed = self.time;
-        }
-        let Some(last) = replies.last() else { return };
-        match pending.kind {
-            Kind::Get => {
-                for &operation in &pending.operations {
-                    let key = usize::from(self.operations[operation].key);
-                    let value = replies.iter().find_map(|reply| match reply {
-                        Reply::Value(value) if value.key == self.keys[key] => Some(value),
-                        _ => None,
-                    });
-                    let found = match value {
-                        Some(value) => {
-                            self.found(application, key, value.data, value.cas.map(|v| v.0))
-                        }
-                        None if matches!(last, Reply::End) => Found::Miss,
-                        None => Found::Unknown,
-                    };
-                    self.operations[operation].action = Action::Read(found);
-                }
-            }
-            Kind::MetaGet => {
-                let operation = pending.operations[0];
-                let key = usize::from(self.operations[operation].key);
-                let found = match last {
-                    Reply::Meta(meta) if meta.status == MetaStatus::Value => {
-                        let data = meta.value.unwrap_or_default();
-                        self.found(application, key, data, meta.flags.unsigned(b'c'))
-                    }
-                    Reply::Meta(meta) if meta.status == MetaStatus::Miss => Found::Miss,
-                    _ => Found::Unknown,
-                };
-                self.operations[operation].action = Action::Read(found);
-            }
-            Kind::Store | Kind::Delete | Kind::Flush => {
-                for &operation in &pending.operations {
-                    self.wrote(operation, last);
-                }
-            }
-        }
-    }
-
-    /// Notes what came of a write.
-    fn wrote(&mut self, operation: usize, reply: &Reply<'_>) {
-        let (effect, was_there) = match reply {
-            Reply::Stored | Reply::Deleted | Reply::Touched | Reply::Ok => {
-                (Effect::Done { version: None }, true)
-            }
-            Reply::Meta(meta) if meta.status == MetaStatus::Done => (
-                Effect::Done {
-                    version: meta.flags.unsigned(b'c'),
-                },
-                true,
-            ),
-            Reply::NotFound => (Effect::None, false),
-            Reply::Meta(meta) => (Effect::None, meta.status != MetaStatus::NotFound),
-            Reply::NotStored | Reply::Exists => (Effect::None, true),
-            // An error: it may have happened, or may happen yet.
-            _ => return,
-        };
-        let action = &mut self.operations[operation].action;
-        match action {
-            Action::Write { effect: of, .. } => *of = effect,
-            // A delete of what is not there has read that it is not there.
-            Action::Delete(_) if !was_there => *action = Action::Read(Found::Miss),
-            Action::Delete(of) => *of = effect,
-            Action::Read(found) if !was_there => *found = Found::Miss,
-            Action::Read(_) => {}
-        }
-    }
-
-    /// What a value is, which must be one that a home has held.
-    fn found(
-        &mut self,
-        application: usize,
-        key: usize,
-        data: &[u8],
-        version: Option<u64>,
-    ) -> Found {
-        let Some(write) = last_write(data)
-            .filter(|id| self.contents.get(id).is_some_and(|content| content == data))
-        else {
-            let text = data.escape_ascii().to_string();
-            self.fail(format!(
-                "a client was shown a value that no home ever held: {text}"
-            ));
-            return Found::Unknown;
-        };
-        if let Some(version) = version {
-            self.applications[application].versions[key] = Some((write, version));
-        }
-        Found::Value { write, version }
     }
 }
 

@@ -74,14 +74,14 @@ impl World {
         let heartbeat = self.report_of(host);
         let life = self.life_of(host);
         // Lost when the other side cannot be reached; the next one will do.
-        if self.cut_until(host, self.coordinator_host()) <= self.time {
-            let delay = self.random.between(MS / 10, 5 * MS);
+        for delay in self.deliveries(host, self.coordinator_host()) {
+            let heartbeat = Box::new(heartbeat.clone());
             self.after(
                 delay,
                 Event::Report {
                     host,
                     life,
-                    heartbeat: Box::new(heartbeat),
+                    heartbeat,
                 },
             );
         }
@@ -95,6 +95,17 @@ impl World {
                 Event::Heartbeat { host, life, extra },
             );
         }
+    }
+
+    /// After how long a message arrives that is no part of a connection.
+    fn deliveries(&mut self, from: usize, to: usize) -> Vec<Nanos> {
+        let World {
+            weather,
+            random,
+            report,
+            ..
+        } = self;
+        weather.deliveries(random, report, self.time, (from, to))
     }
 
     fn report_of(&self, host: usize) -> Heartbeat {
@@ -151,16 +162,9 @@ impl World {
         self.coordinator.core.set_settings(settings);
         match self.coordinator.core.handle_heartbeat(now, heartbeat) {
             Ok(answer) => {
-                if self.cut_until(host, self.coordinator_host()) <= self.time {
-                    let delay = self.random.between(MS / 10, 5 * MS);
-                    self.after(
-                        delay,
-                        Event::Answer {
-                            host,
-                            life,
-                            answer: Box::new(answer),
-                        },
-                    );
+                for delay in self.deliveries(self.coordinator_host(), host) {
+                    let answer = Box::new(answer.clone());
+                    self.after(delay, Event::Answer { host, life, answer });
                 }
             }
             // For instance one that was sent in a former life and arrives late.
@@ -199,24 +203,6 @@ impl World {
         }
     }
 
-    /// Every member that is alive works by a map at least as new as this.
-    pub(super) fn check_maps(&mut self, epoch: Epoch) {
-        for host in 0..self.coordinator_host() {
-            let theirs = match self.servers.get(host) {
-                Some(server) if !server.process.alive => continue,
-                Some(server) => server.applied(),
-                None => self.proxies[host - self.servers.len()]
-                    .core
-                    .epoch(MAP_SOURCE),
-            };
-            if theirs < epoch {
-                self.fail(format!(
-                    "host {host} still works by map {theirs}, not {epoch}"
-                ));
-            }
-        }
-    }
-
     pub(super) fn tick_coordinator(&mut self) {
         let now = self.coordinator.process.now(self.time);
         self.coordinator.core.handle_timeout(now);
@@ -235,6 +221,7 @@ impl World {
         let now = self.coordinator.process.clock.read(self.time);
         let core = CoordinatorCore::restore(config, saved, now);
         self.coordinator.core = core.expect("it was saved by a sound one");
-        self.report.tell("coordinator restarted", 1);
+        let host = self.coordinator_host();
+        self.narrate(&[host], || "dies, and another goes on".into());
     }
 }

@@ -1,30 +1,21 @@
 //! What goes wrong, and what operators do.
+//!
+//! Nothing of it lasts beyond the time from which everything has to come to rest; only a server that
+//! died for good stays away.
 
-use super::plan::{Cluster, MS, Turmoil};
+use super::plan::{MS, SECOND};
+use super::swarm::Hazard;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_roles::coordinator::Switch;
 
-/// A kind of mishap.
-#[derive(Clone, Copy, Debug)]
-enum Mishap {
-    Reset,
-    ManyResets,
-    Cut,
-    Kill,
-    StopServer,
-    StopProxy,
-    Join,
-    SwitchHotKeys,
-    CoordinatorAway,
-    RestartCoordinator,
-    ApplicationGone,
-}
+/// How far wall clocks jump, in seconds: a leap second, an hour, a month.
+const WALL_JUMPS_S: [i64; 3] = [1, 3_600, 30 * 86_400];
 
 impl World {
-    /// The next mishap comes after a while, if there is to be one.
+    /// The next fault comes after a while, if there is to be one.
     pub(super) fn plan_mishap(&mut self) {
-        let (least, most) = self.plan.pause();
+        let (least, most) = self.plan.swarm.pause;
         let delay = self.random.between(least, most);
         if self.time + delay < self.plan.quiet_from() {
             self.after(delay, Event::Mishap);
@@ -32,146 +23,209 @@ impl World {
     }
 
     pub(super) fn mishap(&mut self) {
-        use Mishap::*;
-        let choices: &[Mishap] = match self.plan.turmoil {
-            Turmoil::Everything if self.plan.cluster == Cluster::Plain => &[
-                Reset,
-                ManyResets,
-                Cut,
-                Kill,
-                StopServer,
-                StopProxy,
-                ApplicationGone,
-            ],
-            Turmoil::Calm => &[],
-            Turmoil::Resets => &[Reset, Reset, ManyResets, ApplicationGone],
-            Turmoil::Partitions => &[Cut],
-            Turmoil::Crashes => &[Kill, Kill, Reset],
-            Turmoil::Pauses => &[StopServer, StopServer, StopProxy],
-            Turmoil::Changes => &[
-                Join,
-                Join,
-                SwitchHotKeys,
-                CoordinatorAway,
-                RestartCoordinator,
-                Kill,
-                StopProxy,
-            ],
-            Turmoil::Everything => &[
-                Reset,
-                ManyResets,
-                Cut,
-                Kill,
-                StopServer,
-                StopProxy,
-                Join,
-                SwitchHotKeys,
-                CoordinatorAway,
-                RestartCoordinator,
-                ApplicationGone,
-            ],
-        };
         self.plan_mishap();
+        let choices: Vec<Hazard> = self.plan.swarm.hazards.iter().collect();
         if choices.is_empty() {
             return;
         }
-        let mishap = choices[self.random.index(choices.len())];
-        if self.plan.aloud {
-            self.say(&format!("mishap: {mishap:?}"));
+        let hazard = choices[self.random.index(choices.len())];
+        if self.strike(hazard) {
+            self.report.tell(hazard.name(), 1);
         }
-        match mishap {
-            Reset => self.reset_some(1),
-            ManyResets => self.reset_some(6),
-            Cut => self.cut_some(),
-            Kill => self.kill_one(),
-            StopServer => {
-                let server = self.random.index(self.servers.len());
-                let length = self.some_time(3);
-                self.servers[server].process.stopped_until = self.time + length;
-                self.report.tell("servers stopped", 1);
+    }
+
+    /// Lets a fault happen. False when there is nothing left for it to happen to.
+    fn strike(&mut self, hazard: Hazard) -> bool {
+        match hazard {
+            Hazard::Reset => self.reset_some(1),
+            Hazard::ManyResets => self.reset_some(6),
+            Hazard::Partition => self.cut_some(true),
+            Hazard::OneWay => self.cut_some(false),
+            Hazard::CutFromHome => self.cut_from_home(),
+            Hazard::Loss => {
+                let (host, until) = (self.some_host(), self.some_end(10));
+                let loss = self.random.between(10, 301);
+                self.narrate(&[host], || format!("loses {loss} of 1,000 packets"));
+                self.weather.lose(host, loss, until);
+                true
             }
-            StopProxy => {
-                let proxy = self.random.index(self.proxies.len());
-                let length = self.some_time(2);
-                self.proxies[proxy].process.stopped_until = self.time + length;
-                self.report.tell("proxies stopped", 1);
+            Hazard::SlowHost => {
+                let (host, until) = (self.some_host(), self.some_end(10));
+                let by = self.random.between(10, 201) * MS;
+                self.narrate(&[host], || format!("is slower by {} ms", by / MS));
+                self.weather.slow_down(host, by, until);
+                true
             }
-            Join => {
-                let dead = (0..self.servers.len()).find(|&s| self.servers[s].boot.0 == 0);
-                if let Some(server) = dead {
+            Hazard::NarrowHost => {
+                let (host, until) = (self.some_host(), self.some_end(10));
+                self.narrate(&[host], || "has 1 Mbit/s".into());
+                self.weather.narrow(host, until);
+                true
+            }
+            Hazard::Duplicates => {
+                let (host, until) = (self.some_host(), self.some_end(10));
+                self.narrate(&[host], || "sends everything twice".into());
+                self.weather.duplicate(host, until);
+                true
+            }
+            Hazard::Crash => {
+                let most = if self.random.chance(1, 2) { 40 } else { 900 };
+                let delay = self.random.between(1, most) * MS;
+                let back = self.time + delay;
+                self.kill_one(Some(back))
+            }
+            Hazard::CrashForLong => {
+                let back = self.plan.quiet_from() + self.random.below(SECOND);
+                let back = (!self.random.chance(1, 3)).then_some(back);
+                self.kill_one(back)
+            }
+            Hazard::StopServer => {
+                let host = self.random.index(self.servers.len());
+                self.stop(host, 15)
+            }
+            Hazard::StopProxy => {
+                let host = self.servers.len() + self.random.index(self.proxies.len());
+                self.stop(host, 5)
+            }
+            Hazard::Join => {
+                let new = (0..self.servers.len()).find(|&s| self.servers[s].boot.0 == 0);
+                if let Some(server) = new {
                     self.start_server(server);
-                    self.report.tell("servers joined", 1);
                 }
+                new.is_some()
             }
-            SwitchHotKeys => {
-                let switch = &mut self.coordinator.hot_keys;
-                *switch = match *switch {
-                    Switch::On => Switch::Off,
-                    Switch::Off => Switch::On,
-                };
-                let was_switched_off = *switch == Switch::Off;
-                self.report.tell("hot keys switched", 1);
-                if was_switched_off {
-                    let length = self.random.between(50 * MS, 500 * MS);
-                    self.after(length, Event::HotKeysOn);
-                }
+            Hazard::SwitchHotKeys => self.switch_hot_keys(),
+            Hazard::CoordinatorAway => {
+                let host = self.coordinator_host();
+                self.stop(host, 20)
             }
-            CoordinatorAway => {
-                let length = self.some_time(4);
-                self.coordinator.process.stopped_until = self.time + length;
-                self.report.tell("coordinator stopped", 1);
+            Hazard::CoordinatorCrash => {
+                self.restart_coordinator();
+                true
             }
-            RestartCoordinator => self.restart_coordinator(),
-            ApplicationGone => {
+            Hazard::WallJump => {
+                let host = self.random.index(self.coordinator_host() + 1);
+                let far = WALL_JUMPS_S[self.random.index(WALL_JUMPS_S.len())];
+                let by = if self.random.chance(1, 2) { far } else { -far };
+                self.narrate(&[host], || format!("has its wall clock jump by {by} s"));
+                self.process_mut(host).wall_s += by;
+                true
+            }
+            Hazard::ApplicationGone => {
                 let application = self.random.index(self.applications.len());
-                self.hang_up(application);
+                self.hang_up(application)
             }
         }
     }
 
-    /// Mostly short, at times longer than a lease or a timeout.
-    fn some_time(&mut self, longest: u64) -> Nanos {
-        let most = if self.random.chance(1, 3) {
-            longest * 300
-        } else {
-            120
+    /// When something ends that begins now: mostly soon, at times after more than a lease or a
+    /// time-out, rarely after up to `longest` seconds.
+    fn some_end(&mut self, longest: u64) -> Nanos {
+        let most = match self.random.below(6) {
+            0 => longest * 1000,
+            1 | 2 => 900,
+            _ => 120,
         };
-        self.random.between(5, most) * MS
+        let end = self.time + self.random.between(5, most) * MS;
+        end.min(self.plan.quiet_from())
     }
 
-    fn reset_some(&mut self, most: usize) {
+    /// A server, a proxy or the coordinator.
+    fn some_host(&mut self) -> usize {
+        self.random.index(self.coordinator_host() + 1)
+    }
+
+    /// A process stands still.
+    fn stop(&mut self, host: usize, longest: u64) -> bool {
+        let until = self.some_end(longest);
+        let length = until.saturating_sub(self.time) / MS;
+        self.narrate(&[host], || format!("stands still for {length} ms"));
+        let process = self.process_mut(host);
+        process.stopped_until = until.max(process.stopped_until);
+        process.alive
+    }
+
+    fn switch_hot_keys(&mut self) -> bool {
+        let switch = &mut self.coordinator.hot_keys;
+        *switch = match *switch {
+            Switch::On => Switch::Off,
+            Switch::Off => Switch::On,
+        };
+        let switch = *switch;
+        let host = self.coordinator_host();
+        self.narrate(&[host], || format!("switches hot keys: {switch:?}"));
+        if switch == Switch::Off {
+            let length = self.random.between(50 * MS, 500 * MS);
+            self.after(length, Event::HotKeysOn);
+        }
+        true
+    }
+
+    fn reset_some(&mut self, most: usize) -> bool {
         let servers = self.servers.len();
         let between_processes =
             self.open_connections(|ends| ends.iter().any(|end| end.host < servers));
         for _ in 0..most.min(between_processes.len()) {
             let connection = between_processes[self.random.index(between_processes.len())];
+            let hosts = [0, 1].map(|end| self.connections[connection].ends[end].host);
+            self.narrate(&hosts, || format!("lose connection #{connection}"));
             self.reset(connection);
-            self.report.tell("connections reset", 1);
         }
+        !between_processes.is_empty()
     }
 
-    fn cut_some(&mut self) {
-        let hosts = self.coordinator_host() + 1;
-        let length = self.some_time(3);
+    fn cut_some(&mut self, both_ways: bool) -> bool {
+        let hosts = self.coordinator_host() + 2;
+        let until = self.some_end(10);
         let one = self.random.index(hosts);
-        if self.random.chance(1, 3) {
+        let others: Vec<usize> = if self.random.chance(1, 3) {
             // One host from all others.
-            for other in (0..hosts).filter(|&other| other != one) {
-                self.cut(one, other, length);
-            }
+            (0..hosts).filter(|&other| other != one).collect()
         } else {
-            let other = (one + 1 + self.random.index(hosts - 1)) % hosts;
-            self.cut(one, other, length);
+            vec![(one + 1 + self.random.index(hosts - 1)) % hosts]
+        };
+        for other in others {
+            let way = if both_ways {
+                "and"
+            } else {
+                "no longer reaches"
+            };
+            self.narrate(&[one, other], || format!("are cut off ({way})"));
+            self.weather.cut(one, other, until);
+            if both_ways {
+                self.weather.cut(other, one, until);
+            }
         }
-        self.report.tell("partitions", 1);
+        true
     }
 
-    fn kill_one(&mut self) {
+    /// One proxy and the home of the hottest key do not reach each other, in one direction or both;
+    /// its copies are within reach.
+    fn cut_from_home(&mut self) -> bool {
+        let Some(home) = self.home_of_first_key() else {
+            return false;
+        };
+        let proxy = self.servers.len() + self.random.index(self.proxies.len());
+        let until = self.some_end(10);
+        let directions = self.random.index(3);
+        self.narrate(&[proxy, home], || {
+            "are cut off, home of the hottest key".into()
+        });
+        if directions != 0 {
+            self.weather.cut(proxy, home, until);
+        }
+        if directions != 1 {
+            self.weather.cut(home, proxy, until);
+        }
+        true
+    }
+
+    fn kill_one(&mut self, back: Option<Nanos>) -> bool {
         let alive: Vec<usize> = (0..self.servers.len())
             .filter(|&s| self.servers[s].process.alive)
             .collect();
         if alive.len() < 2 {
-            return;
+            return false;
         }
         // The home of the hottest key is the worst to lose.
         let hottest = self
@@ -179,9 +233,17 @@ impl World {
             .filter(|_| self.random.chance(1, 2));
         let server = hottest.unwrap_or_else(|| alive[self.random.index(alive.len())]);
         self.kill_server(server);
-        self.report.tell("servers killed", 1);
-        let most = if self.random.chance(1, 2) { 40 } else { 900 };
-        let delay = self.random.between(1, most) * MS;
-        self.after(delay, Event::Restart { server });
+        match back {
+            Some(at) => self.at(at, Event::Restart { server }),
+            None => self.report.tell("servers killed for good", 1),
+        }
+        true
+    }
+
+    /// Faults are over: what still stands between the hosts is gone.
+    pub(super) fn calm_down(&mut self) {
+        self.weather.clear_up(self.time);
+        self.coordinator.hot_keys = Switch::On;
+        self.narrate(&[], || "faults are over".into());
     }
 }

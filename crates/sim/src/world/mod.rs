@@ -3,21 +3,32 @@
 //! Hosts are numbered: servers first, then proxies, the coordinator, and one host for all
 //! applications. Every event has a time and a number, so that equal plans give equal runs.
 
+mod answers;
 mod applications;
+mod checks;
+mod command;
 mod control;
 mod faults;
-mod home_log;
+mod mutants;
 mod network;
 mod plan;
 mod process;
 mod proxies;
+mod queue;
+mod register;
 mod report;
 mod servers;
+mod story;
+mod swarm;
+mod weather;
 
-pub use plan::{Cluster, Fault, Plan, Turmoil};
+pub use mutants::Fault;
+pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
+pub use story::{Line, Listener};
+pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
-use crate::history::{Applied, History, Nanos, Operation, Promises, WriteId, check};
+use crate::history::{History, Nanos, Operation, Promises, check};
 use crate::random::Random;
 use applications::Application;
 use control::Coordinator;
@@ -26,15 +37,21 @@ use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer, Switch};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::Message;
 use evenkeel_types::Epoch;
-use home_log::Held;
 use network::{Arrival, Connection, ConnectionNumber, Who};
 use plan::MS;
 use process::Process;
 use proxies::Proxy;
+use queue::Queue;
+use register::Register;
 use servers::Server;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use weather::Weather;
+
+/// Mean pauses of applications between two sendings of one to four commands: a cluster has three to
+/// nine applications, and so some 250 operations a second on average.
+const PAUSE_MIN: Nanos = 15 * MS;
+const PAUSE_MAX: Nanos = 90 * MS;
 
 /// Something that happens at a time.
 #[derive(Debug)]
@@ -91,6 +108,10 @@ enum Event {
         server: usize,
     },
     HotKeysOn,
+    /// Everything that is bounded is looked at.
+    Look,
+    /// No fault comes any more.
+    Quiet,
     /// What the coordinator says now has to have reached everyone at the end.
     Settle,
 }
@@ -111,10 +132,9 @@ pub struct World {
     plan: Plan,
     random: Random,
     time: Nanos,
-    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
-    events: BTreeMap<u64, Event>,
-    event_count: u64,
+    queue: Queue<Event>,
     report: Report,
+    listener: Option<Listener>,
     violations: Vec<String>,
     // The hosts.
     servers: Vec<Server>,
@@ -124,8 +144,7 @@ pub struct World {
     applications: Vec<Application>,
     // The network.
     connections: Vec<Connection>,
-    /// Until when two hosts cannot reach each other; the lower number first.
-    cuts: BTreeMap<(usize, usize), Nanos>,
+    weather: Weather,
     /// Links that stand.
     linked: BTreeSet<ConnectionNumber>,
     // The members.
@@ -134,54 +153,59 @@ pub struct World {
     beating: BTreeSet<(usize, u32)>,
     /// What [`Event::Settle`] saw.
     settled_epoch: Epoch,
+    /// Every map that anybody was told of.
+    maps: BTreeMap<Epoch, Arc<ClusterMap>>,
     // What applications do.
     keys: Vec<Vec<u8>>,
-    /// Of a thousand commands.
-    write_share: u64,
     misses_are_true: bool,
     clients: u32,
     writes: u64,
     // What is known.
     operations: Vec<Operation>,
-    log: Vec<Applied>,
-    held: Vec<Option<Held>>,
-    contents: BTreeMap<WriteId, Vec<u8>>,
+    register: Register,
+    /// With a fault: the last value that any shadow server was sent, for each key.
+    old_fills: BTreeMap<u16, Vec<u8>>,
 }
 
 impl World {
     /// A cluster that is about to start.
     pub fn new(plan: Plan) -> Self {
+        let swarm = plan.swarm;
         let mut random = Random::new(plan.seed);
-        let initial = 3 + random.index(2);
+        let count = plan.servers.clamp(SERVERS_MIN, SERVERS_MAX);
         let is_plain = plan.cluster == Cluster::Plain;
-        let joiners = if is_plain { 0 } else { 2 };
+        let joiners = random.index(3).min(count - SERVERS_MIN);
+        let initial = if is_plain { count } else { count - joiners };
         let proxies = if is_plain { 2 } else { 1 + random.index(3) };
         let on_down = if random.chance(1, 2) {
             OnDown::Error
         } else {
             OnDown::Miss
         };
-        let keys: Vec<Vec<u8>> = ["alpha", "beta", "gamma", "delta"]
+        let names = ["alpha", "beta", "gamma", "delta", "count", "total"];
+        let keys: Vec<Vec<u8>> = names
             .iter()
             .map(|name| format!("{name}{}", random.below(1000)).into_bytes())
             .collect();
-        let server = |random: &mut Random| Server::new(Process::new(random, false));
-        let servers: Vec<_> = (0..initial + joiners)
-            .map(|_| server(&mut random))
+        let drift = swarm.drift_ppm;
+        let servers: Vec<_> = (0..count)
+            .map(|_| Server::new(Process::new(&mut random, false, drift)))
             .collect();
         let proxies: Vec<_> = (0..proxies)
-            .map(|_| {
-                let process = Process::new(&mut random, true);
+            .map(|_| Process::new(&mut random, true, drift))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|process| {
                 let settings = proxies::settings(&plan, on_down);
                 Proxy::new(process, random.seed(), &plan, initial, settings)
             })
             .collect();
-        let process = Process::new(&mut random, true);
+        let process = Process::new(&mut random, true, drift);
         let coordinator = Coordinator::new(process, initial, random.seed());
         let applications: Vec<_> = (0..proxies.len() * 3)
             .map(|i| {
                 let pipeline_max = 1 + random.index(8);
-                let pause = random.between(4 * MS, 25 * MS);
+                let pause = random.between(PAUSE_MIN, PAUSE_MAX);
                 Application::new(i % proxies.len(), keys.len(), pipeline_max, pause)
             })
             .collect();
@@ -190,36 +214,34 @@ impl World {
         } else {
             1 + random.below(2) as u16
         };
-        let write_share = [20, 50, 100, 200][random.index(4)];
+        let racked = servers.len() + proxies.len() + 1;
         let mut world = World {
             plan,
             random,
             time: 0,
-            queue: BinaryHeap::new(),
-            events: BTreeMap::new(),
-            event_count: 0,
+            queue: Queue::new(),
             report: Report::default(),
+            listener: None,
             violations: Vec::new(),
+            weather: Weather::new(racked + 1, racked, &swarm),
             servers,
             workers_per_server,
             proxies,
             coordinator,
             applications,
             connections: Vec::new(),
-            cuts: BTreeMap::new(),
             linked: BTreeSet::new(),
             intervals: BTreeMap::new(),
             beating: BTreeSet::new(),
             settled_epoch: Epoch(0),
-            held: vec![None; keys.len()],
+            maps: BTreeMap::new(),
+            register: Register::new(keys.len()),
             keys,
-            write_share,
             misses_are_true: on_down == OnDown::Error,
             clients: 0,
             writes: 0,
             operations: Vec::new(),
-            log: Vec::new(),
-            contents: BTreeMap::new(),
+            old_fills: BTreeMap::new(),
         };
         world.start(initial);
         world
@@ -239,27 +261,26 @@ impl World {
             self.at(200 * MS + at, Event::Act { application });
         }
         self.at(1000 * MS, Event::Mishap);
-        self.at(self.plan.length - 500 * MS, Event::Settle);
+        self.at(1000 * MS, Event::Look);
+        self.at(self.plan.quiet_from(), Event::Quiet);
+        self.at(self.plan.settled_from(), Event::Settle);
     }
 
     /// Runs to the end and judges what happened.
     pub fn run(mut self) -> Outcome {
-        while let Some(Reverse((at, number))) = self.queue.pop() {
+        while let Some((at, event)) = self.queue.pop() {
             if at > self.plan.length || !self.violations.is_empty() {
                 break;
             }
             self.time = self.time.max(at);
-            if let Some(event) = self.events.remove(&number) {
-                self.happen(event);
-            }
+            self.happen(event);
         }
         if self.violations.is_empty() {
             self.time = self.plan.length;
             self.check_patience();
-            if self.plan.cluster == Cluster::Evenkeel {
-                self.check_maps(self.settled_epoch);
-            }
+            self.check_maps(self.settled_epoch);
         }
+        self.report.tell("events", self.queue.count());
         for server in 0..self.servers.len() {
             if self.servers[server].process.alive {
                 self.count_server(server);
@@ -270,9 +291,11 @@ impl World {
         }
         let changes = self.coordinator.core.epoch().0;
         self.report.tell("maps", changes);
+        let (log, lapses) = self.register.finish(self.time);
         let history = History {
             operations: self.operations,
-            log: Some(self.log),
+            log: Some(log),
+            lapses,
         };
         let promises = Promises {
             staleness: self.plan.lease(),
@@ -370,7 +393,12 @@ impl World {
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
             Event::HotKeysOn => self.coordinator.hot_keys = Switch::On,
-            Event::Settle => self.settled_epoch = self.coordinator.core.epoch(),
+            Event::Look => self.look(),
+            Event::Quiet => self.calm_down(),
+            Event::Settle => {
+                self.settled_epoch = self.coordinator.core.epoch();
+                self.check_maps(self.settled_epoch);
+            }
         }
     }
 
@@ -486,26 +514,10 @@ impl World {
         }
     }
 
-    fn cut_until(&self, one: usize, other: usize) -> Nanos {
-        self.cuts
-            .get(&(one.min(other), one.max(other)))
-            .copied()
-            .unwrap_or(0)
-    }
-
-    fn cut(&mut self, one: usize, other: usize, length: Nanos) {
-        let until = self.time + length;
-        let cut = self
-            .cuts
-            .entry((one.min(other), one.max(other)))
-            .or_default();
-        *cut = until.max(*cut);
-    }
-
     /// The server that holds the hottest key, if one does.
     fn home_of_first_key(&self) -> Option<usize> {
         if self.plan.cluster == Cluster::Plain {
-            return self.held[0].as_ref().map(Held::server);
+            return self.register.home_of(0);
         }
         let map = self.coordinator.core.map()?;
         let home = map
@@ -516,22 +528,18 @@ impl World {
             .position(|s| s.id == Some(home.server) && s.process.alive)
     }
 
-    fn is_calm(&self) -> bool {
-        self.plan.turmoil == Turmoil::Calm
+    /// Whether a server that has been there is not there now.
+    fn lacks_servers(&self) -> bool {
+        let is_gone = |server: &Server| server.boot.0 != 0 && !server.process.alive;
+        self.servers.iter().any(is_gone)
     }
 
     fn at(&mut self, at: Nanos, event: Event) {
-        self.event_count += 1;
-        self.queue.push(Reverse((at, self.event_count)));
-        self.events.insert(self.event_count, event);
+        self.queue.push(at, event);
     }
 
     fn after(&mut self, delay: Nanos, event: Event) {
         self.at(self.time + delay, event);
-    }
-
-    fn say(&self, words: &str) {
-        println!("{:>12.6} ms  {words}", self.time as f64 / MS as f64);
     }
 
     /// Something happened that must not happen.

@@ -1,5 +1,5 @@
 //! Connections: bytes that arrive in order, in other pieces than they were sent in, late, or not at
-//! all when the connection ends.
+//! all when the connection ends. How late, [`super::weather`] says.
 //!
 //! Each direction of a connection is a *lane* of chunks with times of arrival. What happens to a
 //! lane is what TCP allows: order is kept, nothing is repeated; a host that cannot be reached gets
@@ -9,6 +9,7 @@
 //! what it had sent arrives at the other end: so a new connection can overtake an old one.
 
 use super::plan::MS;
+use super::weather::Packet;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_roles::proxy::{BackendId, ClientId};
@@ -103,7 +104,8 @@ impl World {
             ends: [end(from, lives[INITIATOR]), end(to, lives[ACCEPTOR])],
             lanes: [Lane::default(), Lane::default()],
         });
-        let delay = self.delay();
+        let [from, to] = [0, 1].map(|end| self.connections[number].ends[end].host);
+        let delay = self.delay(from, to, Packet::Connect);
         self.after(delay, Event::Reach { connection: number });
         number
     }
@@ -111,7 +113,9 @@ impl World {
     /// The request to connect reaches the other host.
     pub(super) fn reached(&mut self, connection: ConnectionNumber) {
         let [from, to] = [0, 1].map(|i| self.connections[connection].ends[i].host);
-        let cut = self.cut_until(from, to);
+        // Both sides have to hear of each other.
+        let ways = [(from, to), (to, from)].map(|(a, b)| self.weather.cut_until(a, b));
+        let cut = ways[0].max(ways[1]);
         if cut > self.time {
             return self.at(cut, Event::Reach { connection });
         }
@@ -131,6 +135,9 @@ impl World {
     pub(super) fn send(&mut self, connection: ConnectionNumber, end: usize, bytes: &[u8]) {
         if !self.connections[connection].ends[end].open {
             return;
+        }
+        if self.listener.is_some() {
+            self.narrate_bytes(connection, end, bytes);
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -201,10 +208,18 @@ impl World {
     }
 
     fn put(&mut self, connection: ConnectionNumber, end: usize, chunk: Chunk) {
-        let at = self.time + self.delay();
+        let [from, to] = [end, 1 - end].map(|end| self.connections[connection].ends[end].host);
+        let packet = match &chunk {
+            Chunk::Bytes(bytes) => Packet::Bytes(bytes.len()),
+            Chunk::Open | Chunk::Closed => Packet::Bytes(0),
+        };
+        let at = self.time + self.delay(from, to, packet);
         let lane = &mut self.connections[connection].lanes[end];
         let at = at.max(lane.busy_until + 1);
         lane.busy_until = at;
+        if self.weather.note_arrival(from, to, at) {
+            self.report.tell("deliveries overtaken", 1);
+        }
         lane.chunks.push_back((at, chunk));
         self.at(
             at,
@@ -226,6 +241,7 @@ impl World {
         }
         let [from_host, to_host] = [from, 1 - from].map(|end| connected.ends[end].host);
         let blocked = self
+            .weather
             .cut_until(from_host, to_host)
             .max(self.stopped_until(to_host));
         if blocked > self.time {
@@ -248,19 +264,11 @@ impl World {
                 end.input.extend_from_slice(&bytes);
                 self.report.hash(&self.time.to_le_bytes());
                 self.report.hash(&bytes);
-                if self.plan.aloud {
-                    self.say(&format!(
-                        "#{connection} {from_host} -> {to_host}: {}",
-                        shown(&bytes)
-                    ));
-                }
                 Arrival::Bytes
             }
             Chunk::Closed => {
                 end.open = false;
-                if self.plan.aloud {
-                    self.say(&format!("#{connection} {from_host} -> {to_host} closed"));
-                }
+                self.narrate(&[from_host, to_host], || format!("#{connection} closed"));
                 Arrival::Closed
             }
         };
@@ -291,20 +299,14 @@ impl World {
             .collect()
     }
 
-    /// How long something is under way: mostly a fraction of a millisecond, at times much longer.
-    fn delay(&mut self) -> Nanos {
-        let slow = if self.is_calm() { 400 } else { 60 };
-        match self.random.below(slow) {
-            0 => self.random.below(120 * MS),
-            1 | 2 => self.random.below(15 * MS),
-            _ => MS / 20 + self.random.below(MS / 2),
-        }
+    fn delay(&mut self, from: usize, to: usize, packet: Packet) -> Nanos {
+        let more = self.undetermined();
+        let World {
+            weather,
+            random,
+            report,
+            ..
+        } = self;
+        more + weather.delay(random, report, self.time, (from, to), packet)
     }
-}
-
-fn shown(bytes: &[u8]) -> String {
-    const SHOWN_MAX: usize = 300;
-    bytes[..bytes.len().min(SHOWN_MAX)]
-        .escape_ascii()
-        .to_string()
 }

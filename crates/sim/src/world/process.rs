@@ -5,10 +5,6 @@ use crate::history::Nanos;
 use crate::random::Random;
 use evenkeel_types::{Instant, Now, UnixSeconds};
 
-/// Clocks run up to this many parts per million too fast or too slow: ten times what NTP tolerates,
-/// and within the margin of a lease.
-const CLOCK_ERROR_PPM: u64 = 5_000;
-
 /// When a run begins on the wall clock, in milliseconds since 1970.
 const START_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -20,8 +16,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn new(random: &mut Random) -> Self {
-        let ppm = 1_000_000 - CLOCK_ERROR_PPM + random.below(2 * CLOCK_ERROR_PPM + 1);
+    fn new(random: &mut Random, drift_ppm: u64) -> Self {
+        let ppm = 1_000_000 - drift_ppm + random.below(2 * drift_ppm + 1);
         Clock {
             offset: random.below(100_000) * MS,
             ppm,
@@ -48,33 +44,38 @@ pub(super) struct Process {
     /// Stopped until then: it does nothing, but its host goes on accepting for it.
     pub stopped_until: Nanos,
     pub clock: Clock,
+    /// How far the host's wall clock has jumped so far, in seconds.
+    pub wall_s: i64,
+    drift_ppm: u64,
     /// When its timer goes off; what was set before for a later time is ignored.
     pub timer_at: Nanos,
 }
 
 impl Process {
-    pub fn new(random: &mut Random, alive: bool) -> Self {
-        let clock = Clock::new(random);
+    /// The first process of a host whose clocks run at most so far too fast or too slow.
+    pub fn new(random: &mut Random, alive: bool, drift_ppm: u64) -> Self {
         Process {
             alive,
             life: 0,
             stopped_until: 0,
-            clock,
+            clock: Clock::new(random, drift_ppm),
+            wall_s: 0,
+            drift_ppm,
             timer_at: Nanos::MAX,
         }
     }
 
     /// Another life, on a clock that starts anew.
     pub fn restart(&mut self, random: &mut Random) {
-        let life = self.life + 1;
         *self = Process {
-            life,
-            ..Process::new(random, true)
+            life: self.life + 1,
+            wall_s: self.wall_s,
+            ..Process::new(random, true, self.drift_ppm)
         };
     }
 
     pub fn now(&self, time: Nanos) -> Now {
-        let unix = unix_ms(time) / 1000;
+        let unix = (unix_ms(time) / 1000).saturating_add_signed(self.wall_s);
         Now {
             monotonic: self.clock.read(time),
             unix: unix as UnixSeconds,
@@ -82,7 +83,7 @@ impl Process {
     }
 }
 
-/// The wall clock.
-pub(super) fn unix_ms(time: Nanos) -> u64 {
+/// A wall clock that is right.
+fn unix_ms(time: Nanos) -> u64 {
     START_UNIX_MS + time / MS
 }

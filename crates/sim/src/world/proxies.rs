@@ -1,6 +1,7 @@
 //! The proxies, driven as the proxy's event loop drives them.
 
 use super::World;
+use super::mutants::Fault;
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::{Cluster, MS, Plan};
 use super::process::Process;
@@ -93,6 +94,19 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Applications that are connected.
+    pub fn clients_open(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Bytes of answers that wait for the slowest application.
+    pub fn unread_max(&self) -> usize {
+        let unread = |id: &ClientId| self.core.client_output(*id).len();
+        self.clients.keys().map(unread).max().unwrap_or(0)
+    }
+}
+
 impl World {
     pub(super) fn hear_application(
         &mut self,
@@ -114,8 +128,10 @@ impl World {
                 }
             }
             (Arrival::Closed, Some(id)) => {
-                p.core.client_closed(id);
                 p.clients.remove(&id);
+                if self.plan.fault != Some(Fault::ConnectionsLeaked) {
+                    p.core.client_closed(id);
+                }
             }
             (_, None) => {}
         }
@@ -153,6 +169,14 @@ impl World {
     }
 
     pub(super) fn tell_proxy(&mut self, proxy: usize, map: &Arc<ClusterMap>) {
+        let host = self.servers.len() + proxy;
+        self.narrate(&[host], || format!("is told of map {}", map.epoch()));
+        let is_lost = self.has_fault(Fault::MapsLost) && proxy == 0;
+        if is_lost && self.proxies[proxy].core.epoch(MAP_SOURCE).0 > 0 {
+            return;
+        }
+        let map = &self.forged_map(host, map);
+        self.check_same_map(map);
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         p.core.set_map(now, MAP_SOURCE, map);
@@ -176,9 +200,10 @@ impl World {
         let Some(&connection) = p.clients.get(&id) else {
             return;
         };
-        let now = p.process.now(self.time).monotonic;
+        let now = p.process.now(self.time);
+        p.core.set_unix_time(now.unix);
         let input = &mut self.connections[connection].ends[ACCEPTOR].input;
-        let consumed = p.core.client_input(now, id, input);
+        let consumed = p.core.client_input(now.monotonic, id, input);
         input.drain(..consumed);
     }
 
@@ -200,6 +225,9 @@ impl World {
                 };
                 let bytes = p.core.client_output(id).to_vec();
                 p.core.client_wrote(id, bytes.len());
+                if self.has_fault(Fault::AnswersLost) && self.random.chance(1, 1000) {
+                    return;
+                }
                 self.send(connection, ACCEPTOR, &bytes);
             }
             Output::FeedClient(id) => self.feed_proxy(proxy, id),

@@ -1,14 +1,14 @@
 //! The servers: each a process with its workers, driven as the server's event loop drives them.
 
-use super::home_log::Command;
+use super::command::Command;
+use super::mutants::{Fault, spoil_answer, spoil_hello, with_name, without_name};
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::{Cluster, Fault, MS};
-use super::process::{Process, unix_ms};
+use super::plan::{Cluster, MS};
+use super::process::Process;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
-use evenkeel_policy::hot_keys::plain::{NAME_MARK, NAME_PREFIX_LEN};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
@@ -17,12 +17,12 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
+use evenkeel_types::{BootId, Epoch, ServerId, Version, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Memory of a server, in bytes: more than a run can fill, so that nothing is evicted.
-const MEMORY: usize = 8 << 20;
+pub(super) const MEMORY: usize = 8 << 20;
 
 /// Largest item, in bytes.
 pub(super) const ITEM_SIZE_MAX: usize = 64 << 10;
@@ -36,6 +36,8 @@ const PORTS_PER_SERVER: u16 = 10;
 pub(super) struct Server {
     pub process: Process,
     pub workers: Vec<WorkerCore>,
+    /// What its workers share; `None` before the first life.
+    pub pool: Option<Arc<SegmentPool>>,
     /// The connection of each worker's link to each shadow.
     links: Vec<BTreeMap<WorkerRef, ConnectionNumber>>,
     sessions: Vec<BTreeMap<(u32, u32), ConnectionNumber>>,
@@ -53,6 +55,7 @@ impl Server {
         Server {
             process,
             workers: Vec::new(),
+            pool: None,
             links: Vec::new(),
             sessions: Vec::new(),
             boot: BootId(0),
@@ -69,6 +72,29 @@ impl Server {
             .map(WorkerCore::epoch)
             .min()
             .unwrap_or(Epoch(0))
+    }
+
+    /// Every link of its workers.
+    pub fn shadows(&self) -> impl Iterator<Item = (usize, WorkerRef)> {
+        let of_worker = |(worker, links): (usize, &BTreeMap<WorkerRef, ConnectionNumber>)| {
+            links
+                .keys()
+                .map(|&shadow| (worker, shadow))
+                .collect::<Vec<_>>()
+        };
+        self.links.iter().enumerate().flat_map(of_worker)
+    }
+
+    /// Bytes of answers that wait for the slowest of its clients.
+    pub fn unread_max(&mut self) -> usize {
+        let mut most = 0;
+        for (worker, sessions) in self.workers.iter_mut().zip(&self.sessions) {
+            for &(slot, generation) in sessions.keys() {
+                let session = worker.session(ConnectionId { slot, generation });
+                most = most.max(session.map_or(0, |session| session.out.len()));
+            }
+        }
+        most
     }
 }
 
@@ -91,6 +117,12 @@ impl World {
     pub(super) fn start_server(&mut self, server: usize) {
         let boot = BootId(self.random.seed());
         let seed = self.random.seed();
+        let first_version = if self.has_fault(Fault::VersionsRepeated) {
+            Version(1)
+        } else {
+            first_version(boot.0)
+        };
+        self.narrate(&[server], || "starts".into());
         let s = &mut self.servers[server];
         if s.boot != BootId(0) {
             s.process.restart(&mut self.random);
@@ -129,7 +161,7 @@ impl World {
             seed,
             boot,
             start: s.process.now(self.time),
-            first_version: first_version(unix_ms(self.time)),
+            first_version,
         };
         let pool = SegmentPool::new(PoolConfig {
             limit_bytes: MEMORY,
@@ -148,6 +180,7 @@ impl World {
         s.workers = (0..config.workers)
             .map(|i| made(i).expect("sound settings"))
             .collect();
+        s.pool = Some(pool);
         s.links = vec![BTreeMap::new(); s.workers.len()];
         s.sessions = vec![BTreeMap::new(); s.workers.len()];
         (s.boot, s.id, s.told, s.busy_until) = (boot, None, Epoch(0), self.time);
@@ -157,6 +190,7 @@ impl World {
 
     /// A server's process dies without a word.
     pub(super) fn kill_server(&mut self, server: usize) {
+        self.narrate(&[server], || "is killed".into());
         self.lose_everything(server);
         self.count_server(server);
         let s = &mut self.servers[server];
@@ -236,7 +270,7 @@ impl World {
         input: &[u8],
     ) -> (usize, Vec<u8>) {
         let Some(command) = command else {
-            if self.plan.fault == Some(Fault::ReplicasUnnamed)
+            if self.has_fault(Fault::ReplicasUnnamed)
                 && let Some((unnamed, name)) = without_name(input)
             {
                 let (consumed, out) = self.show_input((server, worker, id), &unnamed);
@@ -246,23 +280,27 @@ impl World {
             spoil_hello(self.plan.fault, &mut out);
             return (consumed, out);
         };
-        if self.is_swallowed(command) {
-            return (command.len(), b"HD\r\n".to_vec());
+        if let Some(answer) = self.swallow(command) {
+            return (command.len, answer.to_vec());
         }
-        let (consumed, mut out) = match command.as_blind_set(&self.keys) {
-            Some(set) if self.plan.fault == Some(Fault::SwapsBlindly) => {
-                let (_, out) = self.show_input((server, worker, id), &set);
-                (command.len(), out)
+        let forged = self.forge(command, input);
+        let (consumed, mut out) = match &forged {
+            Some(forged) => {
+                let (consumed, out) = self.show_input((server, worker, id), forged);
+                (if consumed > 0 { command.len } else { 0 }, out)
             }
-            _ => self.show_input((server, worker, id), input),
+            None => self.show_input((server, worker, id), input),
         };
-        self.observe(server, worker, command, &out);
-        if self.plan.fault == Some(Fault::WritesRepeated)
-            && command.is_write()
-            && self.random.chance(1, 20)
+        if consumed > 0 {
+            self.observe(server, worker, command, &out);
+        }
+        if self.has_fault(Fault::WritesRepeated) && command.is_write() && self.random.chance(1, 20)
         {
             let (_, second) = self.show_input((server, worker, id), input);
             self.observe(server, worker, command, &second);
+        }
+        if let Some(old) = self.old_fill(command, input) {
+            self.show_input((server, worker, id), &old);
         }
         spoil_answer(self.plan.fault, command, &mut out);
         (consumed, out)
@@ -282,17 +320,6 @@ impl World {
             .session(id)
             .map(|session| core::mem::take(&mut session.out));
         (consumed, out.unwrap_or_default())
-    }
-
-    /// Whether a fault confirms a command without carrying it out.
-    fn is_swallowed(&mut self, command: &Command) -> bool {
-        match self.plan.fault {
-            Some(Fault::ReplicaStoresDropped) => {
-                command.is_replica_store() && self.random.chance(1, 2)
-            }
-            Some(Fault::WritesDropped) => command.is_set() && self.random.chance(1, 20),
-            _ => false,
-        }
     }
 
     pub(super) fn hear_link(
@@ -356,8 +383,17 @@ impl World {
         let s = &mut self.servers[server];
         let Some(id) = s.id else { return };
         let now = s.process.now(self.time);
-        if s.workers[usize::from(worker)].handle_map(now, map, id) {
+        let w = &mut s.workers[usize::from(worker)];
+        let before = w.epoch();
+        let is_taken = w.handle_map(now, map, id);
+        let after = w.epoch();
+        if is_taken {
             self.let_go(server, worker, map, id);
+        }
+        if after < before {
+            self.fail(format!(
+                "server {server} went from map {before} back to {after}"
+            ));
         }
         self.settle_worker(server, worker);
     }
@@ -365,6 +401,9 @@ impl World {
     /// Hands a map to each worker, not quite at the same time.
     pub(super) fn tell_workers(&mut self, server: usize, map: &Arc<ClusterMap>) {
         self.servers[server].told = map.epoch();
+        self.narrate(&[server], || format!("is told of map {}", map.epoch()));
+        let map = &self.forged_map(server, map);
+        self.check_same_map(map);
         for worker in 0..self.workers_per_server {
             let at = self.in_turn(server, 4 * MS);
             let life = self.servers[server].process.life;
@@ -501,81 +540,4 @@ impl World {
         let next = s.workers.iter().map(WorkerCore::poll_deadline).min()?;
         Some(s.process.clock.time_of(next))
     }
-}
-
-/// Where the name of a content stands in the name of a replica: between the mark and the colon.
-const CONTENT: core::ops::Range<usize> = 1..NAME_PREFIX_LEN - 1;
-
-/// What stands for every content.
-const ANY_CONTENT: u8 = b'A';
-
-/// A command about a replica with a name that is the same for all contents of the key, and the content
-/// that it asked for.
-fn without_name(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let at = 1 + input.iter().position(|&byte| byte == b' ')?;
-    let name = input.get(at..at + NAME_PREFIX_LEN)?;
-    if name[0] != NAME_MARK {
-        return None;
-    }
-    let content = name[CONTENT].to_vec();
-    let mut unnamed = input.to_vec();
-    unnamed[at..][CONTENT].fill(ANY_CONTENT);
-    Some((unnamed, content))
-}
-
-/// The answer as if the replica had been found under the name that it was asked by.
-fn with_name(mut answer: Vec<u8>, content: &[u8]) -> Vec<u8> {
-    let is_named = answer.starts_with(b"VALUE \x01");
-    if is_named {
-        answer[b"VALUE ".len()..][CONTENT].copy_from_slice(content);
-    }
-    answer
-}
-
-/// Announces another lease than the server's.
-fn spoil_hello(fault: Option<Fault>, out: &mut Vec<u8>) {
-    if fault != Some(Fault::LeasesTooLong) || !out.starts_with(b"EVENKEEL ") {
-        return;
-    }
-    let line = String::from_utf8_lossy(out);
-    let (before, lease) = line.split_once("lease_ms=").expect("a hello names a lease");
-    let after = lease.trim_start_matches(|c: char| c.is_ascii_digit());
-    *out = format!("{before}lease_ms=5000{after}").into_bytes();
-}
-
-/// With a fault that does so: changes the flags of an answer.
-fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Vec<u8>) {
-    let line_end = out
-        .windows(2)
-        .position(|w| w == b"\r\n")
-        .unwrap_or(out.len());
-    let line = String::from_utf8_lossy(&out[..line_end]).into_owned();
-    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    let is_value = words[0] == "VA";
-    match fault {
-        Some(Fault::ReplicaStoresDropped | Fault::GrantsAlways)
-            if is_value && command.is_replica_read() =>
-        {
-            for word in words
-                .iter_mut()
-                .skip(2)
-                .filter(|word| word.starts_with('c'))
-            {
-                *word = "c9000000000000000000".into();
-            }
-        }
-        Some(Fault::GrantsAlways)
-            if is_value && !words.iter().skip(2).any(|word| word.starts_with('G')) =>
-        {
-            words.push("G1".into());
-        }
-        Some(Fault::MissesLookOld) if words[0] == "EN" => {
-            for word in words.iter_mut().filter(|word| word.starts_with('V')) {
-                let version: u64 = word[1..].parse().expect("a version is a number");
-                *word = format!("V{}", version - 1);
-            }
-        }
-        _ => return,
-    }
-    out.splice(..line_end, words.join(" ").into_bytes());
 }

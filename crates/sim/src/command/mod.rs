@@ -1,0 +1,100 @@
+//! `evenkeel sim`: the simulator from the command line.
+
+mod replay;
+mod run;
+
+pub use replay::{ReplayArgs, execute_replay};
+pub use run::{FailedRun, RunArgs, RunReport, execute_run};
+
+use crate::world::{Fault, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
+use clap::{Args, ValueEnum};
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Exit codes, as for every command of Evenkeel.
+const EXIT_FINE: u8 = 0;
+const EXIT_FAILED: u8 = 1;
+
+/// How to print a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    Table,
+    /// For programs: one JSON object.
+    Json,
+}
+
+/// What `run` and `replay` simulate.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ClusterArgs {
+    /// Virtual seconds of a run
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(21..=86_400))]
+    pub seconds: u64,
+
+    /// Servers, with those that join later
+    #[arg(long, value_name = "N", default_value_t = SERVERS, value_parser = servers)]
+    pub servers: usize,
+
+    /// Nothing goes wrong but delays
+    #[arg(long)]
+    pub no_faults: bool,
+
+    /// Plain memcached servers behind the proxies, whose hot keys those replicate themselves
+    #[arg(long)]
+    pub plain: bool,
+
+    /// Break a rule on purpose, to see it noticed (as listed in docs/simulator.md)
+    #[arg(long, value_name = "NAME", value_parser = mutant)]
+    pub mutant: Option<Fault>,
+}
+
+impl ClusterArgs {
+    /// The plan of a seed.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let plan = if self.plain {
+            Plan::plain(seed)
+        } else {
+            Plan::new(seed)
+        };
+        let plan = plan.lasting(self.seconds * SECOND);
+        Plan {
+            servers: self.servers,
+            fault: self.mutant,
+            swarm: if self.no_faults {
+                plan.swarm.without_hazards()
+            } else {
+                plan.swarm
+            },
+            ..plan
+        }
+    }
+}
+
+fn servers(text: &str) -> Result<usize, String> {
+    let allowed = SERVERS_MIN..=SERVERS_MAX;
+    match text.parse() {
+        Ok(count) if allowed.contains(&count) => Ok(count),
+        _ => Err(format!(
+            "a cluster has {SERVERS_MIN} to {SERVERS_MAX} servers"
+        )),
+    }
+}
+
+fn mutant(text: &str) -> Result<Fault, String> {
+    let known = || Fault::ALL.into_iter().chain(Fault::PLAIN);
+    let names = || {
+        known()
+            .map(|fault| format!("{fault:?}"))
+            .collect::<Vec<_>>()
+    };
+    known()
+        .find(|fault| format!("{fault:?}") == text)
+        .ok_or_else(|| format!("there are {}", names().join(", ")))
+}
+
+/// Says what went wrong with `evenkeel sim COMMAND`, and with which exit code it ends.
+fn report_error(command: &str, error: &anyhow::Error) -> u8 {
+    eprintln!("evenkeel sim {command}: {error:#}");
+    EXIT_FAILED
+}

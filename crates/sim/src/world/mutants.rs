@@ -1,0 +1,283 @@
+//! Wrong on purpose: each breaks one rule, to see that the checks notice.
+//!
+//! Most are done to bytes and calls on their way; the cores themselves are sound. The promises are
+//! held up from two sides, so that one broken rule alone often does no harm: a client compares every
+//! replica's version with what it has seen, and asks the home where a replica is older. Faults on the
+//! side of the servers therefore make replicas *boast* of a high version.
+
+use super::World;
+use super::command::{Change, Command};
+use super::plan::Cluster;
+use evenkeel_policy::hot_keys::plain::{NAME_MARK, NAME_PREFIX_LEN};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::{KeyHash, WorkerRef};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Shadow servers confirm every other value without taking it, and boast.
+    ReplicaStoresDropped,
+    /// Homes grant leases with every value, and shadow servers boast.
+    GrantsAlways,
+    /// Proxies are told of leases much longer than the home waits for, or lend themselves what a plain
+    /// server said for much longer than is promised.
+    LeasesTooLong,
+    /// A miss names a version that is older than the delete.
+    MissesLookOld,
+    /// Shadow servers take a value again that they were sent before, and boast.
+    OldFillsTaken,
+    /// Homes answer one read in fifty with a miss.
+    MissesInvented,
+    /// Homes confirm one set in twenty that they do not carry out.
+    WritesDropped,
+    /// One write in twenty is carried out twice.
+    WritesRepeated,
+    /// Homes do not look at the version that a swap is for.
+    SwapsAlways,
+    /// A server's versions begin at 1 in each of its lives.
+    VersionsRepeated,
+    /// Homes keep what expires.
+    ExpiryForgotten,
+    /// Homes confirm `flush_all` and keep what they have.
+    FlushIgnored,
+    /// A server and a proxy are told that a key has another home.
+    TwoHomes,
+    /// Proxies do not notice that applications are gone.
+    ConnectionsLeaked,
+    /// One answer in a thousand never reaches its application.
+    AnswersLost,
+    /// A proxy is told of one map and of no other.
+    MapsLost,
+    /// What happens follows from more than the seed.
+    Undetermined,
+    /// Plain servers find a replica by the key alone, whatever content its name asks for.
+    ReplicasUnnamed,
+}
+
+impl Fault {
+    /// Those of plain servers.
+    pub const PLAIN: [Fault; 5] = [
+        Fault::LeasesTooLong,
+        Fault::ReplicasUnnamed,
+        Fault::SwapsAlways,
+        Fault::WritesDropped,
+        Fault::WritesRepeated,
+    ];
+
+    /// Those of a cluster of Evenkeel servers.
+    pub const ALL: [Fault; 17] = [
+        Fault::ReplicaStoresDropped,
+        Fault::GrantsAlways,
+        Fault::LeasesTooLong,
+        Fault::MissesLookOld,
+        Fault::OldFillsTaken,
+        Fault::MissesInvented,
+        Fault::WritesDropped,
+        Fault::WritesRepeated,
+        Fault::SwapsAlways,
+        Fault::VersionsRepeated,
+        Fault::ExpiryForgotten,
+        Fault::FlushIgnored,
+        Fault::TwoHomes,
+        Fault::ConnectionsLeaked,
+        Fault::AnswersLost,
+        Fault::MapsLost,
+        Fault::Undetermined,
+    ];
+}
+
+/// A version that no home reaches.
+const BOASTED: &str = "9000000000000000000";
+
+impl World {
+    pub(super) fn has_fault(&self, fault: Fault) -> bool {
+        self.plan.fault == Some(fault)
+    }
+
+    /// What a home answers to a command that it does not carry out.
+    pub(super) fn swallow(&mut self, command: &Command) -> Option<&'static [u8]> {
+        let fault = self.plan.fault?;
+        let is_swallowed = match fault {
+            Fault::ReplicaStoresDropped => command.is_replica_store() && self.random.chance(1, 2),
+            Fault::WritesDropped => command.is_set() && self.random.chance(1, 20),
+            Fault::FlushIgnored => command.change == Change::Flush,
+            Fault::MissesInvented => command.change == Change::Read && self.random.chance(1, 50),
+            _ => false,
+        };
+        is_swallowed.then_some(match command.change {
+            Change::Read => b"EN\r\n",
+            Change::Flush => b"OK\r\n",
+            _ if self.plan.cluster == Cluster::Plain => b"STORED\r\n",
+            _ => b"HD\r\n",
+        })
+    }
+
+    /// What a worker is shown instead of a command; `None` when it is shown what was sent.
+    pub(super) fn forge(&self, command: &Command, input: &[u8]) -> Option<Vec<u8>> {
+        let Change::Store {
+            value,
+            exptime,
+            expects,
+            ..
+        } = &command.change
+        else {
+            return None;
+        };
+        if self.has_fault(Fault::SwapsAlways) && input.starts_with(b"cas ") {
+            // In classic words: a `set`.
+            let line = format!(" 0 {exptime} {}\r\n", value.len());
+            let key = &self.keys[usize::from(command.key)];
+            return Some([b"set ", &key[..], line.as_bytes(), value, b"\r\n"].concat());
+        }
+        let letter = match self.plan.fault? {
+            Fault::SwapsAlways if expects.is_some() => 'C',
+            Fault::ExpiryForgotten if *exptime > 0 => 'T',
+            _ => return None,
+        };
+        Some(edit_line(&input[..command.len], |words| {
+            // Behind the command, the key and the length.
+            let mut place = 0;
+            words.retain(|word| {
+                place += 1;
+                place <= 3 || !word.starts_with(letter)
+            });
+        }))
+    }
+
+    /// With a fault that does so: an older value for a shadow server to take once more, after this
+    /// one.
+    pub(super) fn old_fill(&mut self, command: &Command, input: &[u8]) -> Option<Vec<u8>> {
+        if !self.has_fault(Fault::OldFillsTaken) || !command.is_replica_store() {
+            return None;
+        }
+        let filled = self
+            .old_fills
+            .insert(command.key, input[..command.len].to_vec())?;
+        if !self.random.chance(1, 2) {
+            return None;
+        }
+        Some(edit_line(&filled, |words| {
+            for word in words.iter_mut().filter(|word| word.starts_with('E')) {
+                *word = format!("E{BOASTED}");
+            }
+        }))
+    }
+
+    /// What a member is told instead of a map.
+    pub(super) fn forged_map(&mut self, host: usize, map: &Arc<ClusterMap>) -> Arc<ClusterMap> {
+        if !self.has_fault(Fault::TwoHomes) {
+            return map.clone();
+        }
+        let cachelet = map.locate(KeyHash::of(&self.keys[0])).cachelet;
+        let owner = map.owner(cachelet).map(|worker| worker.server);
+        let Some(other) = map.servers().iter().find(|server| Some(server.id) != owner) else {
+            return map.clone();
+        };
+        let server = other.id;
+        let is_told = host == self.servers.len()
+            || self.servers.get(host).is_some_and(|s| s.id == Some(server));
+        let mut document = map.document().clone();
+        document.cachelets[usize::from(cachelet.0)] = Some(WorkerRef { server, worker: 0 });
+        match ClusterMap::new(document) {
+            Ok(forged) if is_told => Arc::new(forged),
+            _ => map.clone(),
+        }
+    }
+
+    /// A choice that another run makes otherwise.
+    pub(super) fn undetermined(&self) -> u64 {
+        if self.has_fault(Fault::Undetermined) {
+            RandomState::new().hash_one(self.time) % 1000
+        } else {
+            0
+        }
+    }
+}
+
+/// A command with other words in its line, and the same data.
+fn edit_line(command: &[u8], edit: impl FnOnce(&mut Vec<String>)) -> Vec<u8> {
+    let end = command
+        .windows(2)
+        .position(|pair| pair == b"\r\n")
+        .unwrap_or(command.len());
+    let line = String::from_utf8_lossy(&command[..end]).into_owned();
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    edit(&mut words);
+    [words.join(" ").as_bytes(), &command[end..]].concat()
+}
+
+/// Announces another lease than the server's.
+pub(super) fn spoil_hello(fault: Option<Fault>, out: &mut Vec<u8>) {
+    if fault != Some(Fault::LeasesTooLong) || !out.starts_with(b"EVENKEEL ") {
+        return;
+    }
+    let line = String::from_utf8_lossy(out);
+    let (before, lease) = line.split_once("lease_ms=").expect("a hello names a lease");
+    let after = lease.trim_start_matches(|c: char| c.is_ascii_digit());
+    *out = format!("{before}lease_ms=5000{after}").into_bytes();
+}
+
+/// With a fault that does so: changes the flags of an answer.
+pub(super) fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Vec<u8>) {
+    let Some(fault) = fault else { return };
+    let is_value = out.starts_with(b"VA ");
+    let boasts = matches!(
+        fault,
+        Fault::ReplicaStoresDropped | Fault::GrantsAlways | Fault::OldFillsTaken
+    );
+    let spoil: fn(&mut Vec<String>) = match fault {
+        _ if boasts && is_value && command.is_replica_read() => |words| {
+            for word in words
+                .iter_mut()
+                .skip(2)
+                .filter(|word| word.starts_with('c'))
+            {
+                *word = format!("c{BOASTED}");
+            }
+        },
+        Fault::GrantsAlways if is_value => |words| {
+            if !words.iter().skip(2).any(|word| word.starts_with('G')) {
+                words.push("G1".into());
+            }
+        },
+        Fault::MissesLookOld if out.starts_with(b"EN") => |words| {
+            for word in words.iter_mut().filter(|word| word.starts_with('V')) {
+                let version: u64 = word[1..].parse().expect("a version is a number");
+                *word = format!("V{}", version.saturating_sub(1));
+            }
+        },
+        _ => return,
+    };
+    *out = edit_line(out, spoil);
+}
+
+/// Where the name of a content stands in the name of a replica: between the mark and the colon.
+const CONTENT: core::ops::Range<usize> = 1..NAME_PREFIX_LEN - 1;
+
+/// What stands for every content.
+const ANY_CONTENT: u8 = b'A';
+
+/// A command about a replica with a name that is the same for all contents of the key, and the content
+/// that it asked for.
+pub(super) fn without_name(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let at = 1 + input.iter().position(|&byte| byte == b' ')?;
+    let name = input.get(at..at + NAME_PREFIX_LEN)?;
+    if name[0] != NAME_MARK {
+        return None;
+    }
+    let content = name[CONTENT].to_vec();
+    let mut unnamed = input.to_vec();
+    unnamed[at..][CONTENT].fill(ANY_CONTENT);
+    Some((unnamed, content))
+}
+
+/// The answer as if the replica had been found under the name that it was asked by.
+pub(super) fn with_name(mut answer: Vec<u8>, content: &[u8]) -> Vec<u8> {
+    let is_named = answer.starts_with(b"VALUE \x01");
+    if is_named {
+        answer[b"VALUE ".len()..][CONTENT].copy_from_slice(content);
+    }
+    answer
+}
