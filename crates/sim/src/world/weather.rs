@@ -28,6 +28,10 @@ const PACKET: usize = 1460;
 /// How long a byte takes on a host of 1 Mbit/s.
 const NARROW_PER_BYTE: Nanos = 8_000;
 
+/// How long a delivery takes at most once faults are over: a new connection, which takes four of them,
+/// stands before proxies give it up.
+const SLOW_WHEN_SETTLED: Nanos = 10 * MS;
+
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packet {
@@ -63,6 +67,8 @@ pub(super) struct Weather {
     spells: Vec<Spell>,
     /// When the last spell ends.
     fair_from: Nanos,
+    /// Faults are over for good.
+    settled: bool,
     /// When the newest of what one host has sent another arrives.
     newest: Vec<Nanos>,
 }
@@ -79,6 +85,7 @@ impl Weather {
             cuts: vec![0; hosts * hosts],
             spells: vec![Spell::default(); hosts],
             fair_from: 0,
+            settled: false,
             newest: vec![0; hosts * hosts],
         }
     }
@@ -125,13 +132,14 @@ impl Weather {
         self.spells[host].duplicates_until = until;
     }
 
-    /// Everything is well again at once.
+    /// Everything is well again at once, and stays so.
     pub fn clear_up(&mut self, now: Nanos) {
         for cut in &mut self.cuts {
             *cut = now.min(*cut);
         }
         self.spells.fill(Spell::default());
         self.fair_from = now;
+        self.settled = true;
     }
 
     /// How long something sent now is under way on a connection: mostly a fraction of a millisecond,
@@ -145,8 +153,9 @@ impl Weather {
         packet: Packet,
     ) -> Nanos {
         let near = match random.below(self.tail) {
+            0 if self.settled => random.below(SLOW_WHEN_SETTLED),
             0 => random.below(120 * MS),
-            1 | 2 => random.below(15 * MS),
+            1 | 2 => random.below(SLOW_WHEN_SETTLED),
             _ => MS / 20 + random.below(MS / 2),
         };
         let far = match (self.rack(from), self.rack(to)) {
