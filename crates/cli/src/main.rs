@@ -65,6 +65,10 @@ enum Sim {
     Run(Box<evenkeel_sim::command::RunArgs>),
     /// Tells the story of one run, line by line
     Replay(Box<evenkeel_sim::command::ReplayArgs>),
+    /// Simulates load and latency, on whole servers or on queues and decisions alone
+    Load(Box<evenkeel_sim::command::LoadArgs>),
+    /// Writes a model of what servers take, from reports of `evenkeel bench run --format json`
+    Calibrate(Box<evenkeel_sim::command::CalibrateArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,6 +125,8 @@ fn main() -> std::process::ExitCode {
         Command::Sim { command } => match command {
             Sim::Run(args) => evenkeel_sim::command::execute_run(&args),
             Sim::Replay(args) => evenkeel_sim::command::execute_replay(&args),
+            Sim::Load(args) => evenkeel_sim::command::execute_load(&args),
+            Sim::Calibrate(args) => evenkeel_sim::command::execute_calibrate(&args),
         }
         .into(),
     }

@@ -17,6 +17,8 @@
 //!   recordings of real processes as well.
 //! - [`world`] runs a [`Plan`](world::Plan): its network delays, splits, loses and repeats nothing
 //!   that TCP would not; its processes crash, pause and restart; its coordinator goes away.
+//! - [`load`] runs load without faults, for throughput, latency and balance: on the whole cores, or on
+//!   queues and decisions alone.
 //! - [`many`] runs many plans, on all cores; [`command`] is all of it from the command line.
 //!
 //! The simulator breaks things where the outside world would: bytes, connections, processes and
@@ -26,6 +28,7 @@
 
 pub mod command;
 pub mod history;
+pub mod load;
 pub mod many;
 mod random;
 pub mod world;

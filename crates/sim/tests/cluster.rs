@@ -10,7 +10,7 @@ use evenkeel_sim::world::{Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swa
 const SEEDS: u64 = 500;
 
 /// Seeds in which a fault built in on purpose must be noticed.
-const FAULT_SEEDS: u64 = 200;
+const FAULT_SEEDS: u64 = 400;
 
 /// How long those last, in virtual nanoseconds.
 const FAULT_LENGTH: u64 = 21_000_000_000;

@@ -1,8 +1,12 @@
 //! `evenkeel sim`: the simulator from the command line.
 
+mod calibrate;
+mod load;
 mod replay;
 mod run;
 
+pub use calibrate::{CalibrateArgs, execute_calibrate};
+pub use load::{Fidelity, LoadArgs, execute_load};
 pub use replay::{ReplayArgs, execute_replay};
 pub use run::{FailedRun, RunArgs, RunReport, execute_run};
 

@@ -14,7 +14,7 @@ mod network;
 mod plan;
 mod process;
 mod proxies;
-mod queue;
+pub(crate) mod queue;
 mod register;
 mod report;
 mod servers;

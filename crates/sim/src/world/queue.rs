@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 ///
 /// The heap moves three words for each event; the events themselves stay where they are.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     order: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
     events: Vec<Option<T>>,
     free: Vec<u32>,

@@ -1,0 +1,79 @@
+//! The map of a simulated cluster: even, as a coordinator's first map is.
+
+use super::LoadPlan;
+use evenkeel_policy::placement::map::{
+    CACHELETS_MAX, ClusterMap, MapDocument, SERVERS_MAX, ServerEntry, VIRTUAL_NODES,
+    VIRTUAL_NODES_MAX,
+};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, WorkerRef};
+use std::sync::Arc;
+
+/// Workers listen on ports from here on, each server on a host of its own.
+const PORT_FIRST: u16 = 2000;
+
+/// Virtual nodes of each worker at the least, where the map's bounds allow it: with fewer, the hash
+/// space itself would be unevenly cut.
+const VIRTUAL_NODES_PER_WORKER: usize = 16;
+
+/// The map by which everybody works.
+///
+/// # Errors
+/// When there are more servers or cachelets than a map can have.
+pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
+    let workers = plan.workers();
+    let cachelets = workers * plan.cachelets_per_worker;
+    if plan.servers > SERVERS_MAX || cachelets > CACHELETS_MAX {
+        return Err(format!(
+            "a map has at most {SERVERS_MAX} servers and {CACHELETS_MAX} cachelets, not {} and \
+             {cachelets}",
+            plan.servers
+        ));
+    }
+    let nodes = (workers * VIRTUAL_NODES_PER_WORKER)
+        .max(cachelets)
+        .next_power_of_two()
+        .clamp(VIRTUAL_NODES, VIRTUAL_NODES_MAX);
+    let servers = (0..plan.servers).map(|server| ServerEntry {
+        id: ServerId(server as u16),
+        name: format!("s{server}"),
+        host: server.to_string(),
+        port: 1000,
+        worker_ports: (PORT_FIRST..PORT_FIRST + plan.workers_per_server).collect(),
+        rack: None,
+        boot: BootId(server as u64 + 1),
+        up: true,
+    });
+    let owner = |cachelet: usize| worker_ref(plan, cachelet % workers);
+    let document = MapDocument {
+        epoch: Epoch(1),
+        servers: servers.collect(),
+        virtual_nodes: (0..nodes)
+            .map(|node| CacheletId((node % cachelets) as u16))
+            .collect(),
+        cachelets: (0..cachelets)
+            .map(|cachelet| Some(owner(cachelet)))
+            .collect(),
+    };
+    let map = ClusterMap::new(document).map_err(|error| error.to_string())?;
+    Ok(Arc::new(map))
+}
+
+/// A worker by number: those of one server follow each other.
+pub(super) fn worker_ref(plan: &LoadPlan, worker: usize) -> WorkerRef {
+    let per_server = usize::from(plan.workers_per_server);
+    WorkerRef {
+        server: ServerId((worker / per_server) as u16),
+        worker: (worker % per_server) as u16,
+    }
+}
+
+/// The number of a worker.
+pub(super) fn worker_number(plan: &LoadPlan, worker: WorkerRef) -> usize {
+    usize::from(worker.server.0) * usize::from(plan.workers_per_server) + usize::from(worker.worker)
+}
+
+/// The number of the worker that listens there.
+pub(super) fn worker_at(plan: &LoadPlan, host: &str, port: u16) -> usize {
+    let server: usize = host.parse().expect("hosts are named by their numbers");
+    server * usize::from(plan.workers_per_server) + usize::from(port - PORT_FIRST)
+}

@@ -1,0 +1,178 @@
+//! Load and latency in both fidelities: they agree where they must, and with what theory says.
+
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
+use evenkeel_policy::load::TriggerConfig;
+use evenkeel_sim::load::{Arrivals, LoadPlan, LoadReport, ServiceModel, fast, whole};
+use evenkeel_workload::Popularity;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn both(plan: &LoadPlan) -> [LoadReport; 2] {
+    [whole::run(plan), fast::run(plan)].map(|report| report.expect("a sound plan"))
+}
+
+fn plan(rate: f64) -> LoadPlan {
+    LoadPlan {
+        keys: 20_000,
+        arrivals: Arrivals::Open { rate },
+        warm_up: 2 * SECOND,
+        length: 4 * SECOND,
+        ..LoadPlan::default()
+    }
+}
+
+fn assert_close(what: &str, one: f64, other: f64, by: f64) {
+    assert!(
+        (one - other).abs() <= by,
+        "{what}: whole {one}, fast {other}"
+    );
+}
+
+#[test]
+fn both_agree_on_shares_and_hits_of_an_uneven_load() {
+    let [whole, fast] = both(&plan(20_000.0));
+    println!("whole\n{whole}\nfast\n{fast}");
+    assert!(whole.load_max_over_mean > 1.1, "a hot key makes it uneven");
+    for (one, other) in whole.worker_shares.iter().zip(&fast.worker_shares) {
+        assert_close("share of a worker", *one, *other, 0.01);
+    }
+    assert_close("hit ratio", whole.hit_ratio, fast.hit_ratio, 0.01);
+    let rate = whole.requests_per_second / fast.requests_per_second;
+    assert!((0.98..1.02).contains(&rate), "{rate}");
+}
+
+#[test]
+fn both_agree_on_hits_of_servers_that_are_too_small() {
+    let plan = LoadPlan {
+        keys: 200_000,
+        memory_bytes: 4 << 20,
+        warm_up: 6 * SECOND,
+        ..plan(30_000.0)
+    };
+    let [whole, fast] = both(&plan);
+    println!("whole\n{whole}\nfast\n{fast}");
+    assert!(whole.hit_ratio < 0.9, "some do not fit");
+    assert_close("hit ratio", whole.hit_ratio, fast.hit_ratio, 0.03);
+}
+
+#[test]
+fn both_agree_on_what_hot_keys_do() {
+    let plan = LoadPlan {
+        keys: 2_000,
+        popularity: Popularity::Zipf { exponent: 1.2 },
+        get_share: 0.99,
+        hot_keys: HotKeysConfig {
+            mode: Mode::On,
+            trigger: TriggerConfig {
+                floor_rps: 500.0,
+                ..TriggerConfig::default()
+            },
+            ..HotKeysConfig::default()
+        },
+        warm_up: 10 * SECOND,
+        ..plan(20_000.0)
+    };
+    let [whole, fast] = both(&plan);
+    let off = LoadPlan {
+        hot_keys: LoadPlan::default().hot_keys,
+        ..plan
+    };
+    let [without, _] = both(&off);
+    println!("whole\n{whole}\nfast\n{fast}\nwithout\n{without}");
+    assert!(whole.replica_read_share > 0.1, "copies are read");
+    assert!(
+        whole.load_max_over_mean < without.load_max_over_mean - 0.1,
+        "{} with, {} without",
+        whole.load_max_over_mean,
+        without.load_max_over_mean
+    );
+    assert!(
+        whole.load_max_over_mean < 1.15,
+        "{}",
+        whole.load_max_over_mean
+    );
+    assert_close(
+        "reads of copies",
+        whole.replica_read_share,
+        fast.replica_read_share,
+        0.05,
+    );
+    for (one, other) in whole.worker_shares.iter().zip(&fast.worker_shares) {
+        assert_close("share of a worker", *one, *other, 0.03);
+    }
+}
+
+#[test]
+fn both_agree_on_latency_and_queues_grow_as_theory_says() {
+    let service = ServiceModel {
+        operation_ns: 100_000.0,
+        ..ServiceModel::default()
+    };
+    let at = |utilization: f64| LoadPlan {
+        popularity: Popularity::Uniform,
+        get_share: 1.0,
+        service,
+        ..plan(utilization * 4.0 * 10_000.0)
+    };
+    // M/D/1: the mean wait is ρ / (2 (1 − ρ)) of a service time; its median at ρ = 0.5 is below one.
+    let [whole, fast] = both(&at(0.5));
+    println!("whole\n{whole}\nfast\n{fast}");
+    let rest = 100.0 + 2.0 * (50.0 + 10.0);
+    assert!(
+        (rest..rest + 100.0).contains(&whole.latency_us_p50),
+        "{}",
+        whole.latency_us_p50
+    );
+    assert_close("p50", whole.latency_us_p50, fast.latency_us_p50, 15.0);
+    assert_close("p99", whole.latency_us_p99, fast.latency_us_p99, 60.0);
+    // Past what servers can do, the queue grows as long as it lasts.
+    let [whole, fast] = both(&at(1.3));
+    for report in [whole, fast] {
+        assert!(
+            report.latency_us_p99 > 500_000.0,
+            "{}",
+            report.latency_us_p99
+        );
+    }
+}
+
+#[test]
+fn a_closed_loop_is_as_fast_as_its_round_trip() {
+    let plan = LoadPlan {
+        arrivals: Arrivals::Closed { pipeline: 8 },
+        clients: 4,
+        ..plan(1.0)
+    };
+    let report = whole::run(&plan).expect("a sound plan");
+    // Four applications with eight requests each per 2 · (50 + 10) µs, and a fill's round trip at times.
+    let most = 4.0 * 8.0 / 120e-6;
+    let rate = report.requests_per_second;
+    assert!(
+        (0.7 * most..1.01 * most).contains(&rate),
+        "{rate} of {most}"
+    );
+    assert!(fast::run(&plan).is_err(), "it knows no closed loops");
+}
+
+#[test]
+fn ten_thousand_workers_fit_and_the_same_seed_gives_the_same_load() {
+    let plan = LoadPlan {
+        servers: 2_500,
+        workers_per_server: 4,
+        cachelets_per_worker: 6,
+        keys: 100_000,
+        warm_up: SECOND / 10,
+        length: SECOND / 10,
+        ..plan(5_000_000.0)
+    };
+    let [a, b] = [0, 1].map(|_| fast::run(&plan).expect("a sound plan"));
+    assert_eq!(a.worker_shares, b.worker_shares);
+    assert_eq!(a.worker_shares.len(), 10_000);
+    assert!((450_000..550_000).contains(&a.requests), "{}", a.requests);
+    let small = LoadPlan {
+        length: SECOND,
+        ..LoadPlan::default()
+    };
+    let [a, b] = [0, 1].map(|_| whole::run(&small).expect("a sound plan"));
+    assert_eq!((a.requests, a.worker_shares), (b.requests, b.worker_shares));
+}
