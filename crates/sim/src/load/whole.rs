@@ -85,7 +85,15 @@ struct Worker {
     ready: VecDeque<usize>,
     busy: bool,
     sessions: BTreeMap<(u32, u32), usize>,
-    counted: u64,
+    /// Commands and reads of replicas before it was measured.
+    counted: (u64, u64),
+}
+
+impl Worker {
+    fn counts(&mut self) -> (u64, u64) {
+        let counters = self.core.counters();
+        (counters.cmd_meta, counters.replica_hits)
+    }
 }
 
 #[derive(Debug)]
@@ -198,7 +206,7 @@ impl<'a> Cluster<'a> {
                     ready: VecDeque::new(),
                     busy: false,
                     sessions: BTreeMap::new(),
-                    counted: 0,
+                    counted: (0, 0),
                 });
             }
         }
@@ -288,7 +296,7 @@ impl<'a> Cluster<'a> {
             Event::Measure => {
                 self.tally.reset();
                 for worker in &mut self.workers {
-                    worker.counted = operations(&mut worker.core);
+                    worker.counted = worker.counts();
                 }
             }
         }
@@ -716,8 +724,9 @@ impl<'a> Cluster<'a> {
 
     fn count_served(&mut self) {
         for (worker, served) in self.workers.iter_mut().zip(&mut self.tally.served) {
-            *served = operations(&mut worker.core) - worker.counted;
-            self.tally.replica_reads += worker.core.counters().replica_hits;
+            let (commands, replica_reads) = worker.counts();
+            *served = commands - worker.counted.0;
+            self.tally.replica_reads += replica_reads - worker.counted.1;
         }
     }
 }
