@@ -211,10 +211,11 @@ fn least_squares(measured: &[Measured], choice: &[usize]) -> Option<[f64; 3]> {
         if rows[i][i].abs() <= 1e-9 * scale || scale == 0.0 {
             return None;
         }
-        for j in (0..n).filter(|&j| j != i) {
-            let factor = rows[j][i] / rows[i][i];
-            for k in i..=n {
-                rows[j][k] -= factor * rows[i][k];
+        let pivot = rows[i].clone();
+        for (_, row) in rows.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            let factor = row[i] / pivot[i];
+            for (cell, above) in row.iter_mut().zip(&pivot).skip(i) {
+                *cell -= factor * above;
             }
         }
     }
