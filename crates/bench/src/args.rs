@@ -1,10 +1,12 @@
 //! The command line of `evenkeel bench run`.
 
-use crate::plan::{LoadPlan, Pace, Protocol, Source, Stop};
+use crate::plan::{LoadPlan, Protocol, Source, Stop};
 use crate::units::parse_duration;
 use crate::{BadUsage, Target};
 use evenkeel_workload::trace::TraceFormat;
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use evenkeel_workload::{
+    Arrivals, KeySizes, Mix, MultiGet, Popularity, Rate, ValueSizes, WorkloadError, WorkloadSpec,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,33 +55,38 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t)]
     pub protocol: Protocol,
 
-    /// Share of the requests that are gets, 0 to 1; the rest are sets.
-    #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
-    pub get_share: f64,
+    /// The workload in words, such as 'ycsb-b keys=1M' or 'twitter(4) arrivals=poisson(20k)'
+    /// (docs/workloads.md). The flags that follow change single fields of it.
+    #[arg(long, default_value = "default", value_name = "TEXT")]
+    pub workload: WorkloadSpec,
 
-    /// Keys of each get.
-    #[arg(long, default_value_t = 1, value_name = "KEYS")]
-    pub multiget: usize,
+    /// Share of the requests that are gets, 0 to 1; the rest are sets [default: 0.95].
+    #[arg(long, value_name = "SHARE")]
+    pub get_share: Option<f64>,
 
-    /// uniform, zipf:EXPONENT or hotspot:OPERATIONS_SHARE:KEYS_SHARE.
-    #[arg(long, default_value = "zipf:0.99", value_name = "LAW")]
-    pub popularity: Popularity,
+    /// Keys of each get [default: 1].
+    #[arg(long, value_name = "KEYS")]
+    pub multiget: Option<MultiGet>,
 
-    /// Number of keys.
-    #[arg(long, default_value_t = 200_000)]
-    pub keys: u64,
+    /// uniform, zipf(EXPONENT), hotspot(OPERATIONS_SHARE, KEYS_SHARE) and others [default: zipf(0.99)].
+    #[arg(long, value_name = "LAW")]
+    pub popularity: Option<Popularity>,
 
-    /// Length of every key in bytes.
-    #[arg(long, default_value_t = 24, value_name = "BYTES")]
-    pub key_size: usize,
+    /// Number of keys [default: 200000].
+    #[arg(long)]
+    pub keys: Option<u64>,
 
-    /// First bytes of every key.
-    #[arg(long, default_value = "key:", value_name = "TEXT")]
-    pub key_prefix: String,
+    /// Length of every key in bytes [default: 24].
+    #[arg(long, value_name = "BYTES")]
+    pub key_size: Option<KeySizes>,
 
-    /// Size of values: BYTES, or MIN..MAX; a key keeps its size.
-    #[arg(long, default_value = "100", value_name = "BYTES")]
-    pub value_size: ValueSizes,
+    /// First bytes of every key [default: key:].
+    #[arg(long, value_name = "TEXT")]
+    pub key_prefix: Option<String>,
+
+    /// Size of values: BYTES, MIN..MAX, etc and others; a key keeps its size [default: 100].
+    #[arg(long, value_name = "BYTES")]
+    pub value_size: Option<ValueSizes>,
 
     /// Do not set every key before the first round.
     #[arg(long)]
@@ -108,9 +115,9 @@ pub struct LoadArgs {
 
     /// Distances between requests of an open loop.
     #[arg(long, value_enum, default_value_t, requires = "rate")]
-    pub arrivals: Arrivals,
+    pub arrivals: Distances,
 
-    /// Replay a trace, gzip or plain: gets, each miss followed by a set. It starts again at its end
+    /// Replay a trace, plain, gzip or zstd: gets, each miss followed by a set. It starts again at its end
     /// where --duration or --requests says how long.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -137,9 +144,9 @@ pub struct LoadArgs {
     #[arg(long)]
     pub no_check: bool,
 
-    /// Fixes keys, mix and arrivals.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    /// Fixes keys, mix and arrivals [default: 1].
+    #[arg(long)]
+    pub seed: Option<u64>,
 
     /// Folder for plots (SVG) of throughput and latency over time, and of latency by percentile.
     #[arg(long, value_name = "FOLDER")]
@@ -152,7 +159,7 @@ pub struct LoadArgs {
 
 /// Distances between requests of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Arrivals {
+pub enum Distances {
     /// Exponential, as from many independent users.
     #[default]
     Poisson,
@@ -181,42 +188,35 @@ impl LoadArgs {
             },
             requests: self.requests,
         };
+        let spec = self.spec()?;
+        if self.trace.is_some() && spec.multiget != MultiGet::Keys(1) {
+            return Err(BadUsage(
+                "a trace has one key a request: no multiget".into(),
+            ));
+        }
         let source = match &self.trace {
             Some(path) => Source::Trace {
                 path: path.clone(),
                 format: self.trace_format,
                 repeat: bounded,
             },
-            None => Source::Synthetic {
-                workload: SyntheticSpec {
-                    keys: self.keys,
-                    popularity: self.popularity,
-                    get_share: self.get_share,
-                    seed: self.seed,
-                },
-                keys: self.key_format()?,
-            },
-        };
-        let pace = match (self.rate, self.arrivals) {
-            (None, _) => Pace::Closed,
-            (Some(per_second), Arrivals::Poisson) => Pace::Poisson { per_second },
-            (Some(per_second), Arrivals::Fixed) => Pace::Fixed { per_second },
+            None => Source::Generated(spec.clone()),
         };
         let plan = LoadPlan {
             threads: self.threads,
             connections_per_thread: self.connections,
             pipeline: self.pipeline,
             protocol: self.protocol,
-            multiget: self.multiget,
-            value_sizes: self.value_size,
+            value_sizes: spec.value_sizes,
+            ttls: spec.ttls,
             cache_aside: self.cache_aside || self.trace.is_some(),
-            pace,
+            pace: spec.arrivals,
             stop,
             warm_up: self.warm_up,
             check_values: !self.no_check,
             answer_timeout: self.timeout,
             give_up_after: Some(self.timeout),
-            seed: self.seed,
+            seed: spec.seed,
             pin: self.pin.clone(),
             ..LoadPlan::new(target.clone(), source)
         };
@@ -229,23 +229,58 @@ impl LoadArgs {
         if self.no_preload || self.trace.is_some() {
             return Ok(None);
         }
-        let source = Source::Fill {
-            count: self.keys,
-            keys: self.key_format()?,
-        };
+        let source = Source::Fill(self.spec()?);
         Ok(Some(LoadPlan {
             pipeline: PRELOAD_PIPELINE,
             stop: Stop::default(),
             warm_up: Duration::ZERO,
-            pace: Pace::Closed,
+            pace: Arrivals::Closed,
             source,
             ..self.plan(target)?
         }))
     }
 
-    fn key_format(&self) -> Result<KeyFormat, BadUsage> {
-        KeyFormat::new(&self.key_prefix, self.key_size, self.keys)
-            .map_err(|error| BadUsage(error.to_string()))
+    /// The workload, with what the flags change of it.
+    ///
+    /// # Errors
+    /// When a flag is out of its range.
+    pub(crate) fn spec(&self) -> Result<WorkloadSpec, BadUsage> {
+        let refused = |error: WorkloadError| BadUsage(error.to_string());
+        let mut spec = self.workload.clone();
+        if let Some(share) = self.get_share {
+            spec.mix = Mix::gets(share).map_err(refused)?;
+        }
+        if let Some(multiget) = &self.multiget {
+            spec.multiget = multiget.clone();
+        }
+        if let Some(popularity) = self.popularity {
+            spec.popularity = popularity;
+        }
+        spec.keys = self.keys.or(spec.keys);
+        if let Some(sizes) = &self.key_size {
+            spec.key_sizes = sizes.clone();
+        }
+        if let Some(prefix) = &self.key_prefix {
+            spec.prefix.clone_from(prefix);
+        }
+        if let Some(sizes) = &self.value_size {
+            spec.value_sizes = sizes.clone();
+        }
+        if let Some(per_second) = self.rate {
+            let rate = Rate::Constant(per_second);
+            spec.arrivals = match self.arrivals {
+                Distances::Poisson => Arrivals::Poisson(rate),
+                Distances::Fixed => Arrivals::Fixed(rate),
+            };
+        }
+        if let Some(seed) = self.seed {
+            spec.seed = seed;
+        }
+        if self.trace.is_none() {
+            // Refused here rather than where the load starts.
+            spec.keys = Some(spec.build().map_err(refused)?.keys());
+        }
+        Ok(spec)
     }
 }
 
@@ -284,7 +319,7 @@ mod tests {
             (2, 3, 4)
         );
         assert_eq!(plan.protocol, Protocol::Meta);
-        assert_eq!(plan.pace, Pace::Fixed { per_second: 1000.0 });
+        assert_eq!(plan.pace, "fixed(1000)".parse().unwrap());
         assert_eq!(
             plan.stop,
             Stop {
@@ -313,7 +348,8 @@ mod tests {
         for line in [
             "run",
             "run --target localhost",
-            "run --target h/s --popularity zopf:1",
+            "run --target h/s --popularity zopf(1)",
+            "run --target h/s --workload ycsb-e",
             "run --target h/s --value-size 5..4",
             "run --target h/s --duration 5",
             "run --target h/s --trace-format be32",

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 /// Starts loads.
 ///
 /// ```no_run
-/// use evenkeel_bench::{Driver, LoadPlan, Pace, Source};
+/// use evenkeel_bench::{Driver, LoadPlan, Source};
 /// # fn main() -> anyhow::Result<()> {
 /// let source = Source::Trace { path: "trace.txt.gz".into(), format: None, repeat: true };
 /// let target = "127.0.0.1:11211".parse().map_err(anyhow::Error::msg)?;
 /// let mut load = Driver::start(LoadPlan {
 ///     connections_per_thread: 128,
 ///     cache_aside: true,
-///     pace: Pace::Poisson { per_second: 20_000.0 },
+///     pace: "poisson(20k)".parse()?,
 ///     ..LoadPlan::new(target, source)
 /// })?;
 /// let sample = load.poll();

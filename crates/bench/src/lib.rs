@@ -49,10 +49,7 @@ pub use compare::{CompareArgs, execute_compare};
 pub use driver::{Driver, LiveSample, LoadHandle};
 pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
-pub use plan::{
-    CONNECTIONS_MAX, LoadPlan, MULTIGET_MAX, PIPELINE_MAX, Pace, Protocol, Source, Stop,
-    THREADS_MAX,
-};
+pub use plan::{CONNECTIONS_MAX, LoadPlan, PIPELINE_MAX, Protocol, Source, Stop, THREADS_MAX};
 pub use relay::{Path, Relay, RelayArgs, execute_relay};
 pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
 pub use run::{execute, measure, run};

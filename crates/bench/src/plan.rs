@@ -2,7 +2,7 @@
 
 use crate::{BadUsage, Cluster, Target};
 use evenkeel_workload::trace::TraceFormat;
-use evenkeel_workload::{KeyFormat, SyntheticSpec, ValueSizes};
+use evenkeel_workload::{Arrivals, MultiGet, Operation, Ttls, ValueSizes, WorkloadSpec};
 use rustix::thread::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -17,12 +17,6 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Most requests in flight on one connection. Deeper pipelines measure the socket buffers.
 pub const PIPELINE_MAX: usize = 4096;
-
-/// Most keys of one get.
-pub const MULTIGET_MAX: usize = 1000;
-
-/// Highest rate in requests a second; the schedule counts nanoseconds.
-const RATE_MAX: f64 = 1e9;
 
 /// A load on one server.
 #[derive(Clone, Debug)]
@@ -43,14 +37,14 @@ pub struct LoadPlan {
     pub protocol: Protocol,
     /// Where requests come from.
     pub source: Source,
-    /// Keys of a get; above 1 only with generated keys.
-    pub multiget: usize,
     /// Sizes of values, unless a trace tells them.
     pub value_sizes: ValueSizes,
+    /// Times to live, unless a trace tells them.
+    pub ttls: Ttls,
     /// A get that misses is followed by a set of the same key on the same connection.
     pub cache_aside: bool,
     /// When requests are sent.
-    pub pace: Pace,
+    pub pace: Arrivals,
     /// When the load ends by itself.
     pub stop: Stop,
     /// Time at the start that is not measured.
@@ -71,20 +65,10 @@ pub struct LoadPlan {
 /// Where requests come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Drawn from a law of popularity.
-    Synthetic {
-        /// Popularity, mix and seed.
-        workload: SyntheticSpec,
-        /// How keys are named.
-        keys: KeyFormat,
-    },
-    /// One set for each key `0..count`, for filling a server.
-    Fill {
-        /// Number of keys.
-        count: u64,
-        /// How keys are named.
-        keys: KeyFormat,
-    },
+    /// Generated.
+    Generated(WorkloadSpec),
+    /// One set for each key of a generated workload, for filling a server.
+    Fill(WorkloadSpec),
     /// A recorded trace, shared by the connections in its order.
     Trace {
         /// The file.
@@ -93,23 +77,6 @@ pub enum Source {
         format: Option<TraceFormat>,
         /// Start again at the end.
         repeat: bool,
-    },
-}
-
-/// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// A request follows an answer: the pipelines are always full (closed loop).
-    Closed,
-    /// At equal distances (open loop).
-    Fixed {
-        /// Requests a second, of all threads together.
-        per_second: f64,
-    },
-    /// At exponential distances, as from many independent users (open loop).
-    Poisson {
-        /// Requests a second, of all threads together.
-        per_second: f64,
     },
 }
 
@@ -146,8 +113,18 @@ impl fmt::Display for Protocol {
 }
 
 impl LoadPlan {
-    /// One thread, one connection, one request at a time, for ever; values of 100 bytes, checked.
+    /// One thread, one connection, one request at a time, for ever; values are checked. Sizes, times to
+    /// live, arrivals and seed are those of a generated workload, or of the default one.
     pub fn new(target: Target, source: Source) -> Self {
+        let spec = match &source {
+            Source::Generated(spec) => spec.clone(),
+            // A fill is not a load: it goes as fast as it can.
+            Source::Fill(spec) => WorkloadSpec {
+                arrivals: Arrivals::Closed,
+                ..spec.clone()
+            },
+            Source::Trace { .. } => WorkloadSpec::default(),
+        };
         LoadPlan {
             target,
             cluster: None,
@@ -156,16 +133,16 @@ impl LoadPlan {
             pipeline: 1,
             protocol: Protocol::Classic,
             source,
-            multiget: 1,
-            value_sizes: ValueSizes::new(100, 100).expect("100 is below every limit"),
+            value_sizes: spec.value_sizes,
+            ttls: spec.ttls,
             cache_aside: false,
-            pace: Pace::Closed,
+            pace: spec.arrivals,
             stop: Stop::default(),
             warm_up: Duration::ZERO,
             check_values: true,
             answer_timeout: Duration::from_secs(5),
             give_up_after: None,
-            seed: 0,
+            seed: spec.seed,
             pin: Vec::new(),
         }
     }
@@ -191,18 +168,11 @@ impl LoadPlan {
             CONNECTIONS_MAX,
         )?;
         within("pipeline", self.pipeline, PIPELINE_MAX)?;
-        within("keys of a get", self.multiget, MULTIGET_MAX)?;
-        if self.multiget > 1 && matches!(self.source, Source::Trace { .. }) {
-            return Err(BadUsage(
-                "a trace has one key a request: no multiget".into(),
-            ));
-        }
-        if let Pace::Fixed { per_second } | Pace::Poisson { per_second } = self.pace
-            && !(per_second > 0.0 && per_second <= RATE_MAX)
-        {
-            return Err(BadUsage(format!(
-                "rate {per_second} is not within 0 and {RATE_MAX}"
-            )));
+        self.pace
+            .check()
+            .map_err(|error| BadUsage(error.to_string()))?;
+        if let Source::Generated(spec) = &self.source {
+            validate_mix(spec)?;
         }
         if !self.pin.is_empty() {
             let allowed = rustix::thread::sched_getaffinity(None)
@@ -228,15 +198,28 @@ impl LoadPlan {
     fn validate_aware(&self) -> Result<(), BadUsage> {
         let reason = if self.protocol != Protocol::Meta {
             "needs the meta protocol"
-        } else if self.pace != Pace::Closed {
+        } else if self.pace != Arrivals::Closed {
             "is a closed loop"
-        } else if self.multiget > 1 {
-            "has one key a request"
-        } else if !matches!(self.source, Source::Synthetic { .. }) || self.stop.requests.is_some() {
-            "generates its keys, for a time"
         } else {
-            return Ok(());
+            match &self.source {
+                Source::Generated(spec) if spec.multiget != MultiGet::Keys(1) => {
+                    "has one key a request"
+                }
+                Source::Generated(_) if self.stop.requests.is_none() => return Ok(()),
+                _ => "generates its keys, for a time",
+            }
         };
         Err(BadUsage(format!("a load on the owners of keys {reason}")))
     }
+}
+
+/// Refuses the one operation that the engine does not send: the version that a `cas` needs is in the
+/// answer to a read, which the engine does not keep.
+fn validate_mix(spec: &WorkloadSpec) -> Result<(), BadUsage> {
+    if spec.mix.share(Operation::Cas) > 0.0 {
+        return Err(BadUsage(
+            "the load generator sends no cas: set another mix".into(),
+        ));
+    }
+    Ok(())
 }

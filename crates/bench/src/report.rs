@@ -7,6 +7,7 @@ use crate::plot::{Axis, Curve, Plot, to_svg};
 use crate::series::Moment;
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
+use evenkeel_workload::{Operation, WorkloadSpec};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fs;
@@ -37,21 +38,23 @@ pub struct Settings {
     pub pipeline: usize,
     /// `classic` or `meta`.
     pub protocol: String,
+    /// The workload in words, or nothing with a trace.
+    pub workload: Option<String>,
     /// Keys of each get.
-    pub multiget: usize,
+    pub multiget: String,
     /// The law of popularity, or nothing with a trace.
     pub popularity: Option<String>,
     /// Number of keys, or nothing with a trace.
     pub keys: Option<u64>,
     /// Share of gets, or nothing with a trace.
     pub get_share: Option<f64>,
-    /// Length of keys in bytes, or nothing with a trace.
-    pub key_size_bytes: Option<usize>,
-    /// Size of values in bytes: a number or a range.
+    /// Length of keys in bytes: a number, a range or a distribution; or nothing with a trace.
+    pub key_size_bytes: Option<String>,
+    /// Size of values in bytes: a number, a range or a distribution.
     pub value_size_bytes: String,
     /// The trace, or nothing.
     pub trace: Option<String>,
-    /// Requests a second of an open loop, or nothing in a closed loop.
+    /// Requests a second of an open loop on average, or nothing in a closed loop.
     pub rate_per_second: Option<f64>,
     /// Rounds.
     pub rounds: usize,
@@ -287,7 +290,7 @@ pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 impl RunReport {
-    pub(crate) fn new(args: &LoadArgs, targets: Vec<TargetReport>) -> Self {
+    pub(crate) fn new(args: &LoadArgs, spec: &WorkloadSpec, targets: Vec<TargetReport>) -> Self {
         let generated = args.trace.is_none();
         let ratios = match targets.split_first() {
             None => Vec::new(),
@@ -302,16 +305,17 @@ impl RunReport {
                 connections_per_thread: args.connections,
                 pipeline: args.pipeline,
                 protocol: args.protocol.to_string(),
-                multiget: args.multiget,
-                popularity: generated.then(|| args.popularity.to_string()),
-                keys: generated.then_some(args.keys),
-                get_share: generated.then_some(args.get_share),
-                key_size_bytes: generated.then_some(args.key_size),
-                value_size_bytes: args.value_size.to_string(),
+                workload: generated.then(|| spec.to_string()),
+                multiget: spec.multiget.to_string(),
+                popularity: generated.then(|| spec.popularity.to_string()),
+                keys: generated.then(|| spec.keys()),
+                get_share: generated.then(|| spec.mix.share(Operation::Get)),
+                key_size_bytes: generated.then(|| spec.key_sizes.to_string()),
+                value_size_bytes: spec.value_sizes.to_string(),
                 trace: args.trace.as_ref().map(|path| path.display().to_string()),
-                rate_per_second: args.rate,
+                rate_per_second: spec.arrivals.rate().map(|rate| rate.mean()),
                 rounds: args.rounds,
-                seed: args.seed,
+                seed: spec.seed,
             },
             targets,
             ratios,

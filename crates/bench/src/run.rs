@@ -62,9 +62,10 @@ pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow:
         let rounds = args.rounds;
         return Err(BadUsage(format!("rounds: {rounds} is not within 1 and {ROUNDS_MAX}")).into());
     }
+    let spec = args.spec()?;
     for measured in measured {
         if let Some(plan) = &measured.preload {
-            preload(plan.clone(), &measured.name, args.keys)?;
+            preload(plan.clone(), &measured.name, spec.keys())?;
         }
     }
     let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); measured.len()];
@@ -80,7 +81,7 @@ pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow:
     let targets = targets
         .map(|(measured, rounds)| TargetReport::new(measured.name.clone(), rounds))
         .collect();
-    Ok(RunReport::new(args, targets))
+    Ok(RunReport::new(args, &spec, targets))
 }
 
 /// Runs, prints, and returns the exit code: 0 fine, 1 failed or wrong values seen, 2 bad usage.

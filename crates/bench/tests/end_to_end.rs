@@ -5,7 +5,6 @@ mod common;
 use common::{PATIENCE, args, report};
 use evenkeel_bench::{BadUsage, Driver, LoadPlan, Protocol, Source, Target, run};
 use evenkeel_testkit::{Memcached, Process, poll_until, require_program};
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec};
 use std::io::Write;
 use std::net::TcpListener;
 
@@ -214,15 +213,12 @@ fn a_warm_up_is_not_measured() {
 #[test]
 fn a_fill_sets_every_key_and_ends_by_itself() {
     let memcached = Memcached::spawn(&["-t", "1"]);
-    let keys = KeyFormat::new("fill", 10, 777).unwrap();
+    let keys = "keys=777 prefix=fill key-size=10".parse().unwrap();
     let plan = LoadPlan {
         threads: 2,
         connections_per_thread: 3,
         pipeline: 16,
-        ..LoadPlan::new(
-            Target::from(memcached.address()),
-            Source::Fill { count: 777, keys },
-        )
+        ..LoadPlan::new(Target::from(memcached.address()), Source::Fill(keys))
     };
     let stats = Driver::start(plan).unwrap().wait().unwrap();
     assert_eq!((stats.counters.sets, stats.counters.errors), (777, 0));
@@ -278,20 +274,14 @@ fn a_live_load_is_watched_switched_and_stopped() {
 #[test]
 fn a_switch_of_generated_keys_asks_for_others() {
     let memcached = Memcached::spawn(&["-t", "1"]);
-    let workload = SyntheticSpec {
-        keys: 1_000_000_000,
-        popularity: Popularity::Zipf { exponent: 2.0 },
-        get_share: 1.0,
-        seed: 8,
-    };
-    let keys = KeyFormat::new("k", 20, workload.keys).unwrap();
+    let workload = "keys=1G popularity=zipf(2) mix=mix(get=1) seed=8";
     let mut handle = Driver::start(LoadPlan {
         cache_aside: true,
         connections_per_thread: 4,
         threads: 2,
         ..LoadPlan::new(
             Target::from(memcached.address()),
-            Source::Synthetic { workload, keys },
+            Source::Generated(workload.parse().unwrap()),
         )
     })
     .unwrap();
@@ -338,7 +328,7 @@ fn what_cannot_start_says_so() {
     for bad in [
         "--rounds 0",
         "--threads 0",
-        "--popularity zipf:3",
+        "--keys 2000000000",
         "--get-share 2",
     ] {
         let error = run(&args(&format!("--target {target} {bad} --no-preload"))).unwrap_err();

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{PATIENCE, args, report};
-use evenkeel_bench::{BadUsage, Driver, LoadPlan, Pace, Source, Stop, Target, run};
+use evenkeel_bench::{BadUsage, Driver, LoadPlan, Source, Stop, Target, run};
 use evenkeel_testkit::{Memcached, poll_until};
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec};
+use evenkeel_workload::Arrivals;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -38,16 +38,7 @@ fn talk_lines(stream: TcpStream, mut answer: impl FnMut(&str, &mut Vec<u8>) -> b
 }
 
 fn gets_of_one_key() -> Source {
-    let workload = SyntheticSpec {
-        keys: 1,
-        popularity: Popularity::Uniform,
-        get_share: 1.0,
-        seed: 1,
-    };
-    Source::Synthetic {
-        workload,
-        keys: KeyFormat::new("key:", 8, 1).unwrap(),
-    }
+    Source::Generated("keys=1 mix=mix(get=1) key-size=8".parse().unwrap())
 }
 
 #[test]
@@ -132,7 +123,8 @@ fn stalling_server(before: usize, stall: Duration) -> SocketAddr {
 }
 
 /// Requests slower than 100 ms of 1000, of which one meets a stall of 400 ms.
-fn slow_requests(pace: Pace) -> u64 {
+fn slow_requests(pace: &str) -> u64 {
+    let pace: Arrivals = pace.parse().unwrap();
     let address = stalling_server(200, Duration::from_millis(400));
     let plan = LoadPlan {
         pace,
@@ -149,7 +141,7 @@ fn slow_requests(pace: Pace) -> u64 {
     let stats = handle.stop().unwrap();
     assert_eq!(stats.counters.requests, 1000);
     let slow = stats.get_latency.count_between(100_000_000, u64::MAX);
-    if pace != Pace::Closed {
+    if pace != Arrivals::Closed {
         assert!(
             stats.send_lag.value_at_quantile(0.99) > 100_000_000,
             "the lag is told, too"
@@ -161,13 +153,13 @@ fn slow_requests(pace: Pace) -> u64 {
 #[test]
 fn a_stall_is_felt_by_every_request_that_was_due() {
     // 1000 a second: 300 requests were due in the first 300 ms of the stall.
-    let fixed = slow_requests(Pace::Fixed { per_second: 1000.0 });
+    let fixed = slow_requests("fixed(1000)");
     assert!(fixed >= 280, "{fixed}");
-    let poisson = slow_requests(Pace::Poisson { per_second: 1000.0 });
+    let poisson = slow_requests("poisson(1000)");
     assert!(poisson >= 200, "{poisson}");
     // The closed loop waits with the server and sees one: what the open loop is there to mend. The
     // bound leaves room for a busy machine.
-    let closed = slow_requests(Pace::Closed);
+    let closed = slow_requests("closed");
     assert!((1..=20).contains(&closed), "{closed}");
 }
 

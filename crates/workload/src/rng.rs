@@ -18,8 +18,14 @@ pub fn stream(seed: u64, stream: u64) -> WorkloadRng {
 /// A number in `[0, 1)`, a multiple of 2⁻⁵³.
 #[inline]
 pub fn unit(rng: &mut WorkloadRng) -> f64 {
+    unit_of(rng.next_u64())
+}
+
+/// The number in `[0, 1)` that belongs to a random number or a hash.
+#[inline]
+pub fn unit_of(random: u64) -> f64 {
     const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
-    (rng.next_u64() >> 11) as f64 * SCALE
+    (random >> 11) as f64 * SCALE
 }
 
 /// A number in `0..bound`, each equally likely (Lemire, "Fast random integer generation in an

@@ -2,8 +2,8 @@
 //! They are not part of the repository: each test prints a notice and passes where its file is
 //! absent.
 
-use evenkeel_workload::Operation;
 use evenkeel_workload::trace::{TraceReader, TraceRequest};
+use evenkeel_workload::{Graph, Operation, ValueSizes, WorkloadSpec};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -21,7 +21,8 @@ struct Counts {
     once: usize,
 }
 
-fn count(file: &str) -> Option<Counts> {
+/// The path of a file, or nothing and a notice where it is not there.
+fn public(file: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
         .join(file);
@@ -29,6 +30,11 @@ fn count(file: &str) -> Option<Counts> {
         println!("skipped: ../shared/data/{file} is absent");
         return None;
     }
+    Some(path)
+}
+
+fn count(file: &str) -> Option<Counts> {
+    let path = public(file)?;
     let mut reader = TraceReader::open(&path, None).unwrap();
     let mut request = TraceRequest::default();
     let mut seen: HashMap<Vec<u8>, u64> = HashMap::new();
@@ -121,14 +127,136 @@ fn cloudphysics() {
 
 #[test]
 fn wikipedia_edits() {
-    holds(
+    if let Some(counts) = holds(
         "wikipedia-edits/wikipedia-edits-2015-09-12-sampled.tsv.gz",
         39_199,
         35_235,
-    );
+    ) {
+        assert_eq!(counts.gets, 0, "edits delete");
+    }
 }
 
 #[test]
 fn nasa_http() {
     holds("nasa-http/nasa-http-19950701-sample.tsv.gz", 9_999, 1_165);
+}
+
+#[test]
+fn meta_sample() {
+    let Some(counts) = count("meta-cachelib/kvcache-202401-sample.csv.gz") else {
+        return;
+    };
+    // 99 rows: 88 of reads and 11 of writes and deletes, each standing for one operation or more.
+    assert!(counts.requests >= 99, "{counts:?}");
+    let path = public("meta-cachelib/kvcache-202401-sample.csv.gz").unwrap();
+    let mut reader = TraceReader::open(&path, None).unwrap();
+    let mut request = TraceRequest::default();
+    let mut seen: HashMap<Operation, u64> = HashMap::new();
+    while reader.next_request(&mut request).unwrap() {
+        *seen.entry(request.operation).or_default() += 1;
+    }
+    assert_eq!(seen.values().sum::<u64>(), counts.requests);
+    assert!(seen[&Operation::Get] >= 51 + 37);
+    assert!(seen[&Operation::Set] >= 7 + 2 && seen[&Operation::Delete] >= 2);
+}
+
+#[test]
+fn higgs_activity() {
+    let Some(path) = public("higgs-activity/higgs-activity-0701-0703.txt.gz") else {
+        return;
+    };
+    let mut reader = TraceReader::open(&path, None).unwrap();
+    let mut request = TraceRequest::default();
+    let (mut first, mut last) = (u64::MAX, 0);
+    while reader.next_request(&mut request).unwrap() {
+        let time = request.time_ns.unwrap();
+        (first, last) = (first.min(time), last.max(time));
+    }
+    let second = 1_000_000_000;
+    assert_eq!(reader.requests(), 53_746);
+    assert_eq!(
+        (first, last),
+        (1_341_100_972 * second, 1_341_359_995 * second)
+    );
+    // As a graph of who acts on whom.
+    assert_eq!(Graph::read(&path).unwrap().users(), 35_593);
+}
+
+/// Nodes, edges, nodes with an out-edge and the largest out-degree; then requests for all friends of a
+/// user chosen uniformly, whose mean number of keys follows from them.
+fn graph(file: &str, users: u64, edges: u64, readers: usize, degree_max: u64) {
+    let Some(path) = public(file) else { return };
+    let graph = Graph::read(&path).unwrap();
+    assert_eq!((graph.users(), graph.edges()), (users, edges), "{file}");
+    assert_eq!(
+        (graph.readers().len(), graph.degree_max()),
+        (readers, degree_max),
+        "{file}"
+    );
+    let text = format!(
+        "popularity=uniform mix=mix(get=1) multiget=friends({})",
+        path.display()
+    );
+    let workload = text.parse::<WorkloadSpec>().unwrap().build().unwrap();
+    let mut stream = workload.stream(0, 1);
+    let (mut ids, mut keys) = (Vec::new(), 0);
+    for _ in 0..100_000 {
+        ids.clear();
+        stream.draw(0, &mut ids);
+        keys += ids.len();
+    }
+    let mean = edges as f64 / readers as f64;
+    // Six standard deviations of the mean, the deviation of degrees being below 50.
+    assert!(
+        (keys as f64 / 1e5 - mean).abs() < 6.0 * 50.0 / 100_000f64.sqrt(),
+        "{file}: {keys}"
+    );
+}
+
+#[test]
+fn slashdot() {
+    graph(
+        "snap-slashdot0902/soc-Slashdot0902.txt.gz",
+        82_168,
+        948_464,
+        78_441,
+        2_511,
+    );
+}
+
+#[test]
+fn epinions() {
+    graph(
+        "snap-epinions1/soc-Epinions1.txt.gz",
+        75_879,
+        508_837,
+        60_341,
+        1_801,
+    );
+}
+
+#[test]
+fn linkbench_and_wikipedia_histograms() {
+    if let Some(path) = public("linkbench/Distribution.dat.gz") {
+        let text = format!("file({}, nlinks)", path.display());
+        let sizes: ValueSizes = text.parse().unwrap();
+        // 45.3 % of the nodes have no link.
+        let none = (0..100_000).filter(|&hash| sizes.of(hash) == 0).count();
+        assert!((44_380..46_280).contains(&none), "{none}");
+        let message = format!("file({}, links)", path.display());
+        let message = message.parse::<ValueSizes>().unwrap_err().to_string();
+        assert!(
+            message.ends_with(
+                "no section 'links': nlinks, link_nreads, link_nwrites, node_nreads, node_nwrites"
+            ),
+            "{message}"
+        );
+    }
+    if let Some(path) = public("wikipedia-histograms/wikipedia-histograms.tsv.gz") {
+        for section in ["text.TEXT_LENGTH", "page.TITLE_LENGTH"] {
+            let text = format!("file({}, {section})", path.display());
+            let sizes: ValueSizes = text.parse().unwrap();
+            assert!((0..1000).map(|hash| sizes.of(hash)).max().unwrap() > 50);
+        }
+    }
 }

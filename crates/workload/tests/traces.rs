@@ -1,7 +1,7 @@
 //! Every trace format from small files made here: plain, compressed, and damaged in every way that
 //! has its own message.
 
-use evenkeel_workload::Operation::{self, Get, Set};
+use evenkeel_workload::Operation::{self, Add, Cas, Delete, Get, Set};
 use evenkeel_workload::trace::{TRACE_KEY_LEN_MAX, TraceFormat, TraceReader, TraceRequest};
 use flate2::{Compression, write::GzEncoder};
 use std::io::Write;
@@ -31,6 +31,10 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn zstd(content: &[u8]) -> Vec<u8> {
+    zstd::encode_all(content, 3).unwrap()
+}
+
 type Row = (Operation, String, Option<u32>);
 
 fn read_all(path: &Path, format: Option<TraceFormat>) -> Result<Vec<Row>, String> {
@@ -52,6 +56,8 @@ fn read_all(path: &Path, format: Option<TraceFormat>) -> Result<Vec<Row>, String
 fn rows(name: &str, content: &[u8], format: TraceFormat) -> Vec<Row> {
     let plain = read_all(&fixture(name, content).path, None).unwrap();
     let packed = fixture(&format!("{name}.gz"), &gzip(content));
+    assert_eq!(read_all(&packed.path, None).unwrap(), plain);
+    let packed = fixture(&format!("{name}.zst"), &zstd(content));
     assert_eq!(read_all(&packed.path, None).unwrap(), plain);
     let renamed = fixture("data", &gzip(content));
     assert_eq!(read_all(&renamed.path, Some(format)).unwrap(), plain);
@@ -137,7 +143,7 @@ fn edits_are_named_by_wiki_and_page() {
             content.as_bytes(),
             TraceFormat::WikipediaEdits
         ),
-        gets(&["vi.wikipedia:A_b\u{1ea1}"])
+        [(Delete, "vi.wikipedia:A_b\u{1ea1}".into(), None)]
     );
 }
 
@@ -148,6 +154,132 @@ fn web_logs_are_named_by_url() {
         rows("nasa.tsv", content, TraceFormat::NasaHttp),
         gets(&["/a%20b"])
     );
+}
+
+#[test]
+fn clusters_of_twitter_tell_everything() {
+    let content = b"0,q:q:1:8WTfjZU14ee,17,213,7,get,0\n\
+        1,yDqF:3q:1AJrrJ1nnCJ,19,27,1,gets,0\n\
+        1,a,b,5,4,1,set,3600\n\
+        2,k,1,0,1,add,9000000\n\
+        2,k,1,8,1,cas,0\n";
+    assert_eq!(
+        rows("cluster001", content, TraceFormat::Twitter),
+        [
+            (Get, "q:q:1:8WTfjZU14ee".into(), Some(213)),
+            (Get, "yDqF:3q:1AJrrJ1nnCJ".into(), Some(27)),
+            (Set, "a,b%%".into(), Some(4)),
+            (Add, "k".into(), Some(0)),
+            (Cas, "k".into(), Some(8)),
+        ]
+    );
+    let mut reader = TraceReader::open(&fixture("cluster52.sort", content).path, None).unwrap();
+    let mut request = TraceRequest::default();
+    let mut told = Vec::new();
+    while reader.next_request(&mut request).unwrap() {
+        told.push((request.time_ns, request.ttl_s));
+    }
+    let second = 1_000_000_000;
+    assert_eq!(
+        told,
+        [
+            (Some(0), None),
+            (Some(second), None),
+            (Some(second), Some(3600)),
+            // Above 30 days memcached would take it for a point in time.
+            (Some(2 * second), Some(2_592_000)),
+            (Some(2 * second), None),
+        ]
+    );
+}
+
+#[test]
+fn a_line_of_meta_stands_for_several_operations() {
+    let content = b"op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase\n\
+        604038471,82131353f9ddc8c6,20,GET,2,87,2,0,366387042,3003229276\n\
+        604038471,a54f,4,GET_LEASE,1,0,0,0,699950563,699950563\n\
+        604038472,a54f,4,SET,1,10,0,60,699950563,699950563\n\
+        604038472,a54f,4,DELETE,1,0,0,0,699950563,699950563\n";
+    let hot = (Get, "82131353f9ddc8c6%%%%".to_string(), Some(87));
+    assert_eq!(
+        rows("kvcache-202401.csv", content, TraceFormat::Meta),
+        [
+            hot.clone(),
+            hot,
+            (Get, "a54f".into(), None),
+            (Set, "a54f".into(), Some(10)),
+            (Delete, "a54f".into(), Some(0)),
+        ]
+    );
+    // An older one has fewer columns, in another order.
+    assert_eq!(
+        rows(
+            "kvcache.csv",
+            b"key,op,size,op_count\nk,GET,5,1\n",
+            TraceFormat::Meta
+        ),
+        [(Get, "k".into(), Some(5))]
+    );
+}
+
+#[test]
+fn activity_asks_for_whom_it_is_about() {
+    assert_eq!(
+        rows(
+            "higgs-activity-0701-0703.txt",
+            b"223789 213163 1341100972 MT\n1 2 1341100973 RT\n",
+            TraceFormat::Higgs
+        ),
+        gets(&["213163", "2"])
+    );
+}
+
+#[test]
+fn bad_lines_can_be_passed_over_and_are_counted() {
+    let content = b"0,a,1,5,1,get,0\nnonsense\n1,b,1,5,1,got,0\n2,c,1,5,1,get,0\n";
+    let fixture = fixture("cluster9", content);
+    let message = read_all(&fixture.path, None).unwrap_err();
+    assert!(
+        message.ends_with(", line 2: not the seven columns of a Twitter trace"),
+        "{message}"
+    );
+    let mut reader = TraceReader::open(&fixture.path, None)
+        .unwrap()
+        .skip_bad_lines();
+    let mut request = TraceRequest::default();
+    for _ in 0..2 {
+        let mut keys = Vec::new();
+        while reader.next_request(&mut request).unwrap() {
+            keys.push(request.key[0]);
+        }
+        assert_eq!((keys, reader.bad_lines()), (b"ac".to_vec(), 2));
+        let first = reader.first_bad_line().unwrap().to_string();
+        assert!(first.contains(", line 2: not the seven columns"), "{first}");
+        reader.rewind().unwrap();
+    }
+    // A file of nothing else is no trace of this format.
+    let fixture = self::fixture("cluster9", b"x\ny\n");
+    let mut reader = TraceReader::open(&fixture.path, None)
+        .unwrap()
+        .skip_bad_lines();
+    let message = reader.next_request(&mut request).unwrap_err().to_string();
+    assert!(
+        message.contains(", line 1: not the seven columns"),
+        "{message}"
+    );
+}
+
+#[test]
+fn concatenated_zstd_frames_are_one_trace_and_skippable_ones_none() {
+    let skippable = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+    let content = [&skippable[..], &zstd(b"a\n"), &zstd(b"b\n")].concat();
+    assert_eq!(
+        read_all(&fixture("t.txt.zst", &content).path, None).unwrap(),
+        gets(&["a", "b"])
+    );
+    let mut damaged = zstd(&b"0123456789abcdef\n".repeat(10_000));
+    damaged.truncate(damaged.len() - 5);
+    assert!(read_all(&fixture("t.txt.zst", &damaged).path, None).is_err());
 }
 
 #[test]
@@ -242,6 +374,40 @@ fn a_fault_is_told_with_its_place() {
         error("t.csv", format!("{header}1,2,28\n").as_bytes()),
         ", line 2: column 4 is missing"
     );
+    for (line, expected) in [
+        ("x,a,1,5,1,get,0", "'x' is not a time"),
+        ("1,,1,5,1,get,0", "an empty key"),
+        ("1,a,1,-5,1,get,0", "'-5' is not a value size"),
+        (
+            "1,a,1,5000000000,1,get,0",
+            "a value size that does not fit 32 bits",
+        ),
+        ("1,a,1,5,1,rmw,0", "'rmw' is not an operation"),
+        (
+            "99999999999,a,1,5,1,get,0",
+            "a time later than 64 bits of nanoseconds hold",
+        ),
+    ] {
+        assert_eq!(
+            error("cluster1", line.as_bytes()),
+            format!(", line 1: {expected}")
+        );
+    }
+    let meta = |row: &str| {
+        error(
+            "kvcache.csv",
+            format!("key,op,size,op_count\n{row}\n").as_bytes(),
+        )
+    };
+    assert_eq!(
+        meta("k,GET,5,0"),
+        ", line 2: 0 operations, not 1 to 1048576"
+    );
+    assert_eq!(meta("k,FLY,5,1"), ", line 2: 'fly' is not an operation");
+    assert_eq!(
+        error("higgs-activity", b"1 2 3 XX\n"),
+        ", line 1: not a retweet, a mention or a reply"
+    );
     assert!(error("none/../../missing", b"").contains("it holds no request"),);
 }
 
@@ -288,6 +454,9 @@ fn format_names_are_read_and_written() {
         "cloudphysics",
         "wikipedia-edits",
         "nasa-http",
+        "twitter",
+        "meta",
+        "higgs",
     ] {
         assert_eq!(name.parse::<TraceFormat>().unwrap().to_string(), name);
     }

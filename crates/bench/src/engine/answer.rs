@@ -3,13 +3,12 @@
 //! The reply parser of the protocol crate tells the two dialects of memcached apart, `resp` reads what Redis
 //! says; here all become the few things that a get or a set can hear.
 
-use super::feed::KeyList;
 use super::resp;
 use super::thread::Work;
 use crate::{Protocol, value};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
 use evenkeel_types::{CacheletId, KeyHash};
-use evenkeel_workload::Operation;
+use evenkeel_workload::{KeyList, Operation};
 
 /// A request from its draw to its last answer. Reused, so that its buffers stay.
 #[derive(Debug, Default)]
@@ -18,6 +17,8 @@ pub(crate) struct Request {
     pub(crate) keys: KeyList,
     /// Size of the value to write, where the source tells it.
     pub(crate) value_len: Option<u32>,
+    /// Time to live of the value to write in seconds, where the source tells it.
+    pub(crate) ttl_s: Option<u32>,
     /// When it was meant to be sent; latency counts from here.
     pub(crate) intended_ns: u64,
     /// When it was encoded.
@@ -26,6 +27,10 @@ pub(crate) struct Request {
     pub(crate) cachelet: Option<CacheletId>,
     /// A set after a miss.
     refill: bool,
+    /// Makes a counter that was missed.
+    pub(crate) begins_counter: bool,
+    /// The item was not there, or was.
+    not_done: bool,
     /// Keys whose value has come. As long as `keys` once an answer has come.
     found: Vec<bool>,
     /// The next key to be answered.
@@ -45,10 +50,10 @@ pub(crate) enum Answer<'a> {
     End,
     /// A key that is not there, where each key has an answer of its own.
     Miss,
-    /// A set was done.
-    Stored,
-    /// A set was not done, without an error.
-    NotStored,
+    /// It was done.
+    Done,
+    /// It was not done, without an error: the item is there, or is not.
+    NotDone,
     /// An error line.
     Error(&'a [u8]),
 }
@@ -77,13 +82,13 @@ pub(crate) fn next_answer<'a>(protocol: Protocol, bytes: &'a [u8], limits: &Limi
             value: value.data,
         },
         Reply::End => Answer::End,
-        Reply::Stored => Answer::Stored,
-        Reply::NotStored | Reply::Exists | Reply::NotFound => Answer::NotStored,
+        Reply::Stored | Reply::Deleted | Reply::Touched | Reply::Number(_) => Answer::Done,
+        Reply::NotStored | Reply::Exists | Reply::NotFound => Answer::NotDone,
         Reply::Meta(meta) => match (meta.status, meta.value) {
             (MetaStatus::Value, Some(value)) => Answer::Value { key: None, value },
-            (MetaStatus::Done, _) => Answer::Stored,
+            (MetaStatus::Done, _) => Answer::Done,
             (MetaStatus::Miss, _) => Answer::Miss,
-            _ => Answer::NotStored,
+            _ => Answer::NotDone,
         },
         Reply::Error => Answer::Error(b"ERROR"),
         Reply::ClientError(text) | Reply::ServerError(text) => Answer::Error(text),
@@ -107,9 +112,12 @@ impl Request {
         self.operation = Operation::Get;
         self.keys.clear();
         self.value_len = None;
+        self.ttl_s = None;
         self.intended_ns = intended_ns;
         self.cachelet = None;
         self.refill = false;
+        self.begins_counter = false;
+        self.not_done = false;
         self.found.clear();
         self.next = 0;
         self.failed = false;
@@ -121,12 +129,14 @@ impl Request {
         self.operation = Operation::Set;
         self.keys.push(key);
         self.value_len = get.value_len;
+        self.ttl_s = get.ttl_s;
         self.cachelet = get.cachelet;
         self.refill = true;
     }
 
     /// Keys of an answered get that were not there; none where the get failed.
     pub(crate) fn missed(&self) -> impl Iterator<Item = &[u8]> {
+        // A write follows a read-modify-write in any case.
         let answered = self.operation == Operation::Get && !self.failed;
         let count = if answered { self.keys.len() } else { 0 };
         (0..count)
@@ -134,11 +144,34 @@ impl Request {
             .map(|index| self.keys.get(index))
     }
 
+    /// What has to be sent now that the request is answered: the write that a read was for, or a
+    /// counter that was not there.
+    pub(crate) fn follow_up(&self) -> Option<Operation> {
+        match self.operation {
+            _ if self.failed => None,
+            Operation::ReadModifyWrite => Some(Operation::Set),
+            operation if operation.is_for_counters() && self.not_done => Some(Operation::Add),
+            _ => None,
+        }
+    }
+
+    /// Makes the request what follows another.
+    pub(crate) fn become_follow_up(&mut self, operation: Operation, first: &Request, now_ns: u64) {
+        self.reset(now_ns);
+        self.operation = operation;
+        self.keys.push(first.keys.get(0));
+        self.value_len = first.value_len;
+        self.ttl_s = first.ttl_s;
+        self.cachelet = first.cachelet;
+        self.begins_counter = first.operation.is_for_counters();
+    }
+
     /// Takes an answer.
     pub(crate) fn take(&mut self, answer: Answer<'_>, work: &mut Work) -> Progress {
-        match (self.operation, work.plan.protocol, answer) {
+        let reads = matches!(self.operation, Operation::Get | Operation::ReadModifyWrite);
+        match (reads, work.plan.protocol, answer) {
             (
-                Operation::Get,
+                true,
                 Protocol::Classic,
                 Answer::Value {
                     key: Some(key),
@@ -155,31 +188,41 @@ impl Request {
                 }
                 Progress::More
             }
-            (Operation::Get, Protocol::Classic, Answer::End) => {
+            (true, Protocol::Classic, Answer::End) => {
                 self.found.resize(self.keys.len(), false);
                 self.end_get(work)
             }
-            (Operation::Get, Protocol::Meta | Protocol::Resp, Answer::Value { value, .. }) => {
+            (true, Protocol::Meta | Protocol::Resp, Answer::Value { value, .. }) => {
                 self.found.resize(self.keys.len(), false);
                 self.take_value(self.next, value, work);
                 self.end_meta_key(work)
             }
-            (Operation::Get, Protocol::Meta | Protocol::Resp, Answer::Miss) => {
+            (true, Protocol::Meta | Protocol::Resp, Answer::Miss) => {
                 self.found.resize(self.keys.len(), false);
                 self.next += 1;
                 self.end_meta_key(work)
             }
-            (Operation::Set, _, Answer::Stored) => {
-                work.stats.counters.sets += 1;
-                work.stats.counters.refills += u64::from(self.refill);
-                Progress::Done
-            }
-            (Operation::Set, _, Answer::NotStored) => {
+            (false, _, Answer::NotDone | Answer::Miss) if self.operation == Operation::Set => {
                 work.stats.counters.errors += 1;
                 work.note_error(|| "a set was not stored".into());
                 Progress::Done
             }
-            (Operation::Get, Protocol::Meta, Answer::Error(text)) => {
+            (false, _, Answer::NotDone | Answer::Miss) => {
+                work.stats.counters.others += 1;
+                self.not_done = true;
+                Progress::Done
+            }
+            (false, _, Answer::Done) => {
+                match self.operation {
+                    Operation::Delete | Operation::Touch | Operation::Incr | Operation::Decr => {
+                        work.stats.counters.others += 1;
+                    }
+                    _ => work.stats.counters.sets += 1,
+                }
+                work.stats.counters.refills += u64::from(self.refill);
+                Progress::Done
+            }
+            (true, Protocol::Meta, Answer::Error(text)) => {
                 work.note_error(|| String::from_utf8_lossy(text).into_owned());
                 // One key of several: its failure is the whole request's, its turn is over.
                 self.failed = true;
@@ -192,12 +235,13 @@ impl Request {
                 self.failed = true;
                 Progress::Done
             }
-            (operation, protocol, answer) => {
+            (_, protocol, answer) => {
+                let operation = self.operation;
                 let kind = match answer {
                     Answer::Value { .. } => "a value",
                     Answer::End => "an end",
                     Answer::Miss => "a miss",
-                    Answer::Stored | Answer::NotStored => "an answer to a set",
+                    Answer::Done | Answer::NotDone => "an answer to a write",
                     Answer::Error(_) => "an error",
                 };
                 Progress::OutOfStep(format!("{kind} in answer to a {protocol} {operation:?}"))

@@ -4,6 +4,7 @@ use super::answer::{Parsed, Progress, Request, next_answer};
 use super::encode;
 use super::thread::Work;
 use crate::target::Socket;
+use evenkeel_protocol::StoreVerb;
 use evenkeel_workload::Operation;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,6 +17,18 @@ const OUTPUT_LEN_MAX: usize = 256 << 10;
 
 /// Why a connection cannot go on.
 pub(crate) type Loss = io::Error;
+
+/// How an operation writes the value that it comes with; `None` where it has none.
+fn store_verb(operation: Operation) -> Option<StoreVerb> {
+    match operation {
+        Operation::Set => Some(StoreVerb::Set),
+        Operation::Add => Some(StoreVerb::Add),
+        Operation::Replace => Some(StoreVerb::Replace),
+        Operation::Append => Some(StoreVerb::Append),
+        Operation::Prepend => Some(StoreVerb::Prepend),
+        _ => None,
+    }
+}
 
 /// A connection to the target.
 pub(crate) struct Connection {
@@ -90,11 +103,19 @@ impl Connection {
         let protocol = work.plan.protocol;
         let route = work.route(&request);
         match request.operation {
-            Operation::Get => encode::get(protocol, &request.keys, route, &mut self.output),
-            Operation::Set => {
-                let key = request.keys.get(0);
-                let value = work.next_value(key, request.value_len);
-                encode::set(protocol, key, value, route, &mut self.output);
+            Operation::Get | Operation::ReadModifyWrite => {
+                encode::get(protocol, &request.keys, route, &mut self.output);
+            }
+            operation => {
+                let (key, output) = (request.keys.get(0), &mut self.output);
+                let ttl_s = work.ttl_s(key, request.ttl_s);
+                match store_verb(operation) {
+                    Some(verb) => {
+                        let value = work.next_value(&request);
+                        encode::store(protocol, verb, key, value, ttl_s, route, output);
+                    }
+                    None => encode::short(protocol, operation, key, ttl_s, route, output),
+                }
             }
         }
         self.in_flight.push_back(request);

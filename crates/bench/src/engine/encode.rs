@@ -1,12 +1,12 @@
 //! Requests as bytes.
 
-use super::feed::KeyList;
 use super::resp;
 use crate::Protocol;
 use evenkeel_protocol::compose::MetaLine;
 use evenkeel_protocol::compose::request;
-use evenkeel_protocol::{SentKey, Store, StoreVerb};
+use evenkeel_protocol::{Direction, SentKey, Store, StoreVerb};
 use evenkeel_types::{CacheletId, Epoch};
+use evenkeel_workload::{KeyList, Operation};
 
 /// By what an aware client chose the worker that it asks. The meta dialect alone can tell it.
 pub(crate) type Route = Option<(Epoch, CacheletId)>;
@@ -26,28 +26,77 @@ pub(crate) fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Ve
     }
 }
 
-/// Appends a write that never expires.
-pub(crate) fn set(protocol: Protocol, key: &[u8], value: &[u8], route: Route, out: &mut Vec<u8>) {
+/// Appends a write of a value that lives so many seconds, 0 for ever.
+pub(crate) fn store(
+    protocol: Protocol,
+    verb: StoreVerb,
+    key: &[u8],
+    value: &[u8],
+    ttl_s: u32,
+    route: Route,
+    out: &mut Vec<u8>,
+) {
     match protocol {
         Protocol::Classic => {
-            let verb = StoreVerb::Set;
             request::store(
                 out,
                 &Store {
                     verb,
                     key,
                     flags: 0,
-                    exptime: 0,
+                    exptime: i64::from(ttl_s),
                     value,
                     noreply: false,
                 },
             );
         }
         Protocol::Meta => {
-            let line = request::meta_set(out, SentKey::plain(key), value.len());
+            let mut line = request::meta_set(out, SentKey::plain(key), value.len());
+            line = match verb {
+                StoreVerb::Add => line.token(b'M', b"E"),
+                StoreVerb::Replace => line.token(b'M', b"R"),
+                StoreVerb::Append => line.token(b'M', b"A"),
+                StoreVerb::Prepend => line.token(b'M', b"P"),
+                _ => line,
+            };
+            if ttl_s > 0 {
+                line = line.number(b'T', ttl_s);
+            }
             routed(line, route).end_with(value);
         }
-        Protocol::Resp => resp::set(out, key, value),
+        Protocol::Resp => resp::store(out, verb, key, value, ttl_s),
+    }
+}
+
+/// Appends a request without a value: delete, touch with a new time to live, or counting by 1.
+pub(crate) fn short(
+    protocol: Protocol,
+    operation: Operation,
+    key: &[u8],
+    ttl_s: u32,
+    route: Route,
+    out: &mut Vec<u8>,
+) {
+    let sent = SentKey::plain(key);
+    match (protocol, operation) {
+        (Protocol::Classic, Operation::Delete) => request::delete(out, key, false),
+        (Protocol::Classic, Operation::Touch) => {
+            request::touch(out, key, i64::from(ttl_s), false);
+        }
+        (Protocol::Classic, Operation::Decr) => {
+            request::arithmetic(out, key, 1, Direction::Decr, false);
+        }
+        (Protocol::Classic, _) => request::arithmetic(out, key, 1, Direction::Incr, false),
+        (Protocol::Meta, Operation::Delete) => routed(request::meta_delete(out, sent), route).end(),
+        (Protocol::Meta, Operation::Touch) => {
+            routed(request::meta_get(out, sent).number(b'T', ttl_s), route).end();
+        }
+        (Protocol::Meta, Operation::Decr) => {
+            let line = request::meta_arithmetic(out, sent).token(b'M', b"D");
+            routed(line, route).end();
+        }
+        (Protocol::Meta, _) => routed(request::meta_arithmetic(out, sent), route).end(),
+        (Protocol::Resp, _) => resp::short(out, operation, key, ttl_s),
     }
 }
 
@@ -81,16 +130,59 @@ mod tests {
             text(|out| get(Protocol::Meta, &keys, None, out)),
             "mg a v\r\nmg bc v\r\n"
         );
-        let classic = text(|out| set(Protocol::Classic, b"a", b"xy", None, out));
+        let classic =
+            text(|out| store(Protocol::Classic, StoreVerb::Set, b"a", b"xy", 0, None, out));
         assert_eq!(classic, "set a 0 0 2\r\nxy\r\n");
-        let meta = text(|out| set(Protocol::Meta, b"a", b"xy", None, out));
+        let meta = text(|out| store(Protocol::Meta, StoreVerb::Set, b"a", b"xy", 0, None, out));
         assert_eq!(meta, "ms a 2\r\nxy\r\n");
+        let expiring = text(|out| {
+            store(
+                Protocol::Classic,
+                StoreVerb::Set,
+                b"a",
+                b"xy",
+                60,
+                None,
+                out,
+            );
+            store(Protocol::Meta, StoreVerb::Set, b"a", b"xy", 60, None, out);
+        });
+        assert_eq!(expiring, "set a 0 60 2\r\nxy\r\nms a 2 T60\r\nxy\r\n");
         let route = Some((Epoch(12), CacheletId(3)));
         assert_eq!(
             text(|out| get(Protocol::Meta, &keys, route, out)),
             "mg a v Y12 U3\r\nmg bc v Y12 U3\r\n"
         );
-        let aware = text(|out| set(Protocol::Meta, b"a", b"xy", route, out));
+        let aware = text(|out| store(Protocol::Meta, StoreVerb::Set, b"a", b"xy", 0, route, out));
         assert_eq!(aware, "ms a 2 Y12 U3\r\nxy\r\n");
+    }
+
+    #[test]
+    fn other_operations_are_those_of_the_dialect() {
+        let short = |operation| {
+            text(|out| {
+                short(Protocol::Classic, operation, b"a", 60, None, out);
+                short(Protocol::Meta, operation, b"a", 60, None, out);
+            })
+        };
+        assert_eq!(short(Operation::Delete), "delete a\r\nmd a\r\n");
+        assert_eq!(short(Operation::Touch), "touch a 60\r\nmg a T60\r\n");
+        assert_eq!(short(Operation::Incr), "incr a 1\r\nma a\r\n");
+        assert_eq!(short(Operation::Decr), "decr a 1\r\nma a MD\r\n");
+        for (verb, classic, mode) in [
+            (StoreVerb::Add, "add", "E"),
+            (StoreVerb::Replace, "replace", "R"),
+            (StoreVerb::Append, "append", "A"),
+            (StoreVerb::Prepend, "prepend", "P"),
+        ] {
+            let stored = text(|out| {
+                store(Protocol::Classic, verb, b"a", b"", 0, None, out);
+                store(Protocol::Meta, verb, b"a", b"", 0, None, out);
+            });
+            assert_eq!(
+                stored,
+                format!("{classic} a 0 0 0\r\n\r\nms a 0 M{mode}\r\n\r\n")
+            );
+        }
     }
 }

@@ -2,48 +2,12 @@
 
 use crate::Source;
 use evenkeel_workload::trace::{TraceError, TraceReader, TraceRequest};
-use evenkeel_workload::{KeyFormat, Operation, SyntheticStream, WorkloadError};
+use evenkeel_workload::{KeyList, Operation, Workload, WorkloadError, WorkloadStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Requests of a trace that a thread takes at a time: few locks, and still nearly the trace's order.
 const TRACE_BATCH_LEN: usize = 64;
-
-/// Keys in one buffer.
-#[derive(Debug, Default)]
-pub(crate) struct KeyList {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl KeyList {
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(crate) fn get(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.bytes[start..self.ends[index]]
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        (0..self.len()).map(|index| self.get(index))
-    }
-
-    pub(crate) fn push(&mut self, key: &[u8]) {
-        self.push_with(|bytes| bytes.extend_from_slice(key));
-    }
-
-    fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
-        self.ends.push(self.bytes.len());
-    }
-}
 
 /// A request to be sent; its keys are in the caller's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +15,25 @@ pub(crate) struct Draw {
     pub(crate) operation: Operation,
     /// Size of the value, where the source tells it.
     pub(crate) value_len: Option<u32>,
+    /// Time to live in seconds, where the source tells it.
+    pub(crate) ttl_s: Option<u32>,
+}
+
+impl Draw {
+    /// A request of a source that leaves sizes to the plan.
+    fn of(operation: Operation) -> Self {
+        Draw {
+            operation,
+            value_len: None,
+            ttl_s: None,
+        }
+    }
 }
 
 /// A source made ready, to be split into a feed for each thread.
 pub(crate) enum FeedSource {
-    Synthetic(evenkeel_workload::Synthetic, KeyFormat),
-    Fill(u64, KeyFormat),
+    Generated(Workload),
+    Fill(Workload),
     Trace(Arc<SharedTrace>),
 }
 
@@ -72,10 +49,8 @@ pub(crate) enum SourceError {
 impl FeedSource {
     pub(crate) fn open(source: &Source) -> Result<Self, SourceError> {
         Ok(match source {
-            Source::Synthetic { workload, keys } => {
-                FeedSource::Synthetic(workload.build()?, keys.clone())
-            }
-            Source::Fill { count, keys } => FeedSource::Fill(*count, keys.clone()),
+            Source::Generated(spec) => FeedSource::Generated(spec.build()?),
+            Source::Fill(spec) => FeedSource::Fill(spec.build()?),
             Source::Trace {
                 path,
                 format,
@@ -99,17 +74,11 @@ impl FeedSource {
     /// The feed of thread `thread` of `threads`.
     pub(crate) fn feed(&self, thread: usize, threads: usize) -> Feed {
         match self {
-            FeedSource::Synthetic(workload, keys) => Feed::Synthetic {
-                stream: workload.stream(thread as u64),
-                keys: keys.clone(),
+            FeedSource::Generated(workload) => Feed::Generated(workload.stream(thread, threads)),
+            FeedSource::Fill(workload) => Feed::Fill {
+                ids: workload.fill(thread, threads),
+                workload: workload.clone(),
             },
-            FeedSource::Fill(count, keys) => {
-                let cut = |n: usize| (u128::from(*count) * n as u128 / threads as u128) as u64;
-                Feed::Fill {
-                    ids: cut(thread)..cut(thread + 1),
-                    keys: keys.clone(),
-                }
-            }
             FeedSource::Trace(trace) => Feed::Trace {
                 trace: Arc::clone(trace),
                 batch: Batch::default(),
@@ -121,13 +90,10 @@ impl FeedSource {
 
 /// A thread's requests.
 pub(crate) enum Feed {
-    Synthetic {
-        stream: SyntheticStream,
-        keys: KeyFormat,
-    },
+    Generated(WorkloadStream),
     Fill {
         ids: Range<u64>,
-        keys: KeyFormat,
+        workload: Workload,
     },
     Trace {
         trace: Arc<SharedTrace>,
@@ -137,36 +103,18 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    /// The next request, its keys appended to `list`; `None` when the source has ended. A get of
-    /// generated keys has `multiget` of them.
+    /// The next request of a load that began `now_ns` ago, its keys appended to `list`; `None` when
+    /// the source has ended.
     pub(crate) fn next(
         &mut self,
-        multiget: usize,
+        now_ns: u64,
         list: &mut KeyList,
     ) -> Result<Option<Draw>, TraceError> {
         match self {
-            Feed::Synthetic { stream, keys } => {
-                let operation = stream.next_operation();
-                let count = if operation == Operation::Get {
-                    multiget
-                } else {
-                    1
-                };
-                for _ in 0..count {
-                    let id = stream.next_key();
-                    list.push_with(|bytes| keys.write(id, bytes));
-                }
-                Ok(Some(Draw {
-                    operation,
-                    value_len: None,
-                }))
-            }
-            Feed::Fill { ids, keys } => Ok(ids.next().map(|id| {
-                list.push_with(|bytes| keys.write(id, bytes));
-                Draw {
-                    operation: Operation::Set,
-                    value_len: None,
-                }
+            Feed::Generated(stream) => Ok(Some(Draw::of(stream.next_keys(now_ns, list)))),
+            Feed::Fill { ids, workload } => Ok(ids.next().map(|id| {
+                list.push_with(|bytes| workload.write_key(id, bytes));
+                Draw::of(Operation::Set)
             })),
             Feed::Trace {
                 trace,
@@ -197,7 +145,7 @@ impl Feed {
     /// other names. Generation 0 is where a feed starts.
     pub(crate) fn switch_to(&mut self, to: u64) {
         match self {
-            Feed::Synthetic { stream, .. } => stream.switch_to(to),
+            Feed::Generated(stream) => stream.switch_to(to),
             Feed::Fill { .. } => {}
             Feed::Trace { generation, .. } => *generation = to,
         }
@@ -241,8 +189,13 @@ impl SharedTrace {
             if reader.next_request(request)? {
                 batch.keys.push(&request.key);
                 batch.draws.push(Draw {
-                    operation: request.operation,
+                    operation: match request.operation {
+                        // The version that it went with is not in the trace.
+                        Operation::Cas => Operation::Set,
+                        other => other,
+                    },
                     value_len: request.value_len,
+                    ttl_s: request.ttl_s,
                 });
             } else if self.repeat {
                 reader.rewind()?;
@@ -257,7 +210,6 @@ impl SharedTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_workload::{Popularity, SyntheticSpec};
 
     fn trace(content: &str, repeat: bool) -> (tempfile::TempDir, FeedSource) {
         let folder = tempfile::TempDir::new().unwrap();
@@ -272,15 +224,15 @@ mod tests {
         (folder, source)
     }
 
-    fn draw(feed: &mut Feed, multiget: usize) -> Option<(Operation, Vec<String>)> {
+    fn draw(feed: &mut Feed) -> Option<(Operation, Vec<String>)> {
         let mut list = KeyList::default();
-        let draw = feed.next(multiget, &mut list).unwrap()?;
+        let draw = feed.next(0, &mut list).unwrap()?;
         let keys = (0..list.len()).map(|i| String::from_utf8_lossy(list.get(i)).into_owned());
         Some((draw.operation, keys.collect()))
     }
 
     fn key(feed: &mut Feed) -> Option<String> {
-        draw(feed, 1).map(|(_, keys)| keys.concat())
+        draw(feed).map(|(_, keys)| keys.concat())
     }
 
     #[test]
@@ -316,12 +268,12 @@ mod tests {
 
     #[test]
     fn a_fill_covers_every_key_once_over_all_threads() {
-        let keys = KeyFormat::new("k", 4, 100).unwrap();
-        let source = FeedSource::open(&Source::Fill { count: 100, keys }).unwrap();
+        let spec = "keys=100 prefix=k key-size=4".parse().unwrap();
+        let source = FeedSource::open(&Source::Fill(spec)).unwrap();
         let mut seen = Vec::new();
         for thread in 0..3 {
             let mut feed = source.feed(thread, 3);
-            while let Some((operation, mut keys)) = draw(&mut feed, 7) {
+            while let Some((operation, mut keys)) = draw(&mut feed) {
                 assert_eq!(operation, Operation::Set);
                 seen.append(&mut keys);
             }
@@ -332,17 +284,11 @@ mod tests {
 
     #[test]
     fn a_multiget_has_its_keys_and_a_set_has_one() {
-        let workload = SyntheticSpec {
-            keys: 100,
-            popularity: Popularity::Uniform,
-            get_share: 0.5,
-            seed: 3,
-        };
-        let keys = KeyFormat::new("k", 8, 100).unwrap();
-        let source = FeedSource::open(&Source::Synthetic { workload, keys }).unwrap();
+        let spec = "keys=100 mix=mix(get=1, set=1) multiget=5".parse().unwrap();
+        let source = FeedSource::open(&Source::Generated(spec)).unwrap();
         let mut feed = source.feed(0, 1);
         for _ in 0..100 {
-            let (operation, keys) = draw(&mut feed, 5).unwrap();
+            let (operation, keys) = draw(&mut feed).unwrap();
             assert_eq!(keys.len(), if operation == Operation::Get { 5 } else { 1 });
         }
     }

@@ -10,6 +10,5 @@ pub(crate) mod connection;
 pub(crate) mod encode;
 pub(crate) mod feed;
 pub(crate) mod resp;
-pub(crate) mod schedule;
 pub(crate) mod stats;
 pub(crate) mod thread;

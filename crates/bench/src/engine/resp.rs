@@ -1,8 +1,9 @@
 //! What of Redis' protocol (RESP 2, redis.io/docs/latest/develop/reference/protocol-spec) a comparison needs:
-//! `GET`, `MGET` and `SET`, and their answers.
+//! `GET`, `MGET`, `SET` and what comes nearest to memcached's other operations, and their answers.
 
 use super::answer::{Answer, Parsed};
-use evenkeel_protocol::Limits;
+use evenkeel_protocol::{Limits, StoreVerb};
+use evenkeel_workload::Operation;
 
 /// Longest line: a type, a number or an error's text.
 const LINE_LEN_MAX: usize = 1024;
@@ -17,12 +18,47 @@ pub(crate) fn get<'k>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'k [u8]> + 
     }
 }
 
-/// Appends `SET`.
-pub(crate) fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    header(out, b'*', 3);
-    bulk(out, b"SET");
-    bulk(out, key);
-    bulk(out, value);
+/// Appends a write of a value that lives so many seconds, 0 for ever: `SET`, with `NX` for an add and `XX` for a
+/// replace, or `APPEND`, which a prepend of no bytes is too. What is appended to and not there comes into being.
+pub(crate) fn store(out: &mut Vec<u8>, verb: StoreVerb, key: &[u8], value: &[u8], ttl_s: u32) {
+    if matches!(verb, StoreVerb::Append | StoreVerb::Prepend) {
+        return command(out, &[b"APPEND", key, value]);
+    }
+    let mut buffer = itoa::Buffer::new();
+    let mut words: Vec<&[u8]> = Vec::new();
+    let condition: Option<&[u8]> = match verb {
+        StoreVerb::Add => Some(b"NX"),
+        StoreVerb::Replace => Some(b"XX"),
+        _ => None,
+    };
+    if ttl_s == 0 && condition.is_none() {
+        return command(out, &[b"SET", key, value]);
+    }
+    words.extend([b"SET", key, value]);
+    words.extend(condition);
+    if ttl_s > 0 {
+        words.extend([&b"EX"[..], buffer.format(ttl_s).as_bytes()]);
+    }
+    command(out, &words);
+}
+
+/// Appends `DEL`, `EXPIRE` (`PERSIST` for ever), `INCR` or `DECR`.
+pub(crate) fn short(out: &mut Vec<u8>, operation: Operation, key: &[u8], ttl_s: u32) {
+    match operation {
+        Operation::Delete => command(out, &[b"DEL", key]),
+        Operation::Touch if ttl_s == 0 => command(out, &[b"PERSIST", key]),
+        Operation::Touch => {
+            let mut buffer = itoa::Buffer::new();
+            command(out, &[b"EXPIRE", key, buffer.format(ttl_s).as_bytes()]);
+        }
+        Operation::Decr => command(out, &[b"DECR", key]),
+        _ => command(out, &[b"INCR", key]),
+    }
+}
+
+fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    header(out, b'*', words.len());
+    words.iter().for_each(|word| bulk(out, word));
 }
 
 fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -60,7 +96,10 @@ pub(crate) fn next_answer<'a>(bytes: &'a [u8], limits: &Limits) -> Parsed<'a> {
         }
     }
     let answer = match kind {
-        b'+' => Answer::Stored,
+        b'+' => Answer::Done,
+        // How many keys there were, or the number that was counted to.
+        b':' if rest == b"0" => Answer::NotDone,
+        b':' => Answer::Done,
         b'-' => Answer::Error(rest),
         b'$' if rest == b"-1" => Answer::Miss,
         b'$' => {
@@ -149,7 +188,7 @@ mod tests {
         get(&mut out, [&b"a"[..], b"b"].into_iter());
         assert_eq!(out, b"*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n");
         out.clear();
-        set(&mut out, b"a", b"xyz");
+        store(&mut out, StoreVerb::Set, b"a", b"xyz", 0);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$3\r\nxyz\r\n");
     }
 
@@ -160,7 +199,7 @@ mod tests {
         assert_eq!(told.len(), 5, "{told:?}");
         for (answer, part) in told
             .iter()
-            .zip(["Stored", "Miss", "Value", "Miss", "Error"])
+            .zip(["Done", "Miss", "Value", "Miss", "Error"])
         {
             assert!(answer.contains(part), "{answer} is no {part}");
         }

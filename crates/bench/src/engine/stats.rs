@@ -25,6 +25,8 @@ pub struct Counters {
     pub sets: u64,
     /// Sets that followed a miss; part of `sets` where they were stored.
     pub refills: u64,
+    /// Deletes, touches, counts, and conditional writes whose condition did not hold, that were answered.
+    pub others: u64,
     /// Requests answered with an error, or not at all.
     pub errors: u64,
     /// Requests whose connection broke or fell silent; part of `errors`.
@@ -60,6 +62,7 @@ impl AddAssign for Counters {
         self.misses += other.misses;
         self.sets += other.sets;
         self.refills += other.refills;
+        self.others += other.others;
         self.errors += other.errors;
         self.unanswered += other.unanswered;
         self.wrong_values += other.wrong_values;

@@ -9,7 +9,6 @@ use super::answer::Request;
 use super::connection::{Connection, Loss};
 use super::encode::Route;
 use super::feed::Feed;
-use super::schedule::Schedule;
 use super::stats::{LoadStats, Mailbox};
 use crate::target::Socket;
 use crate::timer::Timer;
@@ -17,7 +16,7 @@ use crate::{BadUsage, LoadPlan, value};
 use evenkeel_protocol::{ITEM_OVERHEAD, Limits};
 use evenkeel_types::KeyHash;
 use evenkeel_types::limits::{ITEM_SIZE_DEFAULT, KEY_LEN_MAX};
-use evenkeel_workload::Operation;
+use evenkeel_workload::{Operation, Schedule};
 use mio::{Events, Interest, Poll, Token};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
@@ -105,17 +104,33 @@ impl Work {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// The value of the next write of this key, with a version that no other write has.
-    pub(crate) fn next_value(&mut self, key: &[u8], len: Option<u32>) -> &[u8] {
-        let hash = KeyHash::of(key);
-        let len = match len {
+    /// The value of the next write, with a version that no other write has.
+    pub(crate) fn next_value(&mut self, request: &Request) -> &[u8] {
+        match request.operation {
+            // Counters are apart from values, and begin here.
+            _ if request.begins_counter => return b"0",
+            // A value grows by nothing, so that it can still be checked and does not fill the server.
+            Operation::Append | Operation::Prepend => return b"",
+            _ => {}
+        }
+        let hash = KeyHash::of(request.keys.get(0));
+        let len = match request.value_len {
             Some(len) => (len as usize).min(TRACE_VALUE_LEN_MAX),
-            None => self.plan.value_sizes.of(hash.0),
+            None => self.plan.value_sizes.of(hash.0) as usize,
         };
         self.version += 1;
         self.value.clear();
         value::write(hash, self.version, len, &mut self.value);
         &self.value
+    }
+
+    /// Time to live of the next write of this key.
+    pub(crate) fn ttl_s(&self, key: &[u8], told: Option<u32>) -> u32 {
+        match told {
+            Some(ttl_s) => ttl_s,
+            None if self.plan.ttls.max() == 0 => 0,
+            None => self.plan.ttls.of(KeyHash::of(key).0),
+        }
     }
 
     /// The next request, meant to be sent at `intended_ns`; `None` when there are no more.
@@ -127,12 +142,13 @@ impl Work {
         request.reset(intended_ns);
         let drawn = match self.quota {
             Some(0) => Ok(None),
-            _ => self.feed.next(self.plan.multiget, &mut request.keys),
+            _ => self.feed.next(intended_ns, &mut request.keys),
         };
         match drawn {
             Ok(Some(draw)) => {
                 request.operation = draw.operation;
                 request.value_len = draw.value_len;
+                request.ttl_s = draw.ttl_s;
                 self.quota = self.quota.map(|quota| quota - 1);
                 return Some(request);
             }
@@ -193,8 +209,8 @@ impl Work {
         self.lost_since_ns = None;
         self.stats.counters.requests += 1;
         let latency = match request.operation {
-            Operation::Get => &mut self.stats.get_latency,
-            Operation::Set => &mut self.stats.set_latency,
+            Operation::Get | Operation::ReadModifyWrite => &mut self.stats.get_latency,
+            _ => &mut self.stats.set_latency,
         };
         latency.saturating_record(now_ns.saturating_sub(request.intended_ns));
         if self.plan.cache_aside {
@@ -203,6 +219,11 @@ impl Work {
                 refill.become_refill(key, &request, now_ns);
                 refills.push_back(refill);
             }
+        }
+        if let Some(operation) = request.follow_up() {
+            let mut next = self.pool.pop().unwrap_or_default();
+            next.become_follow_up(operation, &request, now_ns);
+            refills.push_back(next);
         }
         self.pool.push(request);
     }

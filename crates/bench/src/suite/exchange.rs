@@ -15,7 +15,7 @@ use anyhow::{Context, bail, ensure};
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Store, StoreVerb};
 use evenkeel_types::KeyHash;
-use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec};
+use evenkeel_workload::{Operation, WorkloadSpec};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind, Read, Write};
@@ -58,31 +58,30 @@ pub(super) struct Exchanged {
 }
 
 impl Exchange {
-    /// The requests of a load on keys `0..keys`, all alike.
+    /// The requests of a load on the keys of a workload, one a draw, all alike.
     pub(super) fn new(
         load: &Traffic,
-        format: &KeyFormat,
-        keys: u64,
+        keys: &WorkloadSpec,
         value_len: usize,
     ) -> anyhow::Result<Exchange> {
         let shape = Shape::new(load.echo_request(), load.multiget, KEY_LEN, value_len)?;
-        let workload = SyntheticSpec {
-            keys,
-            popularity: Popularity::Uniform,
-            get_share: 1.0,
-            seed: 1,
-        };
-        let mut stream = workload.build()?.stream(0);
+        let workload = keys.build()?;
+        let mut stream = workload.stream(0, 1);
         let count = (REQUESTS_BYTES / shape.request_len).max(2 * load.pipeline);
         let mut requests = Vec::with_capacity(count * shape.request_len);
-        let (mut names, mut value) = (Vec::new(), Vec::new());
+        let (mut ids, mut names, mut value) = (Vec::new(), Vec::new(), Vec::new());
         for version in 0..count {
             names.clear();
-            (0..load.multiget).for_each(|_| format.write(stream.next_key(), &mut names));
+            ids.clear();
+            (0..load.multiget).for_each(|_| {
+                stream.draw(0, &mut ids);
+            });
+            ids.iter()
+                .for_each(|&id| workload.write_key(id, &mut names));
             let key = &names[..KEY_LEN];
             match load.operation {
                 Operation::Get => request::get(&mut requests, names.chunks(KEY_LEN), false),
-                Operation::Set => {
+                _ => {
                     value.clear();
                     value::write(KeyHash::of(key), version as u64, value_len, &mut value);
                     let store = Store {
@@ -357,13 +356,15 @@ mod tests {
 
     #[test]
     fn an_answer_is_right_when_a_parser_says_so() {
-        let format = KeyFormat::new("key:", KEY_LEN, 100).unwrap();
+        let keys: WorkloadSpec = format!("keys=100 key-size={KEY_LEN} mix=mix(get=1)")
+            .parse()
+            .unwrap();
         let load = LOADS
             .map(|load| load.traffic)
             .into_iter()
             .find(|load| load.multiget == 10);
         let load = &load.unwrap();
-        let exchange = Exchange::new(load, &format, 100, 20).unwrap();
+        let exchange = Exchange::new(load, &keys, 20).unwrap();
         let mut answer = exchange.shape.answer.clone();
         for &(from, to) in &exchange.shape.keys {
             let key = exchange.request(3)[from..from + KEY_LEN].to_owned();

@@ -6,7 +6,7 @@ use crate::process::{Server, allowed_cores};
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
 use anyhow::ensure;
-use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec, ValueSizes};
+use evenkeel_workload::{KeySizes, Mix, Operation, Popularity, ValueSizes, WorkloadSpec};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -135,8 +135,16 @@ impl Ground {
         self.wanted.is_empty() || self.wanted.iter().any(|word| id.contains(word.as_str()))
     }
 
-    pub(super) fn key_format(&self) -> anyhow::Result<KeyFormat> {
-        Ok(KeyFormat::new("key:", KEY_LEN, self.keys)?)
+    /// One operation on all keys alike.
+    pub(super) fn workload(&self, operation: Operation) -> anyhow::Result<WorkloadSpec> {
+        Ok(WorkloadSpec {
+            keys: Some(self.keys),
+            popularity: Popularity::Uniform,
+            mix: Mix::of(&[(operation, 1.0)])?,
+            key_sizes: KeySizes::fixed(KEY_LEN as u32)?,
+            value_sizes: ValueSizes::fixed(VALUE_LEN as u32)?,
+            ..WorkloadSpec::default()
+        })
     }
 
     /// A closed loop of one operation on all keys alike, on the generator's cores.
@@ -146,19 +154,7 @@ impl Ground {
         operation: Operation,
         connections: usize,
     ) -> anyhow::Result<LoadPlan> {
-        let source = Source::Synthetic {
-            workload: SyntheticSpec {
-                keys: self.keys,
-                popularity: Popularity::Uniform,
-                get_share: if operation == Operation::Get {
-                    1.0
-                } else {
-                    0.0
-                },
-                seed: 1,
-            },
-            keys: self.key_format()?,
-        };
+        let source = Source::Generated(self.workload(operation)?);
         let threads = self.generator_cores.len().min(connections);
         Ok(LoadPlan {
             threads,
@@ -177,26 +173,24 @@ impl Ground {
 
     /// Sets all keys.
     pub(super) fn fill_all(&self, server: &Server) -> anyhow::Result<()> {
-        self.fill(server, self.key_format()?, self.keys, VALUE_LEN, 0)
+        self.fill(server, self.workload(Operation::Get)?, 0)
     }
 
-    /// Sets keys `0..count`. So many may be refused: a full memcached has no memory for an item now and
+    /// Sets all keys of a workload. So many may be refused: a full memcached has no memory for an item now and
     /// then, while it moves pages between its classes.
     pub(super) fn fill(
         &self,
         server: &Server,
-        keys: KeyFormat,
-        count: u64,
-        value_len: usize,
+        workload: WorkloadSpec,
         refused_max: u64,
     ) -> anyhow::Result<()> {
+        let count = workload.keys();
         let plan = LoadPlan {
             connections_per_thread: FILL_CONNECTIONS,
             pipeline: FILL_PIPELINE,
-            value_sizes: ValueSizes::new(value_len, value_len)?,
             give_up_after: Some(Duration::from_secs(5)),
             pin: self.generator_cores.clone(),
-            ..LoadPlan::new(Target::from(server.address), Source::Fill { count, keys })
+            ..LoadPlan::new(Target::from(server.address), Source::Fill(workload))
         };
         let round = crate::measure(plan)?;
         ensure!(

@@ -7,9 +7,9 @@ use super::ground::WARM_UP;
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, UNPIPELINED_GETS};
 use super::{Suite, finish_row};
-use crate::{LoadPlan, Pace};
+use crate::LoadPlan;
 use anyhow::ensure;
-use evenkeel_workload::Operation;
+use evenkeel_workload::{Arrivals, Operation, Rate};
 use std::time::Duration;
 
 const ID_P99: &str = "get_latency_p99";
@@ -41,7 +41,7 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
         for (index, (peer, server)) in suite.servers.iter().enumerate() {
             let mut plan = LoadPlan {
                 pipeline: PIPELINE,
-                pace: Pace::Poisson { per_second: rate },
+                pace: Arrivals::Poisson(Rate::Constant(rate)),
                 ..suite.ground.plan(server, Operation::Get, CONNECTIONS)?
             };
             if round == 0 {

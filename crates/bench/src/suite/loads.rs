@@ -8,6 +8,7 @@ use super::{Suite, finish_row};
 use crate::process::Server;
 use crate::report::median;
 use anyhow::{Context, ensure};
+use evenkeel_workload::Operation;
 use std::slice;
 use std::time::Duration;
 
@@ -25,8 +26,7 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
 fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
     let exchange = Exchange::new(
         &load.traffic,
-        &suite.ground.key_format()?,
-        suite.ground.keys,
+        &suite.ground.workload(Operation::Get)?,
         VALUE_LEN,
     )?;
     let echo = echo(suite, load)?;

@@ -8,7 +8,7 @@ use crate::process::Server;
 use crate::{LoadPlan, Source, Stop};
 use anyhow::{Context, ensure};
 use evenkeel_runtime::raise_descriptor_limit;
-use evenkeel_workload::{KeyFormat, Operation, Popularity, SyntheticSpec, ValueSizes};
+use evenkeel_workload::{KeySizes, Mix, Operation, Popularity, ValueSizes, WorkloadSpec};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -96,26 +96,27 @@ fn fill(
 ) -> anyhow::Result<f64> {
     // So many would fill the limit if items had no overhead at all.
     let count = limit_bytes / (size.key_len + size.value_len) as u64;
-    let keys = KeyFormat::new("k", size.key_len, count)?;
+    let workload = WorkloadSpec {
+        keys: Some(count),
+        popularity: Popularity::Uniform,
+        mix: Mix::gets(1.0)?,
+        prefix: "k".to_owned(),
+        key_sizes: KeySizes::fixed(size.key_len as u32)?,
+        value_sizes: ValueSizes::fixed(size.value_len as u32)?,
+        ..WorkloadSpec::default()
+    };
     let refused_max = match peer.is_ours() {
         true => 0,
         false => count / REFUSED_DIVISOR,
     };
-    let (ground, value_len) = (&suite.ground, size.value_len);
-    ground.fill(server, keys.clone(), count, value_len, refused_max)?;
+    suite.ground.fill(server, workload.clone(), refused_max)?;
     let stats = server.stats()?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;
-    let workload = SyntheticSpec {
-        keys: count,
-        popularity: Popularity::Uniform,
-        get_share: 1.0,
-        seed: 1,
-    };
     let sample = crate::measure(LoadPlan {
         pipeline: FILL_PIPELINE,
-        source: Source::Synthetic { workload, keys },
-        value_sizes: ValueSizes::new(size.value_len, size.value_len)?,
+        value_sizes: workload.value_sizes.clone(),
+        source: Source::Generated(workload),
         check_values: true,
         stop: Stop {
             after: None,

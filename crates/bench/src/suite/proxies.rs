@@ -12,13 +12,13 @@ use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
 use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
 use super::{finish_row, show};
+use crate::LoadPlan;
 use crate::peers::twemproxy;
 use crate::process::{Refused, Server, memcached_version};
 use crate::report::median;
-use crate::{LoadPlan, Pace};
 use anyhow::{Context, ensure};
 use evenkeel_runtime::raise_descriptor_limit;
-use evenkeel_workload::Operation;
+use evenkeel_workload::{Arrivals, Operation, Rate};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -162,7 +162,7 @@ impl ProxySuite {
     /// The proxies' processor time under a load.
     fn load(&self, load: &ProxyLoad) -> anyhow::Result<RowReport> {
         let (ground, traffic) = (&self.ground, &load.traffic);
-        let exchange = Exchange::new(traffic, &ground.key_format()?, ground.keys, VALUE_LEN)?;
+        let exchange = Exchange::new(traffic, &ground.workload(Operation::Get)?, VALUE_LEN)?;
         let mut cpu_us = vec![Vec::new(); self.proxies.len()];
         let mut busiest = vec![0.0_f64; self.proxies.len()];
         for round in 0..=ground.rounds {
@@ -248,7 +248,7 @@ impl ProxySuite {
     ) -> anyhow::Result<[f64; 2]> {
         let mut plan = LoadPlan {
             pipeline: LATENCY_PIPELINE,
-            pace: Pace::Poisson { per_second: rate },
+            pace: Arrivals::Poisson(Rate::Constant(rate)),
             ..self
                 .ground
                 .plan(server, Operation::Get, LATENCY_CONNECTIONS)?

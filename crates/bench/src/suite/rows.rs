@@ -217,7 +217,7 @@ impl Traffic {
         match self.operation {
             Operation::Get if self.multiget > 1 => format!("multiget of {}", self.multiget),
             Operation::Get => "GET".to_owned(),
-            Operation::Set => "SET".to_owned(),
+            other => other.name().to_uppercase(),
         }
     }
 
@@ -234,7 +234,7 @@ impl Traffic {
     pub(crate) fn echo_request(&self) -> EchoRequest {
         match self.operation {
             Operation::Get => EchoRequest::Get,
-            Operation::Set => EchoRequest::Set,
+            _ => EchoRequest::Set,
         }
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target};
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, WorkloadSpec};
 use std::path::Path;
 use std::time::Duration;
 
@@ -157,23 +157,34 @@ fn start_memcached(cores: &[usize]) -> anyhow::Result<Server> {
     Server::memcached(Path::new(MEMCACHED), &["-t", "1", "-m", "256"], cores)
 }
 
-fn plan(server: &Server, source: Source, cores: &[usize]) -> anyhow::Result<LoadPlan> {
-    Ok(LoadPlan {
-        connections_per_thread: CONNECTIONS,
-        value_sizes: ValueSizes::new(VALUE_LEN, VALUE_LEN)?,
-        pin: cores.to_vec(),
-        ..LoadPlan::new(Target::from(server.address), source)
+/// Gets of so many keys, all alike.
+fn workload(items: usize, seed: u64) -> anyhow::Result<WorkloadSpec> {
+    Ok(WorkloadSpec {
+        keys: Some(KEYS),
+        popularity: Popularity::Uniform,
+        mix: Mix::gets(1.0)?,
+        multiget: MultiGet::Keys(items as u64),
+        prefix: String::new(),
+        key_sizes: KeySizes::fixed(KEY_LEN as u32)?,
+        value_sizes: ValueSizes::fixed(VALUE_LEN as u32)?,
+        seed,
+        ..WorkloadSpec::default()
     })
 }
 
+fn plan(server: &Server, source: Source, cores: &[usize]) -> LoadPlan {
+    LoadPlan {
+        connections_per_thread: CONNECTIONS,
+        pin: cores.to_vec(),
+        ..LoadPlan::new(Target::from(server.address), source)
+    }
+}
+
 fn fill(server: &Server, cores: &[usize]) -> anyhow::Result<()> {
-    let source = Source::Fill {
-        count: KEYS,
-        keys: KeyFormat::new("", KEY_LEN, KEYS)?,
-    };
+    let source = Source::Fill(workload(1, 0)?);
     let plan = LoadPlan {
         pipeline: 64,
-        ..plan(server, source, cores)?
+        ..plan(server, source, cores)
     };
     let stored = Driver::start(plan)?.wait()?.counters.sets;
     ensure!(stored == KEYS, "{stored} of {KEYS} keys were stored");
@@ -187,23 +198,13 @@ fn measure(
     cores: &[usize],
     seed: u64,
 ) -> anyhow::Result<Point> {
-    let source = Source::Synthetic {
-        workload: SyntheticSpec {
-            keys: KEYS,
-            popularity: Popularity::Uniform,
-            get_share: 1.0,
-            seed,
-        },
-        keys: KeyFormat::new("", KEY_LEN, KEYS)?,
-    };
+    let source = Source::Generated(workload(items, seed)?);
     let plan = LoadPlan {
-        multiget: items,
         stop: Stop {
             after: Some(duration),
             requests: None,
         },
-        seed,
-        ..plan(server, source, cores)?
+        ..plan(server, source, cores)
     };
     let before = server.cpu_time()?;
     let report = evenkeel_bench::measure(plan)?;

@@ -3,8 +3,8 @@
 use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::ensure;
-use evenkeel_bench::{Driver, LoadPlan, LoadStats, Pace, Source, Stop};
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec, ValueSizes};
+use evenkeel_bench::{Driver, LoadPlan, LoadStats, Source, Stop};
+use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::{Duration, Instant};
 
 /// Requests in flight on a connection while a fleet is filled.
@@ -43,19 +43,26 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
-    fn format(&self) -> anyhow::Result<KeyFormat> {
-        Ok(KeyFormat::new(&self.prefix, self.key_len, self.keys)?)
+    fn workload(&self) -> anyhow::Result<WorkloadSpec> {
+        Ok(WorkloadSpec {
+            keys: Some(self.keys),
+            popularity: self.popularity,
+            mix: Mix::gets(self.get_share)?,
+            prefix: self.prefix.clone(),
+            key_sizes: KeySizes::fixed(self.key_len as u32)?,
+            value_sizes: ValueSizes::fixed(self.value_len as u32)?,
+            seed: self.seed,
+            ..WorkloadSpec::default()
+        })
     }
 
-    fn plan(&self, target: evenkeel_bench::Target, source: Source) -> anyhow::Result<LoadPlan> {
-        Ok(LoadPlan {
+    fn plan(&self, target: evenkeel_bench::Target, source: Source) -> LoadPlan {
+        LoadPlan {
             connections_per_thread: self.connections,
             pipeline: PIPELINE,
-            value_sizes: ValueSizes::new(self.value_len, self.value_len)?,
             warm_up: self.warm_up,
-            seed: self.seed,
             ..LoadPlan::new(target, source)
-        })
+        }
     }
 
     /// Sets every key once.
@@ -66,16 +73,13 @@ impl LoadSpec {
         let Some(target) = fleet.targets().next() else {
             return Ok(());
         };
-        let source = Source::Fill {
-            count: self.keys,
-            keys: self.format()?,
-        };
+        let source = Source::Fill(self.workload()?);
         let plan = LoadPlan {
             connections_per_thread: FILL_CONNECTIONS,
             pipeline: FILL_PIPELINE,
             warm_up: Duration::ZERO,
             answer_timeout: Duration::from_secs(30),
-            ..self.plan(target, source)?
+            ..self.plan(target, source)
         };
         let stats = Driver::start(plan)?.wait()?;
         let stored = stats.counters.sets;
@@ -103,25 +107,16 @@ impl Subject for LoadedFleet<'_> {
         let targets: Vec<_> = self.fleet.targets().collect();
         let mut running = Vec::new();
         for (index, target) in (0u64..).zip(&targets) {
-            let source = Source::Synthetic {
-                workload: SyntheticSpec {
-                    keys: load.keys,
-                    popularity: load.popularity,
-                    get_share: load.get_share,
-                    seed: load.seed,
-                },
-                keys: load.format()?,
-            };
+            let source = Source::Generated(load.workload()?);
+            let rate = Rate::Constant(requests_per_second / targets.len() as f64);
             running.push(Driver::start(LoadPlan {
-                pace: Pace::Poisson {
-                    per_second: requests_per_second / targets.len() as f64,
-                },
+                pace: Arrivals::Poisson(rate),
                 stop: Stop {
                     after: Some(load.duration),
                     requests: None,
                 },
                 seed: load.seed.wrapping_add(index),
-                ..load.plan(target.clone(), source)?
+                ..load.plan(target.clone(), source)
             })?);
         }
         // What the servers do is counted from the end of the warm-up, too.

@@ -7,35 +7,39 @@
 
 mod format;
 
-pub use format::{ARC_RUN_LEN_MAX, TRACE_KEY_LEN_MAX, TraceFormat};
+pub use crate::input::LINE_LEN_MAX;
+pub use format::{ARC_RUN_LEN_MAX, OP_COUNT_MAX, TRACE_KEY_LEN_MAX, TraceFormat};
 
-use crate::Operation;
+use crate::{Operation, input};
 use core::fmt;
-use flate2::bufread::MultiGzDecoder;
-use format::{Line, parse_line, write_number};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use format::{Columns, Line, parse_line, write_number};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
-
-/// Longest line, in bytes. Keys are far shorter; a longer line means that the file is no text.
-pub const LINE_LEN_MAX: usize = 64 << 10;
-
-/// Size of the buffers for the file and for what it decompresses to.
-const BUFFER_LEN: usize = 128 << 10;
-
-/// First bytes of a gzip file (RFC 1952, section 2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// One request of a trace. Owned by the caller and filled anew each time, so that a replay allocates
 /// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// Read or write. Traces that tell only keys are all reads.
+    /// What it does. Traces that tell only keys are all reads.
     pub operation: Operation,
     /// The key, at most [`TRACE_KEY_LEN_MAX`] bytes, fit for memcached.
     pub key: Vec<u8>,
     /// Size of the value in bytes, where the trace tells it.
     pub value_len: Option<u32>,
+    /// Time to live in seconds, where the trace tells it; at most [`crate::TTL_S_MAX`].
+    pub ttl_s: Option<u32>,
+    /// When it came, in nanoseconds from the trace's own beginning of time, where the trace tells it.
+    pub time_ns: Option<u64>,
+}
+
+impl TraceRequest {
+    fn clear(&mut self) {
+        self.operation = Operation::Get;
+        self.key.clear();
+        self.value_len = None;
+        self.ttl_s = None;
+        self.time_ns = None;
+    }
 }
 
 /// A trace that cannot be read. Displays as one line with the file and the place.
@@ -99,10 +103,16 @@ pub struct TraceReader {
     input: Box<dyn BufRead + Send>,
     place: Place,
     line: Vec<u8>,
-    columns: Vec<usize>,
+    columns: Columns,
     /// Blocks of an `arc` line that are still to come.
     blocks: std::ops::Range<u64>,
+    /// What the last line says, and how many times it is still to come.
+    repeated: TraceRequest,
+    repeats: u64,
     requests: u64,
+    skips_bad_lines: bool,
+    bad_lines: u64,
+    first_bad_line: Option<TraceError>,
 }
 
 impl TraceReader {
@@ -113,10 +123,10 @@ impl TraceReader {
     /// When the file is missing, unreadable, or lacks the header that its format has.
     pub fn open(path: &Path, format: Option<TraceFormat>) -> Result<Self, TraceError> {
         let format = format.unwrap_or_else(|| TraceFormat::of_file_name(path));
-        let input = open_input(path).map_err(|fault| TraceError {
+        let input = input::open(path).map_err(|error| TraceError {
             path: path.to_owned(),
             place: Place::File,
-            fault,
+            fault: error.into(),
         })?;
         let mut reader = TraceReader {
             path: path.to_owned(),
@@ -130,10 +140,32 @@ impl TraceReader {
             line: Vec::new(),
             columns: Vec::new(),
             blocks: 0..0,
+            repeated: TraceRequest::default(),
+            repeats: 0,
             requests: 0,
+            skips_bad_lines: false,
+            bad_lines: 0,
+            first_bad_line: None,
         };
         reader.read_header().map_err(|fault| reader.error(fault))?;
         Ok(reader)
+    }
+
+    /// Passes over lines that cannot be read, and counts them, instead of ending there. Damaged
+    /// compression and files that are no text still end the trace.
+    pub fn skip_bad_lines(mut self) -> Self {
+        self.skips_bad_lines = true;
+        self
+    }
+
+    /// Lines passed over since the start of the file.
+    pub fn bad_lines(&self) -> u64 {
+        self.bad_lines
+    }
+
+    /// The first of them, with its place and what is wrong with it.
+    pub fn first_bad_line(&self) -> Option<&TraceError> {
+        self.first_bad_line.as_ref()
     }
 
     /// The format in which the file is read.
@@ -156,10 +188,13 @@ impl TraceReader {
                 self.requests += 1;
                 Ok(true)
             }
-            Ok(false) if self.requests == 0 => {
-                self.place = Place::File;
-                Err(self.error(Fault::new("it holds no request")))
-            }
+            Ok(false) if self.requests == 0 => Err(match self.first_bad_line.take() {
+                Some(error) => error,
+                None => {
+                    self.place = Place::File;
+                    self.error(Fault::new("it holds no request"))
+                }
+            }),
             Ok(false) => Ok(false),
             Err(fault) => Err(self.error(fault)),
         }
@@ -170,14 +205,21 @@ impl TraceReader {
     /// # Errors
     /// When the file cannot be opened any more.
     pub fn rewind(&mut self) -> Result<(), TraceError> {
-        *self = TraceReader::open(&self.path, Some(self.format))?;
+        let again = TraceReader::open(&self.path, Some(self.format))?;
+        *self = match self.skips_bad_lines {
+            true => again.skip_bad_lines(),
+            false => again,
+        };
         Ok(())
     }
 
     fn try_next(&mut self, request: &mut TraceRequest) -> Result<bool, Fault> {
-        request.key.clear();
-        request.operation = Operation::Get;
-        request.value_len = None;
+        if self.repeats > 0 {
+            self.repeats -= 1;
+            request.clone_from(&self.repeated);
+            return Ok(true);
+        }
+        request.clear();
         if let Some(block) = self.blocks.next() {
             write_number(block, &mut request.key);
             return Ok(true);
@@ -186,11 +228,24 @@ impl TraceReader {
             return self.next_record(len, request);
         }
         while self.read_line()? {
-            match parse_line(self.format, &self.line, &self.columns, &mut request.key)? {
+            let line = match parse_line(self.format, &self.line, &self.columns, request) {
+                Ok(line) => line,
+                Err(fault) if self.skips_bad_lines => {
+                    self.bad_lines += 1;
+                    let error = self.error(fault);
+                    self.first_bad_line.get_or_insert(error);
+                    request.clear();
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            };
+            match line {
                 Line::Nothing => {}
-                Line::One(operation, value_len) => {
-                    request.operation = operation;
-                    request.value_len = value_len;
+                Line::Requests(count) => {
+                    if count > 1 {
+                        self.repeats = count - 1;
+                        self.repeated.clone_from(request);
+                    }
                     return Ok(true);
                 }
                 Line::Blocks { first, count } => {
@@ -269,24 +324,26 @@ impl TraceReader {
 
     /// Finds the columns that the format needs in the header line.
     fn read_header(&mut self) -> Result<(), Fault> {
-        let Some((separator, names)) = self.format.header() else {
+        let Some(header) = self.format.header() else {
             return Ok(());
         };
         if !self.read_line()? {
             return Err(Fault::new("the header line is missing"));
         }
-        for name in names {
-            let mut titles = self.line.split(|&b| b == separator);
-            let column = titles
-                .position(|title| title == name.as_bytes())
-                .ok_or_else(|| {
-                    Fault::new(format!(
-                        "the header of a {} trace has no '{name}'",
-                        self.format
-                    ))
-                })?;
-            self.columns.push(column);
+        let column = |name: &str| {
+            let mut titles = self.line.split(|&b| b == header.separator);
+            titles.position(|title| title == name.as_bytes())
+        };
+        for name in header.required {
+            if column(name).is_none() {
+                return Err(Fault::new(format!(
+                    "the header of a {} trace has no '{name}'",
+                    self.format
+                )));
+            }
         }
+        let names = header.required.iter().chain(header.optional);
+        self.columns = names.map(|name| column(name)).collect();
         Ok(())
     }
 
@@ -307,17 +364,4 @@ impl fmt::Debug for TraceReader {
             .field("place", &self.place)
             .finish_non_exhaustive()
     }
-}
-
-fn open_input(path: &Path) -> Result<Box<dyn BufRead + Send>, Fault> {
-    let mut file = BufReader::with_capacity(BUFFER_LEN, File::open(path)?);
-    let compressed = file.fill_buf()?.starts_with(&GZIP_MAGIC);
-    Ok(if compressed {
-        Box::new(BufReader::with_capacity(
-            BUFFER_LEN,
-            MultiGzDecoder::new(file),
-        ))
-    } else {
-        Box::new(file)
-    })
 }

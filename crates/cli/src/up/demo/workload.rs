@@ -1,17 +1,11 @@
 //! The load of the demo: generated keys or a trace.
 
 use super::DemoArgs;
-use evenkeel_bench::{BadUsage, LoadPlan, Pace, Source};
+use evenkeel_bench::{BadUsage, LoadPlan, Source};
 use evenkeel_runtime::UsageError;
 use evenkeel_workload::trace::{TraceError, TraceReader, TraceRequest};
-use evenkeel_workload::{KeyFormat, Popularity, SyntheticSpec};
+use evenkeel_workload::{Arrivals, Mix, Popularity, Rate, WorkloadError, WorkloadSpec};
 use std::net::SocketAddr;
-
-/// Length of a generated key, in bytes.
-const KEY_LEN: usize = 24;
-
-/// First bytes of a generated key.
-const KEY_PREFIX: &str = "key:";
 
 /// Depth of the pipelines that fill the cluster.
 const FILL_PIPELINE: usize = 32;
@@ -59,29 +53,29 @@ pub fn plan(args: &DemoArgs, proxy: SocketAddr) -> Result<LoadPlan, UsageError> 
             repeat: true,
         },
         None => {
-            let workload = SyntheticSpec {
-                keys: args.keys,
+            let refused = |error: WorkloadError| UsageError(error.to_string());
+            let workload = WorkloadSpec {
+                keys: Some(args.keys),
                 popularity: Popularity::Zipf {
                     exponent: args.zipf,
                 },
-                get_share: args.get_share,
+                mix: Mix::gets(args.get_share).map_err(refused)?,
                 seed: args.seed,
+                ..WorkloadSpec::default()
             };
-            let refused = |error: evenkeel_workload::WorkloadError| UsageError(error.to_string());
             // Found out by building it once; the load builds its own.
             workload.build().map_err(refused)?;
-            let keys = KeyFormat::new(KEY_PREFIX, KEY_LEN, args.keys).map_err(refused)?;
-            Source::Synthetic { workload, keys }
+            Source::Generated(workload)
         }
     };
     Ok(LoadPlan {
         connections_per_thread: args.connections,
         cache_aside: true,
         pace: match args.rate {
-            Some(per_second) => Pace::Poisson { per_second },
-            None => Pace::Closed,
+            Some(per_second) => Arrivals::Poisson(Rate::Constant(per_second)),
+            None => Arrivals::Closed,
         },
-        value_sizes: args.value_size,
+        value_sizes: args.value_size.clone(),
         seed: args.seed,
         ..LoadPlan::new(proxy.into(), source)
     })
@@ -94,17 +88,14 @@ pub fn plan(args: &DemoArgs, proxy: SocketAddr) -> Result<LoadPlan, UsageError> 
 /// As [`plan`].
 pub fn fill(args: &DemoArgs, proxy: SocketAddr) -> Result<Option<LoadPlan>, UsageError> {
     let plan = plan(args, proxy)?;
-    let Source::Synthetic { keys, .. } = plan.source else {
+    let Source::Generated(workload) = plan.source else {
         return Ok(None);
     };
     Ok(Some(LoadPlan {
         connections_per_thread: FILL_CONNECTIONS,
         pipeline: FILL_PIPELINE,
-        pace: Pace::Closed,
-        source: Source::Fill {
-            count: args.keys,
-            keys,
-        },
+        pace: Arrivals::Closed,
+        source: Source::Fill(workload),
         ..plan
     }))
 }
