@@ -122,8 +122,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 
-    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits or nasa-http [default: by the
-    /// file's name].
+    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits, nasa-http, twitter, meta or higgs
+    /// [default: by the file's name].
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     pub trace_format: Option<TraceFormat>,
 

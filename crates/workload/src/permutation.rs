@@ -2,15 +2,17 @@
 //!
 //! A shuffled array would do, but costs eight bytes for every key of a billion, and a cache miss for
 //! each draw. Here a number is a place in a grid of about √n × √n, and its row and column take turns at
-//! being moved on, around the end, by a hash of the other (a Feistel network whose halves are not powers
-//! of two; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). Each step can be
-//! undone, so that the whole is a bijection whatever the hash. The grid has less than one row more than
-//! `n`; walking on from places beyond `n` (they form cycles that come back) makes it one of `0..n`.
+//! being moved on, around the end, by a hash of the other (a Feistel network whose halves are not equal;
+//! Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). Each step can be undone, so
+//! that the whole is a bijection whatever the hash. Columns are a power of two, so that nothing is
+//! divided; the grid has less than one row more than `n`. Walking on from places beyond `n` (they
+//! form cycles that come back) makes it a bijection of `0..n`.
 
 use crate::rng::mix64;
 
-/// Rounds of the network. Four make it look random (Luby and Rackoff, 1988).
-const ROUNDS: usize = 4;
+/// Rounds of the network. Three make it look random to whoever sees its results (Luby and Rackoff,
+/// "How to construct pseudorandom permutations from pseudorandom functions", 1988).
+const ROUNDS: usize = 3;
 
 /// Odd numbers whose products spread low bits into high ones, from SplitMix64 as [`mix64`] has it.
 const SPREAD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
@@ -20,7 +22,8 @@ const SPREAD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
 pub struct Permutation {
     n: u64,
     rows: u64,
-    columns: u64,
+    /// Logarithm of the number of columns, 1 to 31.
+    column_bits: u32,
     round_keys: [u64; ROUNDS],
 }
 
@@ -34,12 +37,12 @@ impl Permutation {
             (1..=1 << 62).contains(&n),
             "permutations have 1 to 2^62 members, not {n}"
         );
-        let rows = n.isqrt();
+        let column_bits = (n.ilog2() / 2).max(1);
         let base = mix64(seed ^ mix64(generation ^ 0x7065_726d));
         Permutation {
             n,
-            rows,
-            columns: n.div_ceil(rows),
+            rows: n.div_ceil(1 << column_bits),
+            column_bits,
             round_keys: core::array::from_fn(|round| mix64(base.wrapping_add(round as u64))),
         }
     }
@@ -62,28 +65,29 @@ impl Permutation {
 
     #[inline]
     fn network(&self, number: u64) -> u64 {
-        // Dividing numbers of 32 bits is several times as fast.
-        let (mut row, mut column) = match (u32::try_from(number), self.columns as u32) {
-            (Ok(number), columns) => (u64::from(number / columns), u64::from(number % columns)),
-            _ => (number / self.columns, number % self.columns),
-        };
-        for keys in self.round_keys.chunks_exact(2) {
-            row = moved(row, column, keys[0], self.rows);
-            column = moved(column, row, keys[1], self.columns);
-        }
-        row * self.columns + column
+        let mask = (1u64 << self.column_bits) - 1;
+        let (mut row, mut column) = (number >> self.column_bits, number & mask);
+        // The hottest ranks share a row: it is moved first.
+        row = self.moved_row(row, spread(column ^ self.round_keys[0]));
+        column = (column + (spread(row ^ self.round_keys[1]) >> (64 - self.column_bits))) & mask;
+        row = self.moved_row(row, spread(column ^ self.round_keys[2]));
+        row << self.column_bits | column
+    }
+
+    /// A row moved on by a share of all rows, around the end.
+    #[inline]
+    fn moved_row(&self, row: u64, hash: u64) -> u64 {
+        let to = row + ((u128::from(hash) * u128::from(self.rows)) >> 64) as u64;
+        if to < self.rows { to } else { to - self.rows }
     }
 }
 
-/// `half` moved on, around the end at `len`, by a hash of the other half.
+/// A hash whose high bits depend on all of the number's.
 #[inline]
-fn moved(half: u64, other: u64, key: u64, len: u64) -> u64 {
+fn spread(number: u64) -> u64 {
     // One product alone is nearly linear: neighbours would stay at a few fixed distances.
-    let hash = (other ^ key).wrapping_mul(SPREAD[0]);
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(SPREAD[1]);
-    let step = ((u128::from(hash) * u128::from(len)) >> 64) as u64;
-    let to = half + step;
-    if to < len { to } else { to - len }
+    let hash = number.wrapping_mul(SPREAD[0]);
+    (hash ^ (hash >> 32)).wrapping_mul(SPREAD[1])
 }
 
 #[cfg(test)]

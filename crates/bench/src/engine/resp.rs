@@ -197,10 +197,7 @@ mod tests {
         let bytes = b"+OK\r\n$-1\r\n*2\r\n$2\r\nxy\r\n$-1\r\n-ERR no\r\n";
         let told = answers(bytes);
         assert_eq!(told.len(), 5, "{told:?}");
-        for (answer, part) in told
-            .iter()
-            .zip(["Done", "Miss", "Value", "Miss", "Error"])
-        {
+        for (answer, part) in told.iter().zip(["Done", "Miss", "Value", "Miss", "Error"]) {
             assert!(answer.contains(part), "{answer} is no {part}");
         }
     }

@@ -53,8 +53,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub keys: u64,
 
-    /// Law of popularity: uniform, zipf:EXPONENT or hotspot:OPERATIONS:KEYS
-    #[arg(long, value_name = "LAW", default_value = "zipf:0.99")]
+    /// Law of popularity: uniform, zipf(EXPONENT), hotspot(OPERATIONS, KEYS) or another of docs/workloads.md
+    #[arg(long, value_name = "LAW", default_value = "zipf(0.99)")]
     pub popularity: Popularity,
 
     /// Part of requests that are gets

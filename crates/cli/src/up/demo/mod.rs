@@ -95,11 +95,11 @@ pub struct DemoArgs {
     #[arg(long, default_value = "100", value_name = "BYTES", requires = "demo")]
     pub value_size: ValueSizes,
 
-    /// Replay a trace of keys, gzip or plain, instead: gets, each miss followed by a set
+    /// Replay a trace of keys, plain, gzip or zstd, instead: gets, each miss followed by a set
     #[arg(long, value_name = "FILE", requires = "demo")]
     pub trace: Option<PathBuf>,
 
-    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits or nasa-http
+    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits, nasa-http, twitter, meta or higgs
     /// [default: by the file's name]
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     pub trace_format: Option<TraceFormat>,
