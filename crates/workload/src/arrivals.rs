@@ -90,9 +90,7 @@ impl Rate {
             return refuse(format!("rate {self} is not within 0 and {RATE_MAX}"));
         }
         match *self {
-            Rate::Wave { period_ns: 0, .. } => {
-                refuse("the period of a rate is above 0")
-            }
+            Rate::Wave { period_ns: 0, .. } => refuse("the period of a rate is above 0"),
             _ => Ok(()),
         }
     }
