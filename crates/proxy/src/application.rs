@@ -1,7 +1,7 @@
 //! An application's connection: its socket, what it has left over, and since when it has not moved.
 
 use evenkeel_roles::proxy::{ClientId, ProxyCore};
-use evenkeel_runtime::{InputBuffer, TlsFailure, Wire};
+use evenkeel_runtime::{InputBuffer, Stream, TlsFailure, Wire};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -54,6 +54,14 @@ impl Application {
             ended: false,
             queued: false,
             stalled_since: None,
+        }
+    }
+
+    /// Where it comes from, for the log.
+    pub fn peer(&self) -> Option<String> {
+        match self.wire.socket() {
+            Stream::Unix(_) => Some("unix".to_owned()),
+            stream => stream.peer_address().map(|address| address.to_string()),
         }
     }
 
@@ -172,7 +180,6 @@ mod tests {
     use super::*;
     use evenkeel_policy::placement::config::{PlacementConfig, Server};
     use evenkeel_roles::proxy::{PoolKind, PoolSettings, ProxyConfig, ServerList};
-    use evenkeel_runtime::Stream;
     use mio::net::UnixStream;
     use std::sync::Arc;
 

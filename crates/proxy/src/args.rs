@@ -157,6 +157,22 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_PROXY_ADMIN")]
     pub admin: Option<SocketAddr>,
 
+    /// File for a log of requests, one JSON object a line; - for standard output. SIGHUP opens it anew
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_REQUEST_LOG")]
+    pub request_log: Option<PathBuf>,
+
+    /// Log one of so many requests, on average; 0 for none by chance [default: 1000]
+    #[arg(long, value_name = "N", env = "EVENKEEL_PROXY_REQUEST_LOG_SAMPLE")]
+    pub request_log_sample: Option<u32>,
+
+    /// Log each request that takes so long or longer, a hundred a second and worker
+    #[arg(long, value_name = "TIME", value_parser = timeout, env = "EVENKEEL_PROXY_REQUEST_LOG_SLOW")]
+    pub request_log_slow: Option<Duration>,
+
+    /// Log hashes instead of keys
+    #[arg(long)]
+    pub request_log_hash_keys: bool,
+
     /// Proxy workers (threads) [default: 2]
     #[arg(short = 't', long, env = "EVENKEEL_PROXY_THREADS")]
     pub threads: Option<u16>,

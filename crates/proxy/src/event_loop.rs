@@ -12,12 +12,13 @@ use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
+use crate::request_log::{Entry, Sink};
 use crate::resolver::{Lookup, literal};
 use crate::server_link::{ServerLink, Wire};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
-    BackendId, ClientId, MapSource, Output, PoolKind, ProcessStats, ProxyConfig, ProxyCore,
-    ProxyStats, StatsTicket, TlsId,
+    BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats, ProxyConfig,
+    ProxyCore, ProxyStats, StatsTicket, TlsId,
 };
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, Stream, TlsContext, TlsFailure,
@@ -95,6 +96,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where requests are logged; `None` where none are.
+    pub request_log: Option<Sink>,
 }
 
 /// A connection to a server.
@@ -538,9 +541,24 @@ impl Worker {
                         worker.say(Control::ResetStats);
                     }
                 }
+                Output::Log(request) => self.log(request),
             }
         }
         self.unfinished = true;
+    }
+
+    fn log(&self, request: Box<LoggedRequest>) {
+        let Some(sink) = &self.parts.request_log else {
+            return;
+        };
+        let id = request.client;
+        let place = self.applications.get(id.0.slot as usize);
+        let application = place.and_then(Option::as_ref).filter(|a| a.id == id);
+        sink.offer(Entry {
+            unix_ms: self.parts.clock.unix_millis(),
+            client: application.and_then(Application::peer),
+            request,
+        });
     }
 
     fn flush_application(&mut self, id: ClientId) {

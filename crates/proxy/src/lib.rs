@@ -10,6 +10,7 @@
 //!  coordinator thread ── map ──> workers          (worker)
 //!  resolver thread <── name, address ──> workers
 //!  discovery thread ── lists of servers ──> workers
+//!  workers ── requests ──> request-log thread ──> file
 //!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
 //!  coordinator ── pools, routes ──> config thread, SIGHUP ── configuration ──> workers
 //! ```
@@ -30,6 +31,7 @@ mod in_force;
 mod kept;
 mod pages;
 mod reload;
+mod request_log;
 mod resolver;
 mod server_link;
 mod sharing;

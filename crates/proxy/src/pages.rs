@@ -2,6 +2,7 @@
 
 use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
+use crate::request_log::Sink;
 use evenkeel_roles::proxy::{ProcessStats, render_metrics};
 use evenkeel_runtime::{Clock, ConnectionCount, Page};
 use std::sync::Arc;
@@ -21,12 +22,15 @@ pub struct Facts {
     pub reload_counts: Arc<ReloadCounts>,
     /// The configuration of all workers.
     pub in_force: InForce,
+    /// Where requests are logged.
+    pub request_log: Option<Sink>,
 }
 
 impl Facts {
     /// Everything but the workers' counts.
     pub fn process(&self) -> ProcessStats {
         let now = self.clock.now();
+        let (logged, dropped) = self.request_log.as_ref().map_or((0, 0), Sink::counts);
         ProcessStats {
             pid: std::process::id(),
             uptime_s: now.monotonic.as_secs(),
@@ -39,6 +43,8 @@ impl Facts {
             reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
             reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
             config_revision: self.in_force.shared_revision(),
+            request_log_written: logged,
+            request_log_dropped: dropped,
             discoveries: self.in_force.discovery_stats(),
             ..ProcessStats::default()
         }

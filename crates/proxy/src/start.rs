@@ -12,6 +12,7 @@ use crate::in_force::InForce;
 use crate::kept;
 use crate::pages::Facts;
 use crate::reload::{Reloaded, Reloader, sources};
+use crate::request_log::RequestLog;
 use crate::resolver;
 use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
@@ -44,6 +45,7 @@ pub struct Proxy {
     workers: Arc<[WorkerHandle]>,
     clusters: Clusters,
     discoveries: Discoveries,
+    request_log: Option<RequestLog>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
@@ -92,6 +94,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .flush()
         .context("failed to write the ready line")?;
     while signals.wait() == ProcessSignal::Reload {
+        proxy.reopen_log();
         match proxy.reload() {
             Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
             Err(error) => {
@@ -141,6 +144,13 @@ impl Proxy {
         let ways = TlsWays::default();
         let config = settings.proxy_config(&clusters, &discoveries, &ways, revision);
         let config = Arc::new(config.map_err(anyhow::Error::msg)?);
+        let request_log = settings
+            .request_log
+            .target()
+            .map(RequestLog::start)
+            .transpose()
+            .map_err(|error| UsageError(format!("--request-log: {error}")))?;
+        let sink = request_log.as_ref().map(|log| log.sink().clone());
         let reload_counts = Arc::new(ReloadCounts::default());
         let (lookups, lookups_asked) = channel();
         let (news, is_news) = sync_channel(1);
@@ -188,6 +198,7 @@ impl Proxy {
             connections: Arc::clone(&connections),
             reload_counts: Arc::clone(&reload_counts),
             in_force: in_force.clone(),
+            request_log: sink.clone(),
         };
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let parts = Parts {
@@ -207,6 +218,7 @@ impl Proxy {
                 certificates: certificates.clone(),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
+                request_log: sink.clone(),
             };
             worker_threads.push(spawn_named(format!("proxy-{index}"), move || {
                 event_loop::run(parts)
@@ -277,11 +289,19 @@ impl Proxy {
             workers,
             clusters,
             discoveries,
+            request_log,
             worker_threads,
             acceptor,
             admin,
             stop,
         })
+    }
+
+    /// Opens the log of requests anew, so that what was renamed gets no more.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &self.request_log {
+            log.sink().reopen();
+        }
     }
 
     /// Where the proxy listens.
@@ -332,6 +352,9 @@ impl Proxy {
                 .join()
                 .map_err(|_| anyhow::anyhow!("a worker panicked"))?
                 .context("a worker failed")?;
+        }
+        if let Some(log) = self.request_log {
+            log.stop();
         }
         Ok(())
     }

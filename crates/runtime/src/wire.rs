@@ -56,6 +56,14 @@ impl Wire {
         })
     }
 
+    /// The socket.
+    pub fn socket(&self) -> &Stream {
+        match self {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(stream) => stream.socket(),
+        }
+    }
+
     /// After a read that gave `count` of `wanted` bytes: whether the next one may give more although
     /// the socket says nothing. A short read of a socket has emptied it.
     #[inline]

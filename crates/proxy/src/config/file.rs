@@ -7,6 +7,7 @@ use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::{hot_keys, hot_keys_coordinators};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
 use super::reader::{At, Paths, Reader, Section};
+use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
 use super::{PoolPlan, PoolServers};
@@ -133,6 +134,7 @@ impl Default for File {
 pub struct Process {
     pub front: Front,
     pub following: Following,
+    pub request_log: LogPlan,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: Option<u32>,
     pub threads: Option<u16>,
@@ -244,7 +246,7 @@ fn digest(text: &str) -> String {
 }
 
 fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, is_followed: bool) -> Process {
-    let known = [&FRONT_KEYS[..], &PROCESS_KEYS, &FOLLOW_KEYS].concat();
+    let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROCESS_KEYS, &FOLLOW_KEYS].concat();
     let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
     };
@@ -258,6 +260,7 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, is_followed: bool)
     Process {
         front: front(reader, section),
         following: following(reader, section, is_followed),
+        request_log: request_log(reader, section),
         unix_socket: reader.path(section, "unix_socket").map(|at| at.value),
         unix_mask: reader
             .parsed(section, "unix_mask", parse_permissions)

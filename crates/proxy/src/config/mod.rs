@@ -8,6 +8,7 @@ pub mod front;
 mod hot_keys;
 pub mod limits;
 mod reader;
+mod request_log;
 mod secure;
 mod servers;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use file::{File, Scope};
 use following::{FollowSpec, Following};
 use front::Front;
 use reader::Paths;
+use request_log::LogPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub tls: Option<TlsOptions>,
     /// Address of the HTTP port.
     pub admin: Option<SocketAddr>,
+    /// Which requests are logged, and where.
+    pub request_log: LogPlan,
     /// Fingerprint of the file; empty without one.
     pub digest: String,
 }
@@ -224,6 +228,7 @@ impl Settings {
             access,
             tls: front.enable_ssl.then_some(front.tls),
             admin: front.admin,
+            request_log: LogPlan::merged(args, process.request_log),
             digest: file.digest,
         })
     }
@@ -286,6 +291,7 @@ impl Settings {
             routes: Arc::clone(&self.routes),
             revision,
             access: self.access.clone(),
+            request_log: self.request_log.config(),
         })
     }
 
@@ -303,6 +309,10 @@ impl Settings {
             ("listen", self.listen != running.listen),
             ("enable_ssl", self.tls.is_some() != running.tls.is_some()),
             ("admin", self.admin != running.admin),
+            (
+                "request_log",
+                self.request_log.target() != running.request_log.target(),
+            ),
             ("unix_socket", self.unix_socket != running.unix_socket),
             ("unix_mask", self.unix_mask != running.unix_mask),
             ("threads", self.threads != running.threads),

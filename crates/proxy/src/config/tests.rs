@@ -1,10 +1,11 @@
 //! Files that can be used, and those that cannot, each with its exact message.
 
 use super::*;
+use crate::request_log::Target;
 use clap::Parser;
 use evenkeel_policy::hot_keys::plain::PlainMode;
 use evenkeel_roles::auth::AuthMode;
-use evenkeel_roles::proxy::{CommandClass, RouteTarget, TtlBounds};
+use evenkeel_roles::proxy::{CommandClass, RequestLogConfig, RouteTarget, TtlBounds};
 use reader::PROBLEMS_MAX;
 use std::time::Duration;
 
@@ -54,6 +55,47 @@ fn flags_go_before_the_file_and_the_file_before_what_stands_for_nothing() {
     assert_eq!(settings.conn_limit, 1024);
     let running = read_text(SMALLEST, &[]).unwrap();
     assert_eq!(settings.need_restart(&running), ["listen", "threads"]);
+}
+
+#[test]
+fn the_log_of_requests_is_a_file_or_standard_output() {
+    let log = |text: &str, flags: &[&str]| {
+        let text = format!("[proxy]\n{text}{SMALLEST}");
+        read_text(&text, flags).unwrap().request_log
+    };
+    let none = log("", &[]);
+    assert_eq!((none.target(), none.config()), (None, None));
+    let usual = log("request_log = \"-\"\n", &[]);
+    assert_eq!(usual.target(), Some(Target::Stdout));
+    let config = RequestLogConfig {
+        sample: 1000,
+        slow: None,
+        hash_keys: false,
+    };
+    assert_eq!(usual.config(), Some(config));
+    let text = "request_log = \"/var/log/r\"\nrequest_log_sample = 0\nrequest_log_slow = \"20ms\"\n\
+                request_log_hash_keys = true\n";
+    let all = log(text, &[]);
+    assert_eq!(all.target(), Some(Target::File("/var/log/r".into())));
+    let config = RequestLogConfig {
+        sample: 0,
+        slow: Some(Duration::from_millis(20)),
+        hash_keys: true,
+    };
+    assert_eq!(all.config(), Some(config));
+    let flags = ["--request-log", "-", "--request-log-sample", "7"];
+    let given = log(text, &flags);
+    assert_eq!(given.target(), Some(Target::Stdout));
+    assert_eq!(
+        given.config(),
+        Some(RequestLogConfig {
+            sample: 7,
+            ..config
+        })
+    );
+    let restart = read_text(&format!("[proxy]\n{text}{SMALLEST}"), &[]).unwrap();
+    let running = read_text(SMALLEST, &[]).unwrap();
+    assert_eq!(restart.need_restart(&running), ["request_log"]);
 }
 
 #[test]

@@ -275,7 +275,7 @@ impl ProxyCore {
                 }
                 return self.ask_home_instead(now, id);
             }
-            show_front(
+            let tally = show_front(
                 client,
                 (&mut self.stats, &mut self.per_route),
                 (shown_as, rename),
@@ -283,6 +283,7 @@ impl ProxyCore {
                 reply,
                 raw,
             )?;
+            request.saw(raw.len(), tally);
             self.write_client(tag.client);
             if self.has_parked(tag.client) {
                 self.hurry_parked(now, tag.client);
@@ -292,6 +293,7 @@ impl ProxyCore {
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
         let tally = show::compose(&mut bytes, shown_as, rename, question, reply, raw);
+        request.saw(raw.len(), tally.unwrap_or(Tally::Nothing));
         let is_read = ticket.is_some();
         if let Some(slot) = client.slot(tag.slot) {
             slot.ticket = ticket;
@@ -302,6 +304,8 @@ impl ProxyCore {
             tally: tally?,
         };
         if is_read {
+            self.log_answered(id);
+            let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
             backend.measure(self.now, &mut self.per_route);
             let (question, _) = backend.pop_question().ok_or(Unfit)?;
             let held = HeldRead {
@@ -309,7 +313,9 @@ impl ProxyCore {
                 answer,
                 question,
             };
-            client.set_state(tag.slot, State::Read(Box::new(held)));
+            if let Some(client) = self.clients.get_mut(tag.client.0) {
+                client.set_state(tag.slot, State::Read(Box::new(held)));
+            }
             self.close_if_retired(id);
         } else {
             client.set_state(tag.slot, State::Done(answered));
@@ -333,11 +339,11 @@ impl ProxyCore {
         match reply {
             Reply::Value(value) => self.value(id, value, raw),
             Reply::End => {
-                self.rest_of_values(id, None);
+                self.rest_of_values(id, raw, false);
                 Ok(())
             }
             reply if show::is_error(reply) => {
-                self.rest_of_values(id, Some(raw));
+                self.rest_of_values(id, raw, true);
                 Ok(())
             }
             _ => Err(Unfit),
@@ -366,6 +372,7 @@ impl ProxyCore {
                 if line[key] == *value.key {
                     break slot;
                 }
+                group.missed += 1;
                 if let Some(client) = &mut client {
                     let answered = missed(client, &self.renames, slot, b"");
                     client.set_state(slot, State::Done(answered));
@@ -373,6 +380,7 @@ impl ProxyCore {
             },
             Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return Err(Unfit),
         };
+        request.saw(raw.len(), Tally::GetHit);
         let Some(client) = client else { return Ok(()) };
         client.saw_answer(raw.len());
         if client.is_front(slot) {
@@ -410,7 +418,8 @@ impl ProxyCore {
     }
 
     /// The end of the answer to a multi-get: the keys that are left are misses, or have failed.
-    fn rest_of_values(&mut self, id: BackendId, error: Option<&[u8]>) {
+    fn rest_of_values(&mut self, id: BackendId, raw: &[u8], is_error: bool) {
+        let error = is_error.then_some(raw);
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
@@ -435,6 +444,12 @@ impl ProxyCore {
                 Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
             }
         }
+        let outcome = match (&request.progress, is_error) {
+            (_, true) => Tally::Refused,
+            (Progress::Answered, false) => Tally::GetHit,
+            (_, false) => Tally::GetMiss,
+        };
+        request.saw(raw.len(), outcome);
         self.done(id);
     }
 
@@ -456,8 +471,10 @@ impl ProxyCore {
                 if let Some(client) = client
                     && let Some(slot) = client.slot(tag.slot)
                 {
+                    let tally = hidden_tally(slot.show);
+                    request.saw(raw.len(), tally);
                     let answered = Answered {
-                        tally: hidden_tally(slot.show),
+                        tally,
                         ..Answered::miss()
                     };
                     client.set_state(tag.slot, State::Done(answered));
@@ -474,6 +491,7 @@ impl ProxyCore {
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     let rename = self.renames.get(slot.rename);
                     let tally = show::compose(&mut bytes, slot.show, rename, question, reply, raw)?;
+                    request.saw(raw.len(), tally);
                     let answered = Answered {
                         bytes,
                         is_error: false,
@@ -484,7 +502,10 @@ impl ProxyCore {
                 request.progress = Progress::Answered;
             }
             // What does not know `mn` says so; that is an end, too.
-            (Progress::Answered, Reply::MetaNoop | Reply::Error) => self.done(id),
+            (Progress::Answered, Reply::MetaNoop | Reply::Error) => {
+                request.saw(raw.len(), request.outcome);
+                self.done(id);
+            }
             (Progress::Moved(moved), Reply::MetaNoop) => {
                 let moved = *moved;
                 self.moved(now, id, moved);
@@ -496,6 +517,7 @@ impl ProxyCore {
 
     /// The awaited request is answered.
     pub(super) fn done(&mut self, id: BackendId) {
+        self.log_answered(id);
         if let Some(backend) = self.backends.get_mut(id.0) {
             backend.measure(self.now, &mut self.per_route);
             backend.pop();
@@ -631,14 +653,14 @@ fn show_front(
     question: &[u8],
     reply: &Reply<'_>,
     raw: &[u8],
-) -> Result<(), Unfit> {
+) -> Result<Tally, Unfit> {
     let is_key = matches!(shown_as, Show::Value { .. });
     if is_key && show::is_error(reply) {
         if let Some(slot) = client.pop() {
             routes.count(stats, slot.route, Tally::Refused, 0);
         }
         client.show(shown_as, Answered::refused(raw.to_vec()));
-        return Ok(());
+        return Ok(Tally::Refused);
     }
     let out = client.out();
     let before = out.len();
@@ -650,7 +672,7 @@ fn show_front(
     if is_key {
         client.end_key(shown_as);
     }
-    Ok(())
+    Ok(tally)
 }
 
 /// What a key is answered that a server does not have.

@@ -43,6 +43,7 @@ use super::limits::{
 use super::missed::Missed;
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
+use super::show::Tally;
 use super::speech::Speech;
 use super::stream::Streaming;
 use core::ops::Range;
@@ -133,6 +134,21 @@ pub(super) struct InFlight {
     /// When its answer is late.
     deadline: Instant,
     pub progress: Progress,
+    /// Bytes of the answer so far, and what it says. For the log.
+    pub answer_bytes: u32,
+    pub outcome: Tally,
+    /// How many others have joined it.
+    pub joined: u32,
+}
+
+impl InFlight {
+    /// So many more bytes of the answer have arrived, which say this.
+    #[inline]
+    pub fn saw(&mut self, bytes: usize, outcome: Tally) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.answer_bytes = self.answer_bytes.saturating_add(bytes);
+        self.outcome = outcome;
+    }
 }
 
 /// The part of an answer that has arrived.
@@ -160,6 +176,8 @@ pub(super) struct Group {
     pub done: usize,
     /// Where the line's last key that is done ends, or what is before the first.
     pub done_end: usize,
+    /// How many were passed over.
+    pub missed: usize,
 }
 
 /// A key of such a line, behind one space.
@@ -186,6 +204,11 @@ impl Group {
             self.done_end = key.end as usize;
             self.done += 1;
         }
+    }
+
+    /// How many keys were found, as far as is known.
+    pub fn hits(&self) -> usize {
+        self.done - self.missed
     }
 
     /// The slots of the keys that are not done.
@@ -459,6 +482,9 @@ impl Backend {
             len,
             deadline,
             progress,
+            answer_bytes: 0,
+            outcome: Tally::Nothing,
+            joined: 0,
         });
     }
 
@@ -512,13 +538,15 @@ impl Backend {
     }
 
     fn add_asker(&mut self, index: usize, client: ClientId, slot: u64) -> bool {
-        match &mut self.in_flight[index].progress {
+        let request = &mut self.in_flight[index];
+        match &mut request.progress {
             progress @ Progress::Nothing => {
                 *progress = Progress::Shared(Box::new(vec![(client, slot)]));
             }
             Progress::Shared(others) => others.push((client, slot)),
             _ => return false,
         }
+        request.joined += 1;
         true
     }
 
@@ -568,15 +596,33 @@ impl Backend {
         let Some(request) = self.in_flight.front() else {
             return;
         };
-        let asked = Instant(request.deadline.0.saturating_sub(self.request_timeout_ns));
-        let asked = (request.start >= self.measured_from).then_some(asked);
         let finished = Finished {
-            asked,
+            asked: self.asked(),
             end: request.start + request.len as u64,
             len: request.len as u64,
             route: request.tag.route,
         };
         self.stopwatch.answered(now, &finished, routes);
+    }
+
+    /// When the awaited request was asked, if that is known.
+    #[inline]
+    pub fn asked(&self) -> Option<Instant> {
+        let request = self.in_flight.front()?;
+        let asked = Instant(request.deadline.0.saturating_sub(self.request_timeout_ns));
+        (request.start >= self.measured_from).then_some(asked)
+    }
+
+    /// How long the awaited request has taken, if that is known.
+    #[inline]
+    pub fn took(&self, now: Instant) -> Option<Duration> {
+        self.asked().map(|asked| now.since(asked))
+    }
+
+    /// When the awaited request was written, if it was.
+    pub fn written(&mut self) -> Option<Instant> {
+        let request = self.in_flight.front()?;
+        self.stopwatch.written(request.start + request.len as u64)
     }
 
     /// How long an answer may take from now on.

@@ -209,6 +209,12 @@ impl ProxyCore {
         else {
             return Err(Unfit);
         };
+        let outcome = match reply {
+            Reply::Value(_) => Tally::GetHit,
+            Reply::End => Tally::GetMiss,
+            _ => Tally::Refused,
+        };
+        request.saw(raw.len(), outcome);
         if !is_value {
             self.done(id);
         }

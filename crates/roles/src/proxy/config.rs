@@ -2,6 +2,7 @@
 
 use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use super::pool::ServerList;
+use super::request_log::RequestLogConfig;
 use super::routes::RouteTable;
 use crate::auth::{AuthMode, Credentials};
 use core::fmt;
@@ -55,6 +56,8 @@ pub struct ProxyConfig {
     pub revision: Revision,
     /// Who is let in.
     pub access: Access,
+    /// Which requests are logged; none without it.
+    pub request_log: Option<RequestLogConfig>,
 }
 
 /// What applications must do before they are heard.
@@ -212,6 +215,7 @@ impl ProxyConfig {
             routes: Arc::new(RouteTable::all_to_first()),
             revision: Revision::default(),
             access: Access::default(),
+            request_log: None,
         }
     }
 }

@@ -69,6 +69,7 @@ impl ProxyCore {
                 pool.begin_era();
             }
         }
+        self.take_over_log(config.request_log.as_ref());
         self.look_for_outages();
         self.look_for_hot_keys();
         self.begin_era();

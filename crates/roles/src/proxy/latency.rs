@@ -298,11 +298,7 @@ impl Stopwatch {
     /// A request was answered.
     #[inline]
     pub fn answered(&mut self, now: Instant, request: &Finished, routes: &mut PerRoute) {
-        let written = if self.earlier.is_empty() {
-            self.last
-        } else {
-            self.write_of(request.end)
-        };
+        let written = self.write_of(request.end);
         let Some(asked) = request.asked.filter(|_| written.0 >= request.end) else {
             return routes.count_bytes(request.route, request.len);
         };
@@ -357,7 +353,14 @@ impl Stopwatch {
         &self.run
     }
 
+    /// When all up to a place was written, if it was.
+    pub fn written(&mut self, end: u64) -> Option<Instant> {
+        let write = self.write_of(end);
+        (write.0 >= end).then_some(write.1)
+    }
+
     /// The write that ends at or behind a place, or else the last; those before it are forgotten.
+    #[inline]
     fn write_of(&mut self, end: u64) -> (u64, Instant) {
         while let Some(&write) = self.earlier.front() {
             if write.0 >= end {

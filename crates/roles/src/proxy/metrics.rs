@@ -63,6 +63,16 @@ fn of_process(text: &mut Text, process: &ProcessStats) {
             "Configurations refused since the start.",
             process.reload_failures,
         ),
+        (
+            "request_log_written_total",
+            "Requests written to the log.",
+            process.request_log_written,
+        ),
+        (
+            "request_log_dropped_total",
+            "Requests that were to be logged and were not, because the file was too slow or took no more.",
+            process.request_log_dropped,
+        ),
     ] {
         text.counter(&format!("evenkeel_proxy_{name}"), help, count);
     }

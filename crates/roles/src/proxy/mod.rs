@@ -69,6 +69,7 @@ mod question;
 mod quick;
 mod recovery;
 mod request;
+mod request_log;
 mod routes;
 mod show;
 mod slab;
@@ -94,6 +95,7 @@ pub use latency::{Histogram, Latency};
 pub use metrics::render as render_metrics;
 pub use per_route::{ROUTES_COUNTED_MAX, RouteCounters, RouteName, RouteStats};
 pub use pool::ServerList;
+pub use request_log::{LoggedRequest, RequestLogConfig, SLOW_LOGGED_PER_SECOND_MAX};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
@@ -114,6 +116,7 @@ use quick::KeyHome;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use recovery::Parking;
+use request_log::RequestLog;
 use routes::{Renamed, Renames};
 use slab::Slab;
 use stats::StatsKind;
@@ -165,6 +168,8 @@ pub enum Output {
     Stats(StatsTicket),
     /// Say [`ProxyCore::reset_stats`] to the core of every worker.
     ResetStats,
+    /// Log this request.
+    Log(Box<LoggedRequest>),
 }
 
 /// A `stats` command that awaits its answer.
@@ -201,6 +206,8 @@ pub struct ProxyCore {
     outputs: VecDeque<Output>,
     stats: ProxyStats,
     per_route: PerRoute,
+    /// `None` while no requests are logged.
+    log: Option<RequestLog>,
     random: SplitMix64,
     /// Not later than the first deadline; earlier ones have passed into nothing.
     next_deadline: Option<Instant>,
@@ -256,6 +263,7 @@ impl ProxyCore {
             outputs: VecDeque::new(),
             stats: ProxyStats::default(),
             per_route: PerRoute::default(),
+            log: None,
             random: SplitMix64::seed_from_u64(seed),
             next_deadline: None,
             leaving_look: None,

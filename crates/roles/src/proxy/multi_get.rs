@@ -299,6 +299,7 @@ impl ProxyCore {
                 // The next line has about as many.
                 keys: mem::replace(&mut draft.keys, Vec::with_capacity(count)),
                 done: 0,
+                missed: 0,
                 done_end: draft.command_end,
             }))
         } else {

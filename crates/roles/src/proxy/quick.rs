@@ -195,11 +195,20 @@ impl ProxyCore {
         if backend.link != Link::Ready {
             return None;
         }
+        let took = match &self.log {
+            Some(_) => backend.took(now),
+            None => None,
+        };
         let (question, request) = backend.awaited()?;
         if request.tag.ask != Ask::Values {
             return None;
         }
         let client_id = request.tag.client;
+        if let Some(log) = &self.log
+            && log.picks(took)
+        {
+            return None;
+        }
         let client = self.clients.get_mut(client_id.0)?;
         let mut shelf = Shelf {
             client,
@@ -213,9 +222,16 @@ impl ProxyCore {
                 backend.answered();
                 backend.measure(now, shelf.routes);
                 backend.drop_awaited();
+                if let Some(log) = &mut self.log {
+                    log.pass();
+                }
                 taken
             }
-            Progress::Group(group) => shelf.some(group, question, input, limits)?,
+            Progress::Group(group) => {
+                let taken = shelf.some(group, question, input, limits)?;
+                request.saw(taken, Tally::GetHit);
+                taken
+            }
             Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return None,
         };
         let is_retired = backend.retired;

@@ -60,6 +60,26 @@ impl Failure {
         !matches!(self, Failure::Busy(_) | Failure::TooManyMoving)
     }
 
+    /// Whether a server was asked, and did not answer as it should.
+    pub fn was_asked(&self) -> bool {
+        matches!(
+            self,
+            Failure::Lost(_) | Failure::Late(_) | Failure::Confused(_)
+        )
+    }
+
+    /// The server that did not answer.
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            Failure::Unavailable(name)
+            | Failure::Busy(name)
+            | Failure::Lost(name)
+            | Failure::Late(name)
+            | Failure::Confused(name) => Some(name),
+            Failure::NoMap | Failure::NoOwner | Failure::Moving | Failure::TooManyMoving => None,
+        }
+    }
+
     fn line(&self) -> Vec<u8> {
         show::server_error(format_args!("{self}"))
     }
@@ -477,6 +497,12 @@ impl ProxyCore {
 
     /// Puts a failure where the answer was to go. The caller releases the client's answers.
     pub(super) fn fail(&mut self, question: Question, failure: &Failure) {
+        let on_down = self.pools.get(question.tag.pool.0);
+        let on_down = on_down.map(|pool| pool.settings.on_down);
+        let as_miss = on_down != Some(OnDown::Error) && failure.is_absence();
+        if self.log.is_some() {
+            self.log_failed(&question, failure, as_miss);
+        }
         let Question {
             tag,
             bytes,
@@ -491,8 +517,6 @@ impl ProxyCore {
             Progress::Answered => Vec::new(),
             Progress::Group(group) => group.slots_left().collect(),
         };
-        let on_down = self.pools.get(tag.pool.0).map(|pool| pool.settings.on_down);
-        let as_miss = on_down != Some(OnDown::Error) && failure.is_absence();
         let mut question = Some(Question {
             tag,
             bytes,

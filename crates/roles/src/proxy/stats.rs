@@ -160,6 +160,8 @@ proxy_stats! {
     proxy_replica_fills,
     /// Replicas that a server would not store.
     proxy_replica_fills_refused,
+    /// Slow requests that were not logged because too many others were in the same second.
+    proxy_request_log_slow_dropped,
 }
 
 impl ProxyStats {
@@ -257,6 +259,10 @@ pub struct ProcessStats {
     pub reload_failures: u64,
     /// Revision of the coordinator's configuration that is in force; 0 where none is followed.
     pub config_revision: u64,
+    /// Requests written to the log.
+    pub request_log_written: u64,
+    /// Requests that were to be logged and were not: the file was too slow, or took no more.
+    pub request_log_dropped: u64,
     /// The pools whose servers are looked for.
     pub discoveries: Vec<DiscoveryStats>,
     /// The sum over all workers.
@@ -462,6 +468,8 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
         .count();
     stat(out, "backend_connections", process.backends.len());
     stat(out, "backend_connections_up", up);
+    stat(out, "request_log_written", process.request_log_written);
+    stat(out, "request_log_dropped", process.request_log_dropped);
     for (name, count) in process.totals.named() {
         if let Some(name) = name.strip_prefix("proxy_") {
             stat(out, name, count);

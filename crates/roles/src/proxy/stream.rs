@@ -78,6 +78,7 @@ impl ProxyCore {
             Progress::Group(group) => group.advance(),
             progress => *progress = Progress::Answered,
         }
+        request.saw(head + data + text::CRLF.len(), Tally::GetHit);
         client.out().extend_from_slice(&input[..head]);
         let left = data + text::CRLF.len();
         backend.streaming = Some(Streaming {

@@ -29,6 +29,12 @@ impl ProxyCore {
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let key = key_of_get(question).ok_or(Unfit)?;
         let is_end = matches!(reply, Reply::End) || show::is_error(reply);
+        let outcome = match (reply, &request.progress) {
+            (Reply::Value(_), _) | (Reply::End, Progress::Answered) => Tally::GetHit,
+            (Reply::End, _) => Tally::GetMiss,
+            _ => Tally::Refused,
+        };
+        request.saw(raw.len(), outcome);
         match (&request.progress, reply) {
             (Progress::Nothing, Reply::Value(value)) if *value.key == *key => {
                 request.progress = Progress::Answered;

@@ -48,6 +48,30 @@ pub(super) enum Tally {
 }
 
 impl Tally {
+    /// In a word, for the log of requests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Tally::Nothing => "done",
+            Tally::GetHit => "hit",
+            Tally::GetMiss => "miss",
+            Tally::GetUnavailable => "unavailable",
+            Tally::DeleteHit => "deleted",
+            Tally::IncrHit | Tally::DecrHit => "counted",
+            Tally::TouchHit => "touched",
+            Tally::CasHit | Tally::Stored => "stored",
+            Tally::NotStored => "not_stored",
+            Tally::CasBad | Tally::Exists => "exists",
+            Tally::DeleteMiss
+            | Tally::IncrMiss
+            | Tally::DecrMiss
+            | Tally::CasMiss
+            | Tally::TouchMiss
+            | Tally::NotFound => "not_found",
+            Tally::Failed => "error",
+            Tally::Refused => "server_error",
+        }
+    }
+
     #[inline]
     pub fn count(self, stats: &mut ProxyStats) {
         match self {
@@ -441,14 +465,11 @@ fn touch(out: &mut Vec<u8>, reply: &Reply<'_>) -> Result<Tally, Unfit> {
 /// Any answer of one line will do to a request whose answer nobody waits for.
 fn nothing(reply: &Reply<'_>) -> Result<Tally, Unfit> {
     match reply {
-        Reply::Stored
-        | Reply::NotStored
-        | Reply::Exists
-        | Reply::NotFound
-        | Reply::Deleted
-        | Reply::Touched
-        | Reply::Number(_)
-        | Reply::Meta(_) => Ok(Tally::Nothing),
+        Reply::Stored => Ok(Tally::Stored),
+        Reply::NotStored => Ok(Tally::NotStored),
+        Reply::Exists => Ok(Tally::Exists),
+        Reply::NotFound => Ok(Tally::NotFound),
+        Reply::Deleted | Reply::Touched | Reply::Number(_) | Reply::Meta(_) => Ok(Tally::Nothing),
         _ => Err(Unfit),
     }
 }

@@ -19,6 +19,7 @@ mod plain_hot_random;
 mod plain_hot_reads;
 mod plain_servers;
 mod reload;
+mod request_log;
 mod routing;
 mod streaming;
 mod twin;

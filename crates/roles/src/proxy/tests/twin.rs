@@ -2,7 +2,7 @@
 //! asked directly: an application cannot tell the difference.
 
 use super::world::{World, map};
-use crate::proxy::{ClientId, ProxyConfig};
+use crate::proxy::{ClientId, ProxyConfig, RequestLogConfig};
 use crate::server::{
     AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,
 };
@@ -227,5 +227,28 @@ fn a_proxy_before_other_servers_is_one_memcached() {
             .map(|number| Server::new(number, false))
             .collect();
         run(World::memcached_with(SERVERS, flushing), servers, seed);
+    }
+}
+
+/// One of two requests is logged, by which some answers take another way than without a log.
+fn logging(config: &mut ProxyConfig) {
+    flushing(config);
+    config.request_log = Some(RequestLogConfig {
+        sample: 2,
+        slow: None,
+        hash_keys: false,
+    });
+}
+
+#[test]
+fn a_proxy_that_logs_its_requests_is_one_memcached() {
+    for seed in 0..20 {
+        let of_cluster = seed % 2 == 0;
+        let servers = (1..=SERVERS).map(|number| Server::new(number, of_cluster));
+        let world = match of_cluster {
+            true => World::evenkeel_with(SERVERS, logging),
+            false => World::memcached_with(SERVERS, logging),
+        };
+        run(world, servers.collect(), seed);
     }
 }

@@ -18,6 +18,8 @@ pub struct World {
     pub wanted: Vec<Epoch>,
     config: ProxyConfig,
     pub stats_asked: Vec<StatsTicket>,
+    /// What was logged.
+    pub logged: Vec<LoggedRequest>,
 }
 
 #[derive(Default)]
@@ -82,6 +84,7 @@ impl World {
             ports: BTreeMap::new(),
             wanted: Vec::new(),
             stats_asked: Vec::new(),
+            logged: Vec::new(),
         }
     }
 
@@ -337,6 +340,7 @@ impl World {
                 Output::WantMap { epoch, .. } => self.wanted.push(epoch),
                 Output::Stats(ticket) => self.stats_asked.push(ticket),
                 Output::ResetStats => self.core.reset_stats(),
+                Output::Log(request) => self.logged.push(*request),
             }
         }
     }
