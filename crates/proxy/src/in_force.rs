@@ -8,6 +8,7 @@ use crate::discovery::Discoveries;
 use crate::tls::{TlsWay, TlsWays};
 use evenkeel_roles::proxy::{DiscoveryStats, PoolKind, ProxyConfig, Revision, TlsId};
 use evenkeel_runtime::Clock;
+use evenkeel_types::Instant as Moment;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the [module](self). All of the process share it.
@@ -115,6 +116,8 @@ impl InForce {
     /// What statistics show of the pools whose servers are looked for.
     pub fn discovery_stats(&self) -> Vec<DiscoveryStats> {
         let now = self.lock();
+        let present = self.0.clock.now().monotonic;
+        let age = |moment: Option<Moment>| moment.map(|moment| present.since(moment).as_secs());
         let discovered = now.settings.discovered();
         let stats = discovered.filter_map(|(pool, spec)| {
             let seen = self.0.discoveries.seen(spec)?;
@@ -124,9 +127,16 @@ impl InForce {
                 standing: seen.standing,
                 counts: seen.counts,
                 trouble: seen.trouble,
+                confirmed_age_s: age(seen.confirmed),
+                age_s: age(seen.taken),
             })
         });
         stats.collect()
+    }
+
+    /// Number of the configuration.
+    pub fn generation(&self) -> u64 {
+        self.lock().config.revision.generation
     }
 
     /// While this is locked, the workers are told of configurations in their order.

@@ -45,6 +45,7 @@ impl Facts {
             config_revision: self.in_force.shared_revision(),
             request_log_written: logged,
             request_log_dropped: dropped,
+            config_generation: self.in_force.generation(),
             discoveries: self.in_force.discovery_stats(),
             ..ProcessStats::default()
         }

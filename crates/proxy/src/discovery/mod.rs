@@ -20,6 +20,7 @@ use crate::in_force::InForce;
 use evenkeel_policy::membership::{Counts, Membership, Standing};
 use evenkeel_roles::proxy::ServerList;
 use evenkeel_runtime::{Clock, spawn_named};
+use evenkeel_types::Instant as Moment;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,10 @@ pub struct Seen {
     pub counts: Counts,
     /// Why the last answer was of no use; empty if it was of use.
     pub trouble: String,
+    /// When an answer last was the list in force, by the process's clock.
+    pub confirmed: Option<Moment>,
+    /// When the list in force was taken.
+    pub taken: Option<Moment>,
 }
 
 impl Discoveries {
@@ -107,6 +112,8 @@ impl Discoveries {
                     standing: Standing::Unknown,
                     counts: Counts::default(),
                     trouble: String::new(),
+                    confirmed: None,
+                    taken: None,
                 },
                 task: self.0.handle.spawn(task).abort_handle(),
             });
@@ -196,10 +203,14 @@ impl Discoveries {
         let Some(watch) = watches.find(|watch| watch.spec == *spec) else {
             return;
         };
+        let now = self.0.clock.now().monotonic;
+        let is_current = membership.standing() == Standing::Current;
         watch.seen = Seen {
             standing: membership.standing(),
             counts: membership.counts(),
             trouble: membership.trouble().to_owned(),
+            confirmed: is_current.then_some(now).or(watch.seen.confirmed),
+            taken: is_taken.then_some(now).or(watch.seen.taken),
         };
         if let Some(Ok(list)) = list {
             watch.list = Some(Arc::new(list));

@@ -1,7 +1,8 @@
 //! What a proxy counts and measures, in Prometheus's text format: the figures of `stats`, `stats proxy`,
-//! `stats servers` and `stats routes` with `evenkeel_proxy_` before their names, and the histograms behind
-//! the times.
+//! `stats servers` and `stats routes` with `evenkeel_proxy_` before their names, the histograms behind
+//! the times, and those of each pool (`pool_stats.rs`).
 
+use super::pool_stats;
 use super::stats::{BackendStats, ProcessStats, by_name, shortest_round_trip};
 use super::{Histogram, Latency, RouteCounters, RouteStats};
 use crate::exposition::{Text, seconds};
@@ -21,6 +22,7 @@ pub fn render(process: &ProcessStats) -> String {
     }
     of_servers(&mut text, &process.backends);
     of_routes(&mut text, &process.routes);
+    pool_stats::render(&mut text, process);
     text.0
 }
 
@@ -32,6 +34,11 @@ fn of_process(text: &mut Text, process: &ProcessStats) {
         process.uptime_s,
     );
     text.gauge("evenkeel_proxy_threads", "Workers.", process.threads);
+    text.gauge(
+        "evenkeel_proxy_config_generation",
+        "Number of the configuration that is in force.",
+        process.config_generation,
+    );
     text.gauge(
         "evenkeel_proxy_connections",
         "Connections of applications.",
@@ -98,7 +105,7 @@ const GAUGES: [Row; 3] = [
     }),
 ];
 
-const COUNTERS: [Row; 13] = [
+const COUNTERS: [Row; 14] = [
     ("requests", "Requests put into the queue.", |server| {
         server.counters.requests
     }),
@@ -117,6 +124,11 @@ const COUNTERS: [Row; 13] = [
         "timeouts",
         "Of these, because something was late.",
         |server| server.counters.timeouts,
+    ),
+    (
+        "logins_refused",
+        "Times that the server did not accept our password.",
+        |server| server.counters.logins_refused,
     ),
     (
         "refused_full",

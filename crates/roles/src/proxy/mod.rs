@@ -65,6 +65,7 @@ mod missed;
 mod multi_get;
 mod per_route;
 mod pool;
+mod pool_stats;
 mod question;
 mod quick;
 mod recovery;
@@ -95,6 +96,7 @@ pub use latency::{Histogram, Latency};
 pub use metrics::render as render_metrics;
 pub use per_route::{ROUTES_COUNTED_MAX, RouteCounters, RouteName, RouteStats};
 pub use pool::ServerList;
+pub use pool_stats::PoolStats;
 pub use request_log::{LoggedRequest, RequestLogConfig, SLOW_LOGGED_PER_SECOND_MAX};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
@@ -477,6 +479,7 @@ impl ProxyCore {
             totals: self.stats,
             backends: self.backends(),
             routes: self.route_stats(),
+            pools: self.pool_stats(),
             hot_keys: self.hot_keys(now),
         }
     }

@@ -10,6 +10,7 @@ use super::hot::{HotKeyReport, compose_report};
 use super::latency::Latency;
 use super::per_route::{self, RouteStats, add_route};
 use super::pool::Pool;
+use super::pool_stats::{PoolStats, add_pool};
 use crate::auth::AuthMode;
 use evenkeel_policy::hot_keys::plain::PlainStats;
 use evenkeel_policy::membership::{Counts, Standing};
@@ -232,6 +233,10 @@ pub struct DiscoveryStats {
     pub counts: Counts,
     /// Why the last answer was of no use; empty if it was of use.
     pub trouble: String,
+    /// Seconds since an answer was the list in force; `None` before there was one.
+    pub confirmed_age_s: Option<u64>,
+    /// Seconds since the list in force was taken.
+    pub age_s: Option<u64>,
 }
 
 /// What the driver knows of the whole process when `stats` is asked.
@@ -263,12 +268,16 @@ pub struct ProcessStats {
     pub request_log_written: u64,
     /// Requests that were to be logged and were not: the file was too slow, or took no more.
     pub request_log_dropped: u64,
+    /// Number of the configuration in force.
+    pub config_generation: u64,
     /// The pools whose servers are looked for.
     pub discoveries: Vec<DiscoveryStats>,
     /// The sum over all workers.
     pub totals: ProxyStats,
     /// The backend connections of all workers.
     pub backends: Vec<BackendStats>,
+    /// The pools of the configuration.
+    pub pools: Vec<PoolStats>,
     /// What all workers have counted of the routes.
     pub routes: Vec<RouteStats>,
     /// The hot keys that all workers report.
@@ -282,6 +291,8 @@ pub struct WorkerCounts {
     pub totals: ProxyStats,
     /// Of its connections to servers.
     pub backends: Vec<BackendStats>,
+    /// The pools of its configuration.
+    pub pools: Vec<PoolStats>,
     /// Of each route of its configuration.
     pub routes: Vec<RouteStats>,
     /// The keys that are read most through it.
@@ -293,6 +304,9 @@ impl ProcessStats {
     pub fn add(&mut self, counts: WorkerCounts) {
         self.totals.add(&counts.totals);
         self.backends.extend(counts.backends);
+        for pool in counts.pools {
+            add_pool(&mut self.pools, pool);
+        }
         for route in counts.routes {
             add_route(&mut self.routes, route);
         }
@@ -484,6 +498,14 @@ fn discovery(out: &mut Vec<u8>, found: &DiscoveryStats) {
     stat(out, format_args!("{pool}:servers_list"), standing);
     let trouble = none_if_empty(&found.trouble);
     stat(out, format_args!("{pool}:servers_trouble"), trouble);
+    for (row, age) in [
+        ("servers_list_confirmed_s", found.confirmed_age_s),
+        ("servers_list_age_s", found.age_s),
+    ] {
+        if let Some(seconds) = age {
+            stat(out, format_args!("{pool}:{row}"), seconds);
+        }
+    }
     for (row, count) in [
         ("answers", counts.answers),
         ("taken", counts.changes),

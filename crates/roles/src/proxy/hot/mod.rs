@@ -14,7 +14,7 @@ mod report;
 use answer::found;
 pub(super) use meta::answer_of_mg;
 pub use report::HotKeyReport;
-pub(super) use report::compose as compose_report;
+pub(super) use report::{HotKeySum, compose as compose_report, sums};
 
 use super::backend::{Ask, Progress, Question, Tag};
 use super::client::{MultiGet, Show, Slot, State};

@@ -71,18 +71,39 @@ impl ProxyCore {
     }
 }
 
-/// Writes what the workers have reported: keys by the sum of their reads.
-pub(in crate::proxy) fn compose(out: &mut Vec<u8>, reports: &[HotKeyReport]) {
-    let mut sums: BTreeMap<(&str, &[u8]), (f64, f64, u8)> = BTreeMap::new();
+/// A key that is read much, as all workers see it together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proxy) struct HotKeySum {
+    /// Reads per second.
+    pub reads: f64,
+    /// Writes per second.
+    pub writes: f64,
+    /// Most replicas that a worker reads.
+    pub gamma: u8,
+}
+
+/// What the workers have reported, by pool and key.
+pub(in crate::proxy) fn sums(reports: &[HotKeyReport]) -> BTreeMap<(&str, &[u8]), HotKeySum> {
+    let mut sums: BTreeMap<(&str, &[u8]), HotKeySum> = BTreeMap::new();
     for report in reports {
         let sum = sums.entry((&report.pool, &report.key)).or_default();
-        sum.0 += report.reads_per_second;
-        sum.1 += report.writes_per_second;
-        sum.2 = sum.2.max(report.gamma);
+        sum.reads += report.reads_per_second;
+        sum.writes += report.writes_per_second;
+        sum.gamma = sum.gamma.max(report.gamma);
     }
-    let mut list: Vec<_> = sums.into_iter().collect();
-    list.sort_by(|(_, a), (_, b)| b.0.total_cmp(&a.0));
-    for ((pool, key), (reads, writes, gamma)) in list.into_iter().take(SHOWN_MAX) {
+    sums
+}
+
+/// Writes what the workers have reported: keys by the sum of their reads.
+pub(in crate::proxy) fn compose(out: &mut Vec<u8>, reports: &[HotKeyReport]) {
+    let mut list: Vec<_> = sums(reports).into_iter().collect();
+    list.sort_by(|(_, a), (_, b)| b.reads.total_cmp(&a.reads));
+    for ((pool, key), sum) in list.into_iter().take(SHOWN_MAX) {
+        let HotKeySum {
+            reads,
+            writes,
+            gamma,
+        } = sum;
         let state = if gamma > 0 { "HOT" } else { "COLD" };
         out.extend_from_slice(b"STAT ");
         escape(key, out);

@@ -232,7 +232,8 @@ fn a_burst_of_slow_requests_is_logged_in_part_and_the_rest_counted() {
     let burst = SLOW_LOGGED_PER_SECOND_MAX as usize + 20;
     for _ in 0..burst / 20 {
         let client = world.client();
-        world.send(client, "get k\r\n".repeat(20));
+        let gets: String = (0..20).map(|n| format!("get k{n}\r\n")).collect();
+        world.send(client, gets);
     }
     world.wait_ms(9);
     world.reply(101, "END\r\n".repeat(burst));
