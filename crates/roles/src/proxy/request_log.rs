@@ -6,11 +6,10 @@
 //!
 //! The quick way leaves a request that will be logged to the way proper ([`RequestLog::picks`]).
 
-use super::backend::{Ask, Progress, Question, Tag};
+use super::backend::{Progress, Question, Tag};
 use super::failover::parse_own;
-use super::multi_get::key_of_get;
 use super::per_route::RouteId;
-use super::pool::Servers;
+use super::pool::{Pool, Servers};
 use super::recovery::Failure;
 use super::show::Tally;
 use super::stats::ProxyStats;
@@ -102,17 +101,14 @@ pub struct LoggedRequest {
     pub replica: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_one(count: &usize) -> bool {
     *count == 1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -268,7 +264,9 @@ impl ProxyCore {
             _ => (None, request.outcome.word()),
         };
         let parts = asked.zip(written);
-        let line = Line::of(question, &tag);
+        let pool = self.pools.get(tag.pool.0);
+        let is_plain = pool.is_some_and(Pool::is_plain);
+        let line = Line::of(question, &tag, is_plain);
         let seen = Seen {
             why,
             server: None,
@@ -337,7 +335,9 @@ impl ProxyCore {
             collapsed,
             failover: false,
         };
-        self.log_line(Line::of(&question.bytes, &tag), &tag, seen);
+        let is_plain = pool.is_some_and(Pool::is_plain);
+        let line = Line::of(&question.bytes, &tag, is_plain);
+        self.log_line(line, &tag, seen);
     }
 
     fn log_line(&mut self, line: Line, tag: &Tag, seen: Seen) {
@@ -445,20 +445,21 @@ struct Line {
 }
 
 impl Line {
-    /// Reads a request that the proxy has composed.
-    fn of(question: &[u8], tag: &Tag) -> Line {
+    /// Reads a request that the proxy has composed for a pool of plain servers, or of Evenkeel servers.
+    fn of(question: &[u8], tag: &Tag, is_plain: bool) -> Line {
         let one = |command, key: &[u8]| Line {
             command,
             key: key.to_vec(),
             keys: 1,
         };
-        if tag.is_replica
-            && tag.ask == Ask::Hot
-            && let Some(key) = key_of_get(question)
-        {
-            // Its name in front is nobody's.
-            return one("get", key.get(NAME_PREFIX_LEN..).unwrap_or_default());
-        }
+        let mut own = Vec::new();
+        let question = if tag.is_replica && is_plain {
+            own.extend_from_slice(question);
+            remove_name(&mut own);
+            &own
+        } else {
+            question
+        };
         let mut scratch = KeyScratch::default();
         let mut meta = |command, meta: &Meta<'_>| one(command, meta.key.decode(&mut scratch));
         match parse_own(question) {
@@ -486,6 +487,15 @@ impl Line {
             Some(Request::MetaDebug { key }) => one("me", key.decode(&mut scratch)),
             _ => one("other", b""),
         }
+    }
+}
+
+/// Takes the name of a copy off the key, in front of which it stands.
+fn remove_name(question: &mut Vec<u8>) {
+    if let Some(space) = question.iter().position(|&byte| byte == b' ')
+        && question.len() > space + NAME_PREFIX_LEN
+    {
+        question.drain(space + 1..=space + NAME_PREFIX_LEN);
     }
 }
 

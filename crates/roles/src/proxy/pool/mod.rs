@@ -62,6 +62,11 @@ impl Pool {
         }
     }
 
+    /// Whether its servers are any memcached servers.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.servers, Servers::Memcached(_))
+    }
+
     /// All its backends.
     pub fn backends(&self) -> Vec<BackendId> {
         match &self.servers {

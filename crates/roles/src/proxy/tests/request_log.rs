@@ -1,9 +1,11 @@
 //! Which requests are logged, and what is said of them.
 
+use super::plain_servers::Plain;
 use super::routing::{pool, route, routes};
 use super::world::{Connecting, World, memcached};
 use crate::proxy::*;
 use core::time::Duration;
+use evenkeel_policy::hot_keys::plain::PlainMode;
 use serde_json::{Value, json};
 
 fn config(sample: u32, slow_ms: Option<u64>) -> RequestLogConfig {
@@ -331,4 +333,30 @@ fn a_request_that_went_elsewhere_says_so() {
         (&line["failover"], &line["server"]),
         (&json!(true), &json!(format!("a:{other}")))
     );
+}
+
+#[test]
+fn the_copy_of_a_hot_key_goes_by_the_keys_own_name() {
+    let mut plain = Plain::new(PlainMode::On, |proxy| {
+        proxy.request_log = Some(config(1, None));
+    });
+    let client = plain.world.client();
+    plain.ask(client, "set hot 0 0 1\r\nv\r\n");
+    let clients = plain.heat("hot");
+    lines(&mut plain.world);
+    for client in clients {
+        plain.ask(client, "get hot\r\n");
+        plain.ask(client, "mg hot v\r\n");
+    }
+    let lines = lines(&mut plain.world);
+    assert!(lines.iter().all(|line| line["key"] == "hot"), "{lines:?}");
+    for is_meta in [false, true] {
+        let is_copy =
+            |line: &&Value| line["replica"] == true && (line["command"] == "mg") == is_meta;
+        assert!(
+            lines
+                .iter()
+                .any(|line| is_copy(&line) && line["outcome"] == "hit")
+        );
+    }
 }
