@@ -620,7 +620,7 @@ impl<'a> Cluster<'a> {
                 p.core.answer_stats(now, ticket, &ProcessStats::default());
             }
             // There is one map.
-            Output::WantMap { .. } | Output::ResetStats => {}
+            Output::WantMap { .. } | Output::ResetStats | Output::Log(_) => {}
         }
         self.give_back(bytes);
     }
