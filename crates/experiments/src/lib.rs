@@ -16,5 +16,5 @@ pub mod report;
 mod run;
 pub mod trial;
 
-pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
+pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
 pub use run::{Progress, Run, execute};

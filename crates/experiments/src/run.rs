@@ -1,6 +1,6 @@
 //! `evenkeel experiment list` and `evenkeel experiment run`.
 
-use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
+use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
 use crate::experiments::{ALL, Experiment};
 use crate::report::{FORMAT_VERSION, Report, Table};
 use anyhow::Context;
@@ -31,6 +31,8 @@ pub struct Run {
     pub scale: Scale,
     /// By what.
     pub mode: Mode,
+    /// What makes real servers small.
+    pub small_by: SmallBy,
     /// Of everything random in it.
     pub seed: u64,
     /// Shows how far it is.
@@ -156,6 +158,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         let run = Run {
             scale: args.scale,
             mode,
+            small_by: args.small_by,
             seed: args.seed,
             progress: Progress::new(experiment.name),
         };

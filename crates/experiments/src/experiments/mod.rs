@@ -27,6 +27,7 @@ pub struct Experiment {
 pub const ALL: &[Experiment] = &[
     spore::FIGURE_1,
     spore::FIGURE_6A,
+    spore::FIGURE_6B,
     rnb_hole::FIGURE_2,
     rnb_items::FIGURE_13,
 ];

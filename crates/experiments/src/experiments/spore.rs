@@ -5,7 +5,7 @@
 //! slow its clients down.
 
 use super::Experiment;
-use crate::args::{Mode, Scale};
+use crate::args::{Mode, Scale, SmallBy};
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::report::{Claim, Report};
 use crate::run::{Run, trials_table};
@@ -31,14 +31,22 @@ pub(super) const FIGURE_6A: Experiment = Experiment {
     run: figure_6a,
 };
 
-/// Time for each key of a server: 1,000 keys a second. Twelve of them leave two cores room for generator and
+pub(super) const FIGURE_6B: Experiment = Experiment {
+    name: "spore-6b",
+    title: "The same while other keys become hot again and again",
+    source: "SPORE, Figure 6b",
+    modes: &[Mode::Real],
+    run: figure_6b,
+};
+
+/// Keys a second that a server can serve. Twelve of them leave two cores room for generator and
 /// proxies.
-const NANOS_PER_KEY: u64 = 1_000_000;
+const CAPACITY: u64 = 1_000;
 
 /// What a throughput must keep to where one number is asked for: fifteen times the time for one key.
 const LIMIT: Limit = Limit {
     percentile: Percentile::P99,
-    latency_us: 15.0 * NANOS_PER_KEY as f64 / 1000.0,
+    latency_us: 15.0 * 1e6 / CAPACITY as f64,
 };
 
 /// Throughputs are found this exactly.
@@ -67,6 +75,8 @@ struct Setting {
     popularity: Popularity,
     /// Time for hot keys to be found before the first measurement.
     settle: Duration,
+    /// Whether other keys become hot all the time.
+    reshuffled: bool,
 }
 
 impl Setting {
@@ -77,6 +87,26 @@ impl Setting {
             pool: KETAMA,
             popularity,
             settle: Duration::ZERO,
+            reshuffled: false,
+        }
+    }
+
+    /// Keys by the coordinator's map.
+    const fn mapped(label: &'static str, hot_keys: Switch, popularity: Popularity) -> Setting {
+        Setting {
+            pool: Pool::Cluster { hot_keys },
+            settle: match hot_keys {
+                Switch::On => Duration::from_secs(5),
+                Switch::Off => Duration::ZERO,
+            },
+            ..Setting::plain(label, 12, popularity)
+        }
+    }
+
+    const fn reshuffled(self) -> Setting {
+        Setting {
+            reshuffled: true,
+            ..self
         }
     }
 }
@@ -93,15 +123,11 @@ struct Found {
 
 fn figure_1(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let settings = [
-        Setting {
-            label: "ideal: uniform keys, the same number for each server",
-            servers: 12,
-            pool: Pool::Cluster {
-                hot_keys: Switch::Off,
-            },
-            popularity: Popularity::Uniform,
-            settle: Duration::ZERO,
-        },
+        Setting::mapped(
+            "ideal: uniform keys, the same number for each server",
+            Switch::Off,
+            Popularity::Uniform,
+        ),
         Setting::plain("semi-ideal: uniform keys, hashed", 12, Popularity::Uniform),
         Setting::plain("realistic: Zipf 0.99, hashed", 12, ZIPF),
     ];
@@ -132,24 +158,12 @@ fn figure_6a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let settings = [
         Setting::plain("12 plain, Zipf 0.99", 12, ZIPF),
         Setting::plain("16 plain, Zipf 0.99", 16, ZIPF),
-        Setting {
-            label: "12 with hot keys replicated, Zipf 0.99",
-            servers: 12,
-            pool: Pool::Cluster {
-                hot_keys: Switch::On,
-            },
-            popularity: ZIPF,
-            settle: Duration::from_secs(5),
-        },
-        Setting {
-            label: "12 by the map, uniform keys",
-            servers: 12,
-            pool: Pool::Cluster {
-                hot_keys: Switch::Off,
-            },
-            popularity: Popularity::Uniform,
-            settle: Duration::ZERO,
-        },
+        Setting::mapped("12 with hot keys replicated, Zipf 0.99", Switch::On, ZIPF),
+        Setting::mapped(
+            "12 by the map, uniform keys",
+            Switch::Off,
+            Popularity::Uniform,
+        ),
     ];
     let found = measure(run, &settings)?;
     let mut report = report(experiment, run, &found);
@@ -178,6 +192,43 @@ fn figure_6a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+fn figure_6b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let settings = [
+        Setting::plain("12 plain, Zipf 0.99", 12, ZIPF).reshuffled(),
+        Setting::plain("16 plain, Zipf 0.99", 16, ZIPF).reshuffled(),
+        Setting::mapped("12 with hot keys replicated, Zipf 0.99", Switch::On, ZIPF).reshuffled(),
+    ];
+    let found = measure(run, &settings)?;
+    let mut report = report(experiment, run, &found);
+    let at = |index: usize| found[index].knee.requests_per_second();
+    let (plain, more, replicated) = (at(0), at(1), at(2));
+    let interval = reshuffle_interval(run);
+    report.settings.push((
+        "other keys become hot every".into(),
+        format!("{interval:?}"),
+    ));
+    report.claims = vec![
+        Claim::new(
+            "12 with replication carry more than 12 plain ones",
+            "more",
+            format!("{:.2} times as much", replicated / plain),
+            Some(replicated > plain),
+        ),
+        Claim::new(
+            "12 with replication beside 16 plain ones",
+            "slightly less",
+            format!("{:.2} times as much", replicated / more),
+            None,
+        ),
+    ];
+    Ok(report)
+}
+
+/// The paper's minute is longer than a small experiment's trials.
+fn reshuffle_interval(run: &Run) -> Duration {
+    Duration::from_millis(run.by_scale([100, 5_000, 60_000, 60_000]))
+}
+
 fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
     let precision = run.by_scale([1.0, PRECISION, PRECISION, PRECISION]);
     let prefixes = run.by_scale([1, 1, 6, 6]);
@@ -191,16 +242,14 @@ fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
         };
         let fleet = Fleet::start(&FleetPlan {
             servers,
-            smallness: Smallness::Clock {
-                nanos_per_key: NANOS_PER_KEY,
-            },
+            smallness: smallness(run),
             memory_mb: 64,
             proxies: 1,
             pool: setting.pool,
             server_flags: HOT_KEY_FLAGS.map(String::from).to_vec(),
             connections: 2 * CONNECTIONS,
         })?;
-        let capacity = servers as f64 * 1e9 / NANOS_PER_KEY as f64;
+        let capacity = (servers as u64 * CAPACITY) as f64;
         let mut curves: Vec<Vec<Trial>> = Vec::new();
         let mut knees = Vec::new();
         for prefix in 0..prefixes {
@@ -223,7 +272,12 @@ fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
             }
             run.progress
                 .say(format!("{}: looking for the knee", setting.label));
-            knees.push(find_knee(&mut subject, LIMIT, 0.7 * capacity, precision)?);
+            knees.push(find_knee(
+                &mut subject,
+                limit(run),
+                0.7 * capacity,
+                precision,
+            )?);
             curves.push(curve);
         }
         // The curve of the first names, and the middle one of the knees.
@@ -236,6 +290,22 @@ fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
         });
     }
     Ok(found)
+}
+
+fn smallness(run: &Run) -> Smallness {
+    Smallness::of_capacity(run.small_by, CAPACITY)
+}
+
+/// What throughputs must keep to: a server in a quota is kept waiting for most of a period, so that its latencies
+/// are of that size.
+fn limit(run: &Run) -> Limit {
+    match run.small_by {
+        SmallBy::Clock => LIMIT,
+        SmallBy::Quota => Limit {
+            latency_us: 4.0 * LIMIT.latency_us,
+            ..LIMIT
+        },
+    }
 }
 
 /// Lets hot keys be found.
@@ -257,9 +327,14 @@ fn load(run: &Run, setting: &Setting, prefix: u64) -> LoadSpec {
         value_len: 200,
         popularity: setting.popularity,
         get_share: 0.99,
+        reshuffle: setting.reshuffled.then(|| reshuffle_interval(run)),
         connections: CONNECTIONS,
         warm_up: Duration::from_millis(500),
-        duration: Duration::from_millis(run.by_scale([300, 2000, 10_000, 10_000])),
+        // Two changes of the hot keys in each trial.
+        duration: match setting.reshuffled {
+            true => 2 * reshuffle_interval(run),
+            false => Duration::from_millis(run.by_scale([300, 2000, 10_000, 10_000])),
+        },
         seed: run.seed.wrapping_add(prefix),
     }
 }
@@ -271,8 +346,8 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
         (
             "servers".into(),
             format!(
-                "real processes of one worker that sleep {} µs for each key (a test option)",
-                NANOS_PER_KEY / 1000
+                "real processes of one worker {} (a test option)",
+                smallness(run)
             ),
         ),
         (
@@ -298,13 +373,10 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
     report
         .tables
         .push(trials_table("Latency over throughput", &curves));
-    let limit = format!(
-        "{} of {:.0} ms",
-        LIMIT.percentile.name(),
-        LIMIT.latency_us / 1000.0
-    );
+    let limit = limit(run);
+    let (name, ms) = (limit.percentile.name(), limit.latency_us / 1000.0);
     let mut knees = crate::report::Table::new(
-        &format!("Highest throughput at a {limit}"),
+        &format!("Highest throughput at a {name} of {ms:.0} ms"),
         &["", "requests/s", "by server", "max/mean load"],
     );
     for f in found {
@@ -321,7 +393,7 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
     }
     report.tables.push(knees);
     // Beyond saturation latency is a matter of how long one waits.
-    let shown = |trial: &&Trial| trial.latency_us_p90 < 10.0 * LIMIT.latency_us;
+    let shown = |trial: &&Trial| trial.latency_us_p90 < 10.0 * limit.latency_us;
     report.plots.push(Plot {
         name: experiment.name.into(),
         title: experiment.title.into(),

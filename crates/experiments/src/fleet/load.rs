@@ -3,7 +3,7 @@
 use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::ensure;
-use evenkeel_bench::{Driver, LoadPlan, LoadStats, Source, Stop};
+use evenkeel_bench::{Driver, LoadHandle, LoadPlan, LoadStats, Source, Stop};
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ const FILL_CONNECTIONS: usize = 16;
 /// Requests that may be in flight on a connection of a trial: an open loop that is held up by its own
 /// pipelines is none.
 const PIPELINE: usize = 256;
+
+/// Distance of looks whether a load has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the requests are.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct LoadSpec {
     pub popularity: Popularity,
     /// Share of the gets; the rest are sets.
     pub get_share: f64,
+    /// How often other keys become the hot ones, if they do.
+    pub reshuffle: Option<Duration>,
     /// Connections to each proxy; each is a client of its own.
     pub connections: usize,
     /// Time before each trial that is not measured.
@@ -122,6 +127,9 @@ impl Subject for LoadedFleet<'_> {
         // What the servers do is counted from the end of the warm-up, too.
         std::thread::sleep(load.warm_up);
         let (before, begun) = (self.fleet.keys_served()?, Instant::now());
+        if let Some(interval) = load.reshuffle {
+            reshuffle(&mut running, interval);
+        }
         let mut sum = LoadStats::default();
         for load in running {
             sum.add(&load.wait()?);
@@ -137,6 +145,20 @@ impl Subject for LoadedFleet<'_> {
                 .map(|(after, before)| after.saturating_sub(*before) as f64 / seconds)
                 .collect(),
         ))
+    }
+}
+
+/// Makes other keys hot again and again until the loads end. Each load is told at the same time.
+fn reshuffle(running: &mut [LoadHandle], interval: Duration) {
+    let mut due = Instant::now() + interval;
+    while !running.iter().all(LoadHandle::is_finished) {
+        std::thread::sleep(LOOK_INTERVAL.min(interval));
+        // Figures that nobody takes would fill up.
+        running.iter_mut().for_each(|load| drop(load.poll()));
+        if Instant::now() >= due {
+            running.iter().for_each(LoadHandle::switch_hot_keys);
+            due += interval;
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod quota;
 pub use load::{LoadSpec, LoadedFleet};
 pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
 
+use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, allowed_cores};
@@ -21,6 +22,7 @@ use evenkeel_coordinator::api::{Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_types::Epoch;
 use serde::Serialize;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Longest wait for the servers to work by one map, and the distance of looks.
@@ -50,6 +52,53 @@ pub enum Smallness {
         /// The period of the quota, in milliseconds.
         period_ms: u64,
     },
+}
+
+/// Share of a core that a server has in a quota, and the period: a millisecond at a time, the least that the
+/// kernel hands out.
+const QUOTA_SHARE: f64 = 0.05;
+const QUOTA_PERIOD_MS: u64 = 20;
+
+/// Processor time that a server needs for a key besides the toll: roughly what it takes
+/// on a machine of today. Only capacities in a quota depend on it.
+const OWN_NANOS_PER_KEY: u64 = 12_000;
+
+impl Smallness {
+    /// Servers of about so many keys a second.
+    pub fn of_capacity(by: SmallBy, keys_per_second: u64) -> Smallness {
+        let nanos = 1_000_000_000 / keys_per_second.max(1);
+        match by {
+            SmallBy::Clock => Smallness::Clock {
+                nanos_per_key: nanos,
+            },
+            SmallBy::Quota => Smallness::Quota {
+                nanos_per_key: ((nanos as f64 * QUOTA_SHARE) as u64)
+                    .saturating_sub(OWN_NANOS_PER_KEY)
+                    .max(1),
+                share: QUOTA_SHARE,
+                period_ms: QUOTA_PERIOD_MS,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Smallness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Smallness::Clock { nanos_per_key } => {
+                write!(f, "that sleep {} µs for each key", nanos_per_key / 1000)
+            }
+            Smallness::Quota {
+                nanos_per_key,
+                share,
+                period_ms,
+            } => write!(
+                f,
+                "that burn {} µs for each key out of {share} of a core every {period_ms} ms",
+                nanos_per_key / 1000
+            ),
+        }
+    }
 }
 
 /// How keys get to servers.
