@@ -56,7 +56,7 @@ const PRECISION: f64 = 0.04;
 const CONNECTIONS: usize = 66;
 
 /// Rates of a curve, by the capacity of all servers.
-const RATES: [f64; 7] = [0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9];
+const RATES: [f64; 5] = [0.3, 0.45, 0.6, 0.75, 0.9];
 
 /// A server that carries a thousand keys a second is a hotspot from half of that on; by default none is below a
 /// thousand. At so few requests 3 % of them would be too small a sample.
@@ -226,7 +226,7 @@ fn figure_6b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
 
 /// The paper's minute is longer than a small experiment's trials.
 fn reshuffle_interval(run: &Run) -> Duration {
-    Duration::from_millis(run.by_scale([100, 5_000, 60_000, 60_000]))
+    Duration::from_millis(run.by_scale([100, 2_500, 60_000, 60_000]))
 }
 
 fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
