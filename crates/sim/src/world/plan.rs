@@ -32,7 +32,7 @@ const QUIET: Nanos = 10 * SECOND;
 /// Part of a short run that is quiet at the least.
 const QUIET_PART: u64 = 3;
 
-/// Shortest run: one in which members can still agree within [`CONVERGENCE`] at the end.
+/// Shortest run: one in which members can still agree within five seconds at the end.
 pub const LENGTH_MIN: Nanos = QUIET_PART * (CONVERGENCE + 2 * SECOND);
 
 /// How long after the last fault all members have to work by the newest map.
