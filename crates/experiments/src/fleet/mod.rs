@@ -184,7 +184,9 @@ impl Fleet {
             cluster.wait_for_map(plan.servers)?;
         }
         let connections = plan.connections.to_string();
-        let mut arguments = vec!["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &connections];
+        // Not collapsed: what servers have to do is compared with what clients ask.
+        let mut arguments = vec!["proxy", "--no-collapse", "-l", "127.0.0.1:0"];
+        arguments.extend(["-t", "1", "-c", &connections]);
         let addresses: Vec<_> = servers
             .iter()
             .map(|small| small.server.address.to_string())

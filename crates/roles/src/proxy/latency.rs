@@ -169,19 +169,11 @@ impl Latency {
 
     /// Counts requests.
     #[inline]
-    pub(super) fn record(&mut self, run: &Run) {
-        let Timing {
-            asked,
-            written,
-            answered,
-            ..
-        } = run.timing;
-        self.queue.record(Spot::between(asked, written), run.count);
-        let answer = Spot::between(written, answered);
-        let network = run.round_trip_us.min(answer.us);
-        self.answer.record(answer, run.count);
-        self.network.record(Spot::of(network), run.count);
-        self.server.record(Spot::of(answer.us - network), run.count);
+    pub(super) fn record(&mut self, spots: &Spots) {
+        self.queue.record(spots.queue, spots.count);
+        self.answer.record(spots.answer, spots.count);
+        self.network.record(spots.network, spots.count);
+        self.server.record(spots.server, spots.count);
     }
 
     /// What statistics show of it.
@@ -255,6 +247,37 @@ impl Run {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Where their times are counted.
+    pub fn spots(&self) -> Spots {
+        Spots::of(self)
+    }
+}
+
+/// Where all times of a run are counted: the same at its server and on its route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spots {
+    queue: Spot,
+    answer: Spot,
+    network: Spot,
+    server: Spot,
+    count: u64,
+}
+
+impl Spots {
+    #[inline]
+    fn of(run: &Run) -> Self {
+        let timing = &run.timing;
+        let answer = Spot::between(timing.written, timing.answered);
+        let network = run.round_trip_us.min(answer.us);
+        Spots {
+            queue: Spot::between(timing.asked, timing.written),
+            answer,
+            network: Spot::of(network),
+            server: Spot::of(answer.us - network),
+            count: run.count,
+        }
+    }
 }
 
 /// A request whose answer has arrived.
@@ -319,8 +342,9 @@ impl Stopwatch {
 
     /// Counts the last requests.
     pub fn settle(&mut self, routes: &mut PerRoute) {
-        self.latency.record(&self.run);
-        routes.record(&self.run);
+        let spots = Spots::of(&self.run);
+        self.latency.record(&spots);
+        routes.record(&self.run, &spots);
         self.run.count = 0;
         self.run.bytes = 0;
     }
@@ -344,7 +368,7 @@ impl Stopwatch {
     /// What was measured.
     pub fn latency(&self) -> Latency {
         let mut latency = self.latency.clone();
-        latency.record(&self.run);
+        latency.record(&Spots::of(&self.run));
         latency
     }
 

@@ -13,7 +13,7 @@ mod report;
 pub use report::{RouteName, RouteStats};
 pub(super) use report::{add_route, compose};
 
-use super::latency::{Latency, Run};
+use super::latency::{Latency, Run, Spots};
 use super::routes::{Commands, RouteConfig};
 use super::show::Tally;
 use super::stats::ProxyStats;
@@ -163,13 +163,13 @@ impl PerRoute {
 
     /// Servers answered these requests.
     #[inline]
-    pub fn record(&mut self, run: &Run) {
+    pub fn record(&mut self, run: &Run, spots: &Spots) {
         let at = run.route().place();
         if let (Some(counters), Some(latency)) =
             (self.counters.get_mut(at), self.latencies.get_mut(at))
         {
             counters.request_bytes += run.bytes();
-            latency.record(run);
+            latency.record(spots);
         }
     }
 

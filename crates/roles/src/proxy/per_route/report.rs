@@ -94,7 +94,7 @@ impl ProxyCore {
             .map(|(_, backend)| backend.stopwatch.run());
         for run in runs.filter(|run| run.route() == id) {
             stats.counters.request_bytes += run.bytes();
-            stats.latency.record(run);
+            stats.latency.record(&run.spots());
         }
         stats
     }
