@@ -93,7 +93,7 @@ pub use limits::{
 pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
 pub use number::unsigned as stored_number;
 pub use parse::{Refusal, RequestOutcome, parse_request};
-pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, meta_value_head, parse_reply};
+pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 pub use request::{Admin, Direction, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};
 pub use scan::{KeyAt, SetAt, scan_get, scan_get_of_one, scan_set, scan_value_head, scan_value_of};
 pub use words::next_word;

@@ -299,25 +299,6 @@ fn meta_value<'a>(
     })
 }
 
-/// If the first line of a `VA` stands at the front, whole: its length, that of the value behind it, which may
-/// not be there yet, and the return flags.
-pub fn meta_value_head<'a>(
-    buf: &'a [u8],
-    limits: &Limits,
-) -> Option<(usize, usize, MetaFlags<'a>)> {
-    let head = &buf[..buf.len().min(REPLY_LINE_LEN_MAX + 1)];
-    if !head.starts_with(b"VA ") {
-        return None;
-    }
-    let end = memchr(b'\n', head)?;
-    let line = &buf[..end];
-    let mut words = Words::new(line.strip_suffix(b"\r").unwrap_or(line));
-    words.next();
-    let len = usize::try_from(number::plain(words.next()?)?).ok()?;
-    let flags = MetaFlags::of_reply(words.rest());
-    (len <= limits.item_size_max).then_some((end + 1, len, flags))
-}
-
 /// Finishes a reply with its data block and CRLF.
 fn block<'a>(
     buf: &'a [u8],

@@ -7,7 +7,7 @@
 //!
 //! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
 
-use super::backend::{Ask, Link, Peer, Progress, Tag};
+use super::backend::{Ask, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
@@ -24,7 +24,7 @@ use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicke
 use crate::wording;
 use core::mem;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::client::{Answer, ReadTicket, Verdict};
+use evenkeel_policy::hot_keys::client::{Answer, Verdict};
 use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 use evenkeel_types::{Epoch, Instant};
 
@@ -63,7 +63,7 @@ impl ProxyCore {
             }
             let understood = match parse_reply(rest, &limits) {
                 ReplyOutcome::Incomplete { total } => {
-                    if let Some(count) = self.begin_stream(now, id, rest, &limits) {
+                    if let Some(count) = self.begin_stream(id, rest, &limits) {
                         consumed += count;
                         continue;
                     }
@@ -135,9 +135,6 @@ impl ProxyCore {
                 if let (Reply::Moved(moved), true) = (reply, is_aware) {
                     self.moved(now, id, *moved);
                     return Ok(());
-                }
-                if matches!(request.progress, Progress::Shared(_)) {
-                    return self.shared_reply(now, id, reply, raw);
                 }
                 let hot_key = self.hot_key_of_mg(id);
                 self.settle(now, id, reply, raw)?;
@@ -261,8 +258,14 @@ impl ProxyCore {
             let is_hit = tag.is_replica && matches!(answer, Answer::Hit(_));
             self.stats.proxy_replica_hits += u64::from(is_hit);
         }
-        if let (Some(ticket), true) = (&ticket, is_aware) {
-            Lending { era, lease }.hear(client, &mut self.stats, now, &tag, ticket, reply);
+        if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
+            self.stats.proxy_replica_hits +=
+                u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
+            let gamma = meta.gamma().unwrap_or(0);
+            let leases = client.leases.of(tag.pool);
+            if gamma > 0 && leases.grant(now, era, ticket, gamma, lease) {
+                self.stats.proxy_leases += 1;
+            }
         }
         client.saw_answer(raw.len());
         if client.is_front(tag.slot) {
@@ -692,42 +695,9 @@ fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) ->
     answered
 }
 
-/// By what an Evenkeel worker lends keys.
-pub(super) struct Lending {
-    /// What leases belong to.
-    pub era: Epoch,
-    /// How long they last.
-    pub lease: Duration,
-}
-
-impl Lending {
-    /// Takes note of what the answer to a read says of leases.
-    #[inline]
-    pub fn hear(
-        &self,
-        client: &mut Client,
-        stats: &mut ProxyStats,
-        now: Instant,
-        tag: &Tag,
-        ticket: &ReadTicket,
-        reply: &Reply<'_>,
-    ) {
-        let Reply::Meta(meta) = reply else {
-            return;
-        };
-        let is_hit = tag.is_replica && matches!(answer_of(reply), Answer::Hit(_));
-        stats.proxy_replica_hits += u64::from(is_hit);
-        let gamma = meta.gamma().unwrap_or(0);
-        let leases = client.leases.of(tag.pool);
-        if gamma > 0 && leases.grant(now, self.era, ticket, gamma, self.lease) {
-            stats.proxy_leases += 1;
-        }
-    }
-}
-
 /// What leases of a pool belong to. A pool that is gone has none.
 #[inline]
-pub(super) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
+fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
     match pool.map(|pool| &pool.servers) {
         Some(Servers::Evenkeel(pool)) => pool.era(),
         Some(Servers::Memcached(_)) | None => Epoch(era),
@@ -735,7 +705,7 @@ pub(super) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
 }
 
 /// What an answer says about the version that a read saw.
-pub(super) fn answer_of(reply: &Reply<'_>) -> Answer {
+fn answer_of(reply: &Reply<'_>) -> Answer {
     match reply {
         Reply::Meta(meta) if meta.status == MetaStatus::Miss => Answer::Miss(meta.newest_version()),
         reply => show::version(reply).map_or(Answer::Failed, Answer::Hit),

@@ -492,53 +492,25 @@ impl Backend {
     /// none that may be joined.
     #[inline]
     pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
-        match self.joinable(hash) {
-            Some(index) if self.bytes_of(index).strip_prefix(line) == Some(b"\r\n") => {
-                self.add_asker(index, client, slot)
+        match self.joinable.find(hash) {
+            Some(number) if number >= self.behind_writes => {
+                self.join_request(number, line, client, slot)
             }
             _ => false,
         }
     }
 
-    /// The same for a read that `write` composes.
-    #[inline]
-    pub fn join_composed(
-        &mut self,
-        hash: u64,
-        client: ClientId,
-        slot: u64,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
-        let Some(index) = self.joinable(hash) else {
+    fn join_request(&mut self, number: u64, line: &[u8], client: ClientId, slot: u64) -> bool {
+        let index = number.checked_sub(self.taken).map(|index| index as usize);
+        let Some(request) = index.and_then(|index| self.in_flight.get_mut(index)) else {
             return false;
         };
-        let before = self.queue.len();
-        write(self.queue.tail());
-        let is_same = self.bytes_of(index) == &self.queue.as_slice()[before..];
-        self.queue.truncate(before);
-        is_same && self.add_asker(index, client, slot)
-    }
-
-    /// The latest request that was noted for this hash, if it waits to be sent, and no write behind it.
-    #[inline]
-    fn joinable(&self, hash: u64) -> Option<usize> {
-        let number = self.joinable.find(hash)?;
-        let index = number.checked_sub(self.taken)? as usize;
-        let request = self.in_flight.get(index)?;
-        let may_be =
-            number >= self.behind_writes && request.start >= self.sent && request.tag.retries == 0;
-        may_be.then_some(index)
-    }
-
-    #[inline]
-    fn bytes_of(&self, index: usize) -> &[u8] {
-        let request = &self.in_flight[index];
         let at = (request.start - self.first) as usize;
-        &self.queue.as_slice()[at..at + request.len]
-    }
-
-    fn add_asker(&mut self, index: usize, client: ClientId, slot: u64) -> bool {
-        let request = &mut self.in_flight[index];
+        let bytes = &self.queue.as_slice()[at..at + request.len];
+        let is_same = bytes.strip_prefix(line) == Some(b"\r\n") && request.tag.retries == 0;
+        if request.start < self.sent || !is_same {
+            return false;
+        }
         match &mut request.progress {
             progress @ Progress::Nothing => {
                 *progress = Progress::Shared(Box::new(vec![(client, slot)]));

@@ -42,12 +42,6 @@ impl ByteQueue {
         &mut self.bytes
     }
 
-    /// Takes back what was appended since there were `len` bytes.
-    #[inline]
-    pub fn truncate(&mut self, len: usize) {
-        self.bytes.truncate(self.start + len);
-    }
-
     /// Drops `count` bytes from the front.
     ///
     /// # Panics

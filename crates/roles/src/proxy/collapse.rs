@@ -7,20 +7,13 @@
 //! reads anything older than without this. That costs the sharing among gets of different turns, and needs
 //! no word about keys between workers and proxies when something is written.
 //!
-//! In pools of memcached servers plain gets of one key take part (see `quick.rs`). In pools of Evenkeel
-//! servers each key is asked for by itself, so that all reads do that a replica could answer too, if they
-//! are the same byte by byte: the map's epoch, the cachelet, and whether the replica is meant are part of
-//! them. What the answer counts is found out for each who asked, as if it were his alone: whether it
-//! grants him a lease, and whether he was shown a newer one already and must be told by the home.
+//! Only plain gets of one key take part (see `quick.rs`).
 
-use super::answer::{Lending, answer_of, lease_era};
 use super::backend::{Ask, Progress, Question, Tag};
-use super::client::{Answered, HeldRead, State};
+use super::client::{Answered, State};
 use super::multi_get::key_of_get;
-use super::recovery::Failure;
 use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
-use core::time::Duration;
 use core::{iter, mem};
 use evenkeel_protocol::Reply;
 use evenkeel_types::Instant;
@@ -89,99 +82,6 @@ impl Question {
 }
 
 impl ProxyCore {
-    /// Lets a read of an Evenkeel worker, which `write` composes, join an identical one. True if it did.
-    #[inline]
-    pub(super) fn join_read(
-        &mut self,
-        to: BackendId,
-        tag: &Tag,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
-        let has_joined = self.backends.get_mut(to.0).is_some_and(|backend| {
-            backend.collapses && backend.join_composed(tag.hash.0, tag.client, tag.slot, write)
-        });
-        self.stats.proxy_gets_collapsed += u64::from(has_joined);
-        has_joined
-    }
-
-    /// The answer of an Evenkeel worker to a read that was asked for several.
-    pub(super) fn shared_reply(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        reply: &Reply<'_>,
-        raw: &[u8],
-    ) -> Result<(), Unfit> {
-        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let (lease, name) = (backend.lease, backend.name.clone());
-        backend.measure(self.now, &mut self.per_route);
-        let (question, _) = backend.pop_question().ok_or(Unfit)?;
-        self.close_if_retired(id);
-        let mut outcome = Ok(());
-        for question in question.split() {
-            let client = question.tag.client;
-            if let Err(question) = self.share_read(now, question, reply, raw, lease) {
-                outcome = Err(Unfit);
-                self.fail(*question, &Failure::Confused(name.clone()));
-            }
-            self.release(now, client);
-        }
-        outcome
-    }
-
-    /// Keeps the answer to a read for one who asked, until his turn. Gives the question back that it
-    /// does not fit.
-    fn share_read(
-        &mut self,
-        now: Instant,
-        question: Question,
-        reply: &Reply<'_>,
-        raw: &[u8],
-        lease: Duration,
-    ) -> Result<(), Box<Question>> {
-        let tag = question.tag;
-        let Some(client) = self.clients.get_mut(tag.client.0) else {
-            return Ok(());
-        };
-        let Some(slot) = client.slot(tag.slot) else {
-            return Ok(());
-        };
-        let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        let composed = show::compose(&mut bytes, shown_as, rename, &question.bytes, reply, raw);
-        let Ok(tally) = composed else {
-            return Err(Box::new(question));
-        };
-        let answered = Answered {
-            bytes,
-            is_error: show::is_error(reply),
-            tally,
-        };
-        let ticket = slot.ticket.take();
-        let state = match &ticket {
-            None => State::Done(answered),
-            Some(ticket) => {
-                let answer = answer_of(reply);
-                let lending = Lending {
-                    era: lease_era(self.pools.get(tag.pool.0), self.era),
-                    lease,
-                };
-                lending.hear(client, &mut self.stats, now, &tag, ticket, reply);
-                State::Read(Box::new(HeldRead {
-                    answered,
-                    answer,
-                    question,
-                }))
-            }
-        };
-        client.saw_answer(raw.len());
-        if let Some(slot) = client.slot(tag.slot) {
-            slot.ticket = ticket;
-        }
-        client.set_state(tag.slot, state);
-        Ok(())
-    }
-
     /// A line of the answer to a get that was asked for several.
     pub(super) fn shared_values(
         &mut self,

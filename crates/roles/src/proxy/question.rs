@@ -161,22 +161,12 @@ impl ProxyCore {
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
         let home = target.as_ref().ok().copied();
-        // Only an Evenkeel worker is asked with flags of ours.
-        let may_share = draft.intent == Intent::Read && flags.len > 0;
         match target.and_then(|to| self.admit(to, len_max)) {
-            Ok(to) => {
-                if may_share && self.join_read(to, &tag, |out| write(out, flags.text())) {
-                    return;
-                }
-                self.put(now, to, tag, Progress::Nothing, |out| {
-                    let before = out.len();
-                    write(out, flags.text());
-                    flags.place(out.len() - before, draft.behind_flags)
-                });
-                if may_share && let Some(backend) = self.backends.get_mut(to.0) {
-                    backend.note_joinable(hash.0);
-                }
-            }
+            Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                let before = out.len();
+                write(out, flags.text());
+                flags.place(out.len() - before, draft.behind_flags)
+            }),
             Err(failure) => {
                 if let (Intent::Write, Failure::Unavailable(_), Some(home)) =
                     (draft.intent, &failure, home)

@@ -284,21 +284,13 @@ impl ProxyCore {
             return;
         };
         let in_pool = backend.pool;
-        let Some((question, _)) = backend.pop_question() else {
+        let Some((mut question, _)) = backend.pop_question() else {
             return;
         };
         self.want_map(in_pool, moved.epoch);
         self.close_if_retired(id);
-        for question in question.split() {
-            self.moved_one(now, id, question, moved);
-        }
-    }
-
-    /// The same for one who asked.
-    fn moved_one(&mut self, now: Instant, id: BackendId, mut question: Question, moved: Moved) {
         question.progress = Progress::Nothing;
         let tag = question.tag;
-        let in_pool = tag.pool;
         let owner = match self.pools.get(in_pool.0).map(|pool| &pool.servers) {
             Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
             Some(Servers::Memcached(_)) | None => None,

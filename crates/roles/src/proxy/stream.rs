@@ -1,26 +1,19 @@
 //! Large values pass through: what has arrived of one goes on to the application at once, and is not kept
 //! until the rest is there.
 //!
-//! That is for a value that a classic command has asked for, and whose turn has come. Others wait in the input
-//! of their connection until they are whole. An Evenkeel worker says before the value which version it is and
-//! whether the key is lent, so that it is known by then whether the application may be shown it; one that may
-//! not is asked for again once it is whole. A value that has begun cannot be taken back: if its server is lost
-//! in the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
+//! That is for a value whose turn has come, from a server of a plain pool. Others wait in the input of their
+//! connection until they are whole. A value that has begun cannot be taken back: if its server is lost in
+//! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
-use super::answer::{Lending, answer_of, lease_era};
-use super::backend::{Ask, Peer, Progress};
+use super::backend::{Ask, Progress};
 use super::client::Show;
 use super::limits::STREAM_MIN;
 use super::multi_get::key_of_get;
 use super::routes::RenameId;
-use super::show::{self, Tally, Unfit};
+use super::show::{Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
-use evenkeel_policy::hot_keys::client::Verdict;
-use evenkeel_protocol::compose::number;
-use evenkeel_protocol::{
-    Limits, MetaReply, MetaStatus, Reply, meta_value_head, scan_value_head, text,
-};
+use evenkeel_protocol::{Limits, scan_value_head, text};
 use evenkeel_types::Instant;
 
 /// A value of which some has been passed on.
@@ -33,8 +26,6 @@ pub(super) struct Streaming {
     left: usize,
     /// Bytes of the whole answer.
     len: usize,
-    /// Whether nothing follows: no `END`.
-    is_all: bool,
 }
 
 impl ProxyCore {
@@ -42,15 +33,11 @@ impl ProxyCore {
     /// bytes are done with.
     pub(super) fn begin_stream(
         &mut self,
-        now: Instant,
         id: BackendId,
         input: &[u8],
         limits: &Limits,
     ) -> Option<usize> {
         let backend = self.backends.get_mut(id.0)?;
-        if matches!(backend.peer, Peer::Worker(_)) {
-            return self.begin_meta_stream(now, id, input, limits);
-        }
         let (question, request) = backend.awaited()?;
         let tag = request.tag;
         // What is said of a hot key is held against its home first, and a copy goes by another name.
@@ -86,84 +73,6 @@ impl ProxyCore {
             slot,
             left,
             len: head + left,
-            is_all: false,
-        });
-        Some(head)
-    }
-
-    /// The same for a value of an Evenkeel worker. It counts as shown from here on.
-    fn begin_meta_stream(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        input: &[u8],
-        limits: &Limits,
-    ) -> Option<usize> {
-        let backend = self.backends.get_mut(id.0)?;
-        let lease = backend.lease;
-        let (question, request) = backend.awaited()?;
-        let tag = request.tag;
-        let (head, data, flags) = meta_value_head(input, limits)?;
-        let is_single = tag.ask == Ask::Single && matches!(request.progress, Progress::Nothing);
-        if !is_single || data < STREAM_MIN {
-            return None;
-        }
-        let client = self.clients.get_mut(tag.client.0)?;
-        let is_front = client.is_front(tag.slot);
-        let slot = client.slot(tag.slot).filter(|_| is_front)?;
-        let Show::Value { with_cas, .. } = slot.show else {
-            return None;
-        };
-        let rename = self.renames.get(slot.rename);
-        // A read that changes the item has none; its answer is whatever it is.
-        let ticket = slot.ticket.take()?;
-        let reply = Reply::Meta(MetaReply {
-            status: MetaStatus::Value,
-            value: Some(&[]),
-            flags,
-        });
-        let lending = Lending {
-            era: lease_era(self.pools.get(tag.pool.0), self.era),
-            lease,
-        };
-        let (answer, era) = (answer_of(&reply), lending.era);
-        let client_flags = flags
-            .unsigned(b'f')
-            .filter(|&flags| flags <= u32::MAX.into());
-        let cas = flags.unsigned(b'c');
-        let leases = client.leases.of(tag.pool);
-        let (Some(client_flags), Some(cas), true) =
-            (client_flags, cas, leases.would_show(era, &ticket, answer))
-        else {
-            client.slot(tag.slot)?.ticket = Some(ticket);
-            return None;
-        };
-        lending.hear(client, &mut self.stats, now, &tag, &ticket, &reply);
-        let verdict = client.leases.of(tag.pool).release(now, era, ticket, answer);
-        debug_assert_eq!(verdict, Verdict::Show, "it was said that it would be shown");
-        let out = client.out();
-        out.extend_from_slice(b"VALUE ");
-        let key = show::key_of(question);
-        match rename {
-            Some(rename) => rename.to_outside(key, out),
-            None => out.extend_from_slice(key),
-        }
-        for number_told in [client_flags, data as u64]
-            .into_iter()
-            .chain(with_cas.then_some(cas))
-        {
-            out.push(b' ');
-            number(out, number_told);
-        }
-        out.extend_from_slice(text::CRLF);
-        request.progress = Progress::Answered;
-        let left = data + text::CRLF.len();
-        backend.streaming = Some(Streaming {
-            client: tag.client,
-            slot: tag.slot,
-            left,
-            len: head + left,
-            is_all: true,
         });
         Some(head)
     }
@@ -192,10 +101,6 @@ impl ProxyCore {
         let stream = *stream;
         if stream.left == 0 {
             backend.streaming = None;
-            if stream.is_all {
-                backend.answered();
-                self.done(id);
-            }
         }
         let Some(client) = self.clients.get_mut(stream.client.0) else {
             return Ok(count);

@@ -268,15 +268,6 @@ impl ClientLeases {
         true
     }
 
-    /// Whether [`release`](Self::release) would show this answer. O(log entries).
-    pub fn would_show(&mut self, epoch: Epoch, ticket: &ReadTicket, answer: Answer) -> bool {
-        self.observe(epoch);
-        match self.position(ticket.hash) {
-            Ok(i) => !self.is_outdated(&self.entries[i], epoch, ticket, answer),
-            Err(_) => true,
-        }
-    }
-
     /// Decides what to do with the answer to the read whose turn it is. O(log entries).
     pub fn release(
         &mut self,
@@ -286,15 +277,27 @@ impl ClientLeases {
         answer: Answer,
     ) -> Verdict {
         self.observe(epoch);
+        let unusable = ticket.suffix != 0 && !matches!(answer, Answer::Hit(_));
         let Ok(i) = self.position(ticket.hash) else {
             // Every read of a shadow keeps its entry alive, so this one came from the home, and
             // there is nothing that it could contradict.
             debug_assert!(ticket.suffix == 0 && !ticket.counted);
             return Verdict::Show;
         };
-        let outdated = self.is_outdated(&self.entries[i], epoch, &ticket, answer);
         let check = !self.is(Mutant::ShowAnything);
         let entry = &mut self.entries[i];
+        let outdated = match answer {
+            // The second answer is final. A read that is not counted was sent when all that could
+            // have overtaken it had been shown.
+            _ if ticket.asked_again || !ticket.counted => false,
+            _ if unusable => true,
+            Answer::Failed => false,
+            _ if ticket.epoch != epoch && check => true,
+            Answer::Hit(version) | Answer::Miss(Some(version)) => {
+                version < entry.newest_seen && check
+            }
+            Answer::Miss(None) => ticket.sent_at <= entry.overtaken_at && check,
+        };
         if outdated {
             entry.lease_until = NEVER;
             return self.ask_home(now, ticket);
@@ -392,31 +395,6 @@ impl ClientLeases {
             ticket.suffix = entry.suffix;
         }
         ticket
-    }
-
-    /// Whether the answer to a read is not to be shown.
-    #[inline]
-    fn is_outdated(
-        &self,
-        entry: &Entry,
-        epoch: Epoch,
-        ticket: &ReadTicket,
-        answer: Answer,
-    ) -> bool {
-        let unusable = ticket.suffix != 0 && !matches!(answer, Answer::Hit(_));
-        let check = !self.is(Mutant::ShowAnything);
-        match answer {
-            // The second answer is final. A read that is not counted was sent when all that could
-            // have overtaken it had been shown.
-            _ if ticket.asked_again || !ticket.counted => false,
-            _ if unusable => true,
-            Answer::Failed => false,
-            _ if ticket.epoch != epoch && check => true,
-            Answer::Hit(version) | Answer::Miss(Some(version)) => {
-                version < entry.newest_seen && check
-            }
-            Answer::Miss(None) => ticket.sent_at <= entry.overtaken_at && check,
-        }
     }
 
     fn ask_home(&self, now: Instant, ticket: ReadTicket) -> Verdict {

@@ -229,7 +229,7 @@ pub(super) fn version(reply: &Reply<'_>) -> Option<Version> {
 }
 
 /// The key in a question that begins with a word of two letters and has flags.
-pub(super) fn key_of(question: &[u8]) -> &[u8] {
+fn key_of(question: &[u8]) -> &[u8] {
     let key = question.get(3..).unwrap_or_default();
     let len = key
         .iter()

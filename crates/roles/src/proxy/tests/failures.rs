@@ -60,11 +60,10 @@ fn an_error_for_one_key_takes_the_place_of_end_behind_the_values_that_are_there(
     world.connecting(102, Connecting::Refuses);
     let (here, _) = key_of(1, 2);
     let (gone, _) = key_of(2, 2);
-    let (other, _) = keys_of(1, 2).nth(1).unwrap();
     let client = world.client();
     world.send(
         client,
-        format!("get {gone} {here} {gone}\r\nget {other}\r\n"),
+        format!("get {gone} {here} {gone}\r\nget {here}\r\n"),
     );
     world.reply(101, "VA 1 f0 c1\r\nx\r\nEN\r\n");
     let expected =

@@ -1,6 +1,6 @@
 //! Large values that pass through.
 
-use super::world::{World, key_of};
+use super::world::World;
 use crate::proxy::limits::STREAM_MIN;
 
 fn value(key: &str, len: usize) -> String {
@@ -130,86 +130,4 @@ fn the_rest_of_a_value_whose_application_is_gone_is_dropped() {
     world.reply(101, "END\r\n");
     assert_eq!(world.received(other), "END\r\n");
     assert!(world.is_connected(101));
-}
-
-/// What an Evenkeel worker says of a large value, and what an application that used this word is told.
-fn of_worker(key: &str, word: &str) -> (String, String) {
-    let data: String = ('a'..='z').cycle().take(STREAM_MIN).collect();
-    let cas = if word == "gets" { " 9" } else { "" };
-    (
-        format!("VA {STREAM_MIN} f7 c9 G1\r\n{data}\r\n"),
-        format!("VALUE {key} 7 {STREAM_MIN}{cas}\r\n{data}\r\nEND\r\n"),
-    )
-}
-
-#[test]
-fn large_values_of_evenkeel_workers_go_on_at_once_too() {
-    for word in ["get", "gets"] {
-        let (key, _) = key_of(1, 1);
-        let (answer, expected) = of_worker(&key, word);
-        let near_ends = (1..50).chain(answer.len() - 4..answer.len());
-        for cut in near_ends.chain([1000, 40_000]) {
-            let mut world = World::evenkeel(1);
-            let client = world.client();
-            world.send(client, format!("{word} {key}\r\n"));
-            world.reply(101, &answer[..cut]);
-            let first = world.received(client);
-            assert!(first.len() + 50 > cut, "{cut}");
-            world.reply(101, &answer[cut..]);
-            assert_eq!(first + &world.received(client), expected, "{cut}");
-            assert!(world.core.client_is_answered(client));
-            let stats = world.core.stats();
-            assert_eq!((stats.get_hits, stats.proxy_leases), (1, 1));
-            world.send(client, format!("mg {key} t\r\n"));
-            world.reply(101, "EN\r\n");
-            assert_eq!(world.received(client), "EN\r\n");
-        }
-    }
-}
-
-#[test]
-fn a_value_of_an_evenkeel_worker_that_breaks_off_takes_its_application_with_it() {
-    let (key, _) = key_of(1, 1);
-    let (answer, _) = of_worker(&key, "get");
-    let mut world = World::evenkeel(1);
-    let (client, other) = (world.client(), world.client());
-    world.send(client, format!("get {key}\r\n"));
-    world.send(other, format!("mg {key} v t\r\n"));
-    world.reply(101, &answer[..5000]);
-    world.drop_connection(101);
-    assert!(world.is_closed(client));
-    assert_eq!(world.core.stats().proxy_clients_closed_cut, 1);
-    assert_eq!(world.received(other), "EN\r\n", "as a server that is down");
-}
-
-#[test]
-fn a_value_of_a_replica_that_is_older_than_one_shown_is_not_passed_on() {
-    let (key, _) = key_of(1, 2);
-    let (answer, _) = of_worker(&key, "get");
-    let newer = answer.replace(" c9 ", " c10 ");
-    let mut world = World::evenkeel(2);
-    for _ in 0..64 {
-        let client = world.client();
-        let get = format!("get {key}\r\n");
-        world.send(client, &get);
-        world.reply(101, &answer);
-        // One that only the home can answer, and one that the copy of this client can.
-        world.send(client, format!("mg {key} v t\r\n{get}"));
-        world.received(client);
-        world.asked(101);
-        if world.asked(102).is_empty() {
-            world.reply(101, "EN\r\nEN\r\n");
-            continue;
-        }
-        world.reply(101, &newer);
-        assert!(world.received(client).starts_with("VA "));
-        world.reply(102, &answer[..1000]);
-        assert_eq!(world.received(client), "", "it may not be shown");
-        world.reply(102, &answer[1000..]);
-        assert_eq!(world.received(client), "");
-        world.reply(101, &newer);
-        assert!(world.received(client).starts_with("VALUE "));
-        return;
-    }
-    panic!("no client chose the replica");
 }
