@@ -4,7 +4,7 @@
 //! kind share a core, since only one of them is under load at a time.
 
 use crate::args::LoadArgs;
-use crate::peers::{addresses, redis, twemproxy};
+use crate::peers::{like_twemproxy, redis, twemproxy};
 use crate::process::{Refused, Server, allowed_cores};
 use crate::run::{Measured, measure_in_turn, report_error, show};
 use crate::{BadUsage, LoadPlan, Protocol, Target};
@@ -14,6 +14,9 @@ use std::path::PathBuf;
 
 /// Servers behind each proxy.
 const SERVERS: usize = 2;
+
+/// Connections that those who are compared have room for.
+const CONNECTIONS_MAX: usize = 4096;
 
 /// Measures peers that are installed here beside Evenkeel.
 ///
@@ -174,10 +177,10 @@ impl Ground {
         args: &CompareArgs,
         behind: &[Server],
     ) -> anyhow::Result<Server> {
-        let memory = args.memory.to_string();
+        let (memory, connections) = (args.memory.to_string(), CONNECTIONS_MAX.to_string());
         match peer {
             PeerName::Memcached => {
-                let arguments = ["-t", "1", "-m", &memory, "-c", "4096"];
+                let arguments = ["-t", "1", "-m", &memory, "-c", &connections];
                 Server::memcached(&args.memcached, &arguments, &self.server)
             }
             PeerName::Redis => redis(&args.redis, &memory, &self.server),
@@ -191,28 +194,12 @@ impl Ground {
         behind: &[Server],
         proxy: bool,
     ) -> anyhow::Result<Server> {
-        let memory = args.memory.to_string();
-        if !proxy {
-            let arguments = [
-                "server",
-                "-l",
-                "127.0.0.1",
-                "-p",
-                "0",
-                "-t",
-                "1",
-                "-c",
-                "4096",
-                "-m",
-                &memory,
-            ];
-            return Server::evenkeel(&arguments, &self.server);
+        if proxy {
+            return like_twemproxy(CONNECTIONS_MAX, behind, &self.server);
         }
-        let servers = addresses(behind).join(",");
-        let arguments = ["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", "4096"];
-        // As twemproxy places them: what the keys' hash costs is the same for both.
-        let pool = ["--distribution", "twemproxy_ketama", "-s", &servers];
-        Server::evenkeel(&[&arguments[..], &pool].concat(), &self.server)
+        let (memory, connections) = (args.memory.to_string(), CONNECTIONS_MAX.to_string());
+        let arguments = ["-c", &connections, "-m", &memory];
+        Server::evenkeel_server(&arguments, &self.server)
     }
 
     fn measured(

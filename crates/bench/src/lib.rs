@@ -51,7 +51,9 @@ pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
 pub use plan::{CONNECTIONS_MAX, LoadPlan, PIPELINE_MAX, Protocol, Source, Stop, THREADS_MAX};
 pub use relay::{Path, Relay, RelayArgs, execute_relay};
-pub use report::{Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport};
+pub use report::{
+    Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport, median,
+};
 pub use run::{execute, measure, run};
 pub use series::{Moment, Series};
 pub use suite::{

@@ -1,4 +1,4 @@
-//! Other people's programs, as they are started to be measured.
+//! Other people's programs, as they are started to be measured, and ours where it takes their place.
 
 use crate::process::{Server, free_port};
 use anyhow::Context;
@@ -46,6 +46,18 @@ pub(crate) fn twemproxy(
     command.arg("-c").arg(&config);
     command.args(["-a", "127.0.0.1", "-s", &stats.to_string()]);
     Server::at_port(&mut command, port, cores)
+}
+
+/// Evenkeel's proxy in front of servers. It places keys as twemproxy does, so that what their hash costs is the
+/// same for both.
+pub(crate) fn like_twemproxy(
+    connections: usize,
+    servers: &[Server],
+    cores: &[usize],
+) -> anyhow::Result<Server> {
+    let servers = addresses(servers).join(",");
+    let pool = ["--distribution", "twemproxy_ketama", "-s", &servers];
+    Server::evenkeel_proxy(connections, &pool, cores)
 }
 
 /// All servers as one pool, with the settings of its own documentation's first example.

@@ -82,6 +82,30 @@ impl Server {
         Err(refused(name, &mut child, &files)?.into())
     }
 
+    /// Starts a server of Evenkeel with one worker on a free port of loopback.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn evenkeel_server(more: &[&str], cores: &[usize]) -> anyhow::Result<Server> {
+        let arguments = ["server", "-l", "127.0.0.1", "-p", "0", "-t", "1"];
+        Server::evenkeel(&[&arguments[..], more].concat(), cores)
+    }
+
+    /// Starts a proxy of Evenkeel with one worker on a free port of loopback, with room for so many
+    /// connections.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn evenkeel_proxy(
+        connections: usize,
+        more: &[&str],
+        cores: &[usize],
+    ) -> anyhow::Result<Server> {
+        let connections = connections.to_string();
+        let arguments = ["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &connections];
+        Server::evenkeel(&[&arguments[..], more].concat(), cores)
+    }
+
     /// Starts a memcached on cores.
     ///
     /// # Errors

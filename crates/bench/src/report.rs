@@ -164,7 +164,8 @@ pub struct Ratios {
 }
 
 impl Latency {
-    fn new(histogram: &Histogram<u64>) -> Self {
+    /// Of latencies in nanoseconds; zeros of none.
+    pub fn new(histogram: &Histogram<u64>) -> Self {
         let us = |share: f64| histogram.value_at_quantile(share) as f64 / 1000.0;
         if histogram.is_empty() {
             return Latency::default();
@@ -279,7 +280,7 @@ impl TargetReport {
 }
 
 /// The middle number, or the mean of the two in the middle; 0 of none.
-pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
+pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len() / 2;
     match numbers.len() {

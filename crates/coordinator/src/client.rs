@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::Epoch;
 
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    HotKeysReport, MapEvent, ProxiesView, ProxyConfigEntry, ProxyConfigsView, ServersView, Settings,
+    HotKeysReport, MapEvent, ProxiesView, ProxyConfigEntry, ProxyConfigsView, ServerView,
+    ServersView, Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
@@ -95,6 +97,17 @@ impl ApiClient {
     pub fn ready(&self) -> ClientResult<()> {
         // The map is there exactly when /readyz says so, and its absence has the same words.
         self.get::<ClusterMap>("/api/v1/map").map(|_| ())
+    }
+
+    /// Whether there is a map, and so many servers that all know their places in it: a proxy that asks earlier
+    /// finds servers that turn it away, and leaves them alone for a while. False also when nobody answers.
+    pub fn all_work_by_the_map(&self, servers: usize) -> bool {
+        self.servers().is_ok_and(|view| {
+            let placed = |server: &ServerView| server.up && server.epoch == view.epoch;
+            view.epoch > Epoch(0)
+                && view.servers.len() == servers
+                && view.servers.iter().all(placed)
+        })
     }
 
     /// The newest map.

@@ -2,8 +2,9 @@
 
 use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
 use crate::experiments::{ALL, Experiment};
-use crate::report::{FORMAT_VERSION, Report, Table};
+use crate::report::{FORMAT_VERSION, Report};
 use anyhow::Context;
+use evenkeel_bench::BadUsage;
 use evenkeel_bench::plot;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -18,11 +19,6 @@ const EXIT_BAD_USAGE: u8 = 2;
 
 /// The name that stands for all experiments.
 const ALL_NAMES: &str = "all";
-
-/// The user asked for something that cannot be.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadUsage(String);
 
 /// How an experiment is to be run.
 #[derive(Debug)]
@@ -84,11 +80,6 @@ impl Progress {
         bar.set_prefix(name.to_owned());
         bar.enable_steady_tick(Duration::from_millis(250));
         Progress(bar)
-    }
-
-    /// Shows nothing.
-    pub fn hidden() -> Progress {
-        Progress(ProgressBar::hidden())
     }
 
     /// Says what is being done.
@@ -192,39 +183,4 @@ fn write_files(report: &Report, folder: &Path) -> anyhow::Result<()> {
         write(format!("{}.svg", drawn.name), plot::to_svg(drawn)?)?;
     }
     Ok(())
-}
-
-/// A table of trials: one row for each.
-pub(crate) fn trials_table(title: &str, curves: &[(String, Vec<crate::trial::Trial>)]) -> Table {
-    let mut table = Table::new(
-        title,
-        &[
-            "",
-            "offered/s",
-            "requests/s",
-            "p50 ms",
-            "p90 ms",
-            "p95 ms",
-            "p99 ms",
-            "max/mean load",
-            "hits",
-        ],
-    );
-    for (label, trials) in curves {
-        for trial in trials {
-            let ms = |us: f64| format!("{:.2}", us / 1000.0);
-            table.row([
-                label.clone(),
-                format!("{:.0}", trial.offered_per_second),
-                format!("{:.0}", trial.requests_per_second),
-                ms(trial.latency_us_p50),
-                ms(trial.latency_us_p90),
-                ms(trial.latency_us_p95),
-                ms(trial.latency_us_p99),
-                format!("{:.2}", trial.max_to_mean()),
-                format!("{:.1} %", trial.hit_ratio * 100.0),
-            ]);
-        }
-    }
-    table
 }

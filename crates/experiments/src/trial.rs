@@ -1,5 +1,7 @@
 //! Load at one rate after the other: curves of latency over throughput, and where they bend.
 
+use crate::report::Table;
+use evenkeel_bench::Latency;
 use serde::Serialize;
 
 /// What came of a load at one rate.
@@ -9,16 +11,9 @@ pub struct Trial {
     pub offered_per_second: f64,
     /// Requests a second that were answered.
     pub requests_per_second: f64,
-    /// Latency from the moment that a request was meant to be sent, in microseconds.
-    pub latency_us_p50: f64,
-    /// 90 % were at most this slow.
-    pub latency_us_p90: f64,
-    /// 95 % were.
-    pub latency_us_p95: f64,
-    /// 99 % were.
-    pub latency_us_p99: f64,
-    /// 99.9 % were.
-    pub latency_us_p99_9: f64,
+    /// Latency from the moment that a request was meant to be sent.
+    #[serde(flatten)]
+    pub latency: Latency,
     /// Keys found of keys asked for.
     pub hit_ratio: f64,
     /// Keys a second that each server has served.
@@ -50,43 +45,6 @@ pub trait Subject {
     fn trial(&mut self, requests_per_second: f64) -> anyhow::Result<Trial>;
 }
 
-/// What a load must keep to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Limit {
-    /// The percentile that is limited.
-    pub percentile: Percentile,
-    /// Its limit, in microseconds.
-    pub latency_us: f64,
-}
-
-/// A percentile of latency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Percentile {
-    /// 90 %.
-    P90,
-    /// 99 %.
-    P99,
-}
-
-impl Percentile {
-    /// That latency of a trial, in microseconds.
-    pub fn of(self, trial: &Trial) -> f64 {
-        match self {
-            Percentile::P90 => trial.latency_us_p90,
-            Percentile::P99 => trial.latency_us_p99,
-        }
-    }
-
-    /// As people write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Percentile::P90 => "p90",
-            Percentile::P99 => "p99",
-        }
-    }
-}
-
 /// Less than this part of what is offered answered: the subject does not keep up.
 const KEEPS_UP: f64 = 0.95;
 
@@ -114,13 +72,13 @@ impl Knee {
     }
 }
 
-/// Whether a trial kept to a limit, and the subject kept up.
-pub fn keeps(trial: &Trial, limit: Limit) -> bool {
+/// Whether a trial kept to a limit of its 99th percentile, in microseconds, and the subject kept up.
+pub fn keeps(trial: &Trial, limit_us_p99: f64) -> bool {
     trial.requests_per_second >= KEEPS_UP * trial.offered_per_second
-        && limit.percentile.of(trial) <= limit.latency_us
+        && trial.latency.latency_us_p99 <= limit_us_p99
 }
 
-/// Looks for the highest rate that keeps to a limit, from a first guess on: by steps until it is between two
+/// Looks for the highest rate whose 99th percentile keeps to a limit, in microseconds, from a first guess on: by steps until it is between two
 /// rates, then by halves until they are within `precision` (0.05 for 5 %). A rate that fails is tried
 /// once more, since a busy machine fails at any.
 ///
@@ -128,7 +86,7 @@ pub fn keeps(trial: &Trial, limit: Limit) -> bool {
 /// When a trial cannot be made.
 pub fn find_knee(
     subject: &mut dyn Subject,
-    limit: Limit,
+    limit_us_p99: f64,
     guess: f64,
     precision: f64,
 ) -> anyhow::Result<Knee> {
@@ -139,7 +97,7 @@ pub fn find_knee(
     let mut holds = |rate: f64| -> anyhow::Result<bool> {
         for _ in 0..2 {
             let trial = subject.trial(rate)?;
-            let kept = keeps(&trial, limit);
+            let kept = keeps(&trial, limit_us_p99);
             knee.tried.push(trial.clone());
             if kept {
                 if trial.requests_per_second > knee.requests_per_second() {
@@ -184,6 +142,41 @@ pub fn find_knee(
     Ok(knee)
 }
 
+/// A table of trials: one row for each.
+pub(crate) fn trials_table(title: &str, curves: &[(String, Vec<Trial>)]) -> Table {
+    let mut table = Table::new(
+        title,
+        &[
+            "",
+            "offered/s",
+            "requests/s",
+            "p50 ms",
+            "p90 ms",
+            "p95 ms",
+            "p99 ms",
+            "max/mean load",
+            "hits",
+        ],
+    );
+    for (label, trials) in curves {
+        for trial in trials {
+            let ms = |us: f64| format!("{:.2}", us / 1000.0);
+            table.row([
+                label.clone(),
+                format!("{:.0}", trial.offered_per_second),
+                format!("{:.0}", trial.requests_per_second),
+                ms(trial.latency.latency_us_p50),
+                ms(trial.latency.latency_us_p90),
+                ms(trial.latency.latency_us_p95),
+                ms(trial.latency.latency_us_p99),
+                format!("{:.2}", trial.max_to_mean()),
+                format!("{:.1} %", trial.hit_ratio * 100.0),
+            ]);
+        }
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,16 +197,17 @@ mod tests {
             Ok(Trial {
                 offered_per_second: rate,
                 requests_per_second: rate.min(self.capacity),
-                latency_us_p99: if late { 1e9 } else { 100f64.ln() / spare * 1e6 },
+                latency: Latency {
+                    latency_us_p99: if late { 1e9 } else { 100f64.ln() / spare * 1e6 },
+                    ..Latency::default()
+                },
                 ..Trial::default()
             })
         }
     }
 
-    const LIMIT: Limit = Limit {
-        percentile: Percentile::P99,
-        latency_us: 10_000.0,
-    };
+    /// In microseconds.
+    const LIMIT: f64 = 10_000.0;
 
     #[test]
     fn the_knee_is_found_from_either_side_and_despite_hiccups() {

@@ -13,6 +13,26 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The flags that describe one pool, where no file and no coordinator describes any.
+const ONE_POOL: [&str; 16] = [
+    "servers",
+    "servers_file",
+    "dns",
+    "srv",
+    "refresh",
+    "coordinator",
+    "cluster",
+    "distribution",
+    "hash",
+    "hash_tag",
+    "connect_timeout",
+    "request_timeout",
+    "on_down",
+    "allow_flush",
+    "failover",
+    "no_collapse",
+];
+
 /// A proxy that makes a pool of servers look like one memcached.
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -27,11 +47,7 @@ pub struct Args {
         long,
         value_name = "FILE",
         env = "EVENKEEL_PROXY_CONFIG",
-        conflicts_with_all = [
-            "servers", "servers_file", "dns", "srv", "refresh", "coordinator", "cluster", "distribution", "hash", "hash_tag",
-            "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
-            "no_collapse",
-        ]
+        conflicts_with_all = ONE_POOL
     )]
     pub config: Option<PathBuf>,
 
@@ -42,11 +58,7 @@ pub struct Args {
         value_name = "URL[,URL]",
         env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
         value_delimiter = ',',
-        conflicts_with_all = [
-            "servers", "servers_file", "dns", "srv", "refresh", "coordinator", "cluster", "distribution", "hash", "hash_tag",
-            "connect_timeout", "request_timeout", "on_down", "allow_flush", "failover",
-            "no_collapse",
-        ]
+        conflicts_with_all = ONE_POOL
     )]
     pub config_coordinator: Vec<String>,
 

@@ -98,9 +98,8 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
     // The way to it is as short as before: the kernel of a stopped process acknowledges all the same.
     let round_trip = of(&after, 0, "round_trip_seconds");
     assert!(round_trip > 0.0 && round_trip < 0.1, "{after}");
-    // What was known when it was answered: no more than before, and perhaps a shorter one has come since.
-    let known = of(&before, 0, "round_trip_seconds") + 1e-6;
-    assert!(rise(0, "network_seconds_sum") <= known, "{after}");
+    // What is told is the shortest of both workers' connections; the one that waited may have a longer one of its own.
+    assert!(rise(0, "network_seconds_sum") < 0.1, "{after}");
     assert!(rise(0, "server_seconds_sum") >= 0.1, "{after}");
     for at in [&before, &after] {
         let parts = of(at, 0, "network_seconds_sum") + of(at, 0, "server_seconds_sum");

@@ -3,6 +3,9 @@
 //! `EVENKEEL_TEST_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story.
 //! `EVENKEEL_SIM_SEEDS=n` runs more of them than usual.
 
+mod common;
+
+use common::from_environment;
 use evenkeel_sim::many;
 use evenkeel_sim::world::{Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swarm, World};
 
@@ -14,15 +17,6 @@ const FAULT_SEEDS: u64 = 400;
 
 /// How long those last, in virtual nanoseconds.
 const FAULT_LENGTH: u64 = 21_000_000_000;
-
-fn from_environment(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is not a number")),
-    )
-}
 
 /// What has to happen at times besides every kind of fault, or the runs prove nothing.
 const SOMETIMES: [&str; 35] = [

@@ -2,6 +2,9 @@
 //!
 //! `EVENKEEL_SIM_SEEDS=n` runs more of them than usual; `evenkeel sim replay n --plain` tells the story of one.
 
+mod common;
+
+use common::from_environment;
 use evenkeel_sim::world::{Cluster, Fault, Plan, Report, World};
 
 /// Seeds of the ordinary run: all turmoils by turns.
@@ -15,15 +18,6 @@ const LENGTH: u64 = 21_000_000_000;
 
 fn plan(seed: u64) -> Plan {
     Plan::plain(seed).lasting(LENGTH)
-}
-
-fn from_environment(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is not a number")),
-    )
 }
 
 /// What has to happen at times, or the runs prove nothing.

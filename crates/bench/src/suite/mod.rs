@@ -174,12 +174,11 @@ impl Suite {
 
     /// One worker of Evenkeel on the servers' core.
     fn evenkeel(&self, peer: Peer, arguments: &[&str]) -> anyhow::Result<Server> {
-        let mut all = vec!["server", "-l", "127.0.0.1", "-p", "0", "-t", "1"];
+        let mut all = arguments.to_vec();
         if peer == Peer::EvenkeelUring {
             all.extend(["--io", "uring"]);
         }
-        all.extend(arguments);
-        Server::evenkeel(&all, &[self.ground.server_core])
+        Server::evenkeel_server(&all, &[self.ground.server_core])
     }
 
     /// One worker of any peer but the echo server, on the servers' core.

@@ -13,7 +13,7 @@ use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteRepo
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
 use super::{finish_row, show};
 use crate::LoadPlan;
-use crate::peers::twemproxy;
+use crate::peers::{addresses, like_twemproxy, twemproxy};
 use crate::process::{Refused, Server, memcached_version};
 use crate::report::median;
 use anyhow::{Context, ensure};
@@ -136,7 +136,7 @@ impl ProxySuite {
     /// Starts a proxy before the servers, on the proxies' core, for so many connections.
     fn start(&self, peer: Peer, connections: usize) -> anyhow::Result<Server> {
         let cores = [self.ground.server_core];
-        let servers: Vec<String> = self.servers.iter().map(|s| s.address.to_string()).collect();
+        let servers = addresses(&self.servers);
         let limit = connections.to_string();
         // For files that are read once, at the start.
         let files = TempDir::new().context("making a temporary folder")?;
@@ -149,13 +149,7 @@ impl ProxySuite {
                 Server::memcached(&self.args.memcached, &arguments, &cores)
             }
             Peer::Twemproxy => twemproxy(&self.args.twemproxy, &self.servers, &cores),
-            _ => {
-                let servers = servers.join(",");
-                let arguments = ["proxy", "-l", "127.0.0.1:0", "-t", "1", "-c", &limit];
-                // As twemproxy places them: what the keys' hash costs is the same for both.
-                let pool = ["--distribution", "twemproxy_ketama", "-s", &servers];
-                Server::evenkeel(&[&arguments[..], &pool].concat(), &cores)
-            }
+            _ => like_twemproxy(connections, &self.servers, &cores),
         }
     }
 

@@ -11,10 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use evenkeel_coordinator::api::{ServerView, Settings, Switch};
+use evenkeel_coordinator::api::{Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
-use evenkeel_types::Epoch;
 use tempfile::TempDir;
 
 use super::member::{Member, Plan, Word, how_it_ended};
@@ -190,7 +189,7 @@ impl Cluster {
         if self.wait_ready(FIRST_SERVER..self.members.len(), end)? == Outcome::Stopped {
             return Ok(Outcome::Stopped);
         }
-        let placed = |_: &Cluster| all_work_by_the_map(&api, plan.servers);
+        let placed = |_: &Cluster| api.all_work_by_the_map(plan.servers);
         if self.wait_until(end, "a map that all servers work by", placed)? == Outcome::Stopped {
             return Ok(Outcome::Stopped);
         }
@@ -386,15 +385,6 @@ impl Cluster {
         }
         // Dropping the members kills and reaps what is left.
     }
-}
-
-/// Whether there is a map, and all servers know their places in it: a proxy that asks earlier finds
-/// servers that turn it away, and leaves them alone for a while.
-fn all_work_by_the_map(api: &ApiClient, servers: usize) -> bool {
-    api.servers().is_ok_and(|view| {
-        let placed = |server: &ServerView| server.up && server.epoch == view.epoch;
-        view.epoch > Epoch(0) && view.servers.len() == servers && view.servers.iter().all(placed)
-    })
 }
 
 /// Whether the homes of `keys` keys answer through the proxy. They are asked to delete what is not

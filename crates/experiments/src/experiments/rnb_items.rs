@@ -12,7 +12,7 @@ use crate::run::Run;
 use anyhow::{Context, ensure};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target};
+use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target, median};
 use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, WorkloadSpec};
 use std::path::Path;
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             }
         }
         for (points, measured) in points.iter_mut().zip(measured) {
-            points.push(Point::median(items, measured));
+            points.push(Point::median(items, &measured));
         }
     }
     report.settings = vec![
@@ -123,12 +123,8 @@ struct Point {
 }
 
 impl Point {
-    fn median(items: usize, measured: Vec<Point>) -> Point {
-        let middle = |figure: fn(&Point) -> f64| {
-            let mut figures: Vec<_> = measured.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
-        };
+    fn median(items: usize, measured: &[Point]) -> Point {
+        let middle = |figure: fn(&Point) -> f64| median(measured.iter().map(figure).collect());
         Point {
             items,
             items_per_second: middle(|point| point.items_per_second),
@@ -139,18 +135,7 @@ impl Point {
 }
 
 fn start_evenkeel(cores: &[usize]) -> anyhow::Result<Server> {
-    let arguments = [
-        "server",
-        "-l",
-        "127.0.0.1",
-        "-p",
-        "0",
-        "-t",
-        "1",
-        "-m",
-        "256",
-    ];
-    Server::evenkeel(&arguments, cores)
+    Server::evenkeel_server(&["-m", "256"], cores)
 }
 
 fn start_memcached(cores: &[usize]) -> anyhow::Result<Server> {

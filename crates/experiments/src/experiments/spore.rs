@@ -8,8 +8,8 @@ use super::Experiment;
 use crate::args::{Mode, Scale, SmallBy};
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::report::{Claim, Report};
-use crate::run::{Run, trials_table};
-use crate::trial::{Knee, Limit, Percentile, Subject, Trial, find_knee};
+use crate::run::Run;
+use crate::trial::{Knee, Subject, Trial, find_knee, trials_table};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_coordinator::api::Switch;
 use evenkeel_workload::Popularity;
@@ -43,11 +43,9 @@ pub(super) const FIGURE_6B: Experiment = Experiment {
 /// proxies.
 const CAPACITY: u64 = 1_000;
 
-/// What a throughput must keep to where one number is asked for: fifteen times the time for one key.
-const LIMIT: Limit = Limit {
-    percentile: Percentile::P99,
-    latency_us: 15.0 * 1e6 / CAPACITY as f64,
-};
+/// What the 99th percentile of a throughput must keep to where one number is asked for, in microseconds: fifteen times
+/// the time for one key.
+const LIMIT_US: f64 = 15.0 * 1e6 / CAPACITY as f64;
 
 /// Throughputs are found this exactly.
 const PRECISION: f64 = 0.04;
@@ -274,7 +272,7 @@ fn measure(run: &Run, settings: &[Setting]) -> anyhow::Result<Vec<Found>> {
                 .say(format!("{}: looking for the knee", setting.label));
             knees.push(find_knee(
                 &mut subject,
-                limit(run),
+                limit_us(run),
                 0.7 * capacity,
                 precision,
             )?);
@@ -296,15 +294,12 @@ fn smallness(run: &Run) -> Smallness {
     Smallness::of_capacity(run.small_by, CAPACITY)
 }
 
-/// What throughputs must keep to: a server in a quota is kept waiting for most of a period, so that its latencies
-/// are of that size.
-fn limit(run: &Run) -> Limit {
+/// The same for the servers of a run: one in a quota is kept waiting for most of a period, so that its latencies are
+/// of that size.
+fn limit_us(run: &Run) -> f64 {
     match run.small_by {
-        SmallBy::Clock => LIMIT,
-        SmallBy::Quota => Limit {
-            latency_us: 4.0 * LIMIT.latency_us,
-            ..LIMIT
-        },
+        SmallBy::Clock => LIMIT_US,
+        SmallBy::Quota => 4.0 * LIMIT_US,
     }
 }
 
@@ -373,10 +368,9 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
     report
         .tables
         .push(trials_table("Latency over throughput", &curves));
-    let limit = limit(run);
-    let (name, ms) = (limit.percentile.name(), limit.latency_us / 1000.0);
+    let limit_us = limit_us(run);
     let mut knees = crate::report::Table::new(
-        &format!("Highest throughput at a {name} of {ms:.0} ms"),
+        &format!("Highest throughput at a p99 of {:.0} ms", limit_us / 1000.0),
         &["", "requests/s", "by server", "max/mean load"],
     );
     for f in found {
@@ -393,7 +387,7 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
     }
     report.tables.push(knees);
     // Beyond saturation latency is a matter of how long one waits.
-    let shown = |trial: &&Trial| trial.latency_us_p90 < 10.0 * limit.latency_us;
+    let shown = |trial: &&Trial| trial.latency.latency_us_p90 < 10.0 * limit_us;
     report.plots.push(Plot {
         name: experiment.name.into(),
         title: experiment.title.into(),
@@ -407,7 +401,12 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
                     .curve
                     .iter()
                     .filter(shown)
-                    .map(|trial| (trial.requests_per_second, trial.latency_us_p90 / 1000.0))
+                    .map(|trial| {
+                        (
+                            trial.requests_per_second,
+                            trial.latency.latency_us_p90 / 1000.0,
+                        )
+                    })
                     .collect(),
             })
             .collect(),

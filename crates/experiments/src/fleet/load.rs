@@ -3,7 +3,7 @@
 use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::ensure;
-use evenkeel_bench::{Driver, LoadHandle, LoadPlan, LoadStats, Source, Stop};
+use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop};
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl Subject for LoadedFleet<'_> {
         std::thread::sleep(load.warm_up);
         let (before, begun) = (self.fleet.keys_served()?, Instant::now());
         if let Some(interval) = load.reshuffle {
-            reshuffle(&mut running, interval);
+            reshuffle(&running, interval);
         }
         let mut sum = LoadStats::default();
         for load in running {
@@ -149,12 +149,10 @@ impl Subject for LoadedFleet<'_> {
 }
 
 /// Makes other keys hot again and again until the loads end. Each load is told at the same time.
-fn reshuffle(running: &mut [LoadHandle], interval: Duration) {
+fn reshuffle(running: &[LoadHandle], interval: Duration) {
     let mut due = Instant::now() + interval;
     while !running.iter().all(LoadHandle::is_finished) {
         std::thread::sleep(LOOK_INTERVAL.min(interval));
-        // Figures that nobody takes would fill up.
-        running.iter_mut().for_each(|load| drop(load.poll()));
         if Instant::now() >= due {
             running.iter().for_each(LoadHandle::switch_hot_keys);
             due += interval;
@@ -168,18 +166,12 @@ fn trial(
     stats: &LoadStats,
     keys_per_second_of_servers: Vec<f64>,
 ) -> Trial {
-    let latency = stats.latency();
-    let us = |share: f64| latency.value_at_quantile(share) as f64 / 1000.0;
     let counters = stats.counters;
     let answered = counters.requests - counters.errors;
     Trial {
         offered_per_second,
         requests_per_second: answered as f64 / seconds,
-        latency_us_p50: us(0.5),
-        latency_us_p90: us(0.9),
-        latency_us_p95: us(0.95),
-        latency_us_p99: us(0.99),
-        latency_us_p99_9: us(0.999),
+        latency: Latency::new(&stats.latency()),
         hit_ratio: counters.hit_ratio(),
         keys_per_second_of_servers,
         errors: counters.errors,

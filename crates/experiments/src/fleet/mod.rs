@@ -20,7 +20,6 @@ use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_coordinator::api::{Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
-use evenkeel_types::Epoch;
 use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -142,7 +141,7 @@ pub struct Fleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Small>,
-    cluster: Option<Cluster>,
+    _cluster: Option<Cluster>,
 }
 
 /// What servers of a cluster have in common.
@@ -156,7 +155,7 @@ struct Cluster {
 #[derive(Debug)]
 struct Small {
     server: Server,
-    group: Option<Group>,
+    _group: Option<Group>,
 }
 
 impl Fleet {
@@ -183,10 +182,8 @@ impl Fleet {
         if let Some(cluster) = &cluster {
             cluster.wait_for_map(plan.servers)?;
         }
-        let connections = plan.connections.to_string();
         // Not collapsed: what servers have to do is compared with what clients ask.
-        let mut arguments = vec!["proxy", "--no-collapse", "-l", "127.0.0.1:0"];
-        arguments.extend(["-t", "1", "-c", &connections]);
+        let mut arguments = vec!["--no-collapse"];
         let addresses: Vec<_> = servers
             .iter()
             .map(|small| small.server.address.to_string())
@@ -200,31 +197,18 @@ impl Fleet {
             (Pool::Cluster { .. }, None) => unreachable!("a cluster has a coordinator"),
         }
         let proxies = (0..plan.proxies)
-            .map(|_| Server::evenkeel(&arguments, &cores))
+            .map(|_| Server::evenkeel_proxy(plan.connections, &arguments, &cores))
             .collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Fleet {
             proxies,
             servers,
-            cluster,
+            _cluster: cluster,
         })
     }
 
     /// The proxies, to put load on.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.proxies.iter().map(|proxy| Target::from(proxy.address))
-    }
-
-    /// Switches the replication of hot keys.
-    ///
-    /// # Errors
-    /// When the fleet has no coordinator, or it does not take it.
-    pub fn set_hot_keys(&self, hot_keys: Switch) -> anyhow::Result<()> {
-        let cluster = self
-            .cluster
-            .as_ref()
-            .context("a fleet without a coordinator has no replication to switch")?;
-        cluster.api.put_settings(Settings { hot_keys })?;
-        Ok(())
     }
 
     /// Keys that each server has served since its start: read, written, and read as a replica.
@@ -240,28 +224,6 @@ impl Fleet {
             Ok(own + replica("replica_hits") + replica("replica_misses"))
         };
         self.servers.iter().map(served).collect()
-    }
-
-    /// How often each server was kept waiting by its quota; nothing without quotas.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn throttled(&self) -> anyhow::Result<Vec<Throttled>> {
-        let groups = self.servers.iter().filter_map(|small| small.group.as_ref());
-        groups.map(Group::throttled).collect()
-    }
-
-    /// Processor time of all servers, and of all proxies, so far.
-    ///
-    /// # Errors
-    /// When one of them is gone.
-    pub fn cpu_time(&self) -> anyhow::Result<(Duration, Duration)> {
-        let servers = self.servers.iter().map(|small| small.server.cpu_time());
-        let proxies = self.proxies.iter().map(Server::cpu_time);
-        Ok((
-            servers.sum::<anyhow::Result<Duration>>()?,
-            proxies.sum::<anyhow::Result<Duration>>()?,
-        ))
     }
 }
 
@@ -289,14 +251,7 @@ impl Cluster {
     fn wait_for_map(&self, servers: usize) -> anyhow::Result<()> {
         let end = Instant::now() + READY_DEADLINE;
         loop {
-            if let Ok(view) = self.api.servers()
-                && view.epoch > Epoch(0)
-                && view.servers.len() == servers
-                && view
-                    .servers
-                    .iter()
-                    .all(|server| server.up && server.epoch == view.epoch)
-            {
+            if self.api.all_work_by_the_map(servers) {
                 return Ok(());
             }
             ensure!(
@@ -329,13 +284,6 @@ impl Small {
         };
         let (memory, toll) = (plan.memory_mb.to_string(), nanos.to_string());
         let mut arguments = vec![
-            "server",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            "0",
-            "-t",
-            "1",
             "-m",
             &memory,
             "--test-toll",
@@ -349,10 +297,13 @@ impl Small {
                 .flat_map(|address| ["--coordinator", address]),
         );
         arguments.extend(plan.server_flags.iter().map(String::as_str));
-        let server = Server::evenkeel(&arguments, cores)?;
+        let server = Server::evenkeel_server(&arguments, cores)?;
         if let Some(group) = &group {
             group.take(server.pid())?;
         }
-        Ok(Small { server, group })
+        Ok(Small {
+            server,
+            _group: group,
+        })
     }
 }
