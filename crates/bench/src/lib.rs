@@ -57,8 +57,9 @@ pub use report::{
 pub use run::{execute, measure, run};
 pub use series::{Moment, Series};
 pub use suite::{
-    GroundArgs, Peer, PeerReport, PeerResult, ProxySuiteArgs, RowReport, SuiteArgs, SuiteReport,
-    SuiteSettings, Unit, Verdict, execute_proxy_suite, execute_suite, run_proxy_suite, run_suite,
+    GeneratorSuiteArgs, GroundArgs, Peer, PeerReport, PeerResult, ProxySuiteArgs, RowReport,
+    SuiteArgs, SuiteReport, SuiteSettings, Unit, Verdict, execute_generator_suite,
+    execute_proxy_suite, execute_suite, run_generator_suite, run_proxy_suite, run_suite,
 };
 pub use target::Target;
 

@@ -81,6 +81,8 @@ enum Bench {
     Suite(evenkeel_bench::SuiteArgs),
     /// Measures the proxy beside memcached's own and twemproxy, with the goals beside the figures
     SuiteProxy(evenkeel_bench::ProxySuiteArgs),
+    /// Measures the load generator beside a loop that does next to nothing
+    SuiteGenerator(evenkeel_bench::GeneratorSuiteArgs),
     /// Puts a network path in front of a server: delay, losses, resets, a bound on bytes a second
     Relay(evenkeel_bench::RelayArgs),
     /// Answers with bytes made beforehand: the ceiling that the sockets set for a server
@@ -117,6 +119,7 @@ fn main() -> std::process::ExitCode {
             Bench::Compare(args) => evenkeel_bench::execute_compare(&args),
             Bench::Suite(args) => evenkeel_bench::execute_suite(&args),
             Bench::SuiteProxy(args) => evenkeel_bench::execute_proxy_suite(&args),
+            Bench::SuiteGenerator(args) => evenkeel_bench::execute_generator_suite(&args),
             Bench::Relay(args) => evenkeel_bench::execute_relay(&args),
             Bench::Echo(args) => evenkeel_bench::execute_echo(&args),
         }

@@ -8,6 +8,7 @@ use evenkeel_protocol::StoreVerb;
 use evenkeel_workload::Operation;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 
 /// First size of the buffer for answers. It grows to the largest answer, no further.
 const INPUT_LEN: usize = 64 << 10;
@@ -30,6 +31,70 @@ fn store_verb(operation: Operation) -> Option<StoreVerb> {
     }
 }
 
+/// Requests that were sent and are unanswered, oldest first, in places that are used again and again: a request
+/// is made where it stays until it is answered.
+struct InFlight {
+    places: Vec<Request>,
+    first: usize,
+    count: usize,
+}
+
+impl InFlight {
+    fn new(most: usize) -> Self {
+        InFlight {
+            places: (0..most).map(|_| Request::default()).collect(),
+            first: 0,
+            count: 0,
+        }
+    }
+
+    /// The place behind the youngest. While all are taken it is the oldest's.
+    #[inline]
+    fn next(&mut self) -> &mut Request {
+        let place = self.place(self.count);
+        &mut self.places[place]
+    }
+
+    /// What is in the next place is sent.
+    #[inline]
+    fn push(&mut self) {
+        debug_assert!(self.count < self.places.len());
+        self.count += 1;
+    }
+
+    #[inline]
+    fn oldest(&self) -> Option<&Request> {
+        (self.count > 0).then(|| &self.places[self.first])
+    }
+
+    #[inline]
+    fn oldest_mut(&mut self) -> Option<&mut Request> {
+        (self.count > 0).then(|| &mut self.places[self.first])
+    }
+
+    /// Gives the oldest's place away; whether there was one.
+    #[inline]
+    fn pop(&mut self) -> bool {
+        if self.count == 0 {
+            return false;
+        }
+        self.first = self.place(1);
+        self.count -= 1;
+        true
+    }
+
+    /// The place so many behind the oldest.
+    #[inline]
+    fn place(&self, behind: usize) -> usize {
+        let place = self.first + behind;
+        if place < self.places.len() {
+            place
+        } else {
+            place - self.places.len()
+        }
+    }
+}
+
 /// A connection to the target.
 pub(crate) struct Connection {
     /// Position of the worker at the other end, where the load knows the workers; else 0.
@@ -43,8 +108,7 @@ pub(crate) struct Connection {
     wanted: usize,
     output: Vec<u8>,
     written: usize,
-    /// Sent and unanswered, oldest first.
-    in_flight: VecDeque<Request>,
+    in_flight: InFlight,
     /// Sets after misses, to be sent before anything new.
     refills: VecDeque<Request>,
 }
@@ -60,7 +124,7 @@ impl Connection {
             wanted: 0,
             output: Vec::with_capacity(INPUT_LEN),
             written: 0,
-            in_flight: VecDeque::with_capacity(pipeline),
+            in_flight: InFlight::new(pipeline),
             refills: VecDeque::new(),
         }
     }
@@ -68,40 +132,51 @@ impl Connection {
     /// Whether another request may be sent now.
     pub(crate) fn has_room(&self, pipeline: usize) -> bool {
         self.socket.is_some()
-            && self.in_flight.len() < pipeline
+            && self.in_flight.count < pipeline
             && self.output.len() - self.written < OUTPUT_LEN_MAX
     }
 
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.refills.is_empty()
+        self.in_flight.count == 0 && self.refills.is_empty()
     }
 
     /// Whether the oldest request was sent before this.
     pub(crate) fn waits_since_before(&self, ns: u64) -> bool {
         self.in_flight
-            .front()
+            .oldest()
             .is_some_and(|request| request.sent_ns < ns)
     }
 
     /// Encodes requests while there is room: sets after misses first, then, where `fresh`, new ones.
     pub(crate) fn fill(&mut self, work: &mut Work, now_ns: u64, fresh: bool) {
         while self.has_room(work.plan.pipeline) {
-            let next = match self.refills.pop_front() {
-                Some(refill) => Some(refill),
-                None if fresh => work.draw_for(self.worker, now_ns),
-                None => None,
+            let place = self.in_flight.next();
+            let found = match self.refills.pop_front() {
+                Some(refill) => {
+                    work.recycle(mem::replace(place, refill));
+                    true
+                }
+                None => fresh && work.draw_for(self.worker, now_ns, place),
             };
-            let Some(request) = next else { return };
-            self.send(request, work, now_ns);
+            if !found {
+                return;
+            }
+            self.send(work, now_ns);
         }
     }
 
-    /// Encodes a request; the caller knows that there is room.
-    pub(crate) fn send(&mut self, mut request: Request, work: &mut Work, now_ns: u64) {
+    /// Where the next request is to be made; the caller knows that there is room.
+    pub(crate) fn next(&mut self) -> &mut Request {
+        self.in_flight.next()
+    }
+
+    /// Encodes the request made in [`Connection::next`].
+    pub(crate) fn send(&mut self, work: &mut Work, now_ns: u64) {
+        let request = self.in_flight.next();
         request.sent_ns = now_ns;
         let protocol = work.plan.protocol;
-        let route = work.route(&request);
+        let route = work.route(request);
         match request.operation {
             Operation::Get | Operation::ReadModifyWrite => {
                 encode::get(protocol, &request.keys, route, &mut self.output);
@@ -111,14 +186,14 @@ impl Connection {
                 let ttl_s = work.ttl_s(key, request.ttl_s);
                 match store_verb(operation) {
                     Some(verb) => {
-                        let value = work.next_value(&request);
+                        let value = work.next_value(request);
                         encode::store(protocol, verb, key, value, ttl_s, route, output);
                     }
                     None => encode::short(protocol, operation, key, ttl_s, route, output),
                 }
             }
         }
-        self.in_flight.push_back(request);
+        self.in_flight.push();
     }
 
     /// Writes what is encoded, as far as the socket takes it.
@@ -211,7 +286,7 @@ impl Connection {
                 }
                 Parsed::Malformed => return Err(out_of_step("an answer that is none".into())),
             };
-            let Some(request) = self.in_flight.front_mut() else {
+            let Some(request) = self.in_flight.oldest_mut() else {
                 return Err(out_of_step(format!("{answer:?} without a request")));
             };
             let progress = request.take(answer, work);
@@ -220,12 +295,12 @@ impl Connection {
                 Progress::More => {}
                 Progress::OutOfStep(what) => return Err(out_of_step(what)),
                 Progress::Done => {
-                    if let Some(request) = self.in_flight.pop_front() {
-                        work.finish(request, now_ns, &mut self.refills);
-                    }
+                    work.finish(request, now_ns, &mut self.refills);
+                    self.in_flight.pop();
                 }
             }
         }
+        work.book();
         self.input.copy_within(taken..self.filled, 0);
         self.filled -= taken;
         Ok(())
@@ -239,8 +314,9 @@ impl Connection {
         self.wanted = 0;
         self.output.clear();
         self.written = 0;
-        for request in self.in_flight.drain(..) {
-            work.abandon(request);
+        work.book();
+        while self.in_flight.pop() {
+            work.abandon();
         }
         for refill in self.refills.drain(..) {
             work.recycle(refill);

@@ -22,6 +22,7 @@ use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,6 +73,13 @@ pub(crate) struct Outcome {
     pub(crate) first_error: Option<String>,
 }
 
+/// What requests that were sent and answered together have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Alike {
+    is_read: bool,
+    latency_ns: u64,
+}
+
 /// Everything of a thread but its connections: where requests come from and where they end.
 pub(crate) struct Work {
     pub(crate) plan: Arc<LoadPlan>,
@@ -80,10 +88,13 @@ pub(crate) struct Work {
     /// Requests that may still be drawn.
     quota: Option<u64>,
     ended: bool,
-    /// Requests out of use, with their buffers.
+    /// Requests out of use, with their buffers: what sets after misses are made in.
     pool: Vec<Request>,
     /// Drawn and unsent, by the worker that they are for; empty where the load knows no workers.
     waiting: Vec<VecDeque<Request>>,
+    /// The last of the requests that are finished and not booked, and how many of them are like it.
+    alike: Alike,
+    alike_count: u64,
     version: u64,
     /// The value being written.
     value: Vec<u8>,
@@ -133,12 +144,11 @@ impl Work {
         }
     }
 
-    /// The next request, meant to be sent at `intended_ns`; `None` when there are no more.
-    pub(crate) fn draw(&mut self, intended_ns: u64) -> Option<Request> {
+    /// Makes the next request, meant to be sent at `intended_ns`; false when there are no more.
+    pub(crate) fn draw(&mut self, intended_ns: u64, request: &mut Request) -> bool {
         if self.ended {
-            return None;
+            return false;
         }
-        let mut request = self.pool.pop().unwrap_or_default();
         request.reset(intended_ns);
         let drawn = match self.quota {
             Some(0) => Ok(None),
@@ -150,43 +160,45 @@ impl Work {
                 request.value_len = draw.value_len;
                 request.ttl_s = draw.ttl_s;
                 self.quota = self.quota.map(|quota| quota - 1);
-                return Some(request);
+                return true;
             }
             Ok(None) => {}
             // The user's own file is at fault.
             Err(error) => self.fault = Some(BadUsage(error.to_string()).into()),
         }
         self.ended = true;
-        self.pool.push(request);
-        None
+        false
     }
 
-    /// The next request for the connections of a worker; of all draws where the load knows none.
-    pub(crate) fn draw_for(&mut self, worker: usize, now_ns: u64) -> Option<Request> {
+    /// Makes the next request for the connections of a worker; of all draws where the load knows none. False when
+    /// there are no more.
+    pub(crate) fn draw_for(&mut self, worker: usize, now_ns: u64, request: &mut Request) -> bool {
         if !self.ended
-            && let Some(mut request) = self.waiting.get_mut(worker).and_then(VecDeque::pop_front)
+            && let Some(waiting) = self.waiting.get_mut(worker).and_then(VecDeque::pop_front)
         {
+            self.pool.push(mem::replace(request, waiting));
             request.intended_ns = now_ns;
-            return Some(request);
+            return true;
         }
         loop {
-            let mut request = self.draw(now_ns)?;
+            if !self.draw(now_ns, request) {
+                return false;
+            }
             let Some(cluster) = &self.plan.cluster else {
-                return Some(request);
+                return true;
             };
             let Some((owner, cachelet)) = cluster.owner(request.keys.get(0)) else {
                 self.fault = Some(anyhow::anyhow!("the map gives some keys to nobody"));
                 self.ended = true;
-                return None;
+                return false;
             };
             request.cachelet = Some(cachelet);
             if owner == worker {
-                return Some(request);
+                return true;
             }
             if self.waiting[owner].len() < WAITING_MAX {
-                self.waiting[owner].push_back(request);
-            } else {
-                self.pool.push(request);
+                let spare = self.pool.pop().unwrap_or_default();
+                self.waiting[owner].push_back(mem::replace(request, spare));
             }
         }
     }
@@ -201,41 +213,59 @@ impl Work {
     /// Books an answered request; its misses become sets where the plan says so.
     pub(crate) fn finish(
         &mut self,
-        request: Request,
+        request: &Request,
         now_ns: u64,
         refills: &mut VecDeque<Request>,
     ) {
         self.last_answer_ns = now_ns;
         self.lost_since_ns = None;
         self.stats.counters.requests += 1;
-        let latency = match request.operation {
-            Operation::Get | Operation::ReadModifyWrite => &mut self.stats.get_latency,
-            _ => &mut self.stats.set_latency,
+        let alike = Alike {
+            is_read: matches!(
+                request.operation,
+                Operation::Get | Operation::ReadModifyWrite
+            ),
+            latency_ns: now_ns.saturating_sub(request.intended_ns),
         };
-        latency.saturating_record(now_ns.saturating_sub(request.intended_ns));
+        if self.alike != alike {
+            self.book();
+            self.alike = alike;
+        }
+        self.alike_count += 1;
         if self.plan.cache_aside {
             for key in request.missed() {
                 let mut refill = self.pool.pop().unwrap_or_default();
-                refill.become_refill(key, &request, now_ns);
+                refill.become_refill(key, request, now_ns);
                 refills.push_back(refill);
             }
         }
         if let Some(operation) = request.follow_up() {
             let mut next = self.pool.pop().unwrap_or_default();
-            next.become_follow_up(operation, &request, now_ns);
+            next.become_follow_up(operation, request, now_ns);
             refills.push_back(next);
         }
-        self.pool.push(request);
     }
 
-    /// Books a request that will never be answered.
-    pub(crate) fn abandon(&mut self, request: Request) {
+    /// Books the latencies of what was finished: once for all that were sent and answered together. Has to be
+    /// called when the answers at hand are taken in.
+    pub(crate) fn book(&mut self) {
+        let latency = if self.alike.is_read {
+            &mut self.stats.get_latency
+        } else {
+            &mut self.stats.set_latency
+        };
+        if self.alike_count > 0 {
+            latency.saturating_record_n(self.alike.latency_ns, mem::take(&mut self.alike_count));
+        }
+    }
+
+    /// Counts a request that will never be answered.
+    pub(crate) fn abandon(&mut self) {
         self.stats.counters.errors += 1;
         self.stats.counters.unanswered += 1;
-        self.pool.push(request);
     }
 
-    /// Takes back a request that was never sent.
+    /// Takes a request that is out of use.
     pub(crate) fn recycle(&mut self, request: Request) {
         self.pool.push(request);
     }
@@ -304,6 +334,8 @@ impl LoadThread {
                 ended: false,
                 pool: Vec::new(),
                 waiting: (0..workers).map(|_| VecDeque::new()).collect(),
+                alike: Alike::default(),
+                alike_count: 0,
                 // 2^40 writes of each thread before two share a version.
                 version: (index as u64) << 40,
                 value: Vec::new(),
@@ -451,11 +483,11 @@ impl LoadThread {
                 .find(|&index| self.connections[index].has_room(pipeline));
             let Some(index) = free else { break };
             let due_ns = schedule.next_ns();
-            let Some(request) = self.work.draw(due_ns) else {
+            if !self.work.draw(due_ns, self.connections[index].next()) {
                 break;
-            };
+            }
             self.work.stats.send_lag.saturating_record(now_ns - due_ns);
-            self.connections[index].send(request, &mut self.work, now_ns);
+            self.connections[index].send(&mut self.work, now_ns);
             schedule.advance();
             self.turn = (index + 1) % count;
             self.unflushed.push(index);

@@ -1,9 +1,9 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
 use super::exchange::Exchange;
-use super::ground::{KEY_LEN, VALUE_LEN, WARM_UP};
+use super::ground::{Ground, KEY_LEN, VALUE_LEN, WARM_UP};
 use super::report::{PeerResult, RowReport};
-use super::rows::{LOADS, Load, Peer};
+use super::rows::{LOADS, Load, Peer, Traffic};
 use super::{Suite, finish_row};
 use crate::process::Server;
 use crate::report::median;
@@ -29,7 +29,7 @@ fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
         &suite.ground.workload(Operation::Get)?,
         VALUE_LEN,
     )?;
-    let echo = echo(suite, load)?;
+    let echo = echo(&suite.ground, &load.traffic)?;
     let mut measured = vec![Measured::new(Peer::Echo, &echo)];
     let servers = suite.servers.iter();
     measured.extend(servers.map(|(peer, server)| Measured::new(*peer, server)));
@@ -61,13 +61,14 @@ fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
     ))
 }
 
-fn echo(suite: &Suite, load: &Load) -> anyhow::Result<Server> {
-    let request = match load.traffic.echo_request() {
+/// A server on the servers' core that echoes what a load asks for.
+pub(super) fn echo(ground: &Ground, traffic: &Traffic) -> anyhow::Result<Server> {
+    let request = match traffic.echo_request() {
         crate::EchoRequest::Get => "get",
         crate::EchoRequest::Set => "set",
     };
     let (keys, key, value) = (
-        load.traffic.multiget.to_string(),
+        traffic.multiget.to_string(),
         KEY_LEN.to_string(),
         VALUE_LEN.to_string(),
     );
@@ -83,7 +84,7 @@ fn echo(suite: &Suite, load: &Load) -> anyhow::Result<Server> {
         "--value-size",
         &value,
     ];
-    Server::evenkeel(&arguments, &[suite.ground.server_core])
+    Server::evenkeel(&arguments, &[ground.server_core])
 }
 
 /// A peer's rounds of one load.

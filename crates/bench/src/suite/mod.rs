@@ -7,7 +7,8 @@
 //! server used for a request says what the server does, and the generator's own share of its
 //! processor says which of the two was measured.
 //!
-//! `evenkeel bench suite-proxy` does the same with proxies (`proxies`).
+//! `evenkeel bench suite-proxy` does the same with proxies (`proxies`), `suite-generator` with the generator
+//! itself (`generator`).
 //!
 //! ```text
 //!  rows     what is measured, and the goals           process  servers on their cores, /proc, stats
@@ -18,6 +19,7 @@
 //! ```
 
 mod exchange;
+mod generator;
 mod ground;
 mod latency;
 mod loads;
@@ -27,6 +29,7 @@ mod report;
 mod rows;
 mod workers;
 
+pub use generator::{GeneratorSuiteArgs, execute_generator_suite, run_generator_suite};
 pub use ground::GroundArgs;
 pub use proxies::{ProxySuiteArgs, execute_proxy_suite, run_proxy_suite};
 pub use report::{PeerReport, PeerResult, RowReport, SuiteReport, SuiteSettings, Unit, Verdict};

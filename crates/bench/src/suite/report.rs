@@ -46,6 +46,12 @@ impl Compared {
         ours: &[Peer::EvenkeelProxy],
         theirs: &[Peer::BuiltinProxy, Peer::Twemproxy],
     };
+
+    /// The load generator.
+    pub(crate) const GENERATOR: Compared = Compared {
+        ours: &[Peer::Generator],
+        theirs: &[Peer::MinimalLoop],
+    };
 }
 
 /// How it was measured.

@@ -27,6 +27,10 @@ pub enum Peer {
     EvenkeelProxy,
     /// The servers themselves, without a proxy before them.
     Direct,
+    /// A loop that does next to nothing, in the generator's place.
+    MinimalLoop,
+    /// The load generator.
+    Generator,
 }
 
 impl Peer {
@@ -42,13 +46,15 @@ impl Peer {
             Peer::Twemproxy => "twemproxy",
             Peer::EvenkeelProxy => "Evenkeel proxy",
             Peer::Direct => "direct",
+            Peer::MinimalLoop => "minimal loop",
+            Peer::Generator => "generator",
         }
     }
 
     pub(crate) fn is_ours(self) -> bool {
         matches!(
             self,
-            Peer::EvenkeelEpoll | Peer::EvenkeelUring | Peer::EvenkeelProxy
+            Peer::EvenkeelEpoll | Peer::EvenkeelUring | Peer::EvenkeelProxy | Peer::Generator
         )
     }
 }
@@ -357,5 +363,51 @@ pub(crate) const PROXY_LOADS: [ProxyLoad; 5] = [
             ..GETS
         },
         share_max: 0.4,
+    },
+];
+
+/// Share of a minimal loop's throughput that the generator is to reach, so that it never is what limits a server
+/// under pipelines.
+pub(crate) const GENERATOR_SHARE: f64 = 0.9;
+
+/// A closed loop on an echo server, by the generator and by a minimal loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GeneratorLoad {
+    pub(crate) id: &'static str,
+    pub(crate) traffic: Traffic,
+    /// Whether [`GENERATOR_SHARE`] is asked for.
+    pub(crate) has_goal: bool,
+}
+
+/// The loads of the generator, in the order of the table.
+pub(crate) const GENERATOR_LOADS: [GeneratorLoad; 4] = [
+    GeneratorLoad {
+        id: "generator_get_unpipelined",
+        traffic: GETS,
+        has_goal: false,
+    },
+    GeneratorLoad {
+        id: "generator_get_pipeline_16",
+        traffic: Traffic {
+            pipeline: 16,
+            ..GETS
+        },
+        has_goal: true,
+    },
+    GeneratorLoad {
+        id: "generator_set_pipeline_16",
+        traffic: Traffic {
+            pipeline: 16,
+            ..SETS
+        },
+        has_goal: true,
+    },
+    GeneratorLoad {
+        id: "generator_get_pipeline_64",
+        traffic: Traffic {
+            pipeline: 64,
+            ..GETS
+        },
+        has_goal: true,
     },
 ];
