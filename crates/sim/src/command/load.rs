@@ -1,11 +1,12 @@
 //! `evenkeel sim load`: load and latency, in either fidelity.
 
 use super::{EXIT_FINE, OutputFormat, SECOND, report_error};
-use crate::load::{Arrivals, LoadPlan, ServiceModel, fast, whole};
+use crate::load::{Arrivals, KeyPlacement, LoadPlan, ServiceModel, fast, whole};
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_workload::Popularity;
+use core::time::Duration;
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
+use evenkeel_workload::{Popularity, ReadOnly};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -37,6 +38,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub workers: u16,
 
+    /// How keys get to servers: by an even map, or as clients of plain servers place them (ketama_weighted and the
+    /// other distributions of the proxy)
+    #[arg(long, value_name = "PLACEMENT", default_value_t = KeyPlacement::Map)]
+    pub placement: KeyPlacement,
+
     /// Cachelets of each worker
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub cachelets: usize,
@@ -57,13 +63,25 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LAW", default_value = "zipf(0.99)")]
     pub popularity: Popularity,
 
+    /// Make other keys the hot ones every so many virtual seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub reshuffle: Option<f64>,
+
     /// Part of requests that are gets
     #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
     pub get_share: f64,
 
+    /// Keys that are read where others would be written, such as 'read-only(every=5, among=500)' of the hottest
+    #[arg(long, value_name = "KEYS")]
+    pub read_only: Option<ReadOnly>,
+
     /// Bytes of every value
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     pub value_size: usize,
+
+    /// Set every key once before the load begins
+    #[arg(long)]
+    pub prefill: bool,
 
     /// Leave keys that were missed alone
     #[arg(long)]
@@ -76,6 +94,27 @@ pub struct LoadArgs {
     /// Replicate hot keys
     #[arg(long)]
     pub hot_keys: bool,
+
+    /// How long a client may read a copy before it asks the home again, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub lease_ms: u32,
+
+    /// Most copies of a key besides its home's
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub gamma_max: u8,
+
+    /// Share of reads that are sampled for hot keys, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    pub hot_sampling: f64,
+
+    /// A key is hot from this share of a worker's load on, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub hot_share: f64,
+
+    /// Look for hot keys on a worker that serves this many requests a second
+    /// [default: 1.05 times the mean of the cluster]
+    #[arg(long, value_name = "RATE")]
+    pub hot_trigger_rps: Option<f64>,
 
     /// Requests a second of all applications, at random times
     #[arg(long, value_name = "N", conflicts_with = "pipeline")]
@@ -119,29 +158,28 @@ impl LoadArgs {
                 model
             }
         };
-        for (name, seconds) in [("warm-up", self.warm_up), ("seconds", self.seconds)] {
-            let is_sound = (0.0..=86_400.0).contains(&seconds);
-            ensure!(is_sound, "{name}: {seconds} is not within 0 and 86400");
-        }
         let default = LoadPlan::default();
-        let mut hot_keys = default.hot_keys.clone();
-        if self.hot_keys {
-            hot_keys.mode = Mode::On;
-        }
         Ok(LoadPlan {
             seed: self.seed,
             servers: self.servers,
             workers_per_server: self.workers,
+            placement: self.placement,
             cachelets_per_worker: self.cachelets,
             proxies: self.proxies,
             clients: self.clients,
             keys: self.keys,
             popularity: self.popularity,
+            reshuffle: match self.reshuffle {
+                Some(interval) => Some(nanos("reshuffle", interval)?),
+                None => None,
+            },
             get_share: self.get_share,
+            read_only: self.read_only,
             value_bytes: self.value_size,
+            prefill: self.prefill,
             fill: !self.no_fill,
             memory_bytes: self.memory << 20,
-            hot_keys,
+            hot_keys: self.hot_keys(),
             arrivals: match (self.rate, self.pipeline) {
                 (Some(rate), _) => Arrivals::Open { rate },
                 (None, Some(pipeline)) => Arrivals::Closed { pipeline },
@@ -150,10 +188,38 @@ impl LoadArgs {
             network: self.network * 1_000,
             local: default.local,
             service,
-            warm_up: (self.warm_up * SECOND as f64) as u64,
-            length: (self.seconds * SECOND as f64) as u64,
+            warm_up: nanos("warm-up", self.warm_up)?,
+            length: nanos("seconds", self.seconds)?,
         })
     }
+
+    /// As the server's flags of these names.
+    fn hot_keys(&self) -> HotKeysConfig {
+        let share = self.hot_share / 100.0;
+        let entries_max = ssm_entries(usize::from(self.workers));
+        let mut config = HotKeysConfig {
+            entries_max,
+            mode: match self.hot_keys {
+                true => Mode::On,
+                false => Mode::Off,
+            },
+            lease: Duration::from_millis(u64::from(self.lease_ms)),
+            sampling: self.hot_sampling / 100.0,
+            hot_share: share,
+            cold_share: share / 2.0,
+            gamma_max: self.gamma_max,
+            ..HotKeysConfig::default()
+        };
+        config.trigger.absolute_rps = self.hot_trigger_rps;
+        config
+    }
+}
+
+/// Virtual time of a flag.
+fn nanos(name: &str, seconds: f64) -> anyhow::Result<u64> {
+    let is_sound = (0.0..=86_400.0).contains(&seconds);
+    ensure!(is_sound, "{name}: {seconds} is not within 0 and 86400");
+    Ok((seconds * SECOND as f64) as u64)
 }
 
 /// Runs and prints; the exit code is 0, or 1 when it failed.

@@ -1,11 +1,14 @@
-//! The map of a simulated cluster: even, as a coordinator's first map is.
+//! The servers of a plan, and which of their workers a key belongs to.
 
-use super::LoadPlan;
+use super::names::KeyNames;
+use super::{KeyPlacement, LoadPlan};
+use evenkeel_policy::placement::config::{Distribution, PlacementConfig, Server};
 use evenkeel_policy::placement::map::{
     CACHELETS_MAX, ClusterMap, MapDocument, SERVERS_MAX, ServerEntry, VIRTUAL_NODES,
     VIRTUAL_NODES_MAX,
 };
-use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, WorkerRef};
+use evenkeel_policy::placement::pool::Placement;
+use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
 use std::sync::Arc;
 
 /// Workers listen on ports from here on, each server on a host of its own.
@@ -14,6 +17,50 @@ const PORT_FIRST: u16 = 2000;
 /// Virtual nodes of each worker at the least, where the map's bounds allow it: with fewer, the hash
 /// space itself would be unevenly cut.
 const VIRTUAL_NODES_PER_WORKER: usize = 16;
+
+/// How everybody finds the home of a key.
+#[derive(Debug)]
+pub(super) enum Homes {
+    /// By the cluster's map.
+    Map(Arc<ClusterMap>),
+    /// As the pool of plain servers is placed.
+    Plain(Box<Placement>),
+}
+
+impl Homes {
+    /// Works out where keys are at home.
+    ///
+    /// # Errors
+    /// When there are more servers or cachelets than a map or a placement can have.
+    pub fn new(plan: &LoadPlan) -> Result<Self, String> {
+        match plan.placement {
+            KeyPlacement::Map => Ok(Homes::Map(map_of(plan)?)),
+            KeyPlacement::Plain(distribution) => {
+                let placement = Placement::new(&pool_of(plan, distribution));
+                Ok(Homes::Plain(Box::new(
+                    placement.map_err(|error| error.to_string())?,
+                )))
+            }
+        }
+    }
+
+    /// The worker that each key of a plan belongs to.
+    pub fn of_keys(&self, plan: &LoadPlan) -> impl Iterator<Item = u16> {
+        let names = KeyNames::of_seed(plan.seed);
+        (0..plan.keys).map(move |key| {
+            let name = names.of(key);
+            let worker = match self {
+                Homes::Map(map) => {
+                    let owner = map.locate(KeyHash::of(&name)).worker;
+                    worker_number(plan, owner.expect("every cachelet has an owner"))
+                }
+                // Each has one worker.
+                Homes::Plain(placement) => placement.server(&name),
+            };
+            worker as u16
+        })
+    }
+}
 
 /// The map by which everybody works.
 ///
@@ -56,6 +103,20 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
     };
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;
     Ok(Arc::new(map))
+}
+
+/// The pool of plain servers that everybody places keys in. Its servers' names go by the seed: what a
+/// ring makes of some names is a matter of luck.
+pub(super) fn pool_of(plan: &LoadPlan, distribution: Distribution) -> PlacementConfig {
+    let servers = (0..plan.servers).map(|server| Server {
+        name: Some(format!("s{server}-{}", plan.seed)),
+        ..Server::new(server.to_string(), PORT_FIRST)
+    });
+    PlacementConfig {
+        servers: servers.collect(),
+        distribution,
+        ..PlacementConfig::default()
+    }
 }
 
 /// A worker by number: those of one server follow each other.

@@ -9,17 +9,19 @@
 //! What is left out: parsing, connections, versions (copies are as new as their home at once), and
 //! that an answer's way back takes time before a lease begins.
 
-use super::cache::Caches;
-use super::cluster::{map_of, worker_number, worker_ref};
-use super::{Arrivals, KEY_LEN, LoadPlan, LoadReport, Tally, key_name};
+use super::cluster::{Homes, worker_number, worker_ref};
+use super::keys::Keys;
+use super::names::KeyNames;
+use super::report::{Outcome, Tally};
+use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport};
 use crate::history::Nanos;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict};
 use evenkeel_policy::hot_keys::server::{HotKeys, Output, Reader, WriteKind};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::renaming;
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
-use evenkeel_workload::RankSampler;
-use evenkeel_workload::rng::{WorkloadRng, below, stream, unit};
+use evenkeel_workload::Operation;
+use evenkeel_workload::rng::{below, stream};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -30,11 +32,28 @@ const TICK: Nanos = 10_000_000;
 /// How often servers hear of the mean load of all, as by heartbeats.
 const HEARTBEAT: Nanos = 1_000_000_000;
 
-/// Bytes of a request and its answer between proxy and server, besides key and value: `mg … v f c A
-/// Y1 U00000` and `VA 100 f0 c1234567890`; `EN`; `ms … S100 F0 …` and `HD`.
-const GET_HIT_OVERHEAD: u64 = 24 + 26;
-const GET_MISS_OVERHEAD: u64 = 24 + 4;
-const SET_OVERHEAD: u64 = 24 + 6;
+/// Bytes of a request and its answer besides key and value.
+struct Overhead {
+    get_hit: u64,
+    get_miss: u64,
+    set: u64,
+}
+
+/// Between a proxy and a server that have agreed on more than memcached's protocol: `mg … v f c A Y1
+/// U00000` and `VA 100 f0 c1234567890`; `EN`; `ms … S100 F0 …` and `HD`.
+const AGREED: Overhead = Overhead {
+    get_hit: 24 + 26,
+    get_miss: 24 + 4,
+    set: 24 + 6,
+};
+
+/// As applications say it: `get …` and `VALUE … 0 100`, `END`; `set … 0 0 100` and `STORED`. The answer
+/// to a get names the key again.
+const CLASSIC: Overhead = Overhead {
+    get_hit: 6 + 15 + 7 + KEY_LEN as u64,
+    get_miss: 6 + 5,
+    set: 16 + 8,
+};
 
 /// Proxies whose batches are told apart at a worker.
 const PROXIES_TOLD_APART: usize = 64;
@@ -53,7 +72,7 @@ struct Turns {
 impl Turns {
     /// A request of a proxy arrives; gives when it is done.
     #[inline]
-    fn take(&mut self, now: Nanos, proxy: usize, cost: Nanos, batch: Nanos) -> Nanos {
+    fn take(&mut self, now: Nanos, proxy: u8, cost: Nanos, batch: Nanos) -> Nanos {
         if now >= self.ends && self.next > 0 {
             self.ends += self.next;
             (self.next, self.of) = (0, 0);
@@ -62,7 +81,7 @@ impl Turns {
             self.ends = now + cost + batch;
             return self.ends;
         }
-        let bit = 1 << (proxy % PROXIES_TOLD_APART);
+        let bit = 1 << proxy;
         if self.of & bit == 0 {
             self.of |= bit;
             self.next += batch;
@@ -74,15 +93,15 @@ impl Turns {
 
 struct Cluster<'a> {
     plan: &'a LoadPlan,
-    map: Arc<ClusterMap>,
-    /// Home worker of each key.
-    homes: Vec<u16>,
-    /// Whether a lease was ever granted for a key: others need no look at any lease.
-    lent: Vec<bool>,
-    caches: Caches,
+    /// None where servers are plain.
+    map: Option<Arc<ClusterMap>>,
+    names: KeyNames,
+    keys: Keys,
     turns: Vec<Turns>,
     hot: Vec<HotKeys>,
     leases: Vec<ClientLeases>,
+    /// The proxy of each client, as far as it is told apart.
+    proxies: Vec<u8>,
     /// Copies of a key, by suffix.
     shadows: HashMap<u64, Vec<u16>>,
     /// Sets that follow misses, by time.
@@ -100,98 +119,109 @@ struct Costs {
     batch: Nanos,
 }
 
+impl Costs {
+    fn of(plan: &LoadPlan) -> Self {
+        let (key, value) = (KEY_LEN as u64, plan.value_bytes as u64);
+        let overhead = match plan.placement {
+            KeyPlacement::Map => AGREED,
+            KeyPlacement::Plain(_) => CLASSIC,
+        };
+        let model = plan.service;
+        Costs {
+            hit: model.cost(1, overhead.get_hit + key + value, 0),
+            miss: model.cost(1, overhead.get_miss + key, 0),
+            set: model.cost(1, overhead.set + key + value, 0),
+            batch: model.cost(0, 0, 1),
+        }
+    }
+}
+
 /// Runs a load to its end.
 ///
 /// # Errors
 /// When the plan is out of bounds, or not of an open loop.
 pub fn run(plan: &LoadPlan) -> Result<LoadReport, String> {
     plan.validate()?;
-    let Arrivals::Open { rate } = plan.arrivals else {
+    let Arrivals::Open { .. } = plan.arrivals else {
         return Err("the fast mode knows open loops alone: give a rate".into());
     };
+    let workload = plan.workload()?;
+    let mut requests = workload.stream(0, 1);
+    let mut due = workload.schedule(0, 1).expect("the loop is open");
     let mut cluster = Cluster::new(plan)?;
-    let sampler = RankSampler::new(plan.keys, plan.popularity).map_err(|e| e.to_string())?;
-    let mut random = stream(plan.seed, 0);
+    cluster.tally.measure(plan.warm_up, plan.length);
+    let mut random = stream(plan.seed, CLIENT_STREAM);
     let begun = std::time::Instant::now();
-    let mean = 1e9 / rate;
-    let end = (plan.warm_up + plan.length) as f64;
-    let (mut time, mut tick, mut measured) = (0.0, TICK, false);
-    loop {
-        time += pause(&mut random, mean);
-        if time > end {
-            break;
-        }
-        let now = time as Nanos;
+    let end = plan.warm_up + plan.length;
+    let mut tick = TICK;
+    let mut key = Vec::with_capacity(1);
+    while due.next_ns() <= end {
+        let now = due.next_ns();
+        due.advance();
         if now >= tick {
             tick = now - now % TICK + TICK;
             cluster.tick(now);
-            if !measured && now >= plan.warm_up {
-                measured = true;
-                cluster.tally.reset();
-            }
         }
         cluster.fill_until(now);
-        let key = sampler.sample(&mut random);
+        key.clear();
+        let operation = requests.draw(now, &mut key);
         let client = below(&mut random, plan.clients as u64) as usize;
-        if plan.get_share >= 1.0 || unit(&mut random) < plan.get_share {
-            cluster.get(now, client, key);
-        } else {
-            cluster.set(now, now, client, key);
+        match operation {
+            Operation::Get => cluster.get(now, client, key[0]),
+            _ => cluster.set(now, now, client, key[0]),
         }
     }
     let (elapsed, simulated) = (begun.elapsed().as_secs_f64(), cluster.simulated);
     Ok(LoadReport::new(plan, &cluster.tally, simulated, elapsed))
 }
 
-/// Time until the next request of all.
-#[inline]
-fn pause(random: &mut WorkloadRng, mean: f64) -> f64 {
-    -(1.0 - unit(random)).ln() * mean
-}
-
 impl<'a> Cluster<'a> {
     fn new(plan: &'a LoadPlan) -> Result<Self, String> {
-        let map = map_of(plan)?;
-        let home = |key| {
-            let worker = map.locate(KeyHash::of(&key_name(key))).worker;
-            worker_number(plan, worker.expect("every cachelet has an owner")) as u16
-        };
+        let homes = Homes::new(plan)?;
         let workers = plan.workers();
+        let mut keys = Keys::new(plan, homes.of_keys(plan));
+        if plan.prefill {
+            for key in 0..plan.keys {
+                let home = keys.of(key).home;
+                keys.store(plan.server_of(home), key);
+            }
+        }
+        let map = match homes {
+            Homes::Map(map) => Some(map),
+            Homes::Plain(_) => None,
+        };
         let hot = (0..workers).map(|worker| {
             let seed = plan.seed ^ (worker as u64 + 1);
             let mut hot = HotKeys::new(plan.hot_keys.clone(), seed, Instant(0))
                 .map_err(|error| error.to_string())?;
-            hot.handle_map(Instant(0), map.clone(), worker_ref(plan, worker));
+            if let Some(map) = &map {
+                hot.handle_map(Instant(0), map.clone(), worker_ref(plan, worker));
+            }
             Ok(hot)
         });
-        let (key, value) = (KEY_LEN as u64, plan.value_bytes as u64);
-        let model = plan.service;
         Ok(Cluster {
             plan,
-            homes: (0..plan.keys).map(home).collect(),
-            lent: vec![false; plan.keys as usize],
-            caches: Caches::new(plan),
-            turns: vec![Turns::default(); workers],
             hot: hot.collect::<Result<_, String>>()?,
+            map,
+            names: KeyNames::of_seed(plan.seed),
+            keys,
+            turns: vec![Turns::default(); workers],
             leases: (0..plan.clients)
                 .map(|c| ClientLeases::new(plan.seed ^ c as u64))
+                .collect(),
+            proxies: (0..plan.clients)
+                .map(|client| (client % plan.proxies % PROXIES_TOLD_APART) as u8)
                 .collect(),
             shadows: HashMap::new(),
             fills: BinaryHeap::new(),
             tally: Tally::new(workers),
             simulated: 0,
-            costs: Costs {
-                hit: model.cost(1, GET_HIT_OVERHEAD + key + value, 0),
-                miss: model.cost(1, GET_MISS_OVERHEAD + key, 0),
-                set: model.cost(1, SET_OVERHEAD + key + value, 0),
-                batch: model.cost(0, 0, 1),
-            },
-            map,
+            costs: Costs::of(plan),
         })
     }
 
     fn epoch(&self) -> Epoch {
-        self.map.epoch()
+        self.map.as_ref().map_or(Epoch(0), |map| map.epoch())
     }
 
     fn tick(&mut self, now: Nanos) {
@@ -216,103 +246,106 @@ impl<'a> Cluster<'a> {
             let (Output::Store(message) | Output::Remove(message)) = output;
             let (target, tag) = (message.target, message.tag);
             let shadow = worker_number(self.plan, target);
-            let cost = self.costs.set;
-            self.turns[shadow].take(now, home, cost, self.costs.batch);
-            self.tally.served[shadow] += 1;
+            let link = (home % PROXIES_TOLD_APART) as u8;
+            self.work(shadow, now, link, self.costs.set);
             self.hot[home].handle_acked(Instant(now), target, tag);
         }
     }
 
+    /// A worker is asked for something at a time, by a proxy or another worker; gives when it is done.
+    #[inline]
+    fn work(&mut self, worker: usize, at: Nanos, from: u8, cost: Nanos) -> Nanos {
+        let done = self.turns[worker].take(at, from, cost, self.costs.batch);
+        self.tally.served[worker] += u64::from(self.tally.measures(done));
+        done
+    }
+
+    /// An application asks for something through its proxy; gives when it has its answer.
+    #[inline]
+    fn serve(&mut self, asked: Nanos, client: usize, worker: usize, cost: Nanos) -> Nanos {
+        let way = self.plan.local + self.plan.network;
+        self.simulated += 1;
+        self.work(worker, asked + way, self.proxies[client], cost) + way
+    }
+
+    #[inline]
     fn get(&mut self, now: Nanos, client: usize, key: u64) {
-        let home = usize::from(self.homes[key as usize]);
-        if self.lent[key as usize] {
+        let of = self.keys.of(key);
+        let home = usize::from(of.home);
+        if of.lent {
             return self.get_lent(now, client, key, home);
         }
-        let hit = self.read_home(now, client, key, home);
-        let done = self.serve(now, client, home, hit);
-        self.finish_get(now, done, client, key, hit);
-    }
-
-    /// A worker is asked; gives when the application has its answer.
-    #[inline]
-    fn serve(&mut self, now: Nanos, client: usize, worker: usize, hit: bool) -> Nanos {
-        let cost = if hit { self.costs.hit } else { self.costs.miss };
-        self.tally.served[worker] += 1;
-        let arrives = now + self.plan.local + self.plan.network;
-        let proxy = client % self.plan.proxies;
-        let done = self.turns[worker].take(arrives, proxy, cost, self.costs.batch);
-        done + self.plan.local + self.plan.network
+        let hit = of.read();
+        if !self.hot[home].pass_read() {
+            self.look_at_read(now, client, key, home, hit);
+        }
+        self.finish_get(now, client, key, home, hit);
     }
 
     #[inline]
-    fn finish_get(&mut self, now: Nanos, done: Nanos, client: usize, key: u64, hit: bool) {
-        self.simulated += 1;
-        self.tally.answered(done - now);
-        self.tally.gets += 1;
-        self.tally.hits += u64::from(hit);
+    fn finish_get(&mut self, now: Nanos, client: usize, key: u64, worker: usize, hit: bool) {
+        let (cost, outcome) = match hit {
+            true => (self.costs.hit, Outcome::Hit),
+            false => (self.costs.miss, Outcome::Miss),
+        };
+        let done = self.serve(now, client, worker, cost);
+        self.tally.answered(done, done - now, outcome);
         if !hit && self.plan.fill {
             self.fills.push(Reverse((done, key, client as u32)));
         }
     }
 
-    /// A home is read, by a client without a lease.
-    #[inline]
-    fn read_home(&mut self, now: Nanos, client: usize, key: u64, home: usize) -> bool {
-        let hit = self.caches.read(key);
-        if self.hot[home].pass_read() {
-            return hit;
-        }
-        let (at, epoch, name) = (Instant(now), self.epoch(), key_name(key));
+    /// A read at its home that may be sampled, or of a key with copies; by a client without a lease.
+    fn look_at_read(&mut self, now: Nanos, client: usize, key: u64, home: usize, hit: bool) {
+        let (at, epoch, name) = (Instant(now), self.epoch(), self.names.of(key));
         let hash = KeyHash::of(&name);
         let advice = self.hot[home].handle_read(at, hash, &name, Reader::Aware { epoch }, hit);
         if self.hot[home].has_output() {
             self.settle(now, home);
         }
         if advice.gamma > 0 {
-            self.lent[key as usize] = true;
+            self.keys.of(key).lent = true;
             let leases = &mut self.leases[client];
             let ticket = leases.home_read(at, epoch, hash);
             leases.grant(at, epoch, &ticket, advice.gamma, self.plan.hot_keys.lease);
             release(leases, at, epoch, ticket);
         }
-        hit
     }
 
     /// A get of a key for which the client may have a lease.
     fn get_lent(&mut self, now: Nanos, client: usize, key: u64, home: usize) {
         let (at, epoch) = (Instant(now), self.epoch());
-        let hash = KeyHash::of(&key_name(key));
-        let ticket = self.leases[client].route_read(at, epoch, hash);
-        let route = ticket.route();
-        let hit = match route {
+        let hash = KeyHash::of(&self.names.of(key));
+        let leases = &mut self.leases[client];
+        let ticket = leases.route_read(at, epoch, hash);
+        let hit = self.keys.of(key).read();
+        let worker = match ticket.route() {
             Route::Home => {
-                self.leases[client].abandon(at, ticket);
-                self.read_home(now, client, key, home)
+                leases.abandon(at, ticket);
+                if !self.hot[home].pass_read() {
+                    self.look_at_read(now, client, key, home, hit);
+                }
+                home
             }
-            Route::Shadow { .. } => {
-                release(&mut self.leases[client], at, epoch, ticket);
-                self.caches.read(key)
-            }
-        };
-        let worker = match route {
-            Route::Home => home,
             Route::Shadow { suffix } => {
-                self.tally.replica_reads += 1;
+                release(leases, at, epoch, ticket);
                 let shadow = self.shadow(key, home, suffix);
                 self.hot[shadow].handle_replica_read();
+                let arrives = now + self.plan.local + self.plan.network;
+                self.tally.replica_reads += u64::from(self.tally.measures(arrives));
                 shadow
             }
         };
-        let done = self.serve(now, client, worker, hit);
-        self.finish_get(now, done, client, key, hit);
+        self.finish_get(now, client, key, worker, hit);
     }
 
     /// Where a copy is.
     fn shadow(&mut self, key: u64, home: usize, suffix: u8) -> usize {
-        let (map, plan) = (&self.map, self.plan);
+        let Some(map) = &self.map else { return home };
+        let (plan, names) = (self.plan, self.names);
         let shadows = self.shadows.entry(key).or_insert_with(|| {
             let server = worker_ref(plan, home).server;
-            renaming::shadows(map, &key_name(key), server, plan.hot_keys.gamma_max)
+            renaming::shadows(map, &names.of(key), server, plan.hot_keys.gamma_max)
                 .into_iter()
                 .map(|worker| worker_number(plan, worker) as u16)
                 .collect()
@@ -334,11 +367,11 @@ impl<'a> Cluster<'a> {
     }
 
     fn set(&mut self, now: Nanos, asked: Nanos, client: usize, key: u64) {
-        let home = usize::from(self.homes[key as usize]);
-        let server = home / usize::from(self.plan.workers_per_server);
-        self.caches.store(server, key);
+        let home = self.keys.of(key).home;
+        self.keys.store(self.plan.server_of(home), key);
+        let home = usize::from(home);
         if !self.hot[home].pass_write() {
-            let name = key_name(key);
+            let name = self.names.of(key);
             let hash = KeyHash::of(&name);
             self.leases[client].write_sent(hash);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
@@ -346,13 +379,8 @@ impl<'a> Cluster<'a> {
                 self.settle(now, home);
             }
         }
-        self.tally.served[home] += 1;
-        let arrives = asked + self.plan.local + self.plan.network;
-        let proxy = client % self.plan.proxies;
-        let done = self.turns[home].take(arrives, proxy, self.costs.set, self.costs.batch);
-        self.simulated += 1;
-        self.tally
-            .answered(done + self.plan.local + self.plan.network - asked);
+        let done = self.serve(asked, client, home, self.costs.set);
+        self.tally.answered(done, done - asked, Outcome::Stored);
     }
 }
 

@@ -9,20 +9,25 @@
 //! the network a fixed time. What they must agree on (each worker's share of the load, the hit ratio,
 //! latency while queues are short) is a test.
 
-mod cache;
 mod cluster;
 pub mod fast;
+mod keys;
+mod names;
 mod report;
 pub mod service;
 pub mod whole;
 
-pub use report::{LoadReport, Tally};
+pub use report::{LatencyUs, LoadReport};
 pub use service::ServiceModel;
 
 use crate::history::Nanos;
+use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
-use evenkeel_workload::Popularity;
+use evenkeel_policy::placement::config::Distribution;
+use evenkeel_roles::server::STANDALONE_CACHELETS_PER_WORKER;
+use evenkeel_workload::{Mix, Popularity, RATE_MAX, Rate, ReadOnly, Workload, WorkloadSpec};
 
 /// Most workers of a plan: a map has at most so many servers' worth of cachelets.
 pub const WORKERS_MAX: usize = 10_000;
@@ -32,6 +37,45 @@ pub const KEYS_MAX: u64 = 50_000_000;
 
 /// Length of every key, in bytes.
 pub const KEY_LEN: usize = 16;
+
+/// Which generator of a plan's seed chooses the applications that ask; requests have streams of
+/// their own.
+const CLIENT_STREAM: u64 = 1 << 48;
+
+/// How keys get to servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyPlacement {
+    /// By a map that is even, as a coordinator's first one is: the same part of the hash space for
+    /// each worker.
+    #[default]
+    Map,
+    /// As clients of plain memcached servers place them. Such servers have one worker each, know of
+    /// no map, and replicate nothing.
+    Plain(Distribution),
+}
+
+impl FromStr for KeyPlacement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "map" => Ok(KeyPlacement::Map),
+            _ => match text.parse() {
+                Ok(distribution) => Ok(KeyPlacement::Plain(distribution)),
+                Err(error) => Err(format!("{error}, nor map")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for KeyPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyPlacement::Map => f.write_str("map"),
+            KeyPlacement::Plain(distribution) => distribution.fmt(f),
+        }
+    }
+}
 
 /// When applications ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +95,15 @@ pub enum Arrivals {
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// Decides everything that is left to chance.
+    /// Decides everything that is left to chance, and the names of the keys: with another seed they
+    /// have other homes.
     pub seed: u64,
     /// Servers.
     pub servers: usize,
     /// Workers of each.
     pub workers_per_server: u16,
+    /// How keys get to them.
+    pub placement: KeyPlacement,
     /// Cachelets of each worker.
     pub cachelets_per_worker: usize,
     /// Proxies.
@@ -67,10 +114,17 @@ pub struct LoadPlan {
     pub keys: u64,
     /// How requests fall on them.
     pub popularity: Popularity,
+    /// Other keys become the hot ones each time so much virtual time has passed, in nanoseconds;
+    /// `None` never.
+    pub reshuffle: Option<Nanos>,
     /// Part of requests that are gets; the others are sets.
     pub get_share: f64,
+    /// Keys that are read where others would be written.
+    pub read_only: Option<ReadOnly>,
     /// Bytes of every value.
     pub value_bytes: usize,
+    /// Whether every key is set once before the load begins, in time that does not count.
+    pub prefill: bool,
     /// Whether applications set what they miss.
     pub fill: bool,
     /// Memory of each server, in bytes.
@@ -97,13 +151,17 @@ impl Default for LoadPlan {
             seed: 1,
             servers: 4,
             workers_per_server: 1,
+            placement: KeyPlacement::Map,
             cachelets_per_worker: 16,
             proxies: 4,
             clients: 64,
             keys: 100_000,
             popularity: Popularity::Zipf { exponent: 0.99 },
+            reshuffle: None,
             get_share: 0.95,
+            read_only: None,
             value_bytes: 100,
+            prefill: false,
             fill: true,
             memory_bytes: 64 << 20,
             hot_keys: HotKeysConfig {
@@ -124,6 +182,20 @@ impl LoadPlan {
     /// Workers of all servers.
     pub fn workers(&self) -> usize {
         self.servers * usize::from(self.workers_per_server)
+    }
+
+    /// The server of a worker.
+    fn server_of(&self, worker: u16) -> usize {
+        usize::from(worker / self.workers_per_server)
+    }
+
+    /// Cachelets of all workers of a server.
+    fn cachelets_per_server(&self) -> usize {
+        let of_worker = match self.placement {
+            KeyPlacement::Map => self.cachelets_per_worker,
+            KeyPlacement::Plain(_) => usize::from(STANDALONE_CACHELETS_PER_WORKER),
+        };
+        of_worker * usize::from(self.workers_per_server)
     }
 
     /// Checks that both fidelities can run it.
@@ -150,28 +222,51 @@ impl LoadPlan {
         within("keys", self.keys, 1, KEYS_MAX)?;
         within("value bytes", self.value_bytes as u64, 1, 1 << 19)?;
         within("memory", self.memory_bytes as u64, 1 << 20, 1 << 40)?;
-        if !(0.0..=1.0).contains(&self.get_share) {
-            return Err(format!("get share: {} is no share", self.get_share));
-        }
         match self.arrivals {
-            Arrivals::Open { rate } if !(rate > 0.0 && rate <= 1e10) => {
-                return Err(format!("rate: {rate} is not within 0 and 10^10 a second"));
+            // Schedules count nanoseconds.
+            Arrivals::Open { rate } if !(rate > 0.0 && rate <= RATE_MAX) => {
+                return Err(format!("rate: {rate} is not within 0 and {RATE_MAX}"));
             }
             Arrivals::Closed { pipeline } => within("pipeline", pipeline as u64, 1, 1000)?,
             Arrivals::Open { .. } => {}
         }
+        if let KeyPlacement::Plain(distribution) = self.placement {
+            if self.workers_per_server != 1 {
+                return Err(format!(
+                    "servers placed by {distribution} have one worker each"
+                ));
+            }
+            if self.hot_keys.mode == Mode::On {
+                return Err(format!(
+                    "servers placed by {distribution} replicate no hot keys"
+                ));
+            }
+        }
         self.hot_keys.validate().map_err(|error| error.to_string())
     }
-}
 
-/// The name of a key: 16 hexadecimal digits.
-pub(crate) fn key_name(key: u64) -> [u8; KEY_LEN] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    core::array::from_fn(|i| DIGITS[(key >> (4 * (KEY_LEN - 1 - i))) as usize & 15])
-}
-
-/// The key of such a name.
-pub(crate) fn key_of(name: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(name).ok()?;
-    u64::from_str_radix(text, 16).ok()
+    /// The requests, as laws.
+    ///
+    /// # Errors
+    /// When they contradict each other.
+    fn workload(&self) -> Result<Workload, String> {
+        let arrivals = match self.arrivals {
+            Arrivals::Open { rate } => evenkeel_workload::Arrivals::Poisson(Rate::Constant(rate)),
+            Arrivals::Closed { .. } => evenkeel_workload::Arrivals::Closed,
+        };
+        let build = || {
+            WorkloadSpec {
+                keys: Some(self.keys),
+                popularity: self.popularity,
+                reshuffle_ns: self.reshuffle,
+                mix: Mix::gets(self.get_share)?,
+                read_only: self.read_only,
+                arrivals,
+                seed: self.seed,
+                ..WorkloadSpec::default()
+            }
+            .build()
+        };
+        build().map_err(|error| format!("failed to build the workload: {error}"))
+    }
 }

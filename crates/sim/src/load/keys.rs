@@ -1,11 +1,12 @@
-//! Which keys a server holds, without holding them.
+//! What is known of every key: its home, and whether its server holds it, without holding it.
 //!
 //! Memory is a queue of items: what is stored goes to its end; what comes to its front has another
 //! turn if it was read since, up to three, and is evicted otherwise. So do the segments of the real
 //! store, which keep what was read when they are merged. How many items fit is not modelled but asked:
 //! a real store of the same memory is filled until it evicts.
 
-use super::{KEY_LEN, LoadPlan, key_name};
+use super::names::KeyNames;
+use super::{KEY_LEN, LoadPlan};
 use evenkeel_storage::{NewItem, PoolConfig, SegmentPool, Store};
 use evenkeel_types::{CacheletId, Version};
 use std::collections::VecDeque;
@@ -19,40 +20,67 @@ const PRESENT: u8 = 0x80;
 /// Memory of the store that is asked, at most; what a larger one holds is in proportion.
 const ASKED_BYTES_MAX: usize = 32 << 20;
 
-/// What every server holds.
+/// A key. Everything about it is in one place of memory: with many keys, that is what a request
+/// waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    /// The worker that it belongs to.
+    pub home: u16,
+    /// Whether it is there, and how often it was read since its last turn.
+    item: u8,
+    /// Whether a lease was ever granted for it: others need no look at any lease.
+    pub lent: bool,
+}
+
+const _: () = assert!(size_of::<Key>() == 4);
+
+impl Key {
+    /// Whether it is there. It is read.
+    #[inline]
+    pub fn read(&mut self) -> bool {
+        if self.item & PRESENT == 0 {
+            return false;
+        }
+        if self.item & !PRESENT < READS_MAX {
+            self.item += 1;
+        }
+        true
+    }
+}
+
+/// All keys, and what every server holds of them.
 #[derive(Debug)]
-pub(super) struct Caches {
-    /// For each key, whether it is there and how often it was read since its last turn.
-    items: Vec<u8>,
+pub(super) struct Keys {
+    keys: Vec<Key>,
+    /// Those that each server holds, in the order of their turns.
     queues: Vec<VecDeque<u32>>,
     items_max: usize,
 }
 
-impl Caches {
-    pub fn new(plan: &LoadPlan) -> Self {
-        Caches {
-            items: vec![0; plan.keys as usize],
+impl Keys {
+    /// Keys of these homes, none of which is there.
+    pub fn new(plan: &LoadPlan, homes: impl Iterator<Item = u16>) -> Self {
+        let key = |home| Key {
+            home,
+            item: 0,
+            lent: false,
+        };
+        Keys {
+            keys: homes.map(key).collect(),
             queues: vec![VecDeque::new(); plan.servers],
             items_max: items_held(plan),
         }
     }
 
-    /// Whether a key is there. It is read.
+    /// A key.
     #[inline]
-    pub fn read(&mut self, key: u64) -> bool {
-        let item = &mut self.items[key as usize];
-        if *item & PRESENT == 0 {
-            return false;
-        }
-        if *item & !PRESENT < READS_MAX {
-            *item += 1;
-        }
-        true
+    pub fn of(&mut self, key: u64) -> &mut Key {
+        &mut self.keys[key as usize]
     }
 
     /// A key is stored at a server.
     pub fn store(&mut self, server: usize, key: u64) {
-        let item = &mut self.items[key as usize];
+        let item = &mut self.keys[key as usize].item;
         if *item & PRESENT != 0 {
             return;
         }
@@ -63,7 +91,7 @@ impl Caches {
             let Some(first) = queue.pop_front() else {
                 return;
             };
-            let item = &mut self.items[first as usize];
+            let item = &mut self.keys[first as usize].item;
             if *item == PRESENT {
                 *item = 0;
             } else {
@@ -77,9 +105,7 @@ impl Caches {
 /// How many items of the plan's size a server holds.
 fn items_held(plan: &LoadPlan) -> usize {
     let asked = plan.memory_bytes.min(ASKED_BYTES_MAX);
-    let cachelets = (plan.cachelets_per_worker * usize::from(plan.workers_per_server)).max(1);
-    // More keys than there are need not fit.
-    let most = plan.keys as usize;
+    let cachelets = plan.cachelets_per_server().max(1);
     let pool = SegmentPool::new(PoolConfig {
         limit_bytes: asked,
         item_size_max: plan.value_bytes.max(64 << 10),
@@ -90,10 +116,13 @@ fn items_held(plan: &LoadPlan) -> usize {
         store.create_cachelet(CacheletId(cachelet as u16));
     }
     let value = vec![b'v'; plan.value_bytes];
+    let names = KeyNames::of_seed(plan.seed);
     // Twice what fits without any overhead: the store has been evicting for a while.
     let fit = asked / (KEY_LEN + plan.value_bytes);
-    for key in 0..2 * fit {
-        let name = key_name(key as u64);
+    // More keys than there are need not fit.
+    let most = plan.keys as usize;
+    for key in 0..most.min(2 * fit) {
+        let name = names.of(key as u64);
         let item = NewItem {
             key: &name,
             value: [&value, b""],
@@ -106,7 +135,7 @@ fn items_held(plan: &LoadPlan) -> usize {
     }
     let held = store.stats().items as usize;
     let scaled = held as f64 * plan.memory_bytes as f64 / asked as f64;
-    (scaled as usize).clamp(1, most.max(1))
+    (scaled as usize).clamp(1, most)
 }
 
 #[cfg(test)]
@@ -121,20 +150,20 @@ mod tests {
             memory_bytes: 4 << 20,
             ..LoadPlan::default()
         };
-        let mut caches = Caches::new(&plan);
-        let fits = caches.items_max as u64;
+        let mut keys = Keys::new(&plan, std::iter::repeat_n(0, plan.keys as usize));
+        let fits = keys.items_max as u64;
         // 116 bytes of key and value; an item has a header and an index entry besides.
         assert!((10_000..36_000).contains(&fits), "{fits}");
-        assert!(!caches.read(0));
+        assert!(!keys.of(0).read());
         for key in 0..fits {
-            caches.store(0, key);
+            keys.store(0, key);
         }
-        assert!(caches.read(0), "all fit");
+        assert!(keys.of(0).read(), "all fit");
         for key in fits..2 * fits {
-            caches.store(0, key);
+            keys.store(0, key);
         }
-        assert!(caches.read(0), "it was read");
-        assert!(!caches.read(1), "nobody read it");
-        assert!(caches.read(2 * fits - 1));
+        assert!(keys.of(0).read(), "it was read");
+        assert!(!keys.of(1).read(), "nobody read it");
+        assert!(keys.of(2 * fits - 1).read());
     }
 }
