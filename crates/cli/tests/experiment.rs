@@ -22,7 +22,7 @@ fn the_list_names_what_can_be_run() {
     let output = experiment(&["list"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
-    for name in ["spore-1", "spore-6a", "rnb-2", "rnb-13"] {
+    for name in ["spore-1", "spore-6a", "rnb-2", "rnb-3", "rnb-13"] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }
@@ -56,6 +56,23 @@ fn an_experiment_that_is_worked_out_gives_the_same_figures_for_the_same_seed() {
 }
 
 #[test]
+fn what_stands_in_for_absent_data_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain name");
+    let report = json(&[
+        "run", "rnb-3", "--scale", "quick", "--format", "json", "--data", data,
+    ]);
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("A generated graph stands in for Slashdot"),
+        "{notes}"
+    );
+    for claim in report["claims"].as_array().expect("claims") {
+        assert_eq!(claim["holds"], true, "{claim}");
+    }
+}
+
+#[test]
 fn an_experiment_with_real_servers_writes_its_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("a plain name");
@@ -76,6 +93,6 @@ fn an_experiment_with_real_servers_writes_its_files() {
         serde_json::from_str::<serde_json::Value>(&kept).expect("JSON"),
         report
     );
-    let plot = std::fs::read_to_string(folder.path().join("spore-1.svg")).expect("a plot");
+    let plot = std::fs::read_to_string(folder.path().join("spore-1-real.svg")).expect("a plot");
     assert!(plot.contains("90th percentile"));
 }

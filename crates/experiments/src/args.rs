@@ -34,6 +34,10 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
+    /// Folder of the public data sets (docs/experiments.md); what is absent is generated instead
+    #[arg(long, value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+
     /// Folder for NAME-MODE.json and the plots (SVG); none are written without it
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,

@@ -9,7 +9,7 @@ use evenkeel_bench::plot;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Exit codes, as for every command of Evenkeel.
@@ -31,6 +31,8 @@ pub struct Run {
     pub small_by: SmallBy,
     /// Of everything random in it.
     pub seed: u64,
+    /// Folder of the public data sets, if there is one.
+    pub data: Option<PathBuf>,
     /// Shows how far it is.
     pub progress: Progress,
 }
@@ -45,6 +47,11 @@ impl Run {
             Scale::Paper => paper,
             Scale::Beyond => beyond,
         }
+    }
+
+    /// The name of a plot of an experiment that is run so, without an ending.
+    pub fn plot_name(&self, experiment: &Experiment) -> String {
+        format!("{}-{}", experiment.name, self.mode)
     }
 
     /// An empty report of an experiment that is run so.
@@ -151,6 +158,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             mode,
             small_by: args.small_by,
             seed: args.seed,
+            data: args.data.clone(),
             progress: Progress::new(experiment.name),
         };
         let report = (experiment.run)(experiment, &run)

@@ -1,7 +1,6 @@
-//! All experiments. Each is a file here and a line in [`ALL`].
+//! All experiments. Each is a file here, in a folder for each paper, and a line in [`ALL`].
 
-mod rnb_hole;
-mod rnb_items;
+mod rnb;
 mod spore;
 
 use crate::args::Mode;
@@ -28,8 +27,9 @@ pub const ALL: &[Experiment] = &[
     spore::FIGURE_1,
     spore::FIGURE_6A,
     spore::FIGURE_6B,
-    rnb_hole::FIGURE_2,
-    rnb_items::FIGURE_13,
+    rnb::FIGURE_2,
+    rnb::FIGURE_3,
+    rnb::FIGURE_13,
 ];
 
 #[cfg(test)]

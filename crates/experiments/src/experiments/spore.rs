@@ -389,7 +389,7 @@ fn report(experiment: &Experiment, run: &Run, found: &[Found]) -> Report {
     // Beyond saturation latency is a matter of how long one waits.
     let shown = |trial: &&Trial| trial.latency.latency_us_p90 < 10.0 * limit_us;
     report.plots.push(Plot {
-        name: experiment.name.into(),
+        name: run.plot_name(experiment),
         title: experiment.title.into(),
         x: Axis::linear("requests/s"),
         y: Axis::log("90th percentile, ms"),

@@ -17,7 +17,7 @@ use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, Workloa
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) const FIGURE_13: Experiment = Experiment {
+pub(in crate::experiments) const FIGURE_13: Experiment = Experiment {
     name: "rnb-13",
     title: "Items a second by items in a transaction, of one server",
     source: "Replicate and Bundle, Figures 13 and 14",
@@ -91,8 +91,8 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     }
     let curves = peers.iter().zip(&points);
     report.plots.push(Plot {
-        name: FIGURE_13.name.into(),
-        title: FIGURE_13.title.into(),
+        name: run.plot_name(experiment),
+        title: experiment.title.into(),
         x: Axis::log("items in a transaction"),
         y: Axis::log("items/s"),
         curves: curves

@@ -1,17 +1,16 @@
-//! Replicate and Bundle, Figures 2 and 3: the multi-get hole. A request for many items asks nearly every server
+//! Replicate and Bundle, Figure 2: the multi-get hole. A request for many items asks nearly every server
 //! however many there are, so that more servers do not make more requests a second.
 
-use super::Experiment;
+use super::{Experiment, PLACEMENT_NAME, doublings, placement};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_policy::placement::config::{PlacementConfig, Server};
 use evenkeel_policy::placement::pool::Placement;
 use evenkeel_workload::rng;
 
-pub(super) const FIGURE_2: Experiment = Experiment {
+pub(in crate::experiments) const FIGURE_2: Experiment = Experiment {
     name: "rnb-2",
     title: "What twice as many servers bring to requests for many items",
     source: "Replicate and Bundle, Figure 2",
@@ -38,19 +37,13 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let requests = run.by_scale([200, 2_000, 20_000, 50_000]);
     let mut report = run.report(experiment);
     report.settings = vec![
-        (
-            "placement".into(),
-            "ketama of libmemcached, as the proxy places keys".into(),
-        ),
+        ("placement".into(), PLACEMENT_NAME.into()),
         (
             "random requests for each point".into(),
             requests.to_string(),
         ),
     ];
-    let sizes: Vec<u32> = (0..)
-        .map(|log| 1 << log)
-        .take_while(|&n| n <= servers_max)
-        .collect();
+    let sizes = doublings(servers_max);
     let placements = sizes
         .iter()
         .chain([&(2 * servers_max)])
@@ -130,8 +123,8 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     ];
     report.tables.push(table);
     report.plots.push(Plot {
-        name: FIGURE_2.name.into(),
-        title: FIGURE_2.title.into(),
+        name: run.plot_name(experiment),
+        title: experiment.title.into(),
         x: Axis::log("servers before"),
         y: Axis::linear("factor"),
         curves,
@@ -142,14 +135,6 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         worst * 100.0
     ));
     Ok(report)
-}
-
-fn placement(servers: u32) -> anyhow::Result<Placement> {
-    let servers = (0..servers).map(|n| Server::new(format!("10.0.{}.{}", n / 250, n % 250), 11211));
-    Ok(Placement::new(&PlacementConfig {
-        servers: servers.collect(),
-        ..PlacementConfig::default()
-    })?)
 }
 
 /// Servers that a request for random items asks, on average.

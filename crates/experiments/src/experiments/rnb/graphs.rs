@@ -1,0 +1,265 @@
+//! Replicate and Bundle, Figure 3: the multi-get hole with requests of social graphs. A request asks for the items
+//! of all friends of a random user; the more servers there are, the more of them it has to ask.
+//!
+//! As in the paper's simulator (section III-B), what counts is the work that a request makes: its transactions. All
+//! users are equally likely, so that the mean over all of them is exact and nothing has to be drawn. What the paper
+//! leaves out is shown beside it: that an item costs something too, and that some servers hold the items of
+//! those who are everybody's friend.
+
+use super::{Experiment, PLACEMENT_NAME, doublings, placement};
+use crate::args::Mode;
+use crate::report::{Claim, Report, Table};
+use crate::run::Run;
+use anyhow::Context;
+use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_policy::placement::pool::Placement;
+use evenkeel_workload::{Graph, PowerLaw};
+
+pub(in crate::experiments) const FIGURE_3: Experiment = Experiment {
+    name: "rnb-3",
+    title: "What more servers bring to requests for all friends of a user",
+    source: "Replicate and Bundle, Figure 3",
+    modes: &[Mode::Sim],
+    run: figure_3,
+};
+
+/// What an item costs a server, by what a transaction costs: with this, twenty items in a transaction bring ten
+/// times the items a second of one, as `rnb-13` measured for Evenkeel.
+const ITEM_COST: f64 = 1.0 / 18.0;
+
+/// Servers at which claims are judged; in every scale.
+const JUDGED_AT: u32 = 16;
+
+/// A graph of the paper, and a generated one like it for where it is absent: of as many users who have friends, with
+/// the same mean and largest number of friends.
+struct Source {
+    name: &'static str,
+    /// In the folder of public data.
+    file: &'static str,
+    like_it: PowerLaw,
+}
+
+/// Both come from SNAP. Slashdot has 948,464 edges, of which 78,303 lead from a user to itself, Epinions 508,837.
+const SOURCES: [Source; 2] = [
+    Source {
+        name: "Slashdot",
+        file: "snap-slashdot0902/soc-Slashdot0902.txt.gz",
+        like_it: PowerLaw {
+            users: 78_441,
+            exponent: 1.76,
+            degree_max: 2_511,
+        },
+    },
+    Source {
+        name: "Epinions",
+        file: "snap-epinions1/soc-Epinions1.txt.gz",
+        like_it: PowerLaw {
+            users: 60_341,
+            exponent: 1.84,
+            degree_max: 1_801,
+        },
+    },
+];
+
+fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let sizes = doublings(run.by_scale([32, 64, 128, 1024]));
+    let mut report = run.report(experiment);
+    report.settings = vec![
+        ("placement".into(), PLACEMENT_NAME.into()),
+        (
+            "requests".into(),
+            "one of each user, for the items of all friends".into(),
+        ),
+    ];
+    let mut curves = vec![Curve {
+        label: "as many times as servers".into(),
+        points: sizes
+            .iter()
+            .map(|&n| (f64::from(n), f64::from(n)))
+            .collect(),
+    }];
+    for source in &SOURCES {
+        run.progress.say(format!("{}: reading", source.name));
+        let graph = load(source, run, &mut report.notes)?;
+        let mut table = Table::new(
+            &format!(
+                "{}: {} users, {:.1} friends on average, {} at most",
+                source.name,
+                graph.users(),
+                graph.edges() as f64 / graph.users() as f64,
+                graph.degree_max()
+            ),
+            &[
+                "servers",
+                "transactions of a request",
+                "requests/s by one server's",
+                "the same with the cost of items",
+                "busiest by mean",
+            ],
+        );
+        let mut points = Vec::new();
+        for &servers in &sizes {
+            run.progress
+                .say(format!("{}: {servers} servers", source.name));
+            let work = Work::of(&graph, &placement(servers)?);
+            let gain = work.gain(0.0);
+            if servers == JUDGED_AT {
+                report.claims.push(claim(source.name, gain));
+            }
+            table.row([
+                servers.to_string(),
+                format!("{:.2}", work.transactions),
+                format!("{gain:.2}"),
+                format!("{:.2}", work.gain(ITEM_COST)),
+                format!("{:.2}", work.max_to_mean),
+            ]);
+            points.push((f64::from(servers), gain));
+        }
+        report.tables.push(table);
+        curves.push(Curve {
+            label: source.name.into(),
+            points,
+        });
+    }
+    report.plots.push(Plot {
+        name: run.plot_name(experiment),
+        title: experiment.title.into(),
+        x: Axis::log("servers"),
+        y: Axis::log("requests/s by one server's"),
+        curves,
+    });
+    report.notes.push(format!(
+        "Users without friends are asked for, too, and cost nothing. The cost of an item is taken as 1/{:.0} of \
+         that of a transaction (rnb-13); the busiest server is the one with most transactions.",
+        1.0 / ITEM_COST
+    ));
+    Ok(report)
+}
+
+fn load(source: &Source, run: &Run, notes: &mut Vec<String>) -> anyhow::Result<Graph> {
+    let path = run.data.as_ref().map(|folder| folder.join(source.file));
+    if let Some(path) = path.filter(|path| path.exists()) {
+        return Graph::read(&path).with_context(|| format!("reading {}", source.name));
+    }
+    notes.push(format!(
+        "**A generated graph stands in for {}**, {}: there is no {} in the folder of public data (--data).",
+        source.name,
+        source.like_it,
+        source.file
+    ));
+    Ok(source.like_it.generate(run.seed)?)
+}
+
+fn claim(name: &str, gain: f64) -> Claim {
+    let servers = f64::from(JUDGED_AT);
+    Claim::new(
+        &format!("{name}: {JUDGED_AT} servers bring how many times one server's requests/s"),
+        &format!("far below {JUDGED_AT}"),
+        format!("{gain:.2}"),
+        Some(gain < servers / 2.0),
+    )
+}
+
+/// What servers have to do for a request of each user.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Work {
+    servers: f64,
+    /// Of a request, on average.
+    transactions: f64,
+    items: f64,
+    /// Part of the requests that ask for something.
+    asking: f64,
+    /// The busiest server's transactions by the mean of all.
+    max_to_mean: f64,
+}
+
+impl Work {
+    fn of(graph: &Graph, placement: &Placement) -> Work {
+        let homes: Vec<u32> = (0..graph.users())
+            .map(|user| placement.server(format!("user:{user}").as_bytes()) as u32)
+            .collect();
+        // Who asked each server last.
+        let mut asked = vec![u32::MAX; placement.len()];
+        let mut transactions = vec![0u64; placement.len()];
+        for &user in graph.readers() {
+            for &friend in graph.friends(user) {
+                let server = homes[friend as usize] as usize;
+                if asked[server] != user {
+                    asked[server] = user;
+                    transactions[server] += 1;
+                }
+            }
+        }
+        let sum: u64 = transactions.iter().sum();
+        let most = transactions.iter().copied().max().unwrap_or(0);
+        let (servers, users) = (placement.len() as f64, graph.users() as f64);
+        Work {
+            servers,
+            transactions: sum as f64 / users,
+            items: graph.edges() as f64 / users,
+            asking: graph.readers().len() as f64 / users,
+            max_to_mean: most as f64 * servers / sum as f64,
+        }
+    }
+
+    /// How many times the requests a second of one server all of them carry, if each has as much to do. An item
+    /// costs this part of what a transaction costs.
+    fn gain(&self, item_cost: f64) -> f64 {
+        // To one server, a request is one transaction.
+        let alone = self.asking + item_cost * self.items;
+        self.servers * alone / (self.transactions + item_cost * self.items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Twin: sets.
+    #[test]
+    fn transactions_are_the_servers_of_a_users_friends() {
+        let law = PowerLaw {
+            users: 300,
+            exponent: 1.8,
+            degree_max: 100,
+        };
+        let graph = law.generate(7).unwrap();
+        let placement = placement(5).unwrap();
+        let work = Work::of(&graph, &placement);
+        let server = |user: u32| placement.server(format!("user:{user}").as_bytes());
+        let mut sum = 0;
+        for user in 0..300 {
+            let servers: BTreeSet<_> = graph.friends(user).iter().map(|&f| server(f)).collect();
+            sum += servers.len();
+        }
+        assert!((work.transactions - sum as f64 / 300.0).abs() < 1e-9);
+        assert!(work.gain(0.0) > 1.0 && work.gain(0.0) < work.gain(1.0));
+        assert!(work.gain(1e9) > 4.99, "items alone are dealt out evenly");
+    }
+
+    #[test]
+    fn one_server_is_asked_once_by_whoever_has_friends() {
+        let graph = Graph::of_edges(4, &[(0, 1), (0, 2), (1, 2)]);
+        let work = Work::of(&graph, &placement(1).unwrap());
+        assert_eq!((work.transactions, work.items), (0.5, 0.75));
+        assert_eq!((work.gain(0.0), work.max_to_mean), (1.0, 1.0));
+    }
+
+    /// The numbers of friends that the stand-ins are to have: those of the paper's graphs.
+    #[test]
+    fn stand_ins_have_the_means_of_what_they_stand_for() {
+        for (source, mean) in SOURCES
+            .iter()
+            .zip([948_464.0 / 78_441.0, 508_837.0 / 60_341.0])
+        {
+            let graph = source.like_it.generate(1).unwrap();
+            let found = graph.edges() as f64 / graph.users() as f64;
+            assert!(
+                (found / mean - 1.0).abs() < 0.1,
+                "{}: {found} for {mean}",
+                source.name
+            );
+        }
+    }
+}
