@@ -184,6 +184,12 @@ impl LoadPlan {
         self.servers * usize::from(self.workers_per_server)
     }
 
+    /// What the names of all keys begin with: a workload with this prefix, keys of [`KEY_LEN`] bytes and the
+    /// same seed, popularity and number of keys asks real servers for the same keys equally often.
+    pub fn key_prefix(&self) -> String {
+        names::KeyNames::of_seed(self.seed).prefix().to_owned()
+    }
+
     /// The server of a worker.
     fn server_of(&self, worker: u16) -> usize {
         usize::from(worker / self.workers_per_server)
