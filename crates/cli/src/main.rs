@@ -2,12 +2,14 @@
 //!
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
-//! same binary.
+//! same binary; [`top`] shows what servers do.
 
 #![forbid(unsafe_code)]
 
+mod top;
 mod up;
 mod usage;
+mod watch;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use evenkeel_runtime::{ExitCode, UsageError, die_with_parent, report};
@@ -40,6 +42,8 @@ enum Command {
     Coordinator(Box<evenkeel_coordinator::Args>),
     /// A whole cluster on this machine, on free ports
     Up(Box<up::Args>),
+    /// Shows servers, their load and their hot keys, live
+    Top(Box<top::Args>),
     /// Says where keys go through a proxy, and why
     Explain(Box<evenkeel_proxy::ExplainArgs>),
     /// Measures memcached-speaking servers
@@ -113,6 +117,7 @@ fn main() -> std::process::ExitCode {
             }
         }
         Command::Up(args) => outcome(up::run(&args)).into(),
+        Command::Top(args) => outcome(top::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),

@@ -8,7 +8,6 @@
 mod cluster;
 mod demo;
 mod member;
-mod stats;
 
 use cluster::{Cluster, ClusterPlan, Outcome};
 use demo::DemoArgs;

@@ -1,7 +1,7 @@
 //! What is measured: a sample of a moment, and samples added up over a phase.
 
 use crate::up::cluster::Cluster;
-use crate::up::stats::{HotKey, ServerStats, Watch};
+use crate::watch::{HotKey, ServerStats, Watch};
 use evenkeel_bench::{Counters, LiveSample, LoadHandle};
 use hdrhistogram::Histogram;
 
@@ -142,7 +142,7 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
         seconds: live.seconds,
         server_requests: looks
             .iter()
-            .map(|look| look.as_ref().map_or(0, |stats| stats.requests))
+            .map(|look| look.as_ref().map_or(0, |stats| stats.counts.requests))
             .collect(),
         server_up: looks.iter().map(Option::is_some).collect(),
         counters: live.counters,
@@ -154,6 +154,7 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::watch::Counts;
 
     /// A sample of one second with two hot keys of three replicas together.
     pub fn sample(server_requests: &[u64], latencies_us: &[u64]) -> Sample {
@@ -168,7 +169,16 @@ pub mod tests {
             requests_per_second,
             replicas,
         };
-        let look = |requests, hot_keys| Some(ServerStats { requests, hot_keys });
+        let look = |requests, hot_keys| {
+            Some(ServerStats {
+                counts: Counts {
+                    requests,
+                    ..Counts::default()
+                },
+                hot_keys,
+                ..ServerStats::default()
+            })
+        };
         let mut looks: Vec<Option<ServerStats>> = server_requests
             .iter()
             .map(|&requests| look(requests, Vec::new()))

@@ -11,10 +11,8 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 /// Longest answer that is read, in lines: more than all statistics of the largest server.
 const LINES_MAX: usize = 100_000;
 
-/// The general statistics that count requests for keys: each key asked for, each value stored.
-/// Replica reads are not among memcached's; they are work for clients all the same, and count for
-/// the server that did it.
-const REQUEST_COUNTERS: [&str; 4] = ["cmd_get", "cmd_set", "replica_hits", "replica_misses"];
+/// The lists that are asked for. Servers that are not Evenkeel's know the first alone and say so of the others.
+const QUESTIONS: &[u8] = b"stats\r\nstats evenkeel\r\nstats hotkeys\r\n";
 
 /// A key that its server replicates.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,13 +27,85 @@ pub struct HotKey {
     pub replicas: usize,
 }
 
-/// One answer of a server.
+/// What a server has counted since it started, or between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys read and values stored. Replica reads are not among memcached's; they are work for clients all the
+    /// same, and count for the server that did it.
+    pub requests: u64,
+    /// Keys read at their home, and those that were there.
+    pub gets: u64,
+    pub hits: u64,
+    /// Keys read as a replica.
+    pub replica_reads: u64,
+    /// Items evicted.
+    pub evictions: u64,
+}
+
+/// What a server has at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    pub items: u64,
+    pub bytes: u64,
+    pub bytes_max: u64,
+    pub connections: u64,
+}
+
+/// One look at a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerStats {
-    /// Requests for keys since the server started, replica reads included.
-    pub requests: u64,
+    /// Since the last look that succeeded; all zero at the first.
+    pub counts: Counts,
+    /// Now.
+    pub holdings: Holdings,
     /// Keys with replicas.
     pub hot_keys: Vec<HotKey>,
+}
+
+impl Counts {
+    /// Takes in one of the statistics, if it is one of these.
+    fn take(&mut self, name: &str, value: u64) {
+        match name {
+            "cmd_get" => {
+                self.gets += value;
+                self.requests += value;
+            }
+            "get_hits" => self.hits += value,
+            "cmd_set" => self.requests += value,
+            "replica_hits" | "replica_misses" => {
+                self.replica_reads += value;
+                self.requests += value;
+            }
+            "evictions" => self.evictions += value,
+            _ => {}
+        }
+    }
+
+    /// What was counted since `last`. Smaller numbers are those of a new life, which started at 0.
+    fn since(self, last: Counts) -> Counts {
+        if self.requests < last.requests {
+            return self;
+        }
+        Counts {
+            requests: self.requests - last.requests,
+            gets: self.gets.saturating_sub(last.gets),
+            hits: self.hits.saturating_sub(last.hits),
+            replica_reads: self.replica_reads.saturating_sub(last.replica_reads),
+            evictions: self.evictions.saturating_sub(last.evictions),
+        }
+    }
+}
+
+impl Holdings {
+    fn take(&mut self, name: &str, value: u64) {
+        match name {
+            "curr_items" => self.items = value,
+            "bytes" => self.bytes = value,
+            "limit_maxbytes" => self.bytes_max = value,
+            "curr_connections" => self.connections = value,
+            _ => {}
+        }
+    }
 }
 
 /// Asks one server again and again over one connection.
@@ -43,7 +113,7 @@ pub struct ServerStats {
 pub struct Watch {
     address: SocketAddr,
     connection: Option<BufReader<TcpStream>>,
-    last_requests: Option<u64>,
+    last: Option<Counts>,
 }
 
 impl Watch {
@@ -52,12 +122,17 @@ impl Watch {
         Watch {
             address,
             connection: None,
-            last_requests: None,
+            last: None,
         }
     }
 
-    /// Requests that the server has answered since the last look that succeeded, and its hot keys;
-    /// nothing when it does not answer.
+    /// Where the server is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the server did since the last look that succeeded, what it holds, and its hot keys; nothing when it
+    /// does not answer.
     pub fn look(&mut self) -> Option<ServerStats> {
         let stats = self.ask().ok();
         let Some(mut stats) = stats else {
@@ -65,12 +140,10 @@ impl Watch {
             self.connection = None;
             return None;
         };
-        let since = self.last_requests.replace(stats.requests);
-        // A smaller number is that of a new life, which started at 0.
-        stats.requests = match since {
-            Some(last) if last <= stats.requests => stats.requests - last,
-            Some(_) => stats.requests,
-            None => 0,
+        let counts = stats.counts;
+        stats.counts = match self.last.replace(counts) {
+            Some(last) => counts.since(last),
+            None => Counts::default(),
         };
         Some(stats)
     }
@@ -85,15 +158,13 @@ impl Watch {
                 none.insert(BufReader::new(stream))
             }
         };
-        connection
-            .get_mut()
-            .write_all(b"stats\r\nstats evenkeel\r\nstats hotkeys\r\n")?;
+        connection.get_mut().write_all(QUESTIONS)?;
         let mut stats = ServerStats::default();
         for _ in 0..2 {
             read_list(connection, |name, value| {
-                if REQUEST_COUNTERS.contains(&name) {
-                    stats.requests += value.parse::<u64>().unwrap_or(0);
-                }
+                let value = value.parse().unwrap_or(0);
+                stats.counts.take(name, value);
+                stats.holdings.take(name, value);
             })?;
         }
         read_list(connection, |key, facts| {
@@ -103,7 +174,7 @@ impl Watch {
     }
 }
 
-/// Reads `STAT name value` lines up to `END`.
+/// Reads `STAT name value` lines up to `END`; nothing where the server has no such list.
 fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) -> io::Result<()> {
     let mut line = String::new();
     for _ in 0..LINES_MAX {
@@ -112,7 +183,8 @@ fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) -> io:
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let text = line.trim_end();
-        if text == "END" {
+        // memcached answers an error to a list that it does not have.
+        if text == "END" || text == "ERROR" {
             return Ok(());
         }
         let fields = text
@@ -165,7 +237,7 @@ mod tests {
     /// A server that gives each connection one answer of `requests` requests.
     fn answer(listener: &TcpListener, requests: u64) {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = [0; 38];
+        let mut asked = [0; QUESTIONS.len()];
         stream.read_exact(&mut asked).unwrap();
         assert_eq!(&asked[..7], b"stats\r\n");
         write!(
@@ -189,7 +261,7 @@ mod tests {
         while looks.len() < 3 {
             // Every connection ends after its answer, so every second look finds it closed.
             if let Some(stats) = watch.look() {
-                looks.push(stats.requests);
+                looks.push(stats.counts.requests);
             }
         }
         assert_eq!(looks, [0, 50, 30]);

@@ -1,0 +1,311 @@
+//! What `evenkeel top` shows of a moment: plain numbers, without a terminal.
+
+use crate::watch::{HotKey, ServerStats};
+use serde::Serialize;
+
+/// A server that is watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// By which people know it: the coordinator's name, or its address.
+    pub name: String,
+    pub rack: Option<String>,
+    /// Cachelets that it owns, where a coordinator tells.
+    pub cachelets: Option<usize>,
+    /// Epoch of the map that it works by, likewise.
+    pub epoch: Option<u64>,
+    /// Whether the coordinator takes it to be alive; true where none is asked.
+    pub is_up: bool,
+}
+
+/// A server's line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerLine {
+    pub name: String,
+    pub rack: Option<String>,
+    /// `up`, `down` where the coordinator says so, or `silent` where it does not answer.
+    pub state: &'static str,
+    pub requests_per_second: f64,
+    /// Its load by the mean of all that answer; 1 is perfectly even.
+    pub load_over_mean: f64,
+    /// Keys found of those read at their home; nothing where none was read.
+    pub hit_ratio: Option<f64>,
+    /// Part of its requests that were reads of replicas.
+    pub replica_read_share: f64,
+    pub evictions_per_second: f64,
+    pub items: u64,
+    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub connections: u64,
+    pub cachelets: Option<usize>,
+    pub epoch: Option<u64>,
+}
+
+/// A hot key's line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HotKeyLine {
+    /// Unprintable bytes are escaped.
+    pub key: String,
+    /// Name of its home.
+    pub home: String,
+    pub state: String,
+    /// Reads a second at all copies together, as its home estimates.
+    pub requests_per_second: f64,
+    /// Copies besides the home's.
+    pub replicas: usize,
+}
+
+/// Everything of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Since the last moment.
+    pub seconds: f64,
+    pub requests_per_second: f64,
+    /// The most loaded server's load by the mean of all that answer; 1 without any load.
+    pub load_max_over_mean: f64,
+    pub hit_ratio: Option<f64>,
+    /// Copies of hot keys besides the homes'.
+    pub replicas: usize,
+    pub servers: Vec<ServerLine>,
+    /// The hottest first.
+    pub hot_keys: Vec<HotKeyLine>,
+    /// What is wrong with the source of the servers, if anything.
+    pub warning: Option<String>,
+}
+
+impl Figures {
+    /// Puts together what `seconds` brought: each member, and what it said if it did.
+    pub fn new(
+        seconds: f64,
+        looks: &[(Member, Option<ServerStats>)],
+        warning: Option<String>,
+    ) -> Figures {
+        let answers = || looks.iter().filter_map(|(_, stats)| stats.as_ref());
+        let rate = |count: u64| {
+            if seconds > 0.0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        let all: u64 = answers().map(|stats| stats.counts.requests).sum();
+        let mean = rate(all) / answers().count().max(1) as f64;
+        let servers: Vec<_> = looks
+            .iter()
+            .map(|(member, stats)| line(member, stats.as_ref(), mean, &rate))
+            .collect();
+        let mut hot_keys: Vec<_> = looks
+            .iter()
+            .flat_map(|(member, stats)| {
+                let keys = stats.iter().flat_map(|stats| &stats.hot_keys);
+                keys.map(|key| hot_key(member, key))
+            })
+            .collect();
+        hot_keys.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second));
+        let sum = |of: fn(&ServerStats) -> u64| answers().map(of).sum();
+        let most = servers.iter().map(|s| s.load_over_mean).fold(0.0, f64::max);
+        Figures {
+            seconds,
+            requests_per_second: rate(all),
+            load_max_over_mean: if all == 0 { 1.0 } else { most },
+            hit_ratio: share(sum(|s| s.counts.hits), sum(|s| s.counts.gets)),
+            replicas: hot_keys.iter().map(|key| key.replicas).sum(),
+            servers,
+            hot_keys,
+            warning,
+        }
+    }
+}
+
+fn line(
+    member: &Member,
+    stats: Option<&ServerStats>,
+    mean: f64,
+    rate: &impl Fn(u64) -> f64,
+) -> ServerLine {
+    let state = match (stats, member.is_up) {
+        (Some(_), true) => "up",
+        (_, false) => "down",
+        (None, true) => "silent",
+    };
+    let ServerStats {
+        counts, holdings, ..
+    } = stats.cloned().unwrap_or_default();
+    let requests_per_second = rate(counts.requests);
+    ServerLine {
+        name: member.name.clone(),
+        rack: member.rack.clone(),
+        state,
+        requests_per_second,
+        load_over_mean: if mean > 0.0 {
+            requests_per_second / mean
+        } else {
+            0.0
+        },
+        hit_ratio: share(counts.hits, counts.gets),
+        replica_read_share: share(counts.replica_reads, counts.requests).unwrap_or(0.0),
+        evictions_per_second: rate(counts.evictions),
+        items: holdings.items,
+        memory_bytes: holdings.bytes,
+        memory_limit_bytes: holdings.bytes_max,
+        connections: holdings.connections,
+        cachelets: member.cachelets,
+        epoch: member.epoch,
+    }
+}
+
+fn hot_key(member: &Member, key: &HotKey) -> HotKeyLine {
+    HotKeyLine {
+        key: key.key.clone(),
+        home: member.name.clone(),
+        state: key.state.clone(),
+        requests_per_second: key.requests_per_second,
+        replicas: key.replicas,
+    }
+}
+
+fn share(part: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| part as f64 / of as f64)
+}
+
+/// By what servers are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The most loaded first.
+    #[default]
+    Load,
+    Name,
+    /// The fullest first.
+    Memory,
+    /// The lowest hit ratio first.
+    Hits,
+}
+
+impl Order {
+    /// What it says of itself.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Load => "load",
+            Order::Name => "name",
+            Order::Memory => "memory",
+            Order::Hits => "hits",
+        }
+    }
+
+    /// The one that a key press brings next.
+    pub fn next(self) -> Order {
+        match self {
+            Order::Load => Order::Name,
+            Order::Name => Order::Memory,
+            Order::Memory => Order::Hits,
+            Order::Hits => Order::Load,
+        }
+    }
+
+    /// Orders servers; those that are equal stay as they are.
+    pub fn sort(self, servers: &mut [ServerLine]) {
+        let memory = |s: &ServerLine| s.memory_bytes as f64 / s.memory_limit_bytes.max(1) as f64;
+        let hits = |s: &ServerLine| s.hit_ratio.unwrap_or(f64::INFINITY);
+        servers.sort_by(|a, b| match self {
+            Order::Load => b.requests_per_second.total_cmp(&a.requests_per_second),
+            Order::Name => a.name.cmp(&b.name),
+            Order::Memory => memory(b).total_cmp(&memory(a)),
+            Order::Hits => hits(a).total_cmp(&hits(b)),
+        });
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::watch::{Counts, Holdings};
+
+    /// Three servers: one that serves much and has a hot key, one that serves little, one that is silent.
+    pub fn looks() -> Vec<(Member, Option<ServerStats>)> {
+        let member = |name: &str| Member {
+            name: name.into(),
+            cachelets: Some(16),
+            epoch: Some(3),
+            is_up: true,
+            ..Member::default()
+        };
+        let stats = |requests, hits, bytes| ServerStats {
+            counts: Counts {
+                requests,
+                gets: requests / 2,
+                hits,
+                replica_reads: requests / 4,
+                evictions: 10,
+            },
+            holdings: Holdings {
+                items: 5,
+                bytes,
+                bytes_max: 1000,
+                connections: 7,
+            },
+            hot_keys: Vec::new(),
+        };
+        let mut hot = stats(3_000, 1_500, 100);
+        hot.hot_keys = [("warm", 10.0, 1), ("hot", 90.0, 2)]
+            .map(|(key, requests_per_second, replicas)| HotKey {
+                key: key.into(),
+                state: "HOT".into(),
+                requests_per_second,
+                replicas,
+            })
+            .into();
+        vec![
+            (member("s1"), Some(stats(1_000, 250, 900))),
+            (member("s2"), Some(hot)),
+            (member("s3"), None),
+        ]
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_and_balance_of_those_that_answer() {
+        let figures = Figures::new(2.0, &looks(), None);
+        assert_eq!(figures.requests_per_second, 2_000.0);
+        assert_eq!(figures.load_max_over_mean, 1.5);
+        assert_eq!(figures.hit_ratio, Some(0.875));
+        assert_eq!(figures.replicas, 3);
+        let states: Vec<_> = figures.servers.iter().map(|server| server.state).collect();
+        assert_eq!(states, ["up", "up", "silent"]);
+        assert_eq!(figures.servers[0].hit_ratio, Some(0.5));
+        assert_eq!(figures.servers[0].evictions_per_second, 5.0);
+        assert_eq!(figures.servers[2].hit_ratio, None);
+        assert_eq!(
+            (&*figures.hot_keys[0].key, &*figures.hot_keys[0].home),
+            ("hot", "s2")
+        );
+    }
+
+    #[test]
+    fn nothing_at_all_is_even() {
+        let figures = Figures::new(0.0, &[], None);
+        assert_eq!(
+            (figures.load_max_over_mean, figures.requests_per_second),
+            (1.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn servers_are_ordered_by_what_is_wanted() {
+        let order = |order: Order| {
+            let mut servers = Figures::new(1.0, &looks(), None).servers;
+            order.sort(&mut servers);
+            servers
+                .iter()
+                .map(|s| s.name.clone())
+                .collect::<Vec<_>>()
+                .concat()
+        };
+        assert_eq!(order(Order::Load), "s2s1s3");
+        assert_eq!(order(Order::Name), "s1s2s3");
+        assert_eq!(order(Order::Memory), "s1s2s3");
+        assert_eq!(order(Order::Hits), "s1s2s3");
+        let mut order = Order::default();
+        for _ in 0..4 {
+            order = order.next();
+        }
+        assert_eq!(order, Order::default());
+    }
+}

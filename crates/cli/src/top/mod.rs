@@ -1,0 +1,323 @@
+//! `evenkeel top`: servers, their load, and hot keys, live in a terminal.
+//!
+//! ```text
+//!  coordinator ──> members ──┐
+//!  servers ──stats──> watch ─┴─> figures ──> screen │ table │ JSON
+//! ```
+
+mod figures;
+mod screen;
+
+use crate::watch::Watch;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use evenkeel_coordinator::client::ApiClient;
+use evenkeel_runtime::UsageError;
+use figures::{Figures, Member};
+use ratatui::DefaultTerminal;
+use screen::View;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Servers that are asked at the same time. One that does not answer holds up the others of its thread for as
+/// long as a look may take.
+const ASKED_AT_ONCE: usize = 32;
+
+/// Shortest and longest time between two looks.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+/// Shows servers, their load and their hot keys, live.
+///
+/// Keys: q or Esc quits, s changes the order of servers, p pauses, up and down scroll.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Servers to watch, HOST:PORT; memcached's own servers, too
+    #[arg(value_name = "SERVER", required_unless_present = "coordinator")]
+    pub servers: Vec<String>,
+
+    /// Watch all servers of this coordinator's cluster
+    #[arg(long, value_name = "URL", conflicts_with = "servers")]
+    pub coordinator: Option<String>,
+
+    /// Time between two looks, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+
+    /// Look twice, print what came between, and end: for scripts
+    #[arg(long)]
+    pub once: bool,
+
+    /// How to print; JSON is printed once
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Runs it until the person at the terminal has seen enough.
+///
+/// # Errors
+/// When an argument makes no sense, the terminal refuses, or nothing can be asked at the start.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let is_number = args.interval.is_finite() && args.interval > 0.0;
+    let interval = Duration::from_secs_f64(if is_number {
+        args.interval.min(1e6)
+    } else {
+        0.0
+    });
+    if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+        let message = format!(
+            "--interval {}: use {} to {} seconds",
+            args.interval,
+            INTERVAL_MIN.as_secs_f64(),
+            INTERVAL_MAX.as_secs()
+        );
+        return Err(UsageError(message).into());
+    }
+    let mut observer = Observer::new(args)?;
+    if args.once || args.format == Format::Json {
+        observer.look();
+        thread::sleep(interval);
+        return print(&observer.look(), args.format);
+    }
+    if !io::stdout().is_terminal() {
+        bail!(
+            "standard output is no terminal; --once prints a single look, --format json for programs"
+        );
+    }
+    let mut terminal = ratatui::try_init().context("the terminal refuses")?;
+    let shown = show(&mut terminal, &mut observer, interval);
+    // Whatever happened, the terminal must be usable.
+    ratatui::restore();
+    shown
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    observer: &mut Observer,
+    interval: Duration,
+) -> anyhow::Result<()> {
+    let mut view = View::default();
+    let mut figures = observer.look();
+    let mut next = Instant::now() + interval;
+    loop {
+        terminal.draw(|frame| screen::draw(frame, &figures, &view))?;
+        if event::poll(next.saturating_duration_since(Instant::now()))? {
+            if let Event::Key(key) = event::read()?
+                && press(&mut view, key, figures.servers.len())
+            {
+                return Ok(());
+            }
+        } else {
+            next = Instant::now() + interval;
+            if !view.paused {
+                figures = observer.look();
+            }
+        }
+    }
+}
+
+/// What a key does; whether it was the last.
+fn press(view: &mut View, key: KeyEvent, servers: usize) -> bool {
+    if key.kind == KeyEventKind::Release {
+        return false;
+    }
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return true,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+        KeyCode::Char('s') => view.order = view.order.next(),
+        KeyCode::Char('p') => view.paused = !view.paused,
+        KeyCode::Down => view.scrolled = (view.scrolled + 1).min(servers.saturating_sub(1)),
+        KeyCode::Up => view.scrolled = view.scrolled.saturating_sub(1),
+        _ => {}
+    }
+    false
+}
+
+fn print(figures: &Figures, format: Format) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(figures)?,
+        Format::Table => table(figures),
+    };
+    writeln!(io::stdout(), "{text}").context("printing the figures")
+}
+
+/// The same as on the screen, for a log.
+fn table(figures: &Figures) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header([
+        "server",
+        "state",
+        "requests/s",
+        "of mean",
+        "hits",
+        "items",
+        "memory B",
+        "connections",
+    ]);
+    for server in &figures.servers {
+        table.add_row([
+            server.name.clone(),
+            server.state.to_owned(),
+            format!("{:.0}", server.requests_per_second),
+            format!("{:.2}", server.load_over_mean),
+            server
+                .hit_ratio
+                .map_or("-".into(), |hits| format!("{hits:.3}")),
+            server.items.to_string(),
+            format!("{}/{}", server.memory_bytes, server.memory_limit_bytes),
+            server.connections.to_string(),
+        ]);
+    }
+    let mut text = format!(
+        "{:.0} requests/s, busiest {:.2} of the mean, {} hot keys with {} replicas\n{table}",
+        figures.requests_per_second,
+        figures.load_max_over_mean,
+        figures.hot_keys.len(),
+        figures.replicas
+    );
+    for key in &figures.hot_keys {
+        text += &format!(
+            "\nhot {} at {}: {}, {:.0} requests/s, {} replicas",
+            key.key, key.home, key.state, key.requests_per_second, key.replicas
+        );
+    }
+    if let Some(warning) = &figures.warning {
+        text += &format!("\n{warning}");
+    }
+    text
+}
+
+/// Asks everybody.
+struct Observer {
+    coordinator: Option<ApiClient>,
+    members: Vec<(Member, SocketAddr)>,
+    watches: BTreeMap<SocketAddr, Watch>,
+    warning: Option<String>,
+    looked: Option<Instant>,
+}
+
+impl Observer {
+    fn new(args: &Args) -> anyhow::Result<Observer> {
+        let mut observer = Observer {
+            coordinator: None,
+            members: Vec::new(),
+            watches: BTreeMap::new(),
+            warning: None,
+            looked: None,
+        };
+        match &args.coordinator {
+            Some(address) => {
+                let api = ApiClient::new(address)?;
+                observer.members = members(&api)?;
+                observer.coordinator = Some(api);
+            }
+            None => {
+                for server in &args.servers {
+                    let member = Member {
+                        name: server.clone(),
+                        is_up: true,
+                        ..Member::default()
+                    };
+                    observer.members.push((member, resolve(server)?));
+                }
+            }
+        }
+        Ok(observer)
+    }
+
+    /// What happened since the last look.
+    fn look(&mut self) -> Figures {
+        self.find_members();
+        let now = Instant::now();
+        let seconds = self
+            .looked
+            .replace(now)
+            .map_or(0.0, |last| (now - last).as_secs_f64());
+        let mut known = std::mem::take(&mut self.watches);
+        let mut asked: Vec<_> = self
+            .members
+            .iter()
+            .map(|(member, address)| {
+                let watch = known
+                    .remove(address)
+                    .unwrap_or_else(|| Watch::new(*address));
+                (member.clone(), watch, None)
+            })
+            .collect();
+        let share = asked.len().div_ceil(ASKED_AT_ONCE).max(1);
+        thread::scope(|scope| {
+            for some in asked.chunks_mut(share) {
+                scope.spawn(|| {
+                    for (_, watch, stats) in some {
+                        *stats = watch.look();
+                    }
+                });
+            }
+        });
+        let mut looks = Vec::with_capacity(asked.len());
+        for (member, watch, stats) in asked {
+            self.watches.insert(watch.address(), watch);
+            looks.push((member, stats));
+        }
+        Figures::new(seconds, &looks, self.warning.clone())
+    }
+
+    /// Servers may have come and gone. While the coordinator is away the last ones are watched on.
+    fn find_members(&mut self) {
+        let Some(api) = &self.coordinator else { return };
+        match members(api) {
+            Ok(members) => {
+                self.members = members;
+                self.warning = None;
+            }
+            Err(error) => self.warning = Some(format!("{error:#}")),
+        }
+    }
+}
+
+fn members(api: &ApiClient) -> anyhow::Result<Vec<(Member, SocketAddr)>> {
+    let view = api.servers()?;
+    let members = view.servers.into_iter().map(|server| {
+        let address = resolve(&format!("{}:{}", bracketed(&server.host), server.port))?;
+        let member = Member {
+            name: server.name,
+            rack: server.rack,
+            cachelets: Some(server.cachelets),
+            epoch: Some(server.epoch.0),
+            is_up: server.up,
+        };
+        Ok((member, address))
+    });
+    members.collect()
+}
+
+/// IPv6 addresses need brackets before a port.
+fn bracketed(host: &str) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    }
+}
+
+fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
+    let mut found = server
+        .to_socket_addrs()
+        .with_context(|| format!("{server} is no address of a server (HOST:PORT)"))?;
+    found
+        .next()
+        .with_context(|| format!("{server} has no address"))
+}

@@ -1,0 +1,226 @@
+//! Draws figures on a terminal.
+
+use super::figures::{Figures, HotKeyLine, Order, ServerLine};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
+
+/// A server with more than this by the mean of all is worth a look.
+const UNEVEN: f64 = 1.15;
+
+/// What the person at the terminal has chosen.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pub order: Order,
+    pub paused: bool,
+    /// Servers above the first one that is shown.
+    pub scrolled: usize,
+}
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
+    let hot_keys = (figures.hot_keys.len().max(1) + 3).min(usize::from(frame.area().height) / 2);
+    let areas: [Rect; 4] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(4),
+        Constraint::Length(hot_keys as u16),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(head(figures)), areas[0]);
+    frame.render_widget(servers(figures, view), areas[1]);
+    frame.render_widget(hot_keys_table(figures), areas[2]);
+    frame.render_widget(Paragraph::new(foot(view)), areas[3]);
+}
+
+fn head(figures: &Figures) -> Vec<Line<'static>> {
+    let hits = ratio(figures.hit_ratio);
+    let line = format!(
+        "{} requests/s on {} servers, busiest {:.2} of the mean, hits {hits}, {} hot keys with {} replicas",
+        count(figures.requests_per_second),
+        figures.servers.len(),
+        figures.load_max_over_mean,
+        figures.hot_keys.len(),
+        figures.replicas,
+    );
+    let warning = figures.warning.clone().unwrap_or_default();
+    vec![
+        Line::styled(line, Style::new().add_modifier(Modifier::BOLD)),
+        Line::styled(warning, Style::new().fg(Color::Yellow)),
+    ]
+}
+
+fn foot(view: &View) -> Line<'static> {
+    let paused = if view.paused { "  PAUSED" } else { "" };
+    let order = view.order.name();
+    Line::from(format!(
+        "q quit   s sorted by {order}   p pause   up/down scroll{paused}"
+    ))
+}
+
+/// Column heads of the servers, in the order of [`server_row`].
+const SERVER_COLUMNS: [(&str, u16); 11] = [
+    ("server", 16),
+    ("state", 7),
+    ("requests/s", 11),
+    ("of mean", 8),
+    ("hits", 8),
+    ("replicas'", 10),
+    ("evicted/s", 10),
+    ("items", 10),
+    ("memory", 14),
+    ("conns", 7),
+    ("cachelets", 10),
+];
+
+fn servers(figures: &Figures, view: &View) -> Table<'static> {
+    let mut lines = figures.servers.clone();
+    view.order.sort(&mut lines);
+    let shown = lines
+        .iter()
+        .skip(view.scrolled.min(lines.len().saturating_sub(1)));
+    table("servers", &SERVER_COLUMNS, shown.map(server_row).collect())
+}
+
+fn server_row(server: &ServerLine) -> Row<'static> {
+    let name = match &server.rack {
+        Some(rack) => format!("{} ({rack})", server.name),
+        None => server.name.clone(),
+    };
+    let style = match server.state {
+        "up" if server.load_over_mean > UNEVEN => Style::new().fg(Color::Yellow),
+        "up" => Style::new(),
+        _ => Style::new().fg(Color::Red),
+    };
+    let cachelets = server.cachelets.map_or(String::new(), |n| n.to_string());
+    let cells = [
+        name,
+        server.state.to_owned(),
+        count(server.requests_per_second),
+        format!("{:.2}", server.load_over_mean),
+        ratio(server.hit_ratio),
+        ratio(Some(server.replica_read_share)),
+        count(server.evictions_per_second),
+        count(server.items as f64),
+        format!(
+            "{}/{}",
+            bytes(server.memory_bytes),
+            bytes(server.memory_limit_bytes)
+        ),
+        server.connections.to_string(),
+        cachelets,
+    ];
+    Row::new(cells.map(Cell::from)).style(style)
+}
+
+const HOT_KEY_COLUMNS: [(&str, u16); 5] = [
+    ("hot key", 40),
+    ("home", 16),
+    ("state", 13),
+    ("requests/s", 11),
+    ("replicas", 9),
+];
+
+fn hot_keys_table(figures: &Figures) -> Table<'static> {
+    let rows = figures.hot_keys.iter().map(hot_key_row).collect();
+    table("hot keys", &HOT_KEY_COLUMNS, rows)
+}
+
+fn hot_key_row(key: &HotKeyLine) -> Row<'static> {
+    let cells = [
+        key.key.clone(),
+        key.home.clone(),
+        key.state.clone(),
+        count(key.requests_per_second),
+        key.replicas.to_string(),
+    ];
+    Row::new(cells.map(Cell::from))
+}
+
+fn table(
+    title: &'static str,
+    columns: &[(&'static str, u16)],
+    rows: Vec<Row<'static>>,
+) -> Table<'static> {
+    let heads = columns.iter().map(|(head, _)| Cell::from(*head));
+    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
+    Table::new(rows, widths)
+        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::DIM)))
+        .block(Block::bordered().title(title))
+}
+
+/// `812`, `12.3k`, `4.56M`.
+fn count(number: f64) -> String {
+    match number {
+        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+fn ratio(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn bytes(number: u64) -> String {
+    match number {
+        n if n >= 1 << 30 => format!("{:.1}G", n as f64 / (1u64 << 30) as f64),
+        n if n >= 1 << 20 => format!("{:.0}M", n as f64 / (1u64 << 20) as f64),
+        n => format!("{}K", n >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::looks;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn drawn(figures: &Figures, view: &View, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, figures, view)).unwrap();
+        let buffer = terminal.backend().buffer().clone();
+        let lines = buffer.content().chunks(usize::from(width));
+        let text = |line: &[ratatui::buffer::Cell]| line.iter().map(|cell| cell.symbol()).collect();
+        lines.map(text).collect::<Vec<String>>().join("\n")
+    }
+
+    #[test]
+    fn everything_is_on_the_screen() {
+        let figures = Figures::new(1.0, &looks(), Some("the coordinator is away".into()));
+        let text = drawn(&figures, &View::default(), 130, 24);
+        for part in [
+            "4000 requests/s on 3 servers, busiest 1.50 of the mean, hits 87.5 %, 2 hot keys with 3 replicas",
+            "the coordinator is away",
+            "s2               up      3000        1.50     100.0 %",
+            "s3               silent",
+            "sorted by load",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} in\n{text}"))
+        };
+        assert!(at("s2  ") < at("s1  "), "the most loaded is first");
+        assert!(at("│hot ") < at("│warm "), "the hottest is first");
+    }
+
+    #[test]
+    fn no_size_of_a_terminal_is_too_small_and_no_scrolling_too_far() {
+        let figures = Figures::new(1.0, &looks(), None);
+        let view = View {
+            scrolled: 100,
+            paused: true,
+            ..View::default()
+        };
+        for (width, height) in [(1, 1), (10, 3), (80, 8), (300, 100)] {
+            drawn(&figures, &view, width, height);
+            drawn(&Figures::default(), &view, width, height);
+        }
+        assert!(drawn(&figures, &view, 130, 20).contains("PAUSED"));
+    }
+}

@@ -1,0 +1,88 @@
+//! `evenkeel top` with real servers, as scripts call it.
+
+use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, poll_until};
+use serde_json::Value;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// How long what a server does may take to be seen.
+const SEEN_DEADLINE: Duration = Duration::from_secs(20);
+
+fn top(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["top", "--interval", "0.1"])
+        .args(arguments)
+        .output()
+        .expect("the program is there")
+}
+
+fn figures(arguments: &[&str]) -> Value {
+    let output = top(&[arguments, &["--format", "json"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = top(arguments);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), told)
+}
+
+#[test]
+fn a_cluster_is_shown_with_who_is_down() {
+    let mut cluster = Cluster::start(ClusterOptions::default());
+    let url = cluster.coordinator_url();
+    let states = |figures: &Value| -> Vec<String> {
+        let servers = figures["servers"].as_array().expect("servers");
+        let state = |server: &Value| server["state"].as_str().expect("a state").to_owned();
+        servers.iter().map(state).collect()
+    };
+    let seen = figures(&["--coordinator", &url]);
+    assert_eq!(states(&seen), ["up", "up", "up"]);
+    assert_eq!(seen["servers"][0]["cachelets"], 32);
+    assert_eq!(seen["warning"], Value::Null);
+    let output = top(&["--coordinator", &url, "--once"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("s3") && text.contains("requests/s"), "{text}");
+
+    cluster.servers[1].kill();
+    poll_until(SEEN_DEADLINE, "the coordinator to miss it", || {
+        let seen = figures(&["--coordinator", &url]);
+        (states(&seen) == ["up", "down", "up"]).then_some(())
+    });
+}
+
+#[test]
+fn memcached_is_shown_too() {
+    let memcached = Memcached::spawn(&["-m", "64"]);
+    let address = memcached.address().to_string();
+    let mut client = memcached.client();
+    assert_eq!(client.set("key", b"value"), "STORED");
+    let seen = figures(&[&address]);
+    let server = &seen["servers"][0];
+    assert_eq!(
+        (&server["state"], &server["items"]),
+        (&"up".into(), &1.into())
+    );
+    assert_eq!(server["memory_limit_bytes"], 64 << 20);
+    assert_eq!(seen["hot_keys"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    let (code, told) = refused(&["127.0.0.1:1"]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("no terminal; --once"), "{told}");
+    let (code, told) = refused(&["--coordinator", "http://127.0.0.1:1", "--once"]);
+    assert_eq!(code, Some(1), "{told}");
+    let (code, told) = refused(&["nowhere", "--once"]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("nowhere is no address of a server"), "{told}");
+    let (code, told) = refused(&[]);
+    assert_eq!(code, Some(2), "{told}");
+    let (code, told) = refused(&["127.0.0.1:1", "--interval", "0"]);
+    assert_eq!(code, Some(2), "{told}");
+    // A server that does not answer is shown as such.
+    assert_eq!(figures(&["127.0.0.1:1"])["servers"][0]["state"], "silent");
+}
