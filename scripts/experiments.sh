@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all experiments at a scale (small, paper or beyond) and writes JSON and plots to target/experiments. Keep
-# the machine quiet.
+# Runs all experiments at a scale (small, paper or beyond), by real servers and then simulated, and writes JSON and
+# plots to target/experiments. Ends with a table of what took how long. Keep the machine quiet.
 . "$(dirname "$0")/lib.sh"
 
 scale=${1:-small}
@@ -8,5 +8,5 @@ need_rust
 need_program memcached memcached
 build_release
 # Graphs that are not there are generated; the report says so.
-exec "$TARGET/release/evenkeel" experiment run all --scale "$scale" \
+exec "$TARGET/release/evenkeel" experiment run all --mode real,sim --scale "$scale" \
   --data "$ROOT/../shared/data" --out "$TARGET/experiments"

@@ -22,7 +22,7 @@ fn the_list_names_what_can_be_run() {
     let output = experiment(&["list"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
-    for name in ["spore-1", "spore-6a", "rnb-2", "rnb-3", "rnb-13"] {
+    for name in ["spore-1", "spore-6a", "spore-10b", "rnb-3", "rnb-13"] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }
@@ -34,6 +34,10 @@ fn what_cannot_be_run_is_said() {
         (
             &["run", "rnb-2", "--mode", "real"],
             "rnb-2 has no mode real",
+        ),
+        (
+            &["run", "spore-9", "--mode", "sim,real"],
+            "spore-9 has no mode real",
         ),
     ] {
         let output = experiment(arguments);
@@ -53,6 +57,23 @@ fn an_experiment_that_is_worked_out_gives_the_same_figures_for_the_same_seed() {
         report["plots"][0]["curves"].as_array().map(Vec::len),
         Some(4)
     );
+}
+
+#[test]
+fn a_simulated_experiment_writes_its_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_str().expect("a plain name");
+    let report = json(&[
+        "run", "spore-7", "--mode", "sim", "--scale", "quick", "--format", "json", "--out", out,
+    ]);
+    assert_eq!(report["mode"], "sim");
+    for file in [
+        "spore-7-sim.json",
+        "spore-7-sim-reads.svg",
+        "spore-7-sim-writes.svg",
+    ] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
 }
 
 #[test]

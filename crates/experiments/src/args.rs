@@ -1,5 +1,6 @@
 //! The command line of `evenkeel experiment`.
 
+use crate::simulated::Fidelity;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -22,13 +23,17 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t)]
     pub scale: Scale,
 
-    /// By real processes or in the simulator [default: the first that it has]
-    #[arg(long, value_enum)]
-    pub mode: Option<Mode>,
+    /// By real processes or in the simulator; with `real,sim` by each that it has [default: the first that it has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub mode: Vec<Mode>,
 
     /// What makes real servers small: time slept for each key, or processor time burnt out of a quota
     #[arg(long, value_enum, default_value_t)]
     pub small_by: SmallBy,
+
+    /// How much of simulated servers is simulated
+    #[arg(long, value_enum, default_value_t)]
+    pub fidelity: Fidelity,
 
     /// Fixes everything random in it
     #[arg(long, default_value_t = 1)]

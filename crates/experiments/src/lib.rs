@@ -1,7 +1,7 @@
 //! Experiments: the papers' figures and our own, one command each.
 //!
 //! ```text
-//!  experiments/NAME.rs ──> trial: rates, curves, knees ──> fleet: real servers │ sim: simulated ones
+//!  experiments/PAPER/FIGURE.rs ──> trial: rates, curves, knees ──> fleet: real servers │ simulated: simulated ones
 //!          └──> report: table beside the paper's claim, JSON, SVG
 //! ```
 //!
@@ -14,7 +14,8 @@ pub mod experiments;
 pub mod fleet;
 pub mod report;
 mod run;
+pub mod simulated;
 pub mod trial;
 
 pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
-pub use run::{Progress, Run, execute};
+pub use run::{Measured, Progress, Run, execute};

@@ -114,18 +114,13 @@ impl Report {
     /// For a terminal.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}: {} ({})\n", self.experiment, self.title, self.source);
-        let settings: Vec<_> = self
-            .settings
-            .iter()
-            .map(|(k, v)| format!("{k} {v}"))
-            .collect();
         let _ = writeln!(
             text,
             "{}, scale {}, seed {}: {}",
             self.mode,
             self.scale,
             self.seed,
-            settings.join(", ")
+            self.settings_text()
         );
         for table in &self.tables {
             let _ = write!(text, "\n{}\n{}\n", table.title, table.to_terminal());
@@ -148,6 +143,15 @@ impl Report {
         text
     }
 
+    fn settings_text(&self) -> String {
+        let settings: Vec<_> = self
+            .settings
+            .iter()
+            .map(|(what, value)| format!("{what} {value}"))
+            .collect();
+        settings.join("; ")
+    }
+
     /// For programs; units are in the names.
     ///
     /// # Errors
@@ -156,9 +160,16 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)?)
     }
 
-    /// For the documentation: tables and claims in Markdown, plots by the names of their files.
+    /// For the documentation: command, tables and claims in Markdown, plots by the names of their files.
     pub fn to_markdown(&self) -> String {
-        let mut text = String::new();
+        let mut text = format!(
+            "`evenkeel experiment run {} --mode {} --scale {} --seed {}`: {}.\n\n",
+            self.experiment,
+            self.mode,
+            self.scale,
+            self.seed,
+            self.settings_text()
+        );
         if !self.claims.is_empty() {
             text += "| claim | paper | here | |\n|---|---:|---:|---|\n";
             for claim in &self.claims {

@@ -3,14 +3,19 @@
 use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
 use crate::experiments::{ALL, Experiment};
 use crate::report::{FORMAT_VERSION, Report};
+use crate::simulated::Fidelity;
+use crate::trial::Sweep;
 use anyhow::Context;
 use evenkeel_bench::BadUsage;
 use evenkeel_bench::plot;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Exit codes, as for every command of Evenkeel.
 const EXIT_FINE: u8 = 0;
@@ -29,15 +34,50 @@ pub struct Run {
     pub mode: Mode,
     /// What makes real servers small.
     pub small_by: SmallBy,
+    /// How much of simulated servers is simulated.
+    pub fidelity: Fidelity,
     /// Of everything random in it.
     pub seed: u64,
     /// Folder of the public data sets, if there is one.
     pub data: Option<PathBuf>,
+    /// What experiments before it have measured.
+    pub measured: Rc<Measured>,
     /// Shows how far it is.
     pub progress: Progress,
 }
 
+/// Sweeps of this command, so that what several figures show is measured once.
+#[derive(Debug, Default)]
+pub struct Measured(RefCell<HashMap<String, Vec<Sweep>>>);
+
+impl Measured {
+    /// The sweeps of a key, if they have been made. The key tells all that they depend on.
+    pub fn get(&self, key: &str) -> Option<Vec<Sweep>> {
+        self.0.borrow().get(key).cloned()
+    }
+
+    /// Keeps them for later.
+    pub fn put(&self, key: String, sweeps: &[Sweep]) {
+        self.0.borrow_mut().insert(key, sweeps.to_vec());
+    }
+}
+
 impl Run {
+    /// One that shows nothing, for tests.
+    #[cfg(test)]
+    pub(crate) fn silent(scale: Scale, mode: Mode) -> Run {
+        Run {
+            scale,
+            mode,
+            small_by: SmallBy::Clock,
+            fidelity: Fidelity::Fast,
+            seed: 1,
+            data: None,
+            measured: Rc::default(),
+            progress: Progress(ProgressBar::hidden()),
+        }
+    }
+
     /// One of four values, by the scale: quick, small, paper, beyond.
     pub fn by_scale<T>(&self, values: [T; 4]) -> T {
         let [quick, small, paper, beyond] = values;
@@ -78,13 +118,13 @@ impl Run {
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    fn new(name: &str) -> Progress {
+    fn new(name: String) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {prefix} {elapsed} {msg}")
                 .expect("a sound template"),
         );
-        bar.set_prefix(name.to_owned());
+        bar.set_prefix(name);
         bar.enable_steady_tick(Duration::from_millis(250));
         Progress(bar)
     }
@@ -131,38 +171,23 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<()> {
-    let experiments: Vec<_> = ALL
-        .iter()
-        .filter(|experiment| args.name == ALL_NAMES || experiment.name == args.name)
-        .collect();
-    if experiments.is_empty() {
-        let name = &args.name;
-        return Err(BadUsage(format!(
-            "there is no experiment '{name}'; evenkeel experiment list shows them"
-        ))
-        .into());
-    }
-    for experiment in experiments {
-        let mode = match args.mode {
-            None => experiment.modes[0],
-            Some(mode) if experiment.modes.contains(&mode) => mode,
-            // Of all of them, those that have this mode.
-            Some(_) if args.name == ALL_NAMES => continue,
-            Some(mode) => {
-                let name = experiment.name;
-                return Err(BadUsage(format!("{name} has no mode {mode}")).into());
-            }
-        };
+    let chosen = chosen(args)?;
+    let measured = Rc::default();
+    let mut took = Vec::new();
+    for &(experiment, mode) in &chosen {
+        let begun = Instant::now();
         let run = Run {
             scale: args.scale,
             mode,
             small_by: args.small_by,
+            fidelity: args.fidelity,
             seed: args.seed,
             data: args.data.clone(),
-            progress: Progress::new(experiment.name),
+            measured: Rc::clone(&measured),
+            progress: Progress::new(format!("{} {mode}", experiment.name)),
         };
         let report = (experiment.run)(experiment, &run)
-            .with_context(|| format!("running {}", experiment.name))?;
+            .with_context(|| format!("running {} {mode}", experiment.name))?;
         run.progress.0.finish_and_clear();
         if let Some(folder) = &args.out {
             write_files(&report, folder)?;
@@ -173,8 +198,63 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             OutputFormat::Markdown => report.to_markdown(),
         };
         writeln!(io::stdout(), "{text}").context("printing the report")?;
+        took.push((experiment.name, mode, begun.elapsed()));
+        if chosen.len() > 1 {
+            let (done, seconds) = (took.len(), begun.elapsed().as_secs_f64());
+            let (name, all) = (experiment.name, chosen.len());
+            eprintln!("{name} {mode}: {seconds:.0} s ({done} of {all})");
+        }
+    }
+    if took.len() > 1 {
+        eprintln!("{}", times(&took));
     }
     Ok(())
+}
+
+/// The experiments that are meant, each with the modes that are meant.
+fn chosen(args: &RunArgs) -> anyhow::Result<Vec<(&'static Experiment, Mode)>> {
+    let name = &args.name;
+    let meant = |experiment: &&Experiment| name == ALL_NAMES || experiment.name == name;
+    let mut chosen = Vec::new();
+    for experiment in ALL.iter().filter(meant) {
+        if args.mode.is_empty() {
+            chosen.push((experiment, experiment.modes[0]));
+        }
+        let has = |mode: &&Mode| experiment.modes.contains(mode);
+        chosen.extend(args.mode.iter().filter(has).map(|&mode| (experiment, mode)));
+        // Of all experiments, those that have a mode.
+        if name != ALL_NAMES
+            && let Some(mode) = args.mode.iter().find(|mode| !has(mode))
+        {
+            return Err(BadUsage(format!("{name} has no mode {mode}")).into());
+        }
+    }
+    match chosen.is_empty() {
+        true => Err(BadUsage(format!(
+            "there is no experiment '{name}'; evenkeel experiment list shows them"
+        ))
+        .into()),
+        // All of one mode, then all of the next: what figures share is measured close together.
+        false => {
+            let place = |mode: &Mode| args.mode.iter().position(|other| other == mode);
+            chosen.sort_by_key(|(_, mode)| place(mode));
+            Ok(chosen)
+        }
+    }
+}
+
+/// A table of what took how long.
+fn times(took: &[(&str, Mode, Duration)]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+    table.set_header(["experiment", "mode", "seconds"]);
+    let seconds = |duration: Duration| format!("{:.0}", duration.as_secs_f64());
+    for (name, mode, duration) in took {
+        table.add_row([(*name).to_owned(), mode.to_string(), seconds(*duration)]);
+    }
+    let sum = took.iter().map(|(_, _, duration)| *duration).sum();
+    table.add_row(["all".to_owned(), String::new(), seconds(sum)]);
+    table
 }
 
 fn write_files(report: &Report, folder: &Path) -> anyhow::Result<()> {

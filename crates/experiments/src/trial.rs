@@ -3,6 +3,7 @@
 use crate::report::Table;
 use evenkeel_bench::Latency;
 use serde::Serialize;
+use std::fmt;
 
 /// What came of a load at one rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -14,6 +15,10 @@ pub struct Trial {
     /// Latency from the moment that a request was meant to be sent.
     #[serde(flatten)]
     pub latency: Latency,
+    /// The same of gets alone.
+    pub reads: Latency,
+    /// The same of sets alone.
+    pub writes: Latency,
     /// Keys found of keys asked for.
     pub hit_ratio: f64,
     /// Keys a second that each server has served.
@@ -43,23 +48,68 @@ pub trait Subject {
     /// # Errors
     /// When it cannot be measured at all; a server that is overloaded is no error.
     fn trial(&mut self, requests_per_second: f64) -> anyhow::Result<Trial>;
+
+    /// Whether a trial may fail for no reason of the subject's, as on a busy machine: one that fails is then made
+    /// once more.
+    fn has_hiccups(&self) -> bool {
+        true
+    }
+}
+
+/// What a throughput must keep to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// Which latency.
+    pub of: Percentile,
+    /// At most this, in microseconds.
+    pub us: f64,
+}
+
+/// A percentile of the latency of all requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Percentile {
+    /// The 90th, which SPORE's figures show.
+    P90,
+    /// The 99th.
+    P99,
+}
+
+impl Limit {
+    /// Whether a trial kept to it, and the subject kept up.
+    pub fn holds(&self, trial: &Trial) -> bool {
+        let latency = match self.of {
+            Percentile::P90 => trial.latency.latency_us_p90,
+            Percentile::P99 => trial.latency.latency_us_p99,
+        };
+        trial.requests_per_second >= KEEPS_UP * trial.offered_per_second && latency <= self.us
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = match self.of {
+            Percentile::P90 => "p90",
+            Percentile::P99 => "p99",
+        };
+        write!(f, "{of} of {} ms", self.us / 1000.0)
+    }
 }
 
 /// Less than this part of what is offered answered: the subject does not keep up.
 const KEEPS_UP: f64 = 0.95;
 
 /// A rate is changed by this factor until one that holds and one that does not are known.
-const STEP: f64 = 1.3;
+const STEP: f64 = 1.25;
 
-/// Most steps away from the first guess, in either direction: a factor of 190.
-const STEPS_MAX: usize = 20;
+/// Most steps away from what is known, in either direction: a factor of 211.
+const STEPS_MAX: usize = 24;
 
 /// The highest throughput that keeps to a limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knee {
     /// The trial at the highest rate that kept to the limit; none did where it is empty.
     pub trial: Option<Trial>,
-    /// Everything that was tried, in order.
+    /// Everything that was tried to find it, in order.
     pub tried: Vec<Trial>,
 }
 
@@ -72,109 +122,218 @@ impl Knee {
     }
 }
 
-/// Whether a trial kept to a limit of its 99th percentile, in microseconds, and the subject kept up.
-pub fn keeps(trial: &Trial, limit_us_p99: f64) -> bool {
-    trial.requests_per_second >= KEEPS_UP * trial.offered_per_second
-        && trial.latency.latency_us_p99 <= limit_us_p99
-}
-
-/// Looks for the highest rate whose 99th percentile keeps to a limit, in microseconds, from a first guess on: by steps until it is between two
-/// rates, then by halves until they are within `precision` (0.05 for 5 %). A rate that fails is tried
-/// once more, since a busy machine fails at any.
+/// Looks for the highest rate that keeps to a limit: between what is known from the trials of a curve, or by steps
+/// beyond them, and then by halves until two rates are within `precision` (0.05 for 5 %).
 ///
 /// # Errors
-/// When a trial cannot be made.
+/// When a trial cannot be made, or no curve is given.
 pub fn find_knee(
     subject: &mut dyn Subject,
-    limit_us_p99: f64,
-    guess: f64,
+    limit: Limit,
+    curve: &[Trial],
     precision: f64,
 ) -> anyhow::Result<Knee> {
-    let mut knee = Knee {
-        trial: None,
-        tried: Vec::new(),
+    let mut search = Search {
+        subject,
+        limit,
+        knee: Knee {
+            trial: None,
+            tried: Vec::new(),
+        },
     };
-    let mut holds = |rate: f64| -> anyhow::Result<bool> {
-        for _ in 0..2 {
-            let trial = subject.trial(rate)?;
-            let kept = keeps(&trial, limit_us_p99);
-            knee.tried.push(trial.clone());
-            if kept {
-                if trial.requests_per_second > knee.requests_per_second() {
-                    knee.trial = Some(trial);
-                }
-                return Ok(true);
-            }
+    let mut curve: Vec<&Trial> = curve.iter().collect();
+    curve.sort_by(|a, b| a.offered_per_second.total_cmp(&b.offered_per_second));
+    let (mut low, mut high) = (None, None);
+    for trial in &curve {
+        if !search.judge(trial) && !search.has_another_chance(trial.offered_per_second)? {
+            high = Some(trial.offered_per_second);
+            break;
         }
-        Ok(false)
-    };
-    let (mut low, mut high) = (guess, guess);
-    let mut steps = 0;
-    if holds(guess)? {
-        loop {
-            low = high;
-            high *= STEP;
-            steps += 1;
-            if steps > STEPS_MAX || !holds(high)? {
-                break;
-            }
-        }
-    } else {
-        loop {
-            high = low;
-            low /= STEP;
-            steps += 1;
-            if steps > STEPS_MAX {
-                return Ok(knee);
-            }
-            if holds(low)? {
-                break;
-            }
-        }
+        low = Some(trial.offered_per_second);
     }
+    let (mut low, mut high) = match (low, high) {
+        (Some(low), Some(high)) => (low, high),
+        (Some(low), None) => match search.step_up(low)? {
+            Some(bounds) => bounds,
+            None => return Ok(search.knee),
+        },
+        (None, Some(high)) => match search.step_down(high)? {
+            Some(bounds) => bounds,
+            None => return Ok(search.knee),
+        },
+        (None, None) => anyhow::bail!("a knee is looked for from the trials of a curve on"),
+    };
     while high / low > 1.0 + precision {
         let middle = (low * high).sqrt();
-        match holds(middle)? {
+        match search.holds(middle)? {
             true => low = middle,
             false => high = middle,
         }
     }
-    Ok(knee)
+    Ok(search.knee)
 }
 
-/// A table of trials: one row for each.
-pub(crate) fn trials_table(title: &str, curves: &[(String, Vec<Trial>)]) -> Table {
-    let mut table = Table::new(
-        title,
-        &[
-            "",
-            "offered/s",
-            "requests/s",
-            "p50 ms",
-            "p90 ms",
-            "p95 ms",
-            "p99 ms",
-            "max/mean load",
-            "hits",
-        ],
-    );
-    for (label, trials) in curves {
-        for trial in trials {
-            let ms = |us: f64| format!("{:.2}", us / 1000.0);
-            table.row([
-                label.clone(),
-                format!("{:.0}", trial.offered_per_second),
-                format!("{:.0}", trial.requests_per_second),
-                ms(trial.latency.latency_us_p50),
-                ms(trial.latency.latency_us_p90),
-                ms(trial.latency.latency_us_p95),
-                ms(trial.latency.latency_us_p99),
-                format!("{:.2}", trial.max_to_mean()),
-                format!("{:.1} %", trial.hit_ratio * 100.0),
-            ]);
+struct Search<'s> {
+    subject: &'s mut dyn Subject,
+    limit: Limit,
+    knee: Knee,
+}
+
+impl Search<'_> {
+    /// Whether a trial holds; the best one is kept.
+    fn judge(&mut self, trial: &Trial) -> bool {
+        let holds = self.limit.holds(trial);
+        if holds && trial.requests_per_second > self.knee.requests_per_second() {
+            self.knee.trial = Some(trial.clone());
         }
+        holds
+    }
+
+    fn tries(&mut self, rate: f64) -> anyhow::Result<bool> {
+        let trial = self.subject.trial(rate)?;
+        let holds = self.judge(&trial);
+        self.knee.tried.push(trial);
+        Ok(holds)
+    }
+
+    /// What failed once holds after all.
+    fn has_another_chance(&mut self, rate: f64) -> anyhow::Result<bool> {
+        Ok(self.subject.has_hiccups() && self.tries(rate)?)
+    }
+
+    fn holds(&mut self, rate: f64) -> anyhow::Result<bool> {
+        Ok(self.tries(rate)? || self.has_another_chance(rate)?)
+    }
+
+    /// From a rate that holds to the first that does not; nothing where all do.
+    fn step_up(&mut self, mut low: f64) -> anyhow::Result<Option<(f64, f64)>> {
+        for _ in 0..STEPS_MAX {
+            let high = low * STEP;
+            if !self.holds(high)? {
+                return Ok(Some((low, high)));
+            }
+            low = high;
+        }
+        Ok(None)
+    }
+
+    /// From a rate that does not hold down to the first that does; nothing where none does.
+    fn step_down(&mut self, mut high: f64) -> anyhow::Result<Option<(f64, f64)>> {
+        for _ in 0..STEPS_MAX {
+            let low = high / STEP;
+            if self.holds(low)? {
+                return Ok(Some((low, high)));
+            }
+            high = low;
+        }
+        Ok(None)
+    }
+}
+
+/// Trials at rising rates, and the highest rate that kept to a limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sweep {
+    /// One trial at each rate.
+    pub curve: Vec<Trial>,
+    /// Where it bends.
+    pub knee: Knee,
+}
+
+/// Puts load at each of the rates on a subject, in requests a second, and looks for its knee. `say` is told
+/// what is being done.
+///
+/// # Errors
+/// When a trial cannot be made.
+pub fn sweep(
+    subject: &mut dyn Subject,
+    rates: &[f64],
+    limit: Limit,
+    precision: f64,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<Sweep> {
+    let mut curve = Vec::with_capacity(rates.len());
+    for &rate in rates {
+        say(&format!("{rate:.0} requests/s"));
+        curve.push(subject.trial(rate)?);
+    }
+    say("looking for the knee");
+    let knee = find_knee(subject, limit, &curve, precision)?;
+    Ok(Sweep { curve, knee })
+}
+
+/// The mean of a figure over trials; 0 of none.
+pub(crate) fn mean(trials: &[&Trial], figure: impl Fn(&Trial) -> f64) -> f64 {
+    let sum: f64 = trials.iter().map(|trial| figure(trial)).sum();
+    sum / trials.len().max(1) as f64
+}
+
+/// Percentiles of a table.
+const SHARES: [&str; 4] = ["p50 ms", "p90 ms", "p95 ms", "p99 ms"];
+
+fn shares(trials: &[&Trial], of: fn(&Trial) -> &Latency) -> [String; 4] {
+    let figures: [fn(&Latency) -> f64; 4] = [
+        |latency| latency.latency_us_p50,
+        |latency| latency.latency_us_p90,
+        |latency| latency.latency_us_p95,
+        |latency| latency.latency_us_p99,
+    ];
+    figures.map(|figure| format!("{:.2}", mean(trials, |trial| figure(of(trial))) / 1000.0))
+}
+
+/// A curve of a table: its name, and at each rate the trials whose means are shown.
+pub(crate) type TableCurve<'t> = (&'t str, Vec<Vec<&'t Trial>>);
+
+/// A table of trials: one row for each rate, with the latency of all requests.
+pub(crate) fn trials_table(title: &str, curves: &[TableCurve<'_>]) -> Table {
+    let columns: Vec<_> = ["", "offered/s", "requests/s"]
+        .into_iter()
+        .chain(SHARES)
+        .chain(["max/mean load", "hits"])
+        .collect();
+    let mut table = Table::new(title, &columns);
+    for (label, trials) in curves.iter().flat_map(rows) {
+        let mut row = rates(label, trials);
+        row.extend(shares(trials, |trial| &trial.latency));
+        row.push(format!("{:.2}", mean(trials, Trial::max_to_mean)));
+        let hits = mean(trials, |trial| trial.hit_ratio);
+        row.push(format!("{:.1} %", hits * 100.0));
+        table.row(row);
     }
     table
+}
+
+/// The same with the latencies of reads and of writes.
+pub(crate) fn reads_and_writes_table(title: &str, curves: &[TableCurve<'_>]) -> Table {
+    let named = |what: &str| SHARES.map(|share| format!("{what} {share}"));
+    let (reads, writes) = (named("reads"), named("writes"));
+    let columns: Vec<_> = ["", "offered/s", "requests/s"]
+        .into_iter()
+        .chain(reads.iter().chain(&writes).map(String::as_str))
+        .chain(["max/mean load"])
+        .collect();
+    let mut table = Table::new(title, &columns);
+    for (label, trials) in curves.iter().flat_map(rows) {
+        let mut row = rates(label, trials);
+        row.extend(shares(trials, |trial| &trial.reads));
+        row.extend(shares(trials, |trial| &trial.writes));
+        row.push(format!("{:.2}", mean(trials, Trial::max_to_mean)));
+        table.row(row);
+    }
+    table
+}
+
+fn rows<'c>(
+    (label, curve): &'c TableCurve<'_>,
+) -> impl Iterator<Item = (&'c str, &'c [&'c Trial])> {
+    curve.iter().map(move |trials| (*label, &trials[..]))
+}
+
+fn rates(label: &str, trials: &[&Trial]) -> Vec<String> {
+    vec![
+        label.to_owned(),
+        format!("{:.0}", mean(trials, |trial| trial.offered_per_second)),
+        format!("{:.0}", mean(trials, |trial| trial.requests_per_second)),
+    ]
 }
 
 #[cfg(test)]
@@ -206,26 +365,53 @@ mod tests {
         }
     }
 
-    /// In microseconds.
-    const LIMIT: f64 = 10_000.0;
+    const LIMIT: Limit = Limit {
+        of: Percentile::P99,
+        us: 10_000.0,
+    };
 
     #[test]
     fn the_knee_is_found_from_either_side_and_despite_hiccups() {
         // ln(100) / 0.01 s below the capacity.
         let exact = 10_000.0 - 100f64.ln() / 0.01;
-        for guess in [100.0, 9_000.0, 90_000.0] {
+        for rates in [
+            &[100.0][..],
+            &[9_000.0],
+            &[90_000.0],
+            &[3_000.0, 9_000.0, 12_000.0],
+        ] {
             for hiccups in [vec![], vec![1], vec![3, 6]] {
                 let mut queue = Queue {
                     capacity: 10_000.0,
                     hiccups,
                     made: 0,
                 };
-                let knee = find_knee(&mut queue, LIMIT, guess, 0.02).expect("it is measured");
+                let curve: Vec<_> = rates
+                    .iter()
+                    .map(|&rate| queue.trial(rate).expect("it is measured"))
+                    .collect();
+                let knee = find_knee(&mut queue, LIMIT, &curve, 0.02).expect("it is measured");
                 let found = knee.requests_per_second();
                 assert!(found <= exact && found > 0.97 * exact, "{found} of {exact}");
-                assert_eq!(knee.tried.len(), queue.made);
+                assert_eq!(knee.tried.len() + curve.len(), queue.made);
             }
         }
+    }
+
+    #[test]
+    fn what_the_curve_tells_is_not_tried_again() {
+        let mut queue = Queue {
+            capacity: 10_000.0,
+            hiccups: Vec::new(),
+            made: 0,
+        };
+        let curve: Vec<_> = [9_400.0, 9_500.0, 9_600.0, 20_000.0]
+            .iter()
+            .map(|&rate| queue.trial(rate).expect("it is measured"))
+            .collect();
+        let knee = find_knee(&mut queue, LIMIT, &curve, 0.02).expect("it is measured");
+        assert_eq!(knee.requests_per_second(), 9_500.0);
+        assert_eq!(knee.tried.len(), 1, "only whether 9,600 really fails");
     }
 
     #[test]
@@ -235,8 +421,10 @@ mod tests {
             hiccups: Vec::new(),
             made: 0,
         };
-        let knee = find_knee(&mut queue, LIMIT, 50.0, 0.05).expect("it is measured");
+        let curve = [queue.trial(50.0).expect("it is measured")];
+        let knee = find_knee(&mut queue, LIMIT, &curve, 0.05).expect("it is measured");
         assert_eq!(knee.requests_per_second(), 0.0);
+        assert!(find_knee(&mut queue, LIMIT, &[], 0.05).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// Paper and figure.
     pub source: &'static str,
-    /// How it can be run; the first unless told otherwise.
+    /// How it can be run; the first unless told otherwise. Real servers come first.
     pub modes: &'static [Mode],
     /// Runs it.
     pub run: fn(&Experiment, &Run) -> anyhow::Result<Report>,
@@ -27,6 +27,11 @@ pub const ALL: &[Experiment] = &[
     spore::FIGURE_1,
     spore::FIGURE_6A,
     spore::FIGURE_6B,
+    spore::FIGURE_7,
+    spore::FIGURE_8,
+    spore::FIGURE_9,
+    spore::FIGURE_10A,
+    spore::FIGURE_10B,
     rnb::FIGURE_2,
     rnb::FIGURE_3,
     rnb::FIGURE_13,

@@ -4,7 +4,9 @@ use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::ensure;
 use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop};
-use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
+use evenkeel_workload::{
+    Arrivals, KeySizes, Mix, Popularity, Rate, ReadOnly, ValueSizes, WorkloadSpec,
+};
 use std::time::{Duration, Instant};
 
 /// Requests in flight on a connection while a fleet is filled.
@@ -35,6 +37,8 @@ pub struct LoadSpec {
     pub popularity: Popularity,
     /// Share of the gets; the rest are sets.
     pub get_share: f64,
+    /// Keys that are never written.
+    pub read_only: Option<ReadOnly>,
     /// How often other keys become the hot ones, if they do.
     pub reshuffle: Option<Duration>,
     /// Connections to each proxy; each is a client of its own.
@@ -53,6 +57,7 @@ impl LoadSpec {
             keys: Some(self.keys),
             popularity: self.popularity,
             mix: Mix::gets(self.get_share)?,
+            read_only: self.read_only,
             prefix: self.prefix.clone(),
             key_sizes: KeySizes::fixed(self.key_len as u32)?,
             value_sizes: ValueSizes::fixed(self.value_len as u32)?,
@@ -172,6 +177,8 @@ fn trial(
         offered_per_second,
         requests_per_second: answered as f64 / seconds,
         latency: Latency::new(&stats.latency()),
+        reads: Latency::new(&stats.get_latency),
+        writes: Latency::new(&stats.set_latency),
         hit_ratio: counters.hit_ratio(),
         keys_per_second_of_servers,
         errors: counters.errors,

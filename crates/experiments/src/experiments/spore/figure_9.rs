@@ -1,0 +1,66 @@
+//! Figure 9: a pool of 64 servers with ten million keys, read-only.
+
+use super::Experiment;
+use super::measure::measure;
+use super::report::{Latencies, Measured};
+use super::setting::Setting;
+use super::size::Size;
+use crate::args::Mode;
+use crate::report::{Claim, Report};
+use crate::run::Run;
+
+pub(in crate::experiments) const FIGURE_9: Experiment = Experiment {
+    name: "spore-9",
+    title: "Many servers and keys, read-only",
+    source: "SPORE, Figure 9",
+    modes: &[Mode::Sim],
+    run: figure_9,
+};
+
+const PLAIN: &str = "plain, Zipf 0.99";
+const REPLICATED: &str = "with hot keys replicated, Zipf 0.99";
+const IDEAL: &str = "by the map, uniform keys";
+
+fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let servers = run.by_scale([16, 64, 64, 1_000]);
+    let size = Size {
+        keys: run.by_scale([20_000, 200_000, 10_000_000, 20_000_000]),
+        // About the paper's on EC2: 350,000 requests/s of 64.
+        capacity: run.by_scale([1_000, 1_000, 5_500, 5_500]),
+        // Its largest number of clients there.
+        connections: run.by_scale([66, 832, 832, 10_000]),
+        names: run.by_scale([1, 1, 3, 1]),
+        ..Size::of(run)
+    };
+    let found = measure(
+        run,
+        &size,
+        &[
+            (PLAIN, Setting::plain(servers).get_share(1.0)),
+            (REPLICATED, Setting::replicated(servers).get_share(1.0)),
+            (IDEAL, Setting::ideal(servers).get_share(1.0)),
+        ],
+    )?;
+    let measured = Measured {
+        size: &size,
+        found: &found,
+        ideal: IDEAL,
+        latencies: Latencies::Together,
+    };
+    let mut report = measured.report(experiment, run);
+    report
+        .settings
+        .insert(0, ("number of servers".into(), servers.to_string()));
+    let gain = measured.ratio(REPLICATED, PLAIN);
+    report.claims = vec![
+        Claim::new(
+            "replication carries more than as many plain servers",
+            "significantly more",
+            format!("{gain:.2} times as much"),
+            Some(gain > 1.1),
+        ),
+        measured.efficiency_claim("of plain servers", PLAIN, "", None),
+        measured.efficiency_claim("with replication", REPLICATED, "", None),
+    ];
+    Ok(report)
+}

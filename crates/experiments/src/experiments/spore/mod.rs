@@ -1,0 +1,90 @@
+//! SPORE (Hong and Thottethodi, SoCC 2013): what uneven popularity costs, and what replicating hot keys takes away
+//! of it.
+//!
+//! Small servers, real or simulated, behind a proxy; open loops of rising rates. What the paper plots by the number
+//! of closed-loop clients is plotted by the rate here: a slow server must not slow its clients down. Every run has
+//! the *ideal* case too, in which all keys are equally popular and each server has the same share of them: the
+//! throughput of a setting by its is the balance efficiency.
+//!
+//! ```text
+//!  figure_N: settings, claims ──> measure: curves and knees of each ──> report: tables, plots
+//!                 └── setting ─┘        └── size: how large by scale and mode
+//! ```
+//!
+//! A figure is a file here. Replication with atomic writes (SE-SPORE, Figure 7) will be another
+//! [`setting::HotKeys`].
+
+mod figure_1;
+mod figure_10;
+mod figure_6;
+mod figure_7;
+mod figure_8;
+mod figure_9;
+mod measure;
+mod report;
+mod setting;
+mod size;
+
+pub(super) use figure_1::FIGURE_1;
+pub(super) use figure_6::{FIGURE_6A, FIGURE_6B};
+pub(super) use figure_7::FIGURE_7;
+pub(super) use figure_8::FIGURE_8;
+pub(super) use figure_9::FIGURE_9;
+pub(super) use figure_10::{FIGURE_10A, FIGURE_10B};
+
+use super::Experiment;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Mode, Scale};
+    use crate::report::{Claim, Report};
+    use crate::run::Run;
+
+    fn simulated(experiment: &Experiment) -> Report {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        (experiment.run)(experiment, &run).expect("it can be simulated")
+    }
+
+    /// Virtual time is the same on every machine: what holds here always does. How near a setting comes to perfect
+    /// balance is for larger scales to say.
+    #[test]
+    fn what_the_paper_claims_of_one_setting_beside_another_holds() {
+        let figures = [
+            FIGURE_1, FIGURE_6A, FIGURE_6B, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10A, FIGURE_10B,
+        ];
+        for experiment in figures {
+            let report = simulated(&experiment);
+            println!("{}", report.to_text());
+            let is_judged = |claim: &&Claim| {
+                claim.holds.is_some() && !claim.what.starts_with("balance efficiency")
+            };
+            let judged: Vec<_> = report.claims.iter().filter(is_judged).collect();
+            assert!(!judged.is_empty(), "{}", experiment.name);
+            for claim in judged {
+                let (name, what, ours) = (experiment.name, &claim.what, &claim.ours);
+                assert_eq!(claim.holds, Some(true), "{name}: {what}: {ours}");
+            }
+            for plot in &report.plots {
+                evenkeel_bench::plot::to_svg(plot).expect("it can be drawn");
+            }
+        }
+    }
+
+    #[test]
+    fn a_simulated_figure_is_the_same_again() {
+        let json = || simulated(&FIGURE_6A).to_json().expect("it has a form");
+        assert_eq!(json(), json());
+    }
+
+    /// Figure 7 shows what Figure 6a has measured already.
+    #[test]
+    fn what_figures_share_is_measured_once() {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        (FIGURE_6A.run)(&FIGURE_6A, &run).expect("it can be simulated");
+        let report = (FIGURE_7.run)(&FIGURE_7, &run).expect("it can be simulated");
+        let fresh = simulated(&FIGURE_7);
+        assert_eq!(report.tables[0].rows, fresh.tables[0].rows);
+        assert!(report.notes[..] != fresh.notes[..], "it says so");
+    }
+}

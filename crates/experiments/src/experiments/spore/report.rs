@@ -1,0 +1,254 @@
+//! The tables and plots of a figure.
+
+use super::Experiment;
+use super::measure::{Found, smallness};
+use super::size::{KEY_LEN, SMALL_SAMPLING, SMALL_TRIGGER_RPS, Size, VALUE_LEN};
+use crate::args::Mode;
+use crate::report::{Claim, Report, Table};
+use crate::run::Run;
+use crate::trial::{TableCurve, Trial, mean, reads_and_writes_table, trials_table};
+use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_sim::load::KEY_LEN as SIMULATED_KEY_LEN;
+
+/// Beyond saturation latency is a matter of how long one waits: what is above so many times the limit is not
+/// drawn.
+const SHOWN: f64 = 10.0;
+
+/// Of which requests latencies are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latencies {
+    Together,
+    ReadsAndWrites,
+}
+
+/// What a figure was made of.
+#[derive(Debug)]
+pub(super) struct Measured<'m> {
+    pub size: &'m Size,
+    pub found: &'m [Found],
+    /// Perfect balance is the setting of this label.
+    pub ideal: &'static str,
+    pub latencies: Latencies,
+}
+
+impl Measured<'_> {
+    /// What was found in the setting of this label.
+    pub fn of(&self, label: &str) -> &Found {
+        let labelled = self.found.iter().find(|found| found.label == label);
+        labelled.expect("a figure asks for its own settings alone")
+    }
+
+    /// A setting's throughput for each server by that of perfect balance.
+    pub fn efficiency(&self, label: &str) -> f64 {
+        self.of(label).rate_of_server() / self.of(self.ideal).rate_of_server()
+    }
+
+    /// How many times the throughput of one setting another has.
+    pub fn ratio(&self, one: &str, other: &str) -> f64 {
+        self.of(one).rate() / self.of(other).rate()
+    }
+
+    /// The claim that every figure is judged by: the balance efficiency of a setting.
+    pub fn efficiency_claim(
+        &self,
+        what: &str,
+        label: &str,
+        paper: &str,
+        least: Option<f64>,
+    ) -> Claim {
+        let efficiency = self.efficiency(label);
+        Claim::new(
+            &format!("balance efficiency {what}"),
+            paper,
+            format!("{efficiency:.2}"),
+            least.map(|least| efficiency >= least),
+        )
+    }
+
+    /// The report, without claims.
+    pub fn report(&self, experiment: &Experiment, run: &Run) -> Report {
+        let mut report = run.report(experiment);
+        report.settings = self.settings(run);
+        report.tables.push(self.curves_table());
+        report.tables.push(self.knees_table());
+        report.plots = self.plots(experiment, run);
+        let again: Vec<_> = self.found.iter().filter(|found| found.again).collect();
+        if !again.is_empty() {
+            let labels: Vec<_> = again.iter().map(|found| found.label).collect();
+            report.notes.push(format!(
+                "Measured once in this run, for an earlier figure: {}.",
+                labels.join("; ")
+            ));
+        }
+        report.notes.push(format!(
+            "Balance efficiency is the throughput for each server at a {}, by the one of \"{}\" in this run.",
+            self.size.limit(), self.ideal
+        ));
+        report
+    }
+
+    fn settings(&self, run: &Run) -> Vec<(String, String)> {
+        let size = self.size;
+        let mut settings: Vec<(String, String)> = Vec::new();
+        let mut tell = |what: &str, value: String| settings.push((what.into(), value));
+        let key_len = match run.mode {
+            Mode::Real => {
+                let how = smallness(run, size);
+                tell(
+                    "servers",
+                    format!("real processes of one worker {how} (a test option)"),
+                );
+                KEY_LEN
+            }
+            Mode::Sim => {
+                let (what, micros) = (size.fidelity, 1_000_000 / size.capacity);
+                tell(
+                    "servers",
+                    format!("simulated ({what}), {micros} µs for each key"),
+                );
+                SIMULATED_KEY_LEN
+            }
+        };
+        tell("keys", format!("{} of {key_len} B", size.keys));
+        tell("values", format!("{VALUE_LEN} B"));
+        tell(
+            "clients",
+            format!(
+                "{} connections of an open loop (Poisson) through one proxy",
+                size.connections
+            ),
+        );
+        let longest = self
+            .found
+            .iter()
+            .map(|found| size.trial(&found.setting))
+            .max();
+        tell("each rate", format!("{:?}", longest.unwrap_or_default()));
+        tell("sets of names of the keys", size.names.to_string());
+        if size.is_below_hot_keys() {
+            tell(
+                "hot keys",
+                format!(
+                    "looked for from {SMALL_TRIGGER_RPS} requests/s on, sampling {:.0} %",
+                    SMALL_SAMPLING * 100.0
+                ),
+            );
+        }
+        if self.found.iter().any(|found| found.setting.reshuffled) {
+            tell(
+                "other keys become hot every",
+                format!("{:?}", size.reshuffle),
+            );
+        }
+        settings
+    }
+
+    fn curves_table(&self) -> Table {
+        let curves: Vec<TableCurve<'_>> = self
+            .found
+            .iter()
+            .map(|found| (found.label, found.curve()))
+            .collect();
+        let title = "Latency over throughput";
+        match self.latencies {
+            Latencies::Together => trials_table(title, &curves),
+            Latencies::ReadsAndWrites => reads_and_writes_table(title, &curves),
+        }
+    }
+
+    fn knees_table(&self) -> Table {
+        let mut table = Table::new(
+            &format!("Highest throughput at a {}", self.size.limit()),
+            &[
+                "",
+                "requests/s",
+                "least and most of the names",
+                "by server",
+                "balance efficiency",
+                "max/mean load",
+            ],
+        );
+        for found in self.found {
+            let mut rates = found.rates();
+            rates.sort_by(f64::total_cmp);
+            let trials: Vec<&Trial> = found
+                .knees()
+                .filter_map(|knee| knee.trial.as_ref())
+                .collect();
+            table.row([
+                found.label.to_owned(),
+                format!("{:.0}", found.rate()),
+                match &rates[..] {
+                    [least, .., most] => format!("{least:.0} to {most:.0}"),
+                    _ => "-".into(),
+                },
+                format!("{:.0}", found.rate_of_server()),
+                format!("{:.2}", self.efficiency(found.label)),
+                match trials.is_empty() {
+                    true => "-".into(),
+                    false => format!("{:.2}", mean(&trials, Trial::max_to_mean)),
+                },
+            ]);
+        }
+        table
+    }
+
+    fn plots(&self, experiment: &Experiment, run: &Run) -> Vec<Plot> {
+        let name = run.plot_name(experiment);
+        match self.latencies {
+            Latencies::Together => vec![self.plot(experiment, name, "90th percentile", |trial| {
+                trial.latency.latency_us_p90
+            })],
+            Latencies::ReadsAndWrites => vec![
+                self.plot(
+                    experiment,
+                    format!("{name}-reads"),
+                    "90th percentile of reads",
+                    |trial| trial.reads.latency_us_p90,
+                ),
+                self.plot(
+                    experiment,
+                    format!("{name}-writes"),
+                    "90th percentile of writes",
+                    |trial| trial.writes.latency_us_p90,
+                ),
+            ],
+        }
+    }
+
+    fn plot(
+        &self,
+        experiment: &Experiment,
+        name: String,
+        what: &str,
+        latency_us: fn(&Trial) -> f64,
+    ) -> Plot {
+        let points = |found: &Found| {
+            let curve = found.curve().into_iter();
+            curve
+                .map(|trials| {
+                    (
+                        mean(&trials, |trial| trial.requests_per_second),
+                        mean(&trials, latency_us) / 1000.0,
+                    )
+                })
+                // A set that was never sampled has no percentile.
+                .filter(|&(_, ms)| ms > 0.0 && ms < SHOWN * self.size.limit().us / 1000.0)
+                .collect()
+        };
+        Plot {
+            name,
+            title: experiment.title.into(),
+            x: Axis::linear("requests/s"),
+            y: Axis::log(&format!("{what}, ms")),
+            curves: self
+                .found
+                .iter()
+                .map(|found| Curve {
+                    label: found.label.into(),
+                    points: points(found),
+                })
+                .collect(),
+        }
+    }
+}

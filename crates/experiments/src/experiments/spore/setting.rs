@@ -1,0 +1,128 @@
+//! What a curve is of: servers, how keys get to them, and what is asked.
+
+use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_workload::{Popularity, ReadOnly};
+use std::time::Duration;
+
+/// The paper's popularity.
+pub(super) const ZIPF: Popularity = Popularity::Zipf { exponent: 0.99 };
+
+/// Servers of the paper's testbed, and those that replication is to be worth.
+pub(super) const SERVERS: usize = 12;
+pub(super) const MORE_SERVERS: usize = 16;
+
+/// How keys get to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// As spymemcached's Ketama, the paper's client, places them.
+    Ketama,
+    /// By a coordinator's map, which gives each server the same share.
+    Map,
+}
+
+/// What is done about hot keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HotKeys {
+    /// Nothing.
+    Off,
+    /// They are replicated.
+    Replicated {
+        /// Most replicas of a key besides its home copy.
+        gamma_max: u8,
+        /// How long a client may read a replica.
+        lease: Duration,
+    },
+}
+
+/// One of the curves.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setting {
+    pub servers: usize,
+    pub placement: Placement,
+    pub hot_keys: HotKeys,
+    pub popularity: Popularity,
+    /// Share of the gets; the rest are sets.
+    pub get_share: f64,
+    /// Keys that are never written.
+    pub read_only: Option<ReadOnly>,
+    /// Whether other keys become hot all the time.
+    pub reshuffled: bool,
+}
+
+impl Setting {
+    /// The paper's baseline: plain servers, keys hashed, Zipf 0.99, 99 % gets.
+    pub fn plain(servers: usize) -> Setting {
+        Setting {
+            servers,
+            placement: Placement::Ketama,
+            hot_keys: HotKeys::Off,
+            popularity: ZIPF,
+            get_share: 0.99,
+            read_only: None,
+            reshuffled: false,
+        }
+    }
+
+    /// Hot keys replicated as they are by default.
+    pub fn replicated(servers: usize) -> Setting {
+        let default = HotKeysConfig::default();
+        Setting {
+            placement: Placement::Map,
+            hot_keys: HotKeys::Replicated {
+                gamma_max: default.gamma_max,
+                lease: default.lease,
+            },
+            ..Setting::plain(servers)
+        }
+    }
+
+    /// Perfect balance: uniform keys, the same number for each server.
+    pub fn ideal(servers: usize) -> Setting {
+        Setting {
+            placement: Placement::Map,
+            ..Setting::plain(servers).uniform()
+        }
+    }
+
+    pub fn uniform(self) -> Setting {
+        Setting {
+            popularity: Popularity::Uniform,
+            ..self
+        }
+    }
+
+    pub fn get_share(self, get_share: f64) -> Setting {
+        Setting { get_share, ..self }
+    }
+
+    pub fn read_only(self, read_only: ReadOnly) -> Setting {
+        Setting {
+            read_only: Some(read_only),
+            ..self
+        }
+    }
+
+    pub fn reshuffled(self) -> Setting {
+        Setting {
+            reshuffled: true,
+            ..self
+        }
+    }
+
+    /// Replicated, with at most so many replicas.
+    pub fn gamma_max(self, most: u8) -> Setting {
+        self.with_hot_keys(|gamma_max, _| *gamma_max = most)
+    }
+
+    /// Replicated, with leases of this length.
+    pub fn lease(self, length: Duration) -> Setting {
+        self.with_hot_keys(|_, lease| *lease = length)
+    }
+
+    fn with_hot_keys(mut self, change: impl FnOnce(&mut u8, &mut Duration)) -> Setting {
+        if let HotKeys::Replicated { gamma_max, lease } = &mut self.hot_keys {
+            change(gamma_max, lease);
+        }
+        self
+    }
+}

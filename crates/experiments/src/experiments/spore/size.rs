@@ -1,0 +1,160 @@
+//! How large everything is, by the scale and by what the servers are.
+
+use super::setting::Setting;
+use crate::args::{Mode, SmallBy};
+use crate::run::Run;
+use crate::simulated::Fidelity;
+use crate::trial::{Limit, Percentile};
+use std::time::Duration;
+
+/// Lengths of keys (of real servers; simulated ones have 16 bytes) and of values.
+pub(super) const KEY_LEN: usize = 10;
+pub(super) const VALUE_LEN: usize = 200;
+
+/// Keys a second that a small server serves. Twelve of them leave two cores room for generator and
+/// proxies.
+const CAPACITY_SMALL: u64 = 1_000;
+
+/// The paper's own: 45,000 requests/s of twelve servers.
+const CAPACITY_PAPER: u64 = 4_000;
+
+/// As much as can be simulated in minutes with many servers.
+const CAPACITY_BEYOND: u64 = 20_000;
+
+/// A server as small as [`CAPACITY_SMALL`] is a hotspot from half of what it carries on; by default none is below a
+/// thousand requests a second. At so few requests 3 % of them would be too small a sample.
+pub(super) const SMALL_TRIGGER_RPS: f64 = CAPACITY_SMALL as f64 / 2.0;
+pub(super) const SMALL_SAMPLING: f64 = 1.0;
+
+/// The paper's largest number of clients.
+const CONNECTIONS: usize = 66;
+
+/// Rates of a curve, by the capacity of all servers. Virtual time has room for more of them.
+const RATES: [f64; 5] = [0.3, 0.45, 0.6, 0.75, 0.9];
+const RATES_QUICK: [f64; 2] = [0.4, 0.8];
+const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+
+/// What a throughput must keep to where one number is asked for: so many times the time for one key. Servers in a
+/// quota are kept waiting for most of a period, so that their latencies are of that size.
+const LIMIT_SERVICES: f64 = 15.0;
+const LIMIT_SERVICES_QUOTA: f64 = 4.0 * LIMIT_SERVICES;
+
+/// How large everything is.
+#[derive(Clone, Debug)]
+pub(super) struct Size {
+    /// Servers are scaled by this.
+    pub servers_by: f64,
+    pub keys: u64,
+    /// Keys a second that a server can serve.
+    pub capacity: u64,
+    /// Sets of names of the keys, each of other homes; figures are means over them.
+    pub names: u64,
+    /// Clients, each with leases of its own.
+    pub connections: usize,
+    /// Time for hot keys to be found before anything is measured.
+    pub settle: Duration,
+    /// Length of a trial.
+    pub duration: Duration,
+    /// How often other keys become hot where they do.
+    pub reshuffle: Duration,
+    /// Rates of a curve, by the capacity of all servers.
+    pub rates: &'static [f64],
+    /// Throughputs are found this exactly.
+    pub precision: f64,
+    /// What throughputs are judged by.
+    pub limit_of: Percentile,
+    /// At most so many times the time for one key.
+    pub limit_services: f64,
+    /// Of simulated servers.
+    pub fidelity: Fidelity,
+}
+
+impl Size {
+    pub fn of(run: &Run) -> Size {
+        match run.mode {
+            Mode::Real => Size::real(run),
+            Mode::Sim => Size::simulated(run),
+        }
+    }
+
+    fn real(run: &Run) -> Size {
+        Size {
+            // Each process takes its time to start.
+            servers_by: run.by_scale([0.25, 1.0, 1.0, 1.0]),
+            keys: run.by_scale([2_000, 60_000, 1_000_000, 10_000_000]),
+            capacity: CAPACITY_SMALL,
+            names: run.by_scale([1, 1, 6, 6]),
+            settle: Duration::from_secs(5),
+            duration: Duration::from_millis(run.by_scale([300, 2_000, 10_000, 10_000])),
+            // The paper's minute is longer than a small experiment's trials.
+            reshuffle: Duration::from_millis(run.by_scale([100, 2_500, 60_000, 60_000])),
+            rates: run.by_scale([&RATES_QUICK, &RATES, &RATES, &RATES]),
+            precision: run.by_scale([1.0, 0.06, 0.04, 0.04]),
+            limit_services: match run.small_by {
+                SmallBy::Clock => LIMIT_SERVICES,
+                SmallBy::Quota => LIMIT_SERVICES_QUOTA,
+            },
+            ..Size::simulated(run)
+        }
+    }
+
+    fn simulated(run: &Run) -> Size {
+        Size {
+            servers_by: 1.0,
+            keys: run.by_scale([20_000, 60_000, 1_000_000, 10_000_000]),
+            capacity: run.by_scale([
+                CAPACITY_SMALL,
+                CAPACITY_SMALL,
+                CAPACITY_PAPER,
+                CAPACITY_BEYOND,
+            ]),
+            names: run.by_scale([1, 3, 6, 6]),
+            connections: CONNECTIONS,
+            // What piled up at a hot server before its keys were found has to be gone.
+            settle: Duration::from_secs(run.by_scale([10, 30, 30, 30])),
+            duration: Duration::from_secs(run.by_scale([5, 15, 30, 30])),
+            reshuffle: Duration::from_secs(run.by_scale([5, 60, 60, 60])),
+            rates: run.by_scale([
+                &RATES_QUICK,
+                &RATES_SIMULATED,
+                &RATES_SIMULATED,
+                &RATES_SIMULATED,
+            ]),
+            precision: run.by_scale([0.1, 0.03, 0.02, 0.02]),
+            limit_of: Percentile::P99,
+            limit_services: LIMIT_SERVICES,
+            fidelity: run.fidelity,
+        }
+    }
+
+    /// What a throughput must keep to.
+    pub fn limit(&self) -> Limit {
+        Limit {
+            of: self.limit_of,
+            us: self.limit_services * 1e6 / self.capacity as f64,
+        }
+    }
+
+    /// Servers of a setting.
+    pub fn servers(&self, setting: &Setting) -> usize {
+        ((setting.servers as f64 * self.servers_by) as usize).max(1)
+    }
+
+    /// Requests a second that the servers of a setting can serve, if each has as much to do.
+    pub fn capacity(&self, setting: &Setting) -> f64 {
+        self.servers(setting) as f64 * self.capacity as f64
+    }
+
+    /// How long a trial is: two changes of the hot keys where they change.
+    pub fn trial(&self, setting: &Setting) -> Duration {
+        match setting.reshuffled {
+            true => 2 * self.reshuffle,
+            false => self.duration,
+        }
+    }
+
+    /// Whether servers are below what hot keys are made for by default.
+    pub fn is_below_hot_keys(&self) -> bool {
+        self.capacity <= CAPACITY_SMALL
+    }
+}
