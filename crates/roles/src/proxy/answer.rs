@@ -241,15 +241,14 @@ impl ProxyCore {
             return Ok(());
         }
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
-        let ticket = slot.ticket.take();
-        let era = lease_era(self.pools.get(tag.pool.0), self.era);
+        let ticket = slot.ticket.take().map(|(_, ticket)| ticket);
+        let mut pool = self.pools.get_mut(tag.pool.0);
+        let era = lease_era(pool.as_deref(), self.era);
         let mut said = Vec::new();
         let (answer, of_home) = match &ticket {
             Some(ticket) if !is_aware => {
-                let pool = self.pools.get_mut(tag.pool.0);
-                let hot = pool.and_then(|pool| pool.hot.as_deref_mut());
                 let question = (question, tag.is_replica);
-                answer_of_mg(hot, era, ticket, question, reply, &mut said)
+                answer_of_mg(pool.as_deref_mut(), era, ticket, question, reply, &mut said)
             }
             _ => (answer_of(reply), None),
         };
@@ -261,20 +260,19 @@ impl ProxyCore {
         if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
-            let gamma = meta.gamma().unwrap_or(0);
-            let leases = client.leases.of(tag.pool);
-            if gamma > 0 && leases.grant(now, era, ticket, gamma, lease) {
-                self.stats.proxy_leases += 1;
+            if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
+                let began = pool.leases.grant(now, era, ticket, answer, (gamma, lease));
+                self.stats.proxy_leases += u64::from(began);
+                self.stats.proxy_leases_dropped += pool.leases.take_dropped();
             }
         }
         client.saw_answer(raw.len());
         if client.is_front(tag.slot) {
-            if let Some(ticket) = ticket
-                && let Verdict::AskHome(ticket) =
-                    client.leases.of(tag.pool).release(now, era, ticket, answer)
+            if let (Some(ticket), Some(pool)) = (ticket, pool)
+                && let Verdict::AskHome(ticket) = pool.leases.release(now, era, ticket, answer)
             {
                 if let Some(slot) = client.slot(tag.slot) {
-                    slot.ticket = Some(ticket);
+                    slot.ticket = Some((tag.pool, ticket));
                 }
                 return self.ask_home_instead(now, id);
             }
@@ -299,7 +297,7 @@ impl ProxyCore {
         request.saw(raw.len(), tally.unwrap_or(Tally::Nothing));
         let is_read = ticket.is_some();
         if let Some(slot) = client.slot(tag.slot) {
-            slot.ticket = ticket;
+            slot.ticket = ticket.map(|ticket| (tag.pool, ticket));
         }
         let answered = Answered {
             bytes,
@@ -555,14 +553,17 @@ impl ProxyCore {
                         answer,
                         question,
                     } = *held;
-                    let pool = question.tag.pool;
-                    let era = lease_era(self.pools.get(pool.0), self.era);
-                    let verdict = match slot.ticket.take() {
-                        Some(ticket) => client.leases.of(pool).release(now, era, ticket, answer),
-                        None => Verdict::Show,
+                    let id = question.tag.pool;
+                    let pool = self.pools.get_mut(id.0);
+                    let era = lease_era(pool.as_deref(), self.era);
+                    let verdict = match (slot.ticket.take(), pool) {
+                        (Some((_, ticket)), Some(pool)) => {
+                            pool.leases.release(now, era, ticket, answer)
+                        }
+                        _ => Verdict::Show,
                     };
                     if let Verdict::AskHome(ticket) = verdict {
-                        slot.ticket = Some(ticket);
+                        slot.ticket = Some((id, ticket));
                         client.unpop(slot);
                         self.keep_buffer(answered.bytes);
                         self.ask_home(now, question);

@@ -20,10 +20,9 @@ use super::show::{self, Tally};
 use super::stats::ProxyStats;
 use crate::auth::{Dialect, Sasl};
 use core::mem;
-use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket};
+use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::KeyHash;
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -80,8 +79,9 @@ pub(super) enum Verb {
 pub(super) struct Slot {
     pub show: Show,
     pub state: State,
-    /// What the CSM cache knows of a read; see [`ClientLeases`].
-    pub ticket: Option<ReadTicket>,
+    /// What the CSM cache of a pool knows of a read; see
+    /// [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases).
+    pub ticket: Option<(PoolId, ReadTicket)>,
     /// What the server calls the key.
     pub rename: RenameId,
     /// The route that the request went.
@@ -148,41 +148,6 @@ pub(super) struct MultiGet {
     pub left: usize,
 }
 
-/// A client's CSM caches: one for each pool that it has asked something that leases are for.
-#[derive(Debug)]
-pub(super) struct Leases {
-    seed: u64,
-    pools: Vec<(PoolId, ClientLeases)>,
-}
-
-impl Leases {
-    /// The cache of a pool.
-    #[inline]
-    pub fn of(&mut self, pool: PoolId) -> &mut ClientLeases {
-        let found = self.pools.iter().position(|(other, _)| *other == pool);
-        let at = found.unwrap_or_else(|| {
-            let seed = self.seed.wrapping_add(pool.0.slot.into());
-            self.pools.push((pool, ClientLeases::new(seed)));
-            self.pools.len() - 1
-        });
-        &mut self.pools[at].1
-    }
-
-    /// Whether something is remembered of a key of a pool.
-    #[inline]
-    pub fn knows(&self, pool: PoolId, key: &[u8]) -> bool {
-        let mut pools = self.pools.iter();
-        pools.any(|(other, leases)| {
-            *other == pool && !leases.is_empty() && leases.knows(KeyHash::of(key))
-        })
-    }
-
-    /// The pool is gone.
-    pub fn forget(&mut self, pool: PoolId) {
-        self.pools.retain(|(other, _)| *other != pool);
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Client {
     out: ByteQueue,
@@ -199,7 +164,6 @@ pub(super) struct Client {
     pub era: u64,
     /// Requests that wait until their key's move is over.
     pub parked: usize,
-    pub leases: Leases,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
@@ -226,7 +190,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(lease_seed: u64, dialect: Dialect, sasl: Sasl) -> Self {
+    pub fn new(dialect: Dialect, sasl: Sasl) -> Self {
         Client {
             out: ByteQueue::default(),
             ring: VecDeque::new(),
@@ -236,10 +200,6 @@ impl Client {
             reserve: ANSWER_RESERVE_START,
             era: 0,
             parked: 0,
-            leases: Leases {
-                seed: lease_seed,
-                pools: Vec::new(),
-            },
             dialect,
             sasl,
             knows_servers: false,
@@ -359,6 +319,11 @@ impl Client {
     pub fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
         let index = sequence.checked_sub(self.first)?;
         self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// The reads that will never be shown to anybody, because the connection is gone.
+    pub fn into_tickets(self) -> impl Iterator<Item = (PoolId, ReadTicket)> {
+        self.ring.into_iter().filter_map(|slot| slot.ticket)
     }
 
     /// The slots, from the front.

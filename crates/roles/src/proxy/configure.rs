@@ -20,6 +20,7 @@ use super::pool::{
 use super::routes::RenameId;
 use super::way::{Way, ways_of};
 use super::{BackendId, ProxyCore};
+use evenkeel_policy::hot_keys::client::ClientLeases;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,7 +88,9 @@ impl ProxyCore {
     fn take_over_pool(&mut self, now: Instant, wanted: &PoolConfig) -> PoolId {
         let same = self.pools.iter().find(|(_, pool)| is_same(pool, wanted));
         let kept = same.map(|(key, _)| key);
-        let id = PoolId(kept.unwrap_or_else(|| self.pools.insert(new_pool(wanted))));
+        let lease_seed = self.random_u64();
+        let id = kept.unwrap_or_else(|| self.pools.insert(new_pool(wanted, lease_seed)));
+        let id = PoolId(id);
         if let Some(pool) = self.pools.get_mut(id.0) {
             pool.settings = wanted.settings.clone();
         }
@@ -268,16 +271,11 @@ impl ProxyCore {
         for backend in pool.backends() {
             self.retire(backend);
         }
-        for key in self.clients.keys() {
-            if let Some(client) = self.clients.get_mut(key) {
-                client.leases.forget(id);
-            }
-        }
     }
 }
 
 /// A pool without connections.
-fn new_pool(wanted: &PoolConfig) -> Pool {
+fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
     Pool {
         name: Arc::clone(&wanted.name),
         settings: wanted.settings.clone(),
@@ -285,6 +283,7 @@ fn new_pool(wanted: &PoolConfig) -> Pool {
             PoolKind::Evenkeel(source) => Servers::Evenkeel(EvenkeelPool::new(*source)),
             PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
         },
+        leases: ClientLeases::new(lease_seed),
         hot: None,
         gutter: None,
         left: LeftServers::default(),

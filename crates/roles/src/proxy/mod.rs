@@ -1,8 +1,8 @@
 //! The proxy's core: what one proxy worker does, without sockets, clocks or threads.
 //!
 //! To an application it is one memcached. To an Evenkeel server it is an aware client: it knows the
-//! map, goes straight to the worker that owns a key, and holds leases on replicas of hot keys for
-//! each of the applications' connections. To any other memcached it is an ordinary client that
+//! map, goes straight to the worker that owns a key, and holds leases on replicas of hot keys for all
+//! of the applications' connections. To any other memcached it is an ordinary client that
 //! places keys on a ring.
 //!
 //! ```text
@@ -350,21 +350,20 @@ impl ProxyCore {
 
     /// A connection of an application was accepted.
     pub fn client_opened(&mut self) -> ClientId {
-        let seed = self.random.next_u64();
         let (dialect, sasl) = opening(self.config.access.mode, Protocols::Any)
             .expect("whatever is asked for, some protocol has it");
-        ClientId(self.clients.insert(Client::new(seed, dialect, sasl)))
+        ClientId(self.clients.insert(Client::new(dialect, sasl)))
     }
 
     /// A connection of an application is gone. What it asked for and has not been carried out yet is
     /// carried out all the same.
     pub fn client_closed(&mut self, id: ClientId) {
-        self.clients.remove(id.0);
+        self.forget_client(id);
     }
 
     /// The driver closes a connection of an application because nothing has moved for too long.
     pub fn client_stalled(&mut self, id: ClientId) {
-        if self.clients.remove(id.0).is_some() {
+        if self.forget_client(id) {
             self.stats.proxy_clients_closed_stalled += 1;
         }
     }
@@ -571,9 +570,23 @@ impl ProxyCore {
     }
 
     fn close_client(&mut self, id: ClientId) {
-        if self.clients.remove(id.0).is_some() {
+        if self.forget_client(id) {
             self.outputs.push_back(Output::CloseClient(id));
         }
+    }
+
+    /// Forgets a connection of an application, and that its reads are in flight. False if it was
+    /// forgotten before.
+    fn forget_client(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.remove(id.0) else {
+            return false;
+        };
+        for (pool, ticket) in client.into_tickets() {
+            if let Some(pool) = self.pools.get_mut(pool.0) {
+                pool.leases.abandon(self.now, ticket);
+            }
+        }
+        true
     }
 
     fn due_at(&mut self, at: Instant) {

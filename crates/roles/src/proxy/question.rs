@@ -9,7 +9,7 @@ use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
 use super::client::{Show, Slot, State};
 use super::hot::Sent;
 use super::per_route::RouteId;
-use super::pool::{PoolId, Servers};
+use super::pool::{Pool, PoolId, Servers};
 use super::recovery::Failure;
 use super::routes::RenameId;
 use super::{BackendId, ClientId, ProxyCore};
@@ -145,7 +145,7 @@ impl ProxyCore {
         let slot = client.push(Slot {
             show: draft.show,
             state: State::Waiting,
-            ticket,
+            ticket: ticket.map(|ticket| (draft.pool, ticket)),
             rename: draft.rename,
             route: draft.route,
         });
@@ -193,7 +193,7 @@ impl ProxyCore {
         }
     }
 
-    /// Finds out where a new request goes. In an Evenkeel pool it also tells the client's CSM cache of
+    /// Finds out where a new request goes. In an Evenkeel pool it also tells the pool's CSM cache of
     /// it, which decides whether a read goes to a replica.
     #[inline]
     fn place(&mut self, now: Instant, draft: &Draft<'_>) -> Placed {
@@ -205,13 +205,13 @@ impl ProxyCore {
             ticket: None,
             name: None,
         };
-        let (Some(pool), Some(client)) = (
-            self.pools.get(draft.pool.0),
-            self.clients.get_mut(draft.client.0),
-        ) else {
+        let Some(Pool {
+            servers, leases, ..
+        }) = self.pools.get_mut(draft.pool.0)
+        else {
             return placed;
         };
-        let pool = match &pool.servers {
+        let pool = match servers {
             Servers::Memcached(pool) => {
                 placed.target = Ok(draft.place.unwrap_or_else(|| pool.home(draft.key)));
                 if self.watches
@@ -227,9 +227,12 @@ impl ProxyCore {
         };
         let hash = KeyHash::of(draft.key);
         placed.hash = hash;
-        let leases = client.leases.of(draft.pool);
+        let load = |suffix| {
+            let shadow = self.backends.get(pool.shadow(draft.key, hash, suffix)?.0)?;
+            shadow.takes_requests().then(|| shadow.queued_requests())
+        };
         match draft.intent {
-            Intent::Read => placed.ticket = Some(leases.route_read(now, pool.era(), hash)),
+            Intent::Read => placed.ticket = Some(leases.route_read(now, pool.era(), hash, load)),
             Intent::ReadAtHome => placed.ticket = Some(leases.home_read(now, pool.era(), hash)),
             // What also writes ends the lease, and its answer is shown whatever it is: to ask again
             // would be to write again.
@@ -266,15 +269,19 @@ impl ProxyCore {
         question: Question,
         to: Result<BackendId, Failure>,
     ) {
-        let pool = self.pools.get(question.tag.pool.0);
-        let flags = match pool.map(|pool| &pool.servers) {
-            Some(Servers::Evenkeel(pool)) => match pool.home(question.tag.hash) {
-                Some((cachelet, _)) => {
-                    RouteFlags::new(pool.epoch(), cachelet, question.tag.is_replica)
+        let tag = question.tag;
+        let pool = self.pools.get_mut(tag.pool.0);
+        let flags = match pool.map(|pool| (&pool.servers, &mut pool.leases)) {
+            Some((Servers::Evenkeel(pool), leases)) => {
+                if !tag.is_read {
+                    leases.write_sent(tag.hash);
                 }
-                None => RouteFlags::default(),
-            },
-            Some(Servers::Memcached(_)) | None => RouteFlags::default(),
+                match pool.home(tag.hash) {
+                    Some((cachelet, _)) => RouteFlags::new(pool.epoch(), cachelet, tag.is_replica),
+                    None => RouteFlags::default(),
+                }
+            }
+            Some((Servers::Memcached(_), _)) | None => RouteFlags::default(),
         };
         let Question {
             mut tag,

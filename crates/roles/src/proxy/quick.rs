@@ -41,7 +41,7 @@ impl ProxyCore {
         let mut no_more = 0;
         let mut turn = turn;
         if self.watches {
-            if !self.watch_quick_get(id, input) {
+            if !self.watch_quick_get(input) {
                 return 0;
             }
             turn = &mut no_more;

@@ -460,7 +460,9 @@ impl ProxyCore {
             return;
         };
         for (pool, _) in targets {
-            client.leases.of(*pool).flush_sent();
+            if let Some(pool) = self.pools.get_mut(pool.0) {
+                pool.leases.flush_sent();
+            }
         }
         let state = State::FanOut {
             missing: targets.len(),

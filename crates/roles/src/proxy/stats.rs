@@ -121,6 +121,8 @@ proxy_stats! {
     proxy_replica_hits,
     /// Leases granted.
     proxy_leases,
+    /// Leases given up or not taken because too many were held.
+    proxy_leases_dropped,
     /// Reads asked again at the home, because a replica was gone or an answer was older than one
     /// already shown.
     proxy_reads_asked_again,

@@ -1,7 +1,7 @@
 //! A load without bytes: keys are numbers, servers are queues, and only decisions are real.
 //!
 //! Each request is one step: who asks, which key, where to, how long it waits there. The map, the
-//! hot keys of servers ([`HotKeys`]) and the leases of clients ([`ClientLeases`]) are the ones that
+//! hot keys of servers ([`HotKeys`]) and the leases of proxies ([`ClientLeases`]) are the ones that
 //! ship; so are the places of copies. What a request waits for is a turn of its worker as in
 //! [`super::whole`]: what arrives while a worker is busy waits for its next turn, where the requests
 //! of one proxy are one batch.
@@ -99,6 +99,7 @@ struct Cluster<'a> {
     keys: Keys,
     turns: Vec<Turns>,
     hot: Vec<HotKeys>,
+    /// Of each proxy.
     leases: Vec<ClientLeases>,
     /// The proxy of each client, as far as it is told apart.
     proxies: Vec<u8>,
@@ -206,8 +207,8 @@ impl<'a> Cluster<'a> {
             names: KeyNames::of_seed(plan.seed),
             keys,
             turns: vec![Turns::default(); workers],
-            leases: (0..plan.clients)
-                .map(|c| ClientLeases::new(plan.seed ^ c as u64))
+            leases: (0..plan.proxies)
+                .map(|proxy| ClientLeases::new(plan.seed ^ proxy as u64))
                 .collect(),
             proxies: (0..plan.clients)
                 .map(|client| (client % plan.proxies % PROXIES_TOLD_APART) as u8)
@@ -295,7 +296,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A read at its home that may be sampled, or of a key with copies; by a client without a lease.
+    /// A read at its home that may be sampled, or of a key with copies.
     fn look_at_read(&mut self, now: Nanos, client: usize, key: u64, home: usize, hit: bool) {
         let (at, epoch, name) = (Instant(now), self.epoch(), self.names.of(key));
         let hash = KeyHash::of(&name);
@@ -305,19 +306,32 @@ impl<'a> Cluster<'a> {
         }
         if advice.gamma > 0 {
             self.keys.of(key).lent = true;
-            let leases = &mut self.leases[client];
+            let leases = &mut self.leases[client % self.plan.proxies];
             let ticket = leases.home_read(at, epoch, hash);
-            leases.grant(at, epoch, &ticket, advice.gamma, self.plan.hot_keys.lease);
+            let lease = (advice.gamma, self.plan.hot_keys.lease);
+            leases.grant(at, epoch, &ticket, VERSION, lease);
             release(leases, at, epoch, ticket);
         }
     }
 
-    /// A get of a key for which the client may have a lease.
+    /// A get of a key for which the client's proxy may have a lease.
     fn get_lent(&mut self, now: Nanos, client: usize, key: u64, home: usize) {
         let (at, epoch) = (Instant(now), self.epoch());
         let hash = KeyHash::of(&self.names.of(key));
-        let leases = &mut self.leases[client];
-        let ticket = leases.route_read(at, epoch, hash);
+        self.find_shadows(key, home);
+        let shadows = &self.shadows[&key];
+        let shadow = |suffix: u8| {
+            shadows
+                .get(usize::from(suffix) - 1)
+                .map(|&at| usize::from(at))
+        };
+        // A proxy knows what it has asked of a server; here it knows what waits there.
+        let load = |suffix| {
+            let turns = &self.turns[shadow(suffix)?];
+            Some((turns.ends.saturating_sub(now) + turns.next) as usize)
+        };
+        let leases = &mut self.leases[client % self.plan.proxies];
+        let ticket = leases.route_read(at, epoch, hash, load);
         let hit = self.keys.of(key).read();
         let worker = match ticket.route() {
             Route::Home => {
@@ -329,7 +343,7 @@ impl<'a> Cluster<'a> {
             }
             Route::Shadow { suffix } => {
                 release(leases, at, epoch, ticket);
-                let shadow = self.shadow(key, home, suffix);
+                let shadow = shadow(suffix).unwrap_or(home);
                 self.hot[shadow].handle_replica_read();
                 let arrives = now + self.plan.local + self.plan.network;
                 self.tally.replica_reads += u64::from(self.tally.measures(arrives));
@@ -339,19 +353,17 @@ impl<'a> Cluster<'a> {
         self.finish_get(now, client, key, worker, hit);
     }
 
-    /// Where a copy is.
-    fn shadow(&mut self, key: u64, home: usize, suffix: u8) -> usize {
-        let Some(map) = &self.map else { return home };
-        let (plan, names) = (self.plan, self.names);
-        let shadows = self.shadows.entry(key).or_insert_with(|| {
+    /// Where the copies of a key are.
+    fn find_shadows(&mut self, key: u64, home: usize) {
+        let (plan, names, map) = (self.plan, self.names, &self.map);
+        self.shadows.entry(key).or_insert_with(|| {
+            let Some(map) = map else { return Vec::new() };
             let server = worker_ref(plan, home).server;
             renaming::shadows(map, &names.of(key), server, plan.hot_keys.gamma_max)
                 .into_iter()
                 .map(|worker| worker_number(plan, worker) as u16)
                 .collect()
         });
-        let i = usize::from(suffix) - 1;
-        usize::from(shadows.get(i).copied().unwrap_or(home as u16))
     }
 
     /// Sets that are due.
@@ -373,7 +385,7 @@ impl<'a> Cluster<'a> {
         if !self.hot[home].pass_write() {
             let name = self.names.of(key);
             let hash = KeyHash::of(&name);
-            self.leases[client].write_sent(hash);
+            self.leases[client % self.plan.proxies].write_sent(hash);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {
                 self.settle(now, home);
@@ -384,9 +396,12 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// A read is over. Versions are not followed: every answer has the same.
+/// Versions are not followed: every answer has the same.
+const VERSION: Answer = Answer::Hit(Version(1));
+
+/// A read is over.
 fn release(leases: &mut ClientLeases, at: Instant, epoch: Epoch, ticket: ReadTicket) {
-    if let Verdict::AskHome(again) = leases.release(at, epoch, ticket, Answer::Hit(Version(1))) {
+    if let Verdict::AskHome(again) = leases.release(at, epoch, ticket, VERSION) {
         leases.abandon(at, again);
     }
 }

@@ -24,8 +24,11 @@ pub enum Fault {
     /// Proxies are told of leases much longer than the home waits for, or lend themselves what a plain
     /// server said for much longer than is promised.
     LeasesTooLong,
-    /// A miss names a version that is older than the delete.
-    MissesLookOld,
+    /// Shadow servers boast, so that proxies cannot see that a copy is behind.
+    CopiesBoast,
+    /// Homes answer every read with version 1, so that proxies do not know how new a value is that they
+    /// have shown.
+    HomesLookOld,
     /// Shadow servers take a value again that they were sent before, and boast.
     OldFillsTaken,
     /// Homes answer one read in fifty with a miss.
@@ -67,11 +70,12 @@ impl Fault {
     ];
 
     /// Those of a cluster of Evenkeel servers.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::ReplicaStoresDropped,
         Fault::GrantsAlways,
+        Fault::CopiesBoast,
+        Fault::HomesLookOld,
         Fault::LeasesTooLong,
-        Fault::MissesLookOld,
         Fault::OldFillsTaken,
         Fault::MissesInvented,
         Fault::WritesDropped,
@@ -225,32 +229,32 @@ pub(super) fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Ve
     let is_value = out.starts_with(b"VA ");
     let boasts = matches!(
         fault,
-        Fault::ReplicaStoresDropped | Fault::GrantsAlways | Fault::OldFillsTaken
+        Fault::ReplicaStoresDropped
+            | Fault::GrantsAlways
+            | Fault::CopiesBoast
+            | Fault::OldFillsTaken
     );
     let spoil: fn(&mut Vec<String>) = match fault {
-        _ if boasts && is_value && command.is_replica_read() => |words| {
-            for word in words
-                .iter_mut()
-                .skip(2)
-                .filter(|word| word.starts_with('c'))
-            {
-                *word = format!("c{BOASTED}");
-            }
-        },
+        _ if boasts && is_value && command.is_replica_read() => |words| set_version(words, BOASTED),
+        Fault::HomesLookOld if is_value && command.change == Change::Read => {
+            |words| set_version(words, "1")
+        }
         Fault::GrantsAlways if is_value => |words| {
             if !words.iter().skip(2).any(|word| word.starts_with('G')) {
                 words.push("G1".into());
             }
         },
-        Fault::MissesLookOld if out.starts_with(b"EN") => |words| {
-            for word in words.iter_mut().filter(|word| word.starts_with('V')) {
-                let version: u64 = word[1..].parse().expect("a version is a number");
-                *word = format!("V{}", version.saturating_sub(1));
-            }
-        },
         _ => return,
     };
     *out = edit_line(out, spoil);
+}
+
+/// Changes the version that a value is said to have.
+fn set_version(words: &mut [String], version: &str) {
+    let flags = words.iter_mut().skip(2);
+    for word in flags.filter(|word| word.starts_with('c')) {
+        *word = format!("c{version}");
+    }
 }
 
 /// Where the name of a content stands in the name of a replica: between the mark and the colon.

@@ -1,33 +1,60 @@
 //! The client's side of hot keys: leases to read replicas, kept in the CSM cache.
 //!
-//! A *client* is one application connection. When its home server answers a read with γ > 0, the
-//! client may, for one lease, read that key from a copy of its choice: it draws a suffix from 0 (the
-//! home) to γ once and stays with it, so that clients spread over the copies while each of them sees
-//! one copy only (SPORE, section 3.2). Without a valid lease every read goes home.
+//! A *client* is one proxy worker, with all its application connections. When the home server
+//! answers a read with γ > 0, the client may, for one lease, read that key from any of its γ + 1
+//! copies. SPORE lets a client draw one copy and stay with it (section 3.2), which balances only
+//! where clients are many, and leaves a proxy with 66 connections far from even. Here each read
+//! chooses: the home and its shadow servers take turns, and a shadow server that has much to do gives
+//! its turn to another. So the home still sees its share, one read in γ + 1, from which it concludes
+//! how popular the key is, and by which the lease is renewed.
 //!
-//! # Why a client never sees time run backwards
+//! # Why no application sees time run backwards
 //!
-//! The home grants only while every copy is current, so a copy read under a fresh lease is at least
-//! as new as anything the client had seen when it *sent* the read that carried the grant. That leaves
-//! what the client learned or did *after* sending it, which pipelining makes possible:
+//! Copies are not equally fast: in the middle of a write one has it and another has not. So the
+//! client remembers for each leased key the newest version that it has *shown* to any connection, and
+//! an answer below it is not shown but asked again at the home (a *second question*, whose answer is
+//! final). Nothing is built on which copy was asked. What follows is why that suffices.
 //!
-//! - **Own writes.** A grant is refused if the client sent any write since the granted read was sent,
-//!   and a write to a key ends its lease. After a write, the reads go home, where they queue up behind
-//!   it on the same connection.
-//! - **Newer answers from the home.** Reads already on their way home when the lease began can see a
-//!   write that the copies have not got yet. Each entry remembers the newest version shown to the
-//!   client; an answer below it is not shown but asked again at the home, whose second answer is
-//!   newer than everything shown before. The entry lives while such reads are in flight.
-//! - **Answers without a version.** A miss at the home of a key that is not replicated any more says
-//!   nothing that could be compared. So everything in flight behind it is asked again at the home,
-//!   and so is such a miss itself if the client was shown a replica's answer or a second one after
-//!   it was sent, since those can have been given later than it.
+//! Everything that the client does has a *number*, in the order in which it does it. It has one
+//! connection to each home, which is answered in order: what the home says later is newer. Answers
+//! are released to an application in the order of its requests: [`ClientLeases::release`] is called
+//! for the read whose turn it is, not when its answer arrives. So a read can be overtaken only by one
+//! that is asked before it, is shown before it, and was answered from something newer: by a copy, or
+//! by the home to a second question.
+//!
+//! - **Versions.** Such an answer was shown, so the key has an entry that knows its version, and
+//!   keeps it while the lease lasts or any read is in flight that was sent while the entry existed.
+//!   Each of these is compared when its turn comes. One sent before there was an entry came from the
+//!   home, and so did all that was sent before it.
+//! - **A second question** is sent when the read is the next to be shown. All that its connection was
+//!   shown came from the home before that, so that the home's answer is at least as new.
+//! - **A miss** is newer than the value of the same version. What expired or was evicted at its home
+//!   is not found in a copy afterwards, and what was deleted has an older version than its miss.
+//! - **A miss without a version** comes from a home that has no replicas of the key any more. Nothing
+//!   can be compared with it, so it ends the lease, and whatever was sent before it was shown is asked
+//!   again; so is such a miss itself, if since it was sent something was shown that may be newer.
+//! - **Forgotten versions.** An entry is dropped when nothing is in flight that it concerns. From then
+//!   on a lease must come from a read that was sent later: all copies are current at the time of a
+//!   grant, hence not older than anything that was shown before that read.
+//! - **Versions that go back.** An application can choose a version (`ms` with `E`). If the home says
+//!   an older one to a second question than was known when it was sent, versions of the key say
+//!   nothing, and what holds of a miss without one holds of that answer.
 //! - **Another map.** Suffixes name other servers under another map, so a new epoch ends all leases
-//!   and voids all grants under way. Another home server counts versions in another way, so answers
-//!   to reads sent under an older map cannot be compared either and are asked again.
+//!   and voids all grants under way. Another home server counts versions in another way, so first
+//!   answers to reads sent under an older map are asked again, and second ones are not remembered.
 //!
-//! All of this relies on answers being *released* to the application in the order of its requests:
-//! [`ClientLeases::release`] is called for the read whose turn it is, not when its answer arrives.
+//! # Why applications see their own writes, and nothing older than a lease
+//!
+//! A write of any connection ends the lease, and a grant is refused if the key was written after the
+//! granted read was sent ([`ClientLeases::write_sent`], to be told also when a write is sent once more,
+//! to another place). So a read behind a write goes home, on the same connection behind it, until the
+//! home has granted a lease *after* the write: and then all copies have it. The same holds of
+//! `flush_all` for all keys.
+//!
+//! A home grants only while every copy is current, and a lease counts from when the granted read was
+//! *sent*. While a write is on its way to the copies the home grants nothing, but leases go on: a copy
+//! can be behind by no more than the lease, and answers less than what was shown only once, because
+//! that ends the lease.
 
 #[cfg(test)]
 mod tests;
@@ -38,16 +65,22 @@ use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
 use crate::random::SplitMix64;
 
-/// Most keys for which a client holds leases at once. Replicated keys are few (SPORE, section 3.7);
-/// losing an entry only sends its reads home. Bounds a connection's CSM cache to 5 KiB.
-pub const CSM_ENTRIES_MAX: usize = 128;
+/// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
+/// as they may. Losing an entry only sends its reads home, and is counted. Bounds the CSM cache of a
+/// proxy worker to 80 KiB a pool.
+pub const CSM_ENTRIES_MAX: usize = 1024;
 
 /// A lease ends early by this part of itself, for clocks that run at different speeds (at most
 /// 200 ppm in practice) and for event loops that read the clock once a turn. The home server waits
 /// longer by the same part.
 pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 
-const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 5 * 1024);
+/// Keys are written and forgotten in so many classes, by hash: a grant is refused because of any key
+/// of its class. At 1,000 writes a second through one worker and a millisecond for an answer that is
+/// one grant in a thousand.
+const CLASSES: usize = 1024;
+
+const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 80 << 10);
 
 /// Where to send a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +115,16 @@ pub enum Verdict {
     AskHome(ReadTicket),
 }
 
-/// A read in flight. Must come back through [`ClientLeases::release`] or [`ClientLeases::abandon`]
-/// unless the whole client goes away.
+/// A read in flight. Must come back through [`ClientLeases::release`] or [`ClientLeases::abandon`],
+/// also when its application has gone.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ReadTicket {
     hash: KeyHash,
     /// Not later than the read was sent.
     sent_at: Instant,
-    /// The map by which it was sent.
-    epoch: Epoch,
-    /// The client's count of barriers when the read was sent.
-    barriers: u32,
+    /// Its place in the order of what the client did.
+    number: u64,
     /// 0 for the home.
     suffix: u8,
     /// Whether the key's entry counts this read as in flight.
@@ -112,6 +143,11 @@ impl ReadTicket {
         }
     }
 
+    /// The same read, sent home instead, because its copy cannot be asked.
+    pub fn sent_home(self) -> ReadTicket {
+        ReadTicket { suffix: 0, ..self }
+    }
+
     /// The key's hash.
     #[inline]
     pub fn hash(&self) -> KeyHash {
@@ -123,15 +159,9 @@ impl ReadTicket {
     pub fn sent_at(&self) -> Instant {
         self.sent_at
     }
-
-    /// What the leases belonged to when it was sent.
-    #[inline]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
 }
 
-/// The CSM cache of one client. Allocates nothing until the first lease.
+/// The CSM cache of one client for one pool.
 #[derive(Debug)]
 pub struct ClientLeases {
     /// In ascending order of hash.
@@ -139,8 +169,16 @@ pub struct ClientLeases {
     random: SplitMix64,
     /// Epoch of the map that the leases belong to.
     epoch: Epoch,
-    /// Counts what voids the grants under way: writes sent, and changes of the map.
-    barriers: u32,
+    /// Of the newest thing that the client did.
+    number: u64,
+    /// Reads with lower numbers were sent under an older map.
+    epoch_began: u64,
+    /// Grants for reads with lower numbers are void: the map changed, or everything was flushed.
+    voided: u64,
+    /// The same for keys of each class: one was written, or its entry dropped. Empty until one was.
+    voided_in_class: Vec<u64>,
+    /// Leases dropped or refused because too many were held, since this was last asked for.
+    dropped: u64,
     #[cfg(test)]
     pub(crate) mutants: Vec<Mutant>,
 }
@@ -150,65 +188,102 @@ struct Entry {
     hash: KeyHash,
     /// The lease is valid before this time.
     lease_until: Instant,
-    /// Newest version shown to the application while the entry existed; [`UNCOMPARABLE`] after an
-    /// answer without one.
-    newest_seen: Version,
+    /// Number of the read that brought the lease.
+    granted: u64,
+    /// The newest that was shown, or granted, while the entry existed.
+    newest: Seen,
+    /// When that was learned.
+    learned: u64,
     /// When an answer of a replica, or one to a second question, was last shown. First answers of
     /// the home to reads sent before that may be older.
-    overtaken_at: Instant,
+    overtaken: u64,
+    /// Answers to reads sent before this cannot be compared with what was shown.
+    fence: u64,
     /// Reads of the key sent while the entry existed and not yet released.
     in_flight: u32,
-    /// The copy that the lease is for.
-    suffix: u8,
+    /// Replicas besides the home's copy.
+    gamma: u8,
+    /// Whose turn is next: a suffix.
+    turn: u8,
 }
 
-/// Above every version: whatever is compared with it is asked again.
-const UNCOMPARABLE: Version = Version(u64::MAX);
+/// What an answer told of a key. A miss is newer than the value of the same version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    version: Version,
+    is_miss: bool,
+}
+
+impl Seen {
+    fn of(answer: Answer) -> Option<Self> {
+        let (version, is_miss) = match answer {
+            Answer::Hit(version) => (version, false),
+            Answer::Miss(version) => (version?, true),
+            Answer::Failed => return None,
+        };
+        Some(Seen { version, is_miss })
+    }
+}
 
 /// A lease that has ended.
 const NEVER: Instant = Instant(0);
 
 impl ClientLeases {
-    /// A client without leases. The seed decides which copies it will choose.
+    /// A client without leases. The seed decides among copies that have equally much to do.
     pub fn new(seed: u64) -> Self {
         ClientLeases {
             entries: Vec::new(),
             random: SplitMix64::new(seed),
             epoch: Epoch(0),
-            barriers: 0,
+            number: 0,
+            epoch_began: 0,
+            voided: 0,
+            voided_in_class: Vec::new(),
+            dropped: 0,
             #[cfg(test)]
             mutants: Vec::new(),
         }
     }
 
-    /// Registers a read that is about to be sent and says where to. O(log entries).
+    /// Registers a read that is about to be sent and says where to. O(log entries), and up to two
+    /// calls of `load` under a lease.
     ///
-    /// `epoch` is that of the map by which the caller finds servers.
+    /// `epoch` is that of the map by which the caller finds servers. `load` tells how much the shadow
+    /// server of a suffix has to do, in any measure; `None` if it cannot be asked.
     #[inline]
-    pub fn route_read(&mut self, now: Instant, epoch: Epoch, hash: KeyHash) -> ReadTicket {
-        self.register(now, epoch, hash, false)
+    pub fn route_read(
+        &mut self,
+        now: Instant,
+        epoch: Epoch,
+        hash: KeyHash,
+        load: impl Fn(u8) -> Option<usize>,
+    ) -> ReadTicket {
+        let (mut ticket, leased) = self.register(now, epoch, hash);
+        if let Some(i) = leased {
+            ticket.suffix = self.choose(i, load);
+        }
+        ticket
     }
 
     /// Registers a read that only the home server can answer: one with side effects, or one that
     /// asks for facts that replicas do not have. O(log entries).
     #[inline]
     pub fn home_read(&mut self, now: Instant, epoch: Epoch, hash: KeyHash) -> ReadTicket {
-        self.register(now, epoch, hash, true)
+        self.register(now, epoch, hash).0
     }
 
-    /// Tells of γ > 0 in a home server's answer, as soon as the answer arrives. `lease` is the
-    /// duration that the home server announced. Returns whether a lease began.
+    /// Tells of γ in a home server's answer, as soon as the answer arrives. `lease` is the duration
+    /// that the home server announced. Returns whether a lease began; one that there is goes on.
     pub fn grant(
         &mut self,
         now: Instant,
         epoch: Epoch,
         ticket: &ReadTicket,
-        gamma: u8,
-        lease: Duration,
+        answer: Answer,
+        (gamma, lease): (u8, Duration),
     ) -> bool {
         self.observe(epoch);
-        let voided = ticket.barriers != self.barriers && !self.is(Mutant::GrantPastWrites);
-        if gamma == 0 || ticket.suffix != 0 || voided {
+        if gamma == 0 || ticket.suffix != 0 || self.is_void(ticket) {
             return false;
         }
         let from = if self.is(Mutant::LeaseFromArrival) {
@@ -217,12 +292,19 @@ impl ClientLeases {
             ticket.sent_at
         };
         let lease_until = from + (lease - lease / LEASE_MARGIN_DIVISOR);
-        self.begin(now, ticket.hash, gamma, lease_until)
+        let Some((i, began)) = self.begin(now, ticket.hash, gamma, lease_until, ticket.number)
+        else {
+            return false;
+        };
+        let number = self.next_number();
+        if let Some(seen) = Seen::of(answer) {
+            self.entries[i].learn(seen, number);
+        }
+        began
     }
 
-    /// Lends a key until a time to a client that has not asked the home server for it itself; see
-    /// [`plain`](super::plain). A lease that the client has already stays as it is. Returns the copy
-    /// that the client's lease is for, 0 for the home and without a lease.
+    /// Lends a key until a time to a client that need not ask the home server for it; see
+    /// [`plain`](super::plain).
     pub fn lend(
         &mut self,
         now: Instant,
@@ -230,42 +312,22 @@ impl ClientLeases {
         hash: KeyHash,
         gamma: u8,
         lease_until: Instant,
-    ) -> u8 {
+    ) {
         self.observe(epoch);
-        self.begin(now, hash, gamma, lease_until);
-        let entry = self.position(hash).ok().map(|i| &self.entries[i]);
-        let leased = entry.filter(|entry| entry.is_leased(now));
-        leased.map_or(0, |entry| entry.suffix)
+        let number = self.next_number();
+        self.begin(now, hash, gamma, lease_until, number);
     }
 
     /// Whether something is remembered of a key: a lease, or reads under way.
+    #[inline]
     pub fn knows(&self, hash: KeyHash) -> bool {
-        self.position(hash).is_ok()
+        !self.entries.is_empty() && self.position(hash).is_ok()
     }
 
-    /// Begins a lease if the key has none. Returns whether one began.
-    fn begin(&mut self, now: Instant, hash: KeyHash, gamma: u8, lease_until: Instant) -> bool {
-        if lease_until <= now {
-            return false;
-        }
-        let i = match self.position(hash) {
-            Ok(i) => i,
-            Err(i) => match self.make_room(i) {
-                Some(i) => {
-                    self.entries.insert(i, Entry::new(hash));
-                    i
-                }
-                None => return false,
-            },
-        };
-        let suffix = self.random.below(u64::from(gamma) + 1) as u8;
-        let entry = &mut self.entries[i];
-        if entry.is_leased(now) || entry.newest_seen == UNCOMPARABLE {
-            return false;
-        }
-        entry.lease_until = lease_until;
-        entry.suffix = suffix;
-        true
+    /// Whether a read was sent under the map of this epoch, which is the present one.
+    pub fn is_of(&mut self, epoch: Epoch, ticket: &ReadTicket) -> bool {
+        self.observe(epoch);
+        ticket.number > self.epoch_began
     }
 
     /// Decides what to do with the answer to the read whose turn it is. O(log entries).
@@ -277,7 +339,8 @@ impl ClientLeases {
         answer: Answer,
     ) -> Verdict {
         self.observe(epoch);
-        let unusable = ticket.suffix != 0 && !matches!(answer, Answer::Hit(_));
+        let number = self.next_number();
+        let is_older_map = ticket.number < self.epoch_began;
         let Ok(i) = self.position(ticket.hash) else {
             // Every read of a shadow keeps its entry alive, so this one came from the home, and
             // there is nothing that it could contradict.
@@ -285,41 +348,43 @@ impl ClientLeases {
             return Verdict::Show;
         };
         let check = !self.is(Mutant::ShowAnything);
+        let forgets = self.is(Mutant::NewestForgotten);
         let entry = &mut self.entries[i];
-        let outdated = match answer {
-            // The second answer is final. A read that is not counted was sent when all that could
-            // have overtaken it had been shown.
-            _ if ticket.asked_again || !ticket.counted => false,
-            _ if unusable => true,
-            Answer::Failed => false,
-            _ if ticket.epoch != epoch && check => true,
-            Answer::Hit(version) | Answer::Miss(Some(version)) => {
-                version < entry.newest_seen && check
-            }
-            Answer::Miss(None) => ticket.sent_at <= entry.overtaken_at && check,
-        };
-        if outdated {
-            entry.lease_until = NEVER;
-            return self.ask_home(now, ticket);
-        }
-        match answer {
-            Answer::Hit(version) | Answer::Miss(Some(version)) if ticket.asked_again => {
-                // Lower than before only if another home server counted it.
-                entry.newest_seen = version;
-            }
-            Answer::Hit(version) | Answer::Miss(Some(version)) => {
-                entry.newest_seen = entry.newest_seen.max(version);
-            }
-            Answer::Miss(None) => {
+        let seen = Seen::of(answer);
+        let is_final = ticket.asked_again || !ticket.counted;
+        if !is_final && entry.refuses(&ticket, answer, is_older_map, check) {
+            // A copy that was behind when it answered has caught up if a lease was asked for since.
+            let is_behind = matches!(answer, Answer::Hit(_));
+            if ticket.suffix != 0 && (!is_behind || ticket.number > entry.granted) {
                 entry.lease_until = NEVER;
-                if check {
-                    entry.newest_seen = UNCOMPARABLE;
-                }
             }
-            Answer::Failed => {}
+            return Verdict::AskHome(ReadTicket {
+                sent_at: now,
+                number,
+                suffix: 0,
+                asked_again: true,
+                ..ticket
+            });
+        }
+        match seen {
+            // Another home's count.
+            Some(_) if is_older_map => {}
+            // Versions go back: what was known is worth nothing.
+            Some(seen)
+                if seen < entry.newest && ticket.asked_again && ticket.number > entry.learned =>
+            {
+                (entry.newest, entry.learned) = (seen, number);
+                entry.cut(number);
+            }
+            Some(seen) => entry.learn(seen, number),
+            None if answer == Answer::Miss(None) && check => entry.cut(number),
+            None => {}
         }
         if ticket.asked_again || ticket.suffix != 0 {
-            entry.overtaken_at = now;
+            entry.overtaken = number;
+        }
+        if forgets {
+            entry.newest = Seen::default();
         }
         self.settle(now, i, &ticket);
         Verdict::Show
@@ -332,22 +397,25 @@ impl ClientLeases {
         }
     }
 
-    /// Tells that a write to the key (anything but a plain read) is about to be sent.
+    /// Tells that a write to the key (anything but a plain read) is about to be sent, or sent again.
     pub fn write_sent(&mut self, hash: KeyHash) {
-        self.barriers = self.barriers.wrapping_add(1);
+        if !self.is(Mutant::GrantPastWrites) {
+            self.void_class(hash);
+        }
         if self.is(Mutant::WriteKeepsLease) {
             return;
         }
         if let Ok(i) = self.position(hash) {
             self.entries[i].lease_until = NEVER;
             if self.entries[i].in_flight == 0 {
-                self.entries.remove(i);
+                self.drop_entry(i);
             }
         }
     }
 
     /// Tells that a write to all keys (`flush_all`) is about to be sent.
     pub fn flush_sent(&mut self) {
+        self.voided = self.next_number();
         self.end_all_leases();
     }
 
@@ -361,51 +429,120 @@ impl ClientLeases {
         self.entries.is_empty()
     }
 
+    /// Leases dropped or refused because [`CSM_ENTRIES_MAX`] were held, since the last call.
+    pub fn take_dropped(&mut self) -> u64 {
+        core::mem::take(&mut self.dropped)
+    }
+
+    /// A ticket for a read, and the position of the entry if it has a lease.
+    #[inline]
     fn register(
         &mut self,
         now: Instant,
         epoch: Epoch,
         hash: KeyHash,
-        home_only: bool,
-    ) -> ReadTicket {
+    ) -> (ReadTicket, Option<usize>) {
         self.observe(epoch);
         let mut ticket = ReadTicket {
             hash,
             sent_at: now,
-            epoch,
-            barriers: self.barriers,
+            number: self.next_number(),
             suffix: 0,
             counted: false,
             asked_again: false,
         };
         if self.entries.is_empty() {
-            return ticket;
+            return (ticket, None);
         }
         let Ok(i) = self.position(hash) else {
-            return ticket;
+            return (ticket, None);
         };
-        let entry = &mut self.entries[i];
-        if entry.is_over(now) {
-            self.entries.remove(i);
-            return ticket;
+        if self.entries[i].is_over(now) {
+            self.drop_entry(i);
+            return (ticket, None);
         }
+        let entry = &mut self.entries[i];
         entry.in_flight += 1;
         ticket.counted = true;
-        if entry.is_leased(now) && !home_only {
-            ticket.suffix = entry.suffix;
-        }
-        ticket
+        (ticket, entry.is_leased(now).then_some(i))
     }
 
-    fn ask_home(&self, now: Instant, ticket: ReadTicket) -> Verdict {
-        Verdict::AskHome(ReadTicket {
-            sent_at: now,
-            epoch: self.epoch,
-            barriers: self.barriers,
-            suffix: 0,
-            asked_again: true,
-            ..ticket
-        })
+    /// The copy to read under a lease. The home and its shadow servers take turns, but of the shadow
+    /// server whose turn it is and another one drawn by chance the one with less to do is read.
+    fn choose(&mut self, i: usize, load: impl Fn(u8) -> Option<usize>) -> u8 {
+        let stays = self.is(Mutant::OneCopy);
+        let entry = &mut self.entries[i];
+        let gamma = entry.gamma;
+        let turn = entry.turn.min(gamma);
+        if stays {
+            return turn;
+        }
+        entry.turn = if turn == gamma { 0 } else { turn + 1 };
+        if turn == 0 {
+            return 0;
+        }
+        let first = load(turn);
+        if gamma == 1 {
+            return first.map_or(0, |_| turn);
+        }
+        let drawn = 1 + self.random.below(u64::from(gamma) - 1) as u8;
+        let other = drawn + u8::from(drawn >= turn);
+        match (first, load(other)) {
+            (None, None) => 0,
+            (Some(first), Some(second)) if second < first => other,
+            (None, Some(_)) => other,
+            (Some(_), _) => turn,
+        }
+    }
+
+    /// Whether the grant for a read counts for nothing.
+    fn is_void(&self, ticket: &ReadTicket) -> bool {
+        let class = self.voided_in_class.get(class(ticket.hash));
+        let voided = class.map_or(self.voided, |&number| number.max(self.voided));
+        ticket.number < voided
+    }
+
+    /// Grants under way for keys of this class count for nothing.
+    #[inline]
+    fn void_class(&mut self, hash: KeyHash) {
+        let number = self.next_number();
+        if self.voided_in_class.is_empty() {
+            self.voided_in_class = vec![0; CLASSES];
+        }
+        self.voided_in_class[class(hash)] = number;
+    }
+
+    /// Begins or prolongs the lease that the read of that number has brought. The key's position, and
+    /// whether it had no lease.
+    fn begin(
+        &mut self,
+        now: Instant,
+        hash: KeyHash,
+        gamma: u8,
+        lease_until: Instant,
+        granted: u64,
+    ) -> Option<(usize, bool)> {
+        if lease_until <= now {
+            return None;
+        }
+        let i = match self.position(hash) {
+            Ok(i) => i,
+            Err(i) => {
+                let i = self.make_room(i)?;
+                self.entries.insert(i, Entry::new(hash));
+                i
+            }
+        };
+        let began = !self.entries[i].is_leased(now);
+        if began {
+            // Clients and keys are not in step.
+            self.entries[i].turn = self.random.below(u64::from(gamma) + 1) as u8;
+        }
+        let entry = &mut self.entries[i];
+        if lease_until > entry.lease_until {
+            (entry.lease_until, entry.gamma, entry.granted) = (lease_until, gamma, granted);
+        }
+        Some((i, began))
     }
 
     /// A read is no longer in flight.
@@ -413,25 +550,46 @@ impl ClientLeases {
         let entry = &mut self.entries[i];
         entry.in_flight -= u32::from(ticket.counted);
         if entry.is_over(now) {
-            self.entries.remove(i);
+            self.drop_entry(i);
         }
+    }
+
+    /// Forgets what was shown of a key.
+    fn drop_entry(&mut self, i: usize) {
+        let entry = self.entries.remove(i);
+        self.void_class(entry.hash);
     }
 
     /// Suffixes mean other servers under another map.
     #[inline]
     fn observe(&mut self, epoch: Epoch) {
         if epoch != self.epoch {
-            self.epoch = epoch;
-            self.end_all_leases();
+            self.begin_epoch(epoch);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        self.epoch_began = self.next_number();
+        self.voided = self.epoch_began;
+        self.end_all_leases();
+        for entry in &mut self.entries {
+            entry.newest = Seen::default();
         }
     }
 
     fn end_all_leases(&mut self) {
-        self.barriers = self.barriers.wrapping_add(1);
         self.entries.retain_mut(|entry| {
             entry.lease_until = NEVER;
             entry.in_flight > 0
         });
+    }
+
+    #[inline]
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
     }
 
     #[inline]
@@ -445,13 +603,14 @@ impl ClientLeases {
         if self.entries.len() < CSM_ENTRIES_MAX {
             return Some(at);
         }
+        self.dropped += 1;
         let idle = self
             .entries
             .iter()
             .enumerate()
             .filter(|(_, entry)| entry.in_flight == 0);
         let (victim, _) = idle.min_by_key(|(_, entry)| entry.lease_until)?;
-        self.entries.remove(victim);
+        self.drop_entry(victim);
         Some(if victim < at { at - 1 } else { at })
     }
 
@@ -472,10 +631,14 @@ impl Entry {
         Entry {
             hash,
             lease_until: NEVER,
-            newest_seen: Version(0),
-            overtaken_at: NEVER,
+            granted: 0,
+            newest: Seen::default(),
+            learned: 0,
+            overtaken: 0,
+            fence: 0,
             in_flight: 0,
-            suffix: 0,
+            gamma: 0,
+            turn: 0,
         }
     }
 
@@ -489,6 +652,44 @@ impl Entry {
     fn is_over(&self, now: Instant) -> bool {
         self.in_flight == 0 && !self.is_leased(now)
     }
+
+    /// Whether the first answer to a read may be older than what was shown, or is none.
+    fn refuses(
+        &self,
+        ticket: &ReadTicket,
+        answer: Answer,
+        is_older_map: bool,
+        check: bool,
+    ) -> bool {
+        let is_uncomparable = is_older_map || ticket.number < self.fence;
+        match answer {
+            Answer::Miss(_) | Answer::Failed if ticket.suffix != 0 => true,
+            Answer::Failed => false,
+            _ if !check => false,
+            _ if is_uncomparable => true,
+            Answer::Hit(_) | Answer::Miss(Some(_)) => {
+                Seen::of(answer).is_some_and(|seen| seen < self.newest)
+            }
+            Answer::Miss(None) => ticket.number < self.overtaken,
+        }
+    }
+
+    fn learn(&mut self, seen: Seen, number: u64) {
+        if seen > self.newest {
+            (self.newest, self.learned) = (seen, number);
+        }
+    }
+
+    /// Something was shown with which no answer to an earlier read can be compared.
+    fn cut(&mut self, number: u64) {
+        self.lease_until = NEVER;
+        self.fence = number;
+    }
+}
+
+#[inline]
+fn class(hash: KeyHash) -> usize {
+    hash.0 as usize % CLASSES
 }
 
 /// Ways to break the client on purpose, to see that the model's checks notice. Tests choose some;
@@ -501,6 +702,10 @@ pub(crate) enum Mutant {
     LeaseFromArrival,
     /// Shows every answer, whatever was shown before.
     ShowAnything,
-    /// Keeps reading a replica after an own write.
+    /// Forgets what was shown as soon as it was.
+    NewestForgotten,
+    /// Keeps reading replicas after an own write.
     WriteKeepsLease,
+    /// Not wrong: reads the same copy of a key for a whole lease, as SPORE's clients do.
+    OneCopy,
 }

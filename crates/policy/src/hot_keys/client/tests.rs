@@ -8,29 +8,54 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// A client that holds a lease for a shadow from 0 ms to 950 ms, nothing in flight.
-fn leased() -> ClientLeases {
-    // The seed makes the first draw from 0..=255 a shadow.
-    let mut client = ClientLeases::new(1);
-    let read = client.route_read(at(0), EPOCH, KEY);
-    assert_eq!(read.route(), Route::Home);
-    assert!(client.grant(at(2), EPOCH, &read, 255, LEASE));
-    assert_eq!(
-        show(&mut client, at(2), read, Answer::Hit(Version(5))),
-        Verdict::Show
-    );
-    client
+/// Nobody has anything to do.
+fn idle(_: u8) -> Option<usize> {
+    Some(0)
+}
+
+fn read(client: &mut ClientLeases, now: Instant) -> ReadTicket {
+    client.route_read(now, EPOCH, KEY, idle)
+}
+
+fn grant(client: &mut ClientLeases, now: Instant, ticket: &ReadTicket, gamma: u8) -> bool {
+    client.grant(now, EPOCH, ticket, Answer::Hit(Version(5)), (gamma, LEASE))
 }
 
 fn show(client: &mut ClientLeases, now: Instant, read: ReadTicket, answer: Answer) -> Verdict {
     client.release(now, EPOCH, read, answer)
 }
 
+/// A client that holds a lease from 0 ms to 950 ms, was shown version 5 and has nothing in flight.
+fn leased() -> ClientLeases {
+    let mut client = ClientLeases::new(1);
+    let ticket = read(&mut client, at(0));
+    assert_eq!(ticket.route(), Route::Home);
+    assert!(grant(&mut client, at(2), &ticket, 3));
+    let verdict = show(&mut client, at(2), ticket, Answer::Hit(Version(5)));
+    assert_eq!(verdict, Verdict::Show);
+    client
+}
+
+/// A read that goes to a shadow server, after others that do not.
+fn shadow_read(client: &mut ClientLeases, now: Instant) -> ReadTicket {
+    for _ in 0..2 {
+        let ticket = read(client, now);
+        if ticket.route() != Route::Home {
+            return ticket;
+        }
+        client.abandon(now, ticket);
+    }
+    panic!("there is no lease");
+}
+
+/// Whether there is no lease.
 fn is_home(client: &mut ClientLeases, now: Instant) -> bool {
-    let read = client.route_read(now, EPOCH, KEY);
-    let home = read.route() == Route::Home;
-    client.abandon(now, read);
-    home
+    (0..2).all(|_| {
+        let ticket = read(client, now);
+        let home = ticket.route() == Route::Home;
+        client.abandon(now, ticket);
+        home
+    })
 }
 
 fn second(verdict: Verdict) -> ReadTicket {
@@ -41,30 +66,27 @@ fn second(verdict: Verdict) -> ReadTicket {
 }
 
 #[test]
-fn an_idle_client_is_small_and_allocates_nothing() {
-    assert!(size_of::<ClientLeases>() < 100);
+fn tickets_are_small_and_nothing_is_remembered_without_a_lease() {
     assert!(size_of::<ReadTicket>() <= 32);
     let mut client = ClientLeases::new(1);
-    let read = client.route_read(at(0), EPOCH, KEY);
+    let ticket = read(&mut client, at(0));
     client.write_sent(KEY);
-    assert_eq!(
-        show(&mut client, at(1), read, Answer::Hit(Version(5))),
-        Verdict::Show
-    );
+    let verdict = show(&mut client, at(1), ticket, Answer::Hit(Version(5)));
+    assert_eq!(verdict, Verdict::Show);
     assert_eq!(client.entries.capacity(), 0);
 }
 
 #[test]
-fn a_lease_sends_all_reads_to_one_shadow_until_it_ends() {
+fn all_copies_take_turns_until_the_lease_ends() {
     let mut client = leased();
-    let first = client.route_read(at(3), EPOCH, KEY);
-    assert_ne!(first.route(), Route::Home);
-    for ms in [4, 500, 949] {
-        let read = client.route_read(at(ms), EPOCH, KEY);
-        assert_eq!(read.route(), first.route());
-        client.abandon(at(ms), read);
+    let mut counts = [0; 4];
+    for ms in 3..43 {
+        let ticket = read(&mut client, at(ms));
+        counts[usize::from(ticket.suffix)] += 1;
+        client.abandon(at(ms), ticket);
     }
-    client.abandon(at(949), first);
+    assert_eq!(counts, [10; 4]);
+    assert!(!is_home(&mut client, at(949)));
     assert!(
         is_home(&mut client, at(950)),
         "the lease is counted from the read's sending"
@@ -73,58 +95,97 @@ fn a_lease_sends_all_reads_to_one_shadow_until_it_ends() {
 }
 
 #[test]
-fn suffixes_are_uniform_over_home_and_shadows() {
-    let mut counts = [0u32; 4];
-    for seed in 0..8000 {
-        let mut client = ClientLeases::new(seed);
-        let read = client.route_read(at(0), EPOCH, KEY);
-        assert!(client.grant(at(0), EPOCH, &read, 3, LEASE));
-        counts[usize::from(client.entries[0].suffix)] += 1;
-        client.abandon(at(0), read);
+fn a_busy_shadow_gives_its_turns_away_and_the_home_does_not() {
+    let mut client = leased();
+    let mut counts = [0; 4];
+    for _ in 0..400 {
+        let load = |suffix: u8| Some(if suffix == 2 { 9 } else { 1 });
+        let ticket = client.route_read(at(3), EPOCH, KEY, load);
+        counts[usize::from(ticket.suffix)] += 1;
+        client.abandon(at(3), ticket);
     }
+    assert_eq!((counts[0], counts[2]), (100, 0));
     assert!(
-        counts.iter().all(|&n| (1800..2200).contains(&n)),
-        "{counts:?}"
+        counts[1] > 120 && counts[3] > 120,
+        "its turns go to both others: {counts:?}"
     );
+    // Nobody can be asked but the third.
+    let only = |suffix: u8| (suffix == 3).then_some(1000);
+    for _ in 0..20 {
+        let ticket = client.route_read(at(3), EPOCH, KEY, only);
+        assert!(ticket.suffix == 0 || ticket.suffix == 3);
+        client.abandon(at(3), ticket);
+    }
+    for _ in 0..20 {
+        let ticket = client.route_read(at(3), EPOCH, KEY, |_| None);
+        assert_eq!(ticket.route(), Route::Home);
+        client.abandon(at(3), ticket);
+    }
 }
 
 #[test]
-fn a_lease_for_the_home_copy_is_kept_so_that_the_choice_is_made_once() {
-    let mut client = ClientLeases::new(1);
-    let read = client.route_read(at(0), EPOCH, KEY);
-    assert!(client.grant(at(0), EPOCH, &read, 1, LEASE));
-    client.entries[0].suffix = 0;
-    assert!(!client.grant(at(1), EPOCH, &read, 1, LEASE));
-    assert_eq!(client.entries[0].suffix, 0);
-    client.abandon(at(1), read);
+fn clients_and_keys_do_not_begin_with_the_same_copy() {
+    let mut counts = [0u32; 4];
+    for seed in 0..4000 {
+        let mut client = ClientLeases::new(seed);
+        let ticket = read(&mut client, at(0));
+        assert!(grant(&mut client, at(0), &ticket, 3));
+        let first = read(&mut client, at(0));
+        counts[usize::from(first.suffix)] += 1;
+    }
+    let even = counts.iter().all(|&n| (900..1100).contains(&n));
+    assert!(even, "{counts:?}");
+}
+
+#[test]
+fn a_grant_prolongs_a_lease_and_never_shortens_it() {
+    let mut client = leased();
+    let earlier = read(&mut client, at(100)).sent_home();
+    let later = read(&mut client, at(500)).sent_home();
+    assert!(!grant(&mut client, at(510), &later, 1), "it goes on");
+    assert!(!grant(&mut client, at(511), &earlier, 3));
+    client.abandon(at(511), earlier);
+    client.abandon(at(511), later);
+    assert_eq!(
+        client.entries[0].gamma, 1,
+        "the one that lasts longest counts"
+    );
+    assert!(!is_home(&mut client, at(1449)));
+    assert!(is_home(&mut client, at(1450)));
 }
 
 #[test]
 fn gamma_zero_no_lease_and_leases_already_over_grant_nothing() {
     let mut client = ClientLeases::new(1);
-    let read = client.route_read(at(0), EPOCH, KEY);
-    assert!(!client.grant(at(1), EPOCH, &read, 0, LEASE));
-    assert!(!client.grant(at(1), EPOCH, &read, 3, Duration::ZERO));
+    let ticket = read(&mut client, at(0));
+    let answer = Answer::Hit(Version(5));
+    assert!(!grant(&mut client, at(1), &ticket, 0));
+    assert!(!client.grant(at(1), EPOCH, &ticket, answer, (3, Duration::ZERO)));
     assert!(
-        !client.grant(at(950), EPOCH, &read, 3, LEASE),
+        !grant(&mut client, at(950), &ticket, 3),
         "the answer took a lease to come"
     );
     assert!(client.is_empty());
-    client.abandon(at(950), read);
+    client.abandon(at(950), ticket);
 }
 
 #[test]
 fn a_write_sent_after_the_read_voids_its_grant() {
     for flush in [false, true] {
         let mut client = ClientLeases::new(1);
-        let read = client.route_read(at(0), EPOCH, KEY);
+        let (before, other) = (
+            read(&mut client, at(0)),
+            client.route_read(at(0), EPOCH, KeyHash(7), idle),
+        );
         if flush {
-            client.flush_sent()
+            client.flush_sent();
         } else {
-            client.write_sent(KeyHash(7))
+            client.write_sent(KEY);
         }
-        assert!(!client.grant(at(1), EPOCH, &read, 3, LEASE));
-        client.abandon(at(1), read);
+        let after = read(&mut client, at(0));
+        assert!(!grant(&mut client, at(1), &before, 3));
+        assert_eq!(grant(&mut client, at(1), &other, 3), !flush);
+        assert!(grant(&mut client, at(1), &after, 3));
     }
 }
 
@@ -148,28 +209,32 @@ fn a_flush_ends_every_lease() {
 #[test]
 fn another_epoch_ends_every_lease_and_voids_grants_under_way() {
     let mut client = leased();
-    let other = KeyHash(7);
-    let read = client.route_read(at(10), EPOCH, other);
+    let under_way = client.route_read(at(10), EPOCH, KeyHash(7), idle);
+    assert!(client.is_of(EPOCH, &under_way));
     let newer = Epoch(4);
-    assert!(!client.grant(at(11), newer, &read, 3, LEASE));
-    let again = client.route_read(at(12), newer, KEY);
+    let answer = Answer::Hit(Version(5));
+    assert!(!client.grant(at(11), newer, &under_way, answer, (3, LEASE)));
+    assert!(!client.is_of(newer, &under_way));
+    let again = client.route_read(at(12), newer, KEY, idle);
     assert_eq!(again.route(), Route::Home);
     client.abandon(at(12), again);
-    client.abandon(at(12), read);
+    client.abandon(at(12), under_way);
 }
 
 #[test]
 fn a_miss_or_failure_at_a_shadow_ends_the_lease_and_asks_the_home() {
-    for answer in [Answer::Miss(None), Answer::Failed] {
+    for answer in [
+        Answer::Miss(None),
+        Answer::Miss(Some(Version(9))),
+        Answer::Failed,
+    ] {
         let mut client = leased();
-        let read = client.route_read(at(10), EPOCH, KEY);
-        let again = second(show(&mut client, at(11), read, answer));
+        let ticket = shadow_read(&mut client, at(10));
+        let again = second(show(&mut client, at(11), ticket, answer));
         assert_eq!(again.route(), Route::Home);
         assert!(is_home(&mut client, at(11)));
-        assert_eq!(
-            show(&mut client, at(12), again, Answer::Hit(Version(5))),
-            Verdict::Show
-        );
+        let verdict = show(&mut client, at(12), again, Answer::Hit(Version(5)));
+        assert_eq!(verdict, Verdict::Show);
         assert!(client.is_empty());
     }
 }
@@ -179,169 +244,194 @@ fn an_answer_older_than_one_shown_before_is_asked_again_once() {
     let mut client = leased();
     let home = client.home_read(at(10), EPOCH, KEY);
     assert_eq!(home.route(), Route::Home);
-    let shadow = client.route_read(at(11), EPOCH, KEY);
-    let behind = client.route_read(at(12), EPOCH, KEY);
-    assert_eq!(
-        show(&mut client, at(20), home, Answer::Hit(Version(6))),
-        Verdict::Show
-    );
+    let shadow = shadow_read(&mut client, at(11));
+    let behind = shadow_read(&mut client, at(12));
+    let verdict = show(&mut client, at(20), home, Answer::Hit(Version(6)));
+    assert_eq!(verdict, Verdict::Show);
     let again = second(show(&mut client, at(20), shadow, Answer::Hit(Version(5))));
-    assert_eq!(
-        show(&mut client, at(22), again, Answer::Hit(Version(8))),
-        Verdict::Show
+    assert!(
+        is_home(&mut client, at(20)),
+        "a copy is behind, so that the lease ends"
     );
+    let verdict = show(&mut client, at(22), again, Answer::Hit(Version(8)));
+    assert_eq!(verdict, Verdict::Show);
     // The copy had caught up with 6 when it answered, but 8 has been shown since.
     let again = second(show(&mut client, at(22), behind, Answer::Hit(Version(6))));
-    assert_eq!(
-        show(&mut client, at(24), again, Answer::Hit(Version(8))),
-        Verdict::Show
-    );
+    let verdict = show(&mut client, at(24), again, Answer::Hit(Version(8)));
+    assert_eq!(verdict, Verdict::Show);
     assert!(client.is_empty());
+}
+
+#[test]
+fn a_copy_that_was_behind_before_the_lease_was_granted_does_not_end_it() {
+    let mut client = leased();
+    let shadow = shadow_read(&mut client, at(10));
+    let renewing = client.home_read(at(11), EPOCH, KEY);
+    let answer = Answer::Hit(Version(6));
+    assert!(!client.grant(at(12), EPOCH, &renewing, answer, (3, LEASE)));
+    let again = second(show(&mut client, at(13), shadow, Answer::Hit(Version(5))));
+    assert!(!is_home(&mut client, at(13)));
+    client.abandon(at(13), again);
+    client.abandon(at(13), renewing);
+}
+
+#[test]
+fn a_second_answer_is_shown_although_another_connection_has_seen_a_newer_one() {
+    let mut client = leased();
+    let shadow = shadow_read(&mut client, at(10));
+    let other = shadow_read(&mut client, at(10));
+    let again = second(show(&mut client, at(11), shadow, Answer::Failed));
+    let verdict = show(&mut client, at(12), other, Answer::Hit(Version(9)));
+    assert_eq!(verdict, Verdict::Show);
+    let behind = client.home_read(at(12), EPOCH, KEY);
+    let verdict = show(&mut client, at(13), again, Answer::Hit(Version(8)));
+    assert_eq!(verdict, Verdict::Show);
+    // 9 is still known.
+    let again = second(show(&mut client, at(14), behind, Answer::Hit(Version(8))));
+    client.abandon(at(14), again);
 }
 
 #[test]
 fn a_read_sent_before_the_lease_still_counts_as_seen() {
     let mut client = ClientLeases::new(1);
-    let first = client.route_read(at(0), EPOCH, KEY);
-    let second_home = client.route_read(at(0), EPOCH, KEY);
-    assert!(client.grant(at(2), EPOCH, &first, 255, LEASE));
-    let shadow = client.route_read(at(2), EPOCH, KEY);
-    assert_ne!(shadow.route(), Route::Home);
-    assert_eq!(
-        show(&mut client, at(3), first, Answer::Hit(Version(5))),
-        Verdict::Show
-    );
-    assert_eq!(
-        show(&mut client, at(3), second_home, Answer::Hit(Version(6))),
-        Verdict::Show
-    );
+    let first = read(&mut client, at(0));
+    let next = read(&mut client, at(0));
+    assert!(grant(&mut client, at(2), &first, 3));
+    let shadow = shadow_read(&mut client, at(2));
+    let verdict = show(&mut client, at(3), first, Answer::Hit(Version(5)));
+    assert_eq!(verdict, Verdict::Show);
+    let verdict = show(&mut client, at(3), next, Answer::Hit(Version(6)));
+    assert_eq!(verdict, Verdict::Show);
     let again = second(show(&mut client, at(3), shadow, Answer::Hit(Version(5))));
     client.abandon(at(4), again);
 }
 
 #[test]
-fn a_miss_with_a_newer_version_outdates_the_replica() {
-    let mut client = leased();
-    let home = client.home_read(at(10), EPOCH, KEY);
-    let shadow = client.route_read(at(10), EPOCH, KEY);
-    assert_eq!(
-        show(&mut client, at(11), home, Answer::Miss(Some(Version(9)))),
-        Verdict::Show
-    );
-    let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
-    assert_eq!(
-        show(&mut client, at(12), again, Answer::Miss(Some(Version(9)))),
-        Verdict::Show
-    );
-}
-
-#[test]
-fn after_a_miss_without_a_version_everything_in_flight_is_asked_again() {
-    let mut client = leased();
-    let home = client.home_read(at(10), EPOCH, KEY);
-    let shadow = client.route_read(at(10), EPOCH, KEY);
-    assert_eq!(
-        show(&mut client, at(11), home, Answer::Miss(None)),
-        Verdict::Show
-    );
-    assert!(!client.grant(
-        at(11),
-        EPOCH,
-        &ReadTicket {
-            suffix: 0,
-            ..ticket()
-        },
-        3,
-        LEASE
-    ));
-    let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
-    assert_eq!(
-        show(&mut client, at(12), again, Answer::Miss(None)),
-        Verdict::Show
-    );
-    assert!(client.is_empty());
-}
-
-fn ticket() -> ReadTicket {
-    ReadTicket {
-        hash: KEY,
-        sent_at: at(10),
-        epoch: EPOCH,
-        barriers: 1,
-        suffix: 0,
-        counted: false,
-        asked_again: false,
+fn a_miss_is_newer_than_the_value_of_its_version() {
+    for version in [Version(5), Version(9)] {
+        let mut client = leased();
+        let home = client.home_read(at(10), EPOCH, KEY);
+        let shadow = shadow_read(&mut client, at(10));
+        let verdict = show(&mut client, at(11), home, Answer::Miss(Some(version)));
+        assert_eq!(verdict, Verdict::Show);
+        let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
+        let verdict = show(&mut client, at(12), again, Answer::Miss(Some(version)));
+        assert_eq!(verdict, Verdict::Show);
     }
 }
 
 #[test]
-fn answers_of_two_homes_are_never_compared() {
+fn after_a_miss_without_a_version_what_was_sent_before_is_asked_again() {
     let mut client = leased();
-    let newer = Epoch(4);
-    let held = client.route_read(at(10), EPOCH, KEY);
-    let old = client.route_read(at(10), EPOCH, KEY);
-    let next = client.route_read(at(10), newer, KEY);
-    // Both were sent by the old map. The new home counts lower, and is ahead of the old one.
-    let again = second(client.release(at(11), newer, held, Answer::Hit(Version(5))));
-    assert_eq!(
-        client.release(at(12), newer, again, Answer::Hit(Version(3))),
-        Verdict::Show
-    );
-    let again = second(client.release(at(12), newer, old, Answer::Hit(Version(6))));
-    assert_eq!(
-        client.release(at(13), newer, again, Answer::Hit(Version(3))),
-        Verdict::Show
-    );
-    assert_eq!(
-        client.release(at(13), newer, next, Answer::Hit(Version(3))),
-        Verdict::Show
-    );
+    let home = client.home_read(at(10), EPOCH, KEY);
+    let shadow = shadow_read(&mut client, at(10));
+    let verdict = show(&mut client, at(11), home, Answer::Miss(None));
+    assert_eq!(verdict, Verdict::Show);
+    let later = read(&mut client, at(11));
+    assert_eq!(later.route(), Route::Home);
+    let again = second(show(&mut client, at(11), shadow, Answer::Hit(Version(5))));
+    let verdict = show(&mut client, at(12), again, Answer::Miss(None));
+    assert_eq!(verdict, Verdict::Show);
+    let again = second(show(&mut client, at(12), later, Answer::Hit(Version(6))));
+    let verdict = show(&mut client, at(13), again, Answer::Hit(Version(6)));
+    assert_eq!(verdict, Verdict::Show);
     assert!(client.is_empty());
 }
 
 #[test]
 fn a_miss_without_a_version_is_asked_again_if_a_replica_may_have_overtaken_it() {
     let mut client = leased();
-    let shadow = client.route_read(at(10), EPOCH, KEY);
+    let shadow = shadow_read(&mut client, at(10));
     client.write_sent(KEY);
-    let home = client.route_read(at(11), EPOCH, KEY);
+    let home = read(&mut client, at(11));
     assert_eq!(home.route(), Route::Home);
     // The replica was read late and has a value that was written after the home's miss.
-    assert_eq!(
-        show(&mut client, at(300), shadow, Answer::Hit(Version(9))),
-        Verdict::Show
-    );
+    let verdict = show(&mut client, at(300), shadow, Answer::Hit(Version(9)));
+    assert_eq!(verdict, Verdict::Show);
     let again = second(show(&mut client, at(300), home, Answer::Miss(None)));
-    assert_eq!(
-        show(&mut client, at(302), again, Answer::Hit(Version(9))),
-        Verdict::Show
-    );
+    let verdict = show(&mut client, at(302), again, Answer::Hit(Version(9)));
+    assert_eq!(verdict, Verdict::Show);
+}
+
+#[test]
+fn versions_that_go_back_are_believed_to_a_second_question_and_compared_with_nothing() {
+    let mut client = leased();
+    let home = client.home_read(at(10), EPOCH, KEY);
+    let shadow = shadow_read(&mut client, at(10));
+    // Somebody has chosen version 2.
+    let again = second(show(&mut client, at(11), home, Answer::Hit(Version(2))));
+    let verdict = show(&mut client, at(12), again, Answer::Hit(Version(2)));
+    assert_eq!(verdict, Verdict::Show);
+    assert!(is_home(&mut client, at(12)));
+    let again = second(show(&mut client, at(12), shadow, Answer::Hit(Version(5))));
+    let verdict = show(&mut client, at(13), again, Answer::Hit(Version(2)));
+    assert_eq!(verdict, Verdict::Show);
+    assert!(client.is_empty());
+}
+
+#[test]
+fn answers_of_two_homes_are_never_compared() {
+    let mut client = leased();
+    let newer = Epoch(4);
+    let held = client.home_read(at(10), EPOCH, KEY);
+    let old = client.home_read(at(10), EPOCH, KEY);
+    let next = client.route_read(at(10), newer, KEY, idle);
+    // Both were sent by the old map. The new home counts lower, and is ahead of the old one.
+    let again = second(client.release(at(11), newer, held, Answer::Hit(Version(5))));
+    let verdict = client.release(at(12), newer, again, Answer::Hit(Version(3)));
+    assert_eq!(verdict, Verdict::Show);
+    let again = second(client.release(at(12), newer, old, Answer::Hit(Version(6))));
+    let verdict = client.release(at(13), newer, again, Answer::Hit(Version(3)));
+    assert_eq!(verdict, Verdict::Show);
+    let verdict = client.release(at(13), newer, next, Answer::Hit(Version(3)));
+    assert_eq!(verdict, Verdict::Show);
+    assert!(client.is_empty());
+}
+
+#[test]
+fn no_lease_comes_from_a_read_sent_before_what_was_shown_was_forgotten() {
+    let mut client = ClientLeases::new(1);
+    let first = read(&mut client, at(0));
+    let slow = read(&mut client, at(800));
+    assert!(grant(&mut client, at(801), &first, 3));
+    client.abandon(at(801), first);
+    let shadow = shadow_read(&mut client, at(802));
+    let verdict = show(&mut client, at(803), shadow, Answer::Hit(Version(8)));
+    assert_eq!(verdict, Verdict::Show);
+    assert!(is_home(&mut client, at(960)) && client.is_empty());
+    // Granted before 8 was written: another copy may not have it yet.
+    assert!(!grant(&mut client, at(961), &slow, 3));
+    client.abandon(at(961), slow);
 }
 
 #[test]
 fn a_full_cache_drops_the_idle_lease_that_ends_first_and_never_one_in_use() {
     let mut client = ClientLeases::new(1);
     let lease = |client: &mut ClientLeases, hash: u64, ms: u64| {
-        let read = client.route_read(at(ms), EPOCH, KeyHash(hash));
-        let granted = client.grant(at(ms), EPOCH, &read, 3, LEASE);
-        client.abandon(at(ms), read);
+        let ticket = client.route_read(at(ms), EPOCH, KeyHash(hash), idle);
+        let granted = grant(client, at(ms), &ticket, 3);
+        client.abandon(at(ms), ticket);
         granted
     };
-    for i in 0..CSM_ENTRIES_MAX as u64 {
-        assert!(lease(&mut client, 1000 - i, 500 - i));
+    let count = CSM_ENTRIES_MAX as u64;
+    for i in 0..count {
+        assert!(lease(&mut client, 2000 - i, 1500 - i));
     }
-    assert!(lease(&mut client, 5000, 600));
+    assert_eq!(client.take_dropped(), 0);
+    assert!(lease(&mut client, 5000, 1400));
     assert_eq!(client.len(), CSM_ENTRIES_MAX);
-    let last = KeyHash(1000 - (CSM_ENTRIES_MAX as u64 - 1));
+    let last = KeyHash(2000 - (count - 1));
     assert!(client.position(last).is_err(), "it ended first");
     assert!(client.entries.is_sorted_by_key(|entry| entry.hash));
     let hashes: Vec<KeyHash> = client.entries.iter().map(|entry| entry.hash).collect();
+    let now = at(1401);
     let held: Vec<ReadTicket> = hashes
         .iter()
-        .map(|&hash| client.route_read(at(600), EPOCH, hash))
+        .map(|&hash| client.route_read(now, EPOCH, hash, idle))
         .collect();
-    assert!(held.iter().all(|read| read.counted));
-    assert!(!lease(&mut client, 6000, 601), "all are in use");
+    assert!(held.iter().all(|ticket| ticket.counted));
+    assert!(!lease(&mut client, 6000, 1401), "all are in use");
+    assert_eq!(client.take_dropped(), 2);
     held.into_iter()
-        .for_each(|read| client.abandon(at(601), read));
+        .for_each(|ticket| client.abandon(now, ticket));
 }

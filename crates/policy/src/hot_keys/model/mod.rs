@@ -1,9 +1,10 @@
 //! A small cluster in one thread, made of nothing but [`HotKeys`], [`ClientLeases`] and maps of
 //! versions, on a fake clock and a bad network, with every answer checked.
 //!
-//! Four servers of one worker, three clients that pipeline reads, writes and deletes of three keys.
+//! Four servers of one worker, two proxies of one worker, each with two clients (applications) that
+//! pipeline reads, writes and deletes of three keys.
 //! Messages take random times, connections break with what is under way (some of it still arrives),
-//! servers crash and come back empty, items and replicas are evicted, cachelets move, clients learn
+//! servers crash and come back empty, items and replicas are evicted, cachelets move, proxies learn
 //! of new maps late, and every process has a clock of its own.
 //!
 //! What is checked whenever a client is shown an answer: it is not older than one that the client
@@ -152,7 +153,7 @@ fn every_mutant_is_caught() {
             Fault::Client(client::Mutant::GrantPastWrites),
         ),
         (
-            Pipelined,
+            Sequential,
             Mixed,
             Fault::Client(client::Mutant::LeaseFromArrival),
         ),
@@ -160,6 +161,11 @@ fn every_mutant_is_caught() {
             Pipelined,
             Mixed,
             Fault::Client(client::Mutant::ShowAnything),
+        ),
+        (
+            Pipelined,
+            Mixed,
+            Fault::Client(client::Mutant::NewestForgotten),
         ),
         (
             Pipelined,

@@ -16,7 +16,7 @@
 //!   read of a hot key ──> truth known, younger than a lease? ──no──> home: its answer is the truth
 //!                              │ yes, content c                       │ and fills copies that lack it
 //!                              ▼                                      ▼
-//!                  the copy of this connection: get <c>:<key>   set <c>:<key>
+//!                  the copy whose turn it is: get <c>:<key>     set <c>:<key>
 //!                              └── not there: ask the home
 //! ```
 //!
@@ -24,8 +24,7 @@
 //! is part of the truth (`truth.rs`).
 //!
 //! Places are those of SPORE: shadow server *i* of a key is found by renaming it
-//! ([`plain_shadows`]); each application connection draws one
-//! of the γ + 1 copies for the time of a lease, in its [`ClientLeases`].
+//! ([`plain_shadows`]); the γ + 1 copies are read by turns, as the worker's [`ClientLeases`] say.
 //!
 //! # What is promised, and why
 //!
@@ -371,7 +370,7 @@ impl PlainHotKeys {
         }
     }
 
-    /// The replica to ask for, and the position of its server, when a connection's copy is that of
+    /// The replica to ask for, and the position of its server, when a read is to go to the copy of
     /// `suffix`; `None` when the home must be asked. Only while [`PlainHotKeys::plan`] says `Lease`.
     pub fn copy(&mut self, now: Instant, hash: KeyHash, suffix: u8) -> Option<(usize, NamePrefix)> {
         let at = self.at(hash)?;
@@ -389,6 +388,12 @@ impl PlainHotKeys {
             }
         }
         Some((copy.server, content))
+    }
+
+    /// Position of the server of a copy.
+    pub(super) fn server_of_copy(&self, hash: KeyHash, suffix: u8) -> Option<usize> {
+        let copies = &self.entries[self.at(hash)?].copies;
+        Some(copies.get(usize::from(suffix).checked_sub(1)?)?.server)
     }
 
     /// Tells that a replica was found under that name. Its number, and the CAS unique that the home gave

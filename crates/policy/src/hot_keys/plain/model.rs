@@ -95,7 +95,6 @@ struct Slot {
 
 #[derive(Debug)]
 struct Client {
-    leases: ClientLeases,
     slots: VecDeque<Slot>,
     first: u64,
     /// By key: the newest place in the history that was shown or written.
@@ -113,6 +112,8 @@ struct World {
     servers: Vec<BTreeMap<Vec<u8>, Item>>,
     histories: [History; KEYS.len()],
     workers: Vec<PlainHotKeys>,
+    /// Of each worker.
+    leases: Vec<ClientLeases>,
     links: Vec<Vec<Link>>,
     clients: Vec<Client>,
     /// Writes whose connection broke and that are carried out all the same.
@@ -146,19 +147,19 @@ impl World {
             }
             worker
         });
-        let clients = (0..CLIENTS).map(|_| {
+        let leases = (0..WORKERS).map(|_| {
             let mut leases = ClientLeases::new(random.next_u64());
             if let Some(Fault::Client(mutant)) = fault {
                 leases.mutants.push(mutant);
             }
-            Client {
-                leases,
-                slots: VecDeque::new(),
-                first: 0,
-                newest: [0; KEYS.len()],
-            }
+            leases
         });
-        let clients = clients.collect();
+        let leases = leases.collect();
+        let clients = (0..CLIENTS).map(|_| Client {
+            slots: VecDeque::new(),
+            first: 0,
+            newest: [0; KEYS.len()],
+        });
         World {
             now: Instant::from_millis(1),
             epoch: Epoch(1),
@@ -167,10 +168,11 @@ impl World {
             histories: [const { Vec::new() }; KEYS.len()]
                 .map(|_: History| vec![(Instant(0), None)]),
             workers: workers.collect(),
+            leases,
             links: (0..WORKERS)
                 .map(|_| (0..SERVERS).map(|_| Link::default()).collect())
                 .collect(),
-            clients,
+            clients: clients.collect(),
             ghosts: Vec::new(),
             next_value: 1,
             next_cas: 0,
@@ -262,7 +264,7 @@ impl World {
         let key = self.below(KEYS.len());
         let hash = KeyHash::of(KEYS[key]);
         let at = Self::worker_of(client);
-        let (worker, found) = (&mut self.workers[at], &mut self.clients[client]);
+        let (worker, leases) = (&mut self.workers[at], &mut self.leases[at]);
         let wants = [Wants::VALUE, Wants::VALUE, Wants::CAS, Wants::META];
         let wants = wants[self.random.below(4) as usize];
         let (mut ticket, mut server) = (None, self.placement.server(KEYS[key]));
@@ -274,7 +276,7 @@ impl World {
             if self.fault != Some(Fault::WritesUntold) {
                 worker.handle_write(self.now, KEYS[key]);
             }
-            found.leases.write_sent(hash);
+            leases.write_sent(hash);
             let value = (self.random.below(6) > 0).then(|| self.value(key));
             Ask::Write {
                 name: KEYS[key].to_vec(),
@@ -282,10 +284,12 @@ impl World {
             }
         } else {
             worker.handle_read(KEYS[key]);
-            let (leases, now, epoch) = (&mut found.leases, self.now, self.epoch);
+            let (now, epoch) = (self.now, self.epoch);
+            let links = &self.links[at];
+            let load = |server: usize| Some(links[server].asked.len());
             let route = match self.random.below(10) {
                 0 => worker.route_home_read(leases, now, epoch, hash, KEYS[key]),
-                _ => worker.route_read(leases, now, epoch, hash, KEYS[key], wants),
+                _ => worker.route_read((leases, load), now, epoch, (hash, KEYS[key]), wants),
             };
             match route {
                 ReadRoute::Ordinary => home_read,
@@ -413,6 +417,7 @@ impl World {
         }
         let (epoch, now) = (self.epoch, self.now);
         let client = &mut self.clients[sent.client];
+        let leases = &mut self.leases[at];
         let worker = &mut self.workers[at];
         let slot = &mut client.slots[(sent.slot - client.first) as usize];
         match sent.ask {
@@ -453,7 +458,10 @@ impl World {
                 let answer = match (&slot.ticket, outcome) {
                     (_, None) => Answer::Failed,
                     (None, _) => Answer::Hit(Version(0)),
-                    (Some(ticket), _) if home => worker.answer_of_home(epoch, ticket, &name, found),
+                    (Some(ticket), _) if home => {
+                        let is_current = leases.is_of(epoch, ticket);
+                        worker.answer_of_home(is_current, ticket, &name, found)
+                    }
                     (Some(ticket), _) => {
                         let name = &name[..NAME_PREFIX_LEN];
                         let is_found = item.is_some();
@@ -501,6 +509,7 @@ impl World {
     /// Shows an application what its turn has come for.
     fn release(&mut self, id: usize, now: Instant) -> Result<(), String> {
         loop {
+            let leases = &mut self.leases[Self::worker_of(id)];
             let client = &mut self.clients[id];
             let Some(front) = client.slots.front() else {
                 return Ok(());
@@ -522,7 +531,7 @@ impl World {
                 State::Waiting => unreachable!("only answered slots are taken"),
             };
             let verdict = match slot.ticket.take() {
-                Some(ticket) => client.leases.release(now, self.epoch, ticket, answer),
+                Some(ticket) => leases.release(now, self.epoch, ticket, answer),
                 None => Verdict::Show,
             };
             match verdict {
@@ -639,6 +648,7 @@ fn every_fault_is_noticed() {
         Fault::Worker(Mutant::UniqueOfContent),
         Fault::Worker(Mutant::ClassicTellsRecaching),
         Fault::Client(client::Mutant::ShowAnything),
+        Fault::Client(client::Mutant::NewestForgotten),
         Fault::WritesUntold,
         Fault::UnnamedReplicas,
     ];

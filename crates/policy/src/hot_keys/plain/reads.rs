@@ -24,16 +24,15 @@ pub enum ReadRoute {
 }
 
 impl PlainHotKeys {
-    /// Registers a read that is about to be sent and shows what it `wants`, of a connection with these
-    /// leases, and says where to. `epoch` changes with everything that can give a key another home.
-    /// O(log keys).
+    /// Registers a read that is about to be sent and shows what it `wants`, and says where to. `epoch`
+    /// changes with everything that can give a key another home. `load` tells how much the server at a
+    /// position has to do; `None` if it cannot be asked. O(log keys).
     pub fn route_read(
         &mut self,
-        leases: &mut ClientLeases,
+        (leases, load): (&mut ClientLeases, impl Fn(usize) -> Option<usize>),
         now: Instant,
         epoch: Epoch,
-        hash: KeyHash,
-        key: &[u8],
+        (hash, key): (KeyHash, &[u8]),
         wants: Wants,
     ) -> ReadRoute {
         let (gamma, until) = match self.plan(now, hash, key, wants) {
@@ -43,14 +42,20 @@ impl PlainHotKeys {
             }
             Plan::Lease { gamma, until } => (gamma, until),
         };
-        let suffix = leases.lend(now, epoch, hash, gamma, until);
+        leases.lend(now, epoch, hash, gamma, until);
+        let ticket = leases.route_read(now, epoch, hash, |suffix| {
+            load(self.server_of_copy(hash, suffix)?)
+        });
+        let Route::Shadow { suffix } = ticket.route() else {
+            return ReadRoute::Home(ticket);
+        };
         match self.copy(now, hash, suffix) {
             Some((server, name)) => ReadRoute::Copy {
-                ticket: leases.route_read(now, epoch, hash),
+                ticket,
                 server,
                 name,
             },
-            None => ReadRoute::Home(leases.home_read(now, epoch, hash)),
+            None => ReadRoute::Home(ticket.sent_home()),
         }
     }
 
@@ -70,15 +75,14 @@ impl PlainHotKeys {
     }
 
     /// What an answer of the home counts, for [`ClientLeases::release`]. To be called as soon as it
-    /// arrives; `epoch` is that of now.
+    /// arrives; `is_current` says whether the key has had the same home since the read was sent.
     pub fn answer_of_home(
         &mut self,
-        epoch: Epoch,
+        is_current: bool,
         ticket: &ReadTicket,
         key: &[u8],
         found: Found<'_>,
     ) -> Answer {
-        let is_current = ticket.epoch() == epoch;
         let number = self.handle_home(ticket.hash(), key, ticket.sent_at(), is_current, found);
         match found {
             Found::Absent => Answer::Miss(Some(number)),
@@ -86,7 +90,7 @@ impl PlainHotKeys {
         }
     }
 
-    /// Tells that a replica cannot be asked for after all. The ticket is to be abandoned.
+    /// Tells that a replica cannot be asked for after all. The ticket is to be sent home.
     pub fn give_up_copy(&mut self, now: Instant, ticket: &ReadTicket) {
         if let Route::Shadow { suffix } = ticket.route() {
             self.handle_copy_failed(now, ticket.hash(), suffix);

@@ -4,7 +4,7 @@ use super::{FILLER, wants_of};
 use crate::proxy::backend::{Ask, Progress, Question, Tag};
 use crate::proxy::client::{Answered, HeldRead, Show, State};
 use crate::proxy::multi_get::key_of_get;
-use crate::proxy::pool::{PoolId, Servers};
+use crate::proxy::pool::{Pool, PoolId, Servers};
 use crate::proxy::routes::Rename;
 use crate::proxy::show::{self, Tally, Unfit};
 use crate::proxy::{BackendId, ProxyCore};
@@ -75,9 +75,10 @@ impl ProxyCore {
         let slot = client.slot(tag.slot).ok_or(Unfit)?;
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
         let route = slot.route;
-        let ticket = slot.ticket.take().ok_or(Unfit)?;
-        let pool = self.pools.get_mut(tag.pool.0);
-        let mut hot = pool.and_then(|pool| pool.hot.as_deref_mut());
+        let (_, ticket) = slot.ticket.take().ok_or(Unfit)?;
+        let pool = self.pools.get_mut(tag.pool.0).ok_or(Unfit)?;
+        let Pool { hot, leases, .. } = pool;
+        let mut hot = hot.as_deref_mut();
         let own_cas = match reply {
             Reply::Value(value) => value.cas,
             _ => None,
@@ -89,7 +90,8 @@ impl ProxyCore {
                 hot.answer_of_copy(&ticket, name, is_found, wants_of(shown_as))
             }
             (Some(hot), reply) => {
-                let answer = hot.answer_of_home(era, &ticket, key, found(reply));
+                let is_current = leases.is_of(era, &ticket);
+                let answer = hot.answer_of_home(is_current, &ticket, key, found(reply));
                 (answer, own_cas)
             }
             // Not looked for any more, so that an era has begun, by which the answer does not count.
@@ -104,12 +106,12 @@ impl ProxyCore {
         let is_front = client.is_front(tag.slot);
         let mut may_show = is_front && !show::is_error(reply);
         let mut ticket = Some(ticket);
-        if may_show && let Some(released) = ticket.take() {
-            let leases = client.leases.of(tag.pool);
-            if let Verdict::AskHome(again) = leases.release(now, era, released, answer) {
-                may_show = false;
-                ticket = Some(again);
-            }
+        if may_show
+            && let Some(released) = ticket.take()
+            && let Verdict::AskHome(again) = leases.release(now, era, released, answer)
+        {
+            may_show = false;
+            ticket = Some(again);
         }
         let shown = Shown {
             shown_as,
@@ -145,7 +147,7 @@ impl ProxyCore {
             progress: Progress::Nothing,
         };
         if let Some(slot) = client.slot(tag.slot) {
-            slot.ticket = ticket;
+            slot.ticket = ticket.map(|ticket| (tag.pool, ticket));
         }
         if asks_home {
             self.keep_buffer(bytes);

@@ -9,11 +9,11 @@ use super::{Sent, found};
 use crate::proxy::backend::{Ask, Peer};
 use crate::proxy::client::Unasked;
 use crate::proxy::failover::parse_own;
-use crate::proxy::pool::PoolId;
+use crate::proxy::pool::{Pool, PoolId};
 use crate::proxy::way::{WayKey, WayTo};
 use crate::proxy::{BackendId, ProxyCore};
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
-use evenkeel_policy::hot_keys::plain::{NAME_PREFIX_LEN, NamePrefix, PlainHotKeys, Wants};
+use evenkeel_policy::hot_keys::plain::{NAME_PREFIX_LEN, NamePrefix, Wants};
 use evenkeel_protocol::compose::number;
 use evenkeel_protocol::{
     FLAG_COUNT_MAX, KeyScratch, MetaFlags, MetaReply, MetaStatus, Reply, Request,
@@ -130,14 +130,17 @@ impl Sent {
 /// What the answer to an `mg` of a plain pool's key counts, whose question this was. That of a copy which
 /// counts is given back with what the home would say, whose text is put into `said`.
 pub(in crate::proxy) fn answer_of_mg<'r>(
-    hot: Option<&mut PlainHotKeys>,
+    pool: Option<&mut Pool>,
     era: Epoch,
     ticket: &ReadTicket,
     (question, is_replica): (&[u8], bool),
     reply: &Reply<'r>,
     said: &'r mut Vec<u8>,
 ) -> (Answer, Option<Reply<'r>>) {
-    let (Some(hot), Reply::Meta(meta)) = (hot, reply) else {
+    let (Some(pool), Reply::Meta(meta)) = (pool, reply) else {
+        return (Answer::Failed, None);
+    };
+    let Some(hot) = &mut pool.hot else {
         return (Answer::Failed, None);
     };
     let Some(Request::MetaGet(asked)) = parse_own(question) else {
@@ -146,7 +149,11 @@ pub(in crate::proxy) fn answer_of_mg<'r>(
     let mut scratch = KeyScratch::default();
     let key = asked.key.decode(&mut scratch);
     if !is_replica {
-        return (hot.answer_of_home(era, ticket, key, found(reply)), None);
+        let is_current = pool.leases.is_of(era, ticket);
+        return (
+            hot.answer_of_home(is_current, ticket, key, found(reply)),
+            None,
+        );
     }
     let Some((name, _)) = key.split_at_checked(NAME_PREFIX_LEN) else {
         return (Answer::Failed, None);

@@ -2,7 +2,7 @@
 //!
 //! What may be shown, and why, is decided in [`plain`](evenkeel_policy::hot_keys::plain), where the
 //! argument for it stands. Here is what that asks for: reads of a replicated key go alone, on a line of
-//! their own ([`Ask::Hot`]), to the copy of their connection, and their answers are held against what
+//! their own ([`Ask::Hot`]), to the copy whose turn it is, and their answers are held against what
 //! the home said. A replica goes by another name on its server and is shown under the key's.
 //!
 //! A pool that does not look for hot keys pays one look at [`ProxyCore::watches`] for each request.
@@ -66,7 +66,7 @@ impl ProxyCore {
     /// Whether none of the keys of the plain `get` that `input` begins with is replicated, so that it may go
     /// the quick way; if so, counts them.
     #[inline(never)]
-    pub(super) fn watch_quick_get(&mut self, id: ClientId, input: &[u8]) -> bool {
+    pub(super) fn watch_quick_get(&mut self, input: &[u8]) -> bool {
         let mut keys = mem::take(&mut self.keys);
         keys.clear();
         match scan_get_of_one(input, 0) {
@@ -74,23 +74,24 @@ impl ProxyCore {
             None if scan_get(input, 0, &self.config.limits, &mut keys).is_none() => keys.clear(),
             None => {}
         }
-        let passes = self.watch_keys(id, input, &keys);
+        let passes = self.watch_keys(input, &keys);
         self.keys = keys;
         passes
     }
 
-    fn watch_keys(&mut self, id: ClientId, input: &[u8], keys: &[KeyAt]) -> bool {
-        let Some(client) = self.clients.get(id.0) else {
-            return false;
-        };
+    fn watch_keys(&mut self, input: &[u8], keys: &[KeyAt]) -> bool {
         let pool_of = |key: &[u8]| self.ways[self.routes.find(key, CommandClass::Get)].quick_get();
         for at in keys {
             let key = at.of(input);
             let Some(id) = pool_of(key) else {
                 return false;
             };
-            let hot = self.pools.get(id.0).and_then(|pool| pool.hot.as_deref());
-            if hot.is_some_and(|hot| !hot.passes(key)) || client.leases.knows(id, key) {
+            let Some(pool) = self.pools.get(id.0) else {
+                return false;
+            };
+            let hot = pool.hot.as_deref();
+            let is_hot = hot.is_some_and(|hot| !hot.passes(key));
+            if is_hot || !pool.leases.is_empty() && pool.leases.knows(KeyHash::of(key)) {
                 return false;
             }
         }
@@ -118,7 +119,7 @@ impl ProxyCore {
         show: Show,
     ) -> bool {
         if rest.exptime.is_some() {
-            self.watch_write(now, id, way.pool, key.stored);
+            self.watch_write(now, way.pool, key.stored);
             return false;
         }
         if way.place.is_some() {
@@ -126,7 +127,7 @@ impl ProxyCore {
         }
         self.count_hot_read(way.pool, key.stored);
         let wants = Some(wants_of(show));
-        let Some(sent) = self.route_hot_read(now, id, way.pool, key.stored, wants) else {
+        let Some(sent) = self.route_hot_read(now, way.pool, key.stored, wants) else {
             return false;
         };
         let hash = sent.ticket.hash();
@@ -134,7 +135,7 @@ impl ProxyCore {
             return true;
         };
         let slot = client.push(Slot {
-            ticket: Some(sent.ticket),
+            ticket: Some((way.pool, sent.ticket)),
             rename: way.rename,
             route: way.route,
             ..Slot::new(show, State::Waiting)
@@ -190,22 +191,24 @@ impl ProxyCore {
     fn route_hot_read(
         &mut self,
         now: Instant,
-        id: ClientId,
         pool_id: PoolId,
         key: &[u8],
         wants: Option<Wants>,
     ) -> Option<Sent> {
         let era = self.plain_era();
         let pool = self.pools.get_mut(pool_id.0)?;
+        let leases = &mut pool.leases;
         let (Some(hot), Servers::Memcached(servers)) = (&mut pool.hot, &pool.servers) else {
             return None;
         };
         let hash = KeyHash::of(key);
-        let client = self.clients.get_mut(id.0)?;
-        if !hot.is_tracked(hash, key) && !client.leases.knows(pool_id, key) {
+        if !hot.is_tracked(hash, key) && !leases.knows(hash) {
             return None;
         }
-        let leases = client.leases.of(pool_id);
+        let load = |server: usize| {
+            let backend = self.backends.get(servers.backends().get(server)?.0)?;
+            backend.takes_requests().then(|| backend.queued_requests())
+        };
         let home = servers.home(key);
         let of_home = |ticket| Sent {
             ticket,
@@ -213,7 +216,7 @@ impl ProxyCore {
             name: None,
         };
         let route = match wants {
-            Some(wants) => hot.route_read(leases, now, era, hash, key, wants),
+            Some(wants) => hot.route_read((leases, load), now, era, (hash, key), wants),
             None => hot.route_home_read(leases, now, era, hash, key),
         };
         let (ticket, server, name) = match route {
@@ -229,8 +232,7 @@ impl ProxyCore {
         let backend = self.backends.get(to.0);
         if !backend.is_some_and(|backend| backend.takes_requests()) {
             hot.give_up_copy(now, &ticket);
-            leases.abandon(now, ticket);
-            return Some(of_home(leases.home_read(now, era, hash)));
+            return Some(of_home(ticket.sent_home()));
         }
         self.stats.proxy_replica_reads += 1;
         Some(Sent {
@@ -246,7 +248,7 @@ impl ProxyCore {
         match draft.intent {
             Intent::Look => None,
             Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
-                self.watch_write(now, draft.client, draft.pool, draft.key);
+                self.watch_write(now, draft.pool, draft.key);
                 None
             }
             Intent::Read | Intent::ReadAtHome if draft.place.is_some() => None,
@@ -255,22 +257,20 @@ impl ProxyCore {
                 if draft.copies {
                     self.count_hot_read(draft.pool, draft.key);
                 }
-                self.route_hot_read(now, draft.client, draft.pool, draft.key, wants)
+                self.route_hot_read(now, draft.pool, draft.key, wants)
             }
         }
     }
 
-    fn watch_write(&mut self, now: Instant, id: ClientId, pool_id: PoolId, key: &[u8]) {
+    fn watch_write(&mut self, now: Instant, pool_id: PoolId, key: &[u8]) {
         let Some(pool) = self.pools.get_mut(pool_id.0) else {
             return;
         };
         if let Some(hot) = &mut pool.hot {
             hot.handle_write(now, key);
         }
-        if let Some(client) = self.clients.get_mut(id.0)
-            && client.leases.knows(pool_id, key)
-        {
-            client.leases.of(pool_id).write_sent(KeyHash::of(key));
+        if !pool.leases.is_empty() {
+            pool.leases.write_sent(KeyHash::of(key));
         }
     }
 
@@ -342,9 +342,10 @@ impl ProxyCore {
         }
         if let Some(client) = self.clients.get_mut(tag.client.0)
             && let Some(slot) = client.slot(tag.slot)
-            && let Some(ticket) = slot.ticket.take()
+            && let Some((pool, ticket)) = slot.ticket.take()
+            && let Some(pool) = self.pools.get_mut(pool.0)
         {
-            client.leases.of(tag.pool).abandon(now, ticket);
+            pool.leases.abandon(now, ticket);
         }
     }
 

@@ -15,6 +15,7 @@ pub use plain::ServerList;
 use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use super::slab::Key;
 use super::{BackendId, Epoch};
+use evenkeel_policy::hot_keys::client::ClientLeases;
 use evenkeel_policy::hot_keys::plain::PlainHotKeys;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) struct Pool {
     pub name: Arc<str>,
     pub settings: PoolSettings,
     pub servers: Servers,
+    /// What this worker may read of replicas, and what it has shown of such keys.
+    pub leases: ClientLeases,
     /// Its hot keys, if they are looked for: only in pools of plain servers.
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.

@@ -2,10 +2,9 @@
 //! promised.
 
 use super::world::{World, key_of};
-use evenkeel_types::KeyHash;
 
-/// A world of four servers where a client holds a lease on a replica of a key whose home is server 1.
-/// Which replica is chance, so clients are tried until one gets one.
+/// A world of three servers where the proxy holds a lease of a key whose home is server 1, and the next
+/// read goes to the only replica.
 struct Leased {
     world: World,
     client: crate::proxy::ClientId,
@@ -14,37 +13,44 @@ struct Leased {
     shadow: u16,
 }
 
+const SERVERS: u16 = 3;
+
 fn get(key: &str, cachelet: u16) -> String {
     format!("mg {key} v f c A Y1 U{cachelet}\r\n")
 }
 
 impl Leased {
     fn new() -> Self {
-        let mut world = World::evenkeel(4);
-        let (key, cachelet) = key_of(1, 4);
-        for _ in 0..64 {
-            let client = world.client();
-            world.send(client, format!("get {key}\r\n"));
-            world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
-            world.send(client, format!("get {key}\r\n"));
-            world.asked(101);
-            let asked = (102..=104).find(|&port| !world.asked(port).is_empty());
-            if let Some(shadow) = asked {
-                world.reply(shadow, "VA 1 f0 c10\r\na\r\n");
-                let expected = format!("VALUE {key} 0 1\r\na\r\nEND\r\n").repeat(2);
-                assert_eq!(world.received(client), expected);
-                return Leased {
-                    world,
-                    client,
-                    key,
-                    cachelet,
-                    shadow,
-                };
+        let mut world = World::evenkeel(SERVERS);
+        let (key, cachelet) = key_of(1, SERVERS);
+        let client = world.client();
+        world.send(client, format!("get {key}\r\n"));
+        world.reply(101, "VA 1 f0 c10 G1\r\na\r\n");
+        assert_eq!(world.core.stats().proxy_leases, 1);
+        let mut leased = Leased {
+            world,
+            client,
+            key,
+            cachelet,
+            shadow: 0,
+        };
+        let expected = leased.value("a");
+        assert_eq!(leased.world.received(client), expected);
+        leased.world.asked(101);
+        // Home and replica take turns, beginning with either.
+        while leased.shadow == 0 || leased.world.asked(101).is_empty() {
+            let other = leased.world.client();
+            leased.world.send(other, format!("get {}\r\n", leased.key));
+            let asked = |port: &u16| !leased.world.asked(*port).is_empty();
+            match (102..=103).find(asked) {
+                Some(shadow) => {
+                    leased.shadow = shadow;
+                    leased.world.reply(shadow, "VA 1 f0 c10\r\na\r\n");
+                }
+                None => leased.world.reply(101, "VA 1 f0 c10 G1\r\na\r\n"),
             }
-            // Suffix 0: the home.
-            world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
         }
-        panic!("no client chose a replica");
+        leased
     }
 
     fn send_get(&mut self) {
@@ -80,26 +86,62 @@ impl Leased {
 }
 
 #[test]
-fn a_lease_sends_reads_to_one_replica_until_it_ends() {
+fn reads_of_all_connections_take_turns_until_the_lease_ends() {
     let mut story = Leased::new();
-    for _ in 0..5 {
-        story.world.wait_ms(150);
+    for round in 0..3 {
         story.send_get();
         assert!(story.asked_shadow() && !story.asked_home());
         story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+        let other = story.world.client();
+        story.world.send(other, format!("get {}\r\n", story.key));
+        assert!(story.asked_home() && !story.asked_shadow());
+        // The first answer prolongs the lease, which is 950 ms long with its margin.
+        let gamma = if round == 0 { " G1" } else { "" };
+        story
+            .world
+            .reply(101, format!("VA 1 f0 c10{gamma}\r\na\r\n"));
+        story.world.wait_ms(300);
     }
-    // 950 ms is the lease less its margin.
-    story.world.wait_ms(200);
+    assert_eq!(story.world.core.stats().proxy_leases, 1);
+    story.world.wait_ms(100);
     story.send_get();
     assert!(story.asked_home() && !story.asked_shadow());
 }
 
 #[test]
-fn other_connections_know_nothing_of_the_lease() {
+fn a_copy_that_is_behind_what_any_connection_was_shown_is_not_believed() {
     let mut story = Leased::new();
     let other = story.world.client();
+    story.send_get();
     story.world.send(other, format!("get {}\r\n", story.key));
-    assert!(story.asked_home() && !story.asked_shadow());
+    assert!(story.asked_shadow() && story.asked_home());
+    story.world.reply(101, "VA 1 f0 c11\r\nb\r\n");
+    let new = story.value("b");
+    assert_eq!(story.world.received(other), new);
+    story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+    assert_eq!(story.world.received(story.client), "");
+    assert!(story.asked_home());
+    story.world.reply(101, "VA 1 f0 c11\r\nb\r\n");
+    assert_eq!(story.world.received(story.client), new);
+    // And it is not asked before the home says that all copies have caught up.
+    for _ in 0..2 {
+        story.send_get();
+        assert!(story.asked_home() && !story.asked_shadow());
+        story.world.reply(101, "VA 1 f0 c11\r\nb\r\n");
+    }
+}
+
+#[test]
+fn a_connection_that_closes_leaves_nothing_of_its_reads() {
+    let mut story = Leased::new();
+    story.send_get();
+    story.send_get();
+    story.world.close(story.client);
+    story.world.wait_ms(960);
+    let other = story.world.client();
+    story.world.send(other, format!("get {}\r\n", story.key));
+    let mut pools = story.world.core.pools.iter();
+    assert!(pools.all(|(_, pool)| pool.leases.is_empty()));
 }
 
 #[test]
@@ -157,21 +199,30 @@ fn the_own_write_ends_the_lease() {
 fn a_grant_in_an_answer_to_a_read_before_a_write_counts_for_nothing() {
     let mut world = World::evenkeel(4);
     let (key, cachelet) = key_of(1, 4);
-    for _ in 0..20 {
-        let client = world.client();
-        world.send(client, format!("get {key}\r\ndelete other noreply\r\n"));
+    for round in 0..4 {
+        let [reader, writer] = [(); 2].map(|()| world.client());
+        world.send(reader, format!("get {key}\r\n"));
+        world.send(writer, format!("delete {key}\r\n"));
         world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
+        world.reply(101, "HD\r\n");
         world.asked(101);
-        world.send(client, format!("get {key}\r\n"));
+        world.send(reader, format!("get {key}\r\n"));
         assert!(world.asked(101).ends_with(&get(&key, cachelet)));
-        let home_of_other = (KeyHash::of(b"other").0 >> 60) as u16 % 4 + 101;
-        if home_of_other == 101 {
-            world.reply(101, "NF\r\n");
-        } else {
-            world.reply(home_of_other, "NF\r\n");
-        }
+        assert_eq!(world.core.stats().proxy_leases, 0, "round {round}");
         world.reply(101, "EN\r\n");
     }
+}
+
+#[test]
+fn a_grant_counts_for_nothing_if_the_write_before_the_read_was_sent_on_to_another_server() {
+    let mut world = World::evenkeel(4);
+    let (key, _) = key_of(1, 4);
+    let [reader, writer] = [(); 2].map(|()| world.client());
+    world.send(writer, format!("delete {key}\r\n"));
+    world.send(reader, format!("get {key}\r\n"));
+    world.reply(101, "MOVED 2 2 0\r\n");
+    assert!(world.asked(102).starts_with("md "));
+    world.reply(101, "VA 1 f0 c10 G3\r\na\r\n");
     assert_eq!(world.core.stats().proxy_leases, 0);
 }
 
@@ -196,20 +247,18 @@ fn a_shadow_server_that_dies_is_no_miss_and_no_error() {
     let key = story.key.clone();
     story.world.send(
         story.client,
-        format!("get {key}\r\nmg {key} v\r\nget {key}\r\n"),
+        format!("get {key}\r\nget {key}\r\nmg {key} v\r\n"),
     );
-    assert_eq!(story.world.asked(story.shadow).matches(" G\r\n").count(), 3);
+    assert_eq!(story.world.asked(story.shadow).matches(" G\r\n").count(), 2);
+    assert!(story.asked_home());
     story.world.drop_connection(story.shadow);
     // One after the other, each when its turn comes.
-    for answer in [
-        "VA 1 f0 c10\r\na\r\n",
-        "VA 1 c10\r\na\r\n",
-        "VA 1 f0 c10\r\na\r\n",
-    ] {
-        assert_eq!(story.world.asked(101).matches("mg ").count(), 1);
-        story.world.reply(101, answer);
-    }
-    let expected = story.value("a") + "VA 1\r\na\r\n" + &story.value("a");
+    assert!(story.asked_home());
+    story.world.reply(101, "VA 1 f0 c10\r\na\r\n");
+    story.world.reply(101, "VA 1 f0 c10\r\na\r\n");
+    assert_eq!(story.world.asked(101).matches("mg ").count(), 1);
+    story.world.reply(101, "VA 1 c10\r\na\r\n");
+    let expected = story.value("a").repeat(2) + "VA 1\r\na\r\n";
     assert_eq!(story.world.received(story.client), expected);
 }
 
@@ -271,9 +320,9 @@ fn a_pipeline_never_shows_an_older_value_after_a_newer_one() {
 #[test]
 fn an_answer_that_arrives_early_is_judged_when_its_turn_comes() {
     let mut story = Leased::new();
-    // Held up by a key of server 2 or 3 that has nothing to do with it.
-    let blocking = (102..=104).find(|&port| port != story.shadow).unwrap();
-    let (other, _) = key_of(blocking - 100, 4);
+    // Held up by a key of a server that has nothing to do with it.
+    let blocking = 102 + 103 - story.shadow;
+    let (other, _) = key_of(blocking - 100, SERVERS);
     story.world.send(story.client, format!("get {other}\r\n"));
     story.send_get();
     assert!(story.asked_shadow());
@@ -291,7 +340,9 @@ fn a_new_map_ends_the_lease() {
     let mut story = Leased::new();
     story
         .world
-        .set_map(&super::world::map(2, 4, |cachelet| cachelet % 4 + 1));
+        .set_map(&super::world::map(2, SERVERS, |cachelet| {
+            cachelet % SERVERS + 1
+        }));
     story.send_get();
     assert_eq!(story.world.asked(story.shadow), "");
     assert_ne!(story.world.asked(101), "");

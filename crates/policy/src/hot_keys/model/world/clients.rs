@@ -1,26 +1,30 @@
-//! Clients: what a proxy does for one application connection, and the check of every answer.
+//! Clients: what a proxy does for its application connections, and the check of every answer.
 
 use super::*;
 use crate::hot_keys::client;
 
 impl World {
-    pub(super) fn new_client(&mut self) -> Client {
+    pub(super) fn new_proxy(&mut self) -> Proxy {
         let mut leases = ClientLeases::new(self.random.next_u64());
         if let Some(Fault::Client(mutant)) = self.plan.fault {
             leases.mutants.push(mutant);
         }
         if self.plan.pace == Pace::Sequential {
             leases.mutants.push(client::Mutant::ShowAnything);
+            leases.mutants.push(client::Mutant::OneCopy);
         }
-        Client {
+        Proxy {
             clock: Clock::random(&mut self.random),
             map: self.map(),
             leases,
             connections: (0..SERVERS).map(|_| Connection::default()).collect(),
-            ops: VecDeque::new(),
-            first: 0,
-            seen: [0; KEYS.len()],
         }
+    }
+
+    /// The clock and the map of a client's proxy.
+    fn proxy_now(&self, client: usize) -> (Instant, Epoch) {
+        let proxy = &self.proxies[self.proxy_of(client)];
+        (proxy.clock.read(self.time), proxy.map.epoch())
     }
 
     pub(super) fn act(&mut self, client: usize) {
@@ -35,11 +39,12 @@ impl World {
         let hash = KeyHash::of(KEYS[key]);
         let write = self.chance(1, 12);
         let special = !sequential && self.chance(1, 20);
-        let c = &mut self.clients[client];
-        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        let (now, epoch) = self.proxy_now(client);
+        let proxy = self.proxy_of(client);
+        let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
         let number = c.first + c.ops.len() as u64;
         if write {
-            c.leases.write_sent(hash);
+            p.leases.write_sent(hash);
             c.ops.push_back(Op::Write { key, answer: None });
             let kind = if self.chance(1, 3) {
                 WriteKind::Delete
@@ -54,8 +59,8 @@ impl World {
             );
         } else {
             let ticket = match special {
-                true => c.leases.home_read(now, epoch, hash),
-                false => c.leases.route_read(now, epoch, hash),
+                true => p.leases.home_read(now, epoch, hash),
+                false => p.leases.route_read(now, epoch, hash, |_| Some(0)),
             };
             let route = ticket.route();
             let sent_at = self.time;
@@ -81,17 +86,18 @@ impl World {
 
     pub(super) fn ask(&mut self, client: usize, number: u64, route: Route, request: Request) {
         let (Request::Read { key, .. } | Request::Write { key, .. }) = request;
-        let c = &self.clients[client];
-        let home = c.map.locate(KeyHash::of(KEYS[key])).worker;
+        let p = &self.proxies[self.proxy_of(client)];
+        let home = p.map.locate(KeyHash::of(KEYS[key])).worker;
         let target = home.and_then(|home| match route {
             Route::Home => Some(home),
-            Route::Shadow { suffix } => renaming::shadow(&c.map, KEYS[key], home.server, suffix),
+            Route::Shadow { suffix } => renaming::shadow(&p.map, KEYS[key], home.server, suffix),
         });
         let server = target.map(|worker| usize::from(worker.server.0));
         match server.filter(|&server| self.servers[server].alive) {
             Some(server) => {
                 let delay = self.delay();
-                let connection = &mut self.clients[client].connections[server];
+                let proxy = self.proxy_of(client);
+                let connection = &mut self.proxies[proxy].connections[server];
                 let generation = connection.generation;
                 let at = queue_up(&mut connection.busy_until[0], self.time + delay);
                 self.at(
@@ -107,7 +113,7 @@ impl World {
             }
             None => {
                 // Nobody listens; the client notices at once.
-                let generation = self.clients[client].connections[0].generation;
+                let generation = self.proxies[self.proxy_of(client)].connections[0].generation;
                 let event = Event::Answer {
                     client,
                     server: 0,
@@ -129,7 +135,8 @@ impl World {
         reply: Reply,
     ) {
         let delay = self.delay();
-        let connection = &mut self.clients[client].connections[server];
+        let proxy = self.proxy_of(client);
+        let connection = &mut self.proxies[proxy].connections[server];
         if connection.generation == generation {
             let at = queue_up(&mut connection.busy_until[1], self.time + delay);
             self.at(
@@ -151,8 +158,9 @@ impl World {
         number: u64,
         reply: Reply,
     ) -> Result<(), String> {
-        let c = &mut self.clients[client];
-        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        let (now, epoch) = self.proxy_now(client);
+        let proxy = self.proxy_of(client);
+        let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
         let Some(i) = number
             .checked_sub(c.first)
             .filter(|&i| (i as usize) < c.ops.len())
@@ -166,10 +174,14 @@ impl World {
                 ..
             } if answer.is_none() => {
                 if reply.gamma > 0 {
-                    let lease = Duration::from_nanos(LEASE);
-                    let leased = c.leases.grant(now, epoch, ticket, reply.gamma, lease);
-                    self.report
-                        .count(if leased { "leases" } else { "grants not taken" });
+                    let lease = (reply.gamma, Duration::from_nanos(LEASE));
+                    let leased = p.leases.grant(now, epoch, ticket, reply.answer, lease);
+                    let known = p.leases.knows(ticket.hash());
+                    self.report.count(match (leased, known) {
+                        (true, _) => "leases",
+                        (false, true) => "grants of what is lent",
+                        (false, false) => "grants not taken",
+                    });
                 }
                 *answer = Some(reply);
             }
@@ -185,8 +197,9 @@ impl World {
     /// Shows what can be shown in the order of the requests.
     pub(super) fn release(&mut self, client: usize) -> Result<(), String> {
         loop {
-            let c = &mut self.clients[client];
-            let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+            let (now, epoch) = self.proxy_now(client);
+            let proxy = self.proxy_of(client);
+            let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
             let number = c.first;
             match c.ops.front_mut() {
                 Some(Op::Write {
@@ -214,7 +227,7 @@ impl World {
                         .take()
                         .expect("a read keeps its ticket until it is shown");
                     let from_shadow = held.route() != Route::Home;
-                    match c.leases.release(now, epoch, held, reply.answer) {
+                    match p.leases.release(now, epoch, held, reply.answer) {
                         Verdict::Show => {
                             c.ops.pop_front();
                             c.first += 1;
@@ -247,8 +260,9 @@ impl World {
 
     /// What the documentation of `ClientLeases` forbids: judges an answer when it arrives.
     pub(super) fn release_out_of_order(&mut self, client: usize, i: usize) -> Result<(), String> {
-        let c = &mut self.clients[client];
-        let (now, epoch) = (c.clock.read(self.time), c.map.epoch());
+        let (now, epoch) = self.proxy_now(client);
+        let proxy = self.proxy_of(client);
+        let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
         if let Op::Read {
             key,
             ticket,
@@ -258,7 +272,7 @@ impl World {
             && let (Some(held), Some(reply)) = (ticket.take(), *slot)
         {
             let key = *key;
-            if let Verdict::AskHome(again) = c.leases.release(now, epoch, held, reply.answer) {
+            if let Verdict::AskHome(again) = p.leases.release(now, epoch, held, reply.answer) {
                 *ticket = Some(again);
                 *slot = None;
                 let request = Request::Read {

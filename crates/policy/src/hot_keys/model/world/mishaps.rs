@@ -74,13 +74,14 @@ impl World {
         );
     }
 
-    /// A client loses a connection; what is under way fails, though the server may still do it.
+    /// A proxy loses a connection; what is under way fails, though the server may still do it.
     pub(super) fn break_connection(&mut self, server: usize) {
-        let client = self.random.below(CLIENTS as u64) as usize;
+        let proxies = self.plan.proxies();
+        let proxy = self.random.below(proxies as u64) as usize;
         let swallow = self.chance(1, 2);
-        let c = &mut self.clients[client];
-        let old = c.connections[server].generation;
-        c.connections[server] = Connection {
+        let p = &mut self.proxies[proxy];
+        let old = p.connections[server].generation;
+        p.connections[server] = Connection {
             generation: old + 1,
             busy_until: [0; 2],
         };
@@ -90,28 +91,28 @@ impl World {
                 server: s,
                 generation,
                 ..
-            } => asks && (*c, *s, *generation) == (client, server, old),
+            } => asks && (*c % proxies, *s, *generation) == (proxy, server, old),
             Event::Answer {
                 client: c,
                 server: s,
                 generation,
                 ..
-            } => !asks && (*c, *s, *generation) == (client, server, old),
+            } => !asks && (*c % proxies, *s, *generation) == (proxy, server, old),
             _ => false,
         };
-        let mut failed: Vec<u64> = Vec::new();
+        let mut failed: Vec<(usize, u64)> = Vec::new();
         for event in self.events.iter().flatten() {
-            if let Event::Ask { number, .. } | Event::Answer { number, .. } = event
+            if let Event::Ask { client, number, .. } | Event::Answer { client, number, .. } = event
                 && (concerned(event, true) || concerned(event, false))
             {
-                failed.push(*number);
+                failed.push((*client, *number));
             }
         }
         if swallow {
             self.drop_events(|event| concerned(event, true));
         }
         self.drop_events(|event| concerned(event, false));
-        for number in failed {
+        for (client, number) in failed {
             let event = Event::Answer {
                 client,
                 server,
@@ -202,8 +203,8 @@ impl World {
                 .handle_map(s.clock.read(self.time), map.clone(), worker(server));
             self.pump(server);
         }
-        for client in 0..CLIENTS {
-            self.after(0, 300 * MS, Event::LearnMap { client, epoch });
+        for proxy in 0..self.plan.proxies() {
+            self.after(0, 300 * MS, Event::LearnMap { proxy, epoch });
         }
         self.report.count("maps");
     }

@@ -24,7 +24,8 @@ use crate::placement::renaming;
 use crate::random::SplitMix64;
 
 const SERVERS: usize = 4;
-const CLIENTS: usize = 3;
+/// Applications, of one connection each.
+const CLIENTS: usize = 4;
 const KEYS: [&[u8]; 3] = [b"alpha", b"beta", b"gamma"];
 const PIPELINE_MAX: usize = 5;
 
@@ -120,7 +121,7 @@ struct Server {
     tick_at: u64,
 }
 
-/// A connection from a client to a server.
+/// A connection from a proxy to a server.
 #[derive(Default)]
 struct Connection {
     generation: u64,
@@ -140,11 +141,15 @@ enum Op {
     },
 }
 
-struct Client {
+struct Proxy {
     clock: Clock,
     map: Arc<ClusterMap>,
     leases: ClientLeases,
     connections: Vec<Connection>,
+}
+
+#[derive(Default)]
+struct Client {
     /// Requests in order; the first has number `first`.
     ops: VecDeque<Op>,
     first: u64,
@@ -234,7 +239,7 @@ enum Event {
         boot: u64,
     },
     LearnMap {
-        client: usize,
+        proxy: usize,
         epoch: Epoch,
     },
     Mishap,
@@ -271,8 +276,20 @@ pub(super) enum Turmoil {
 pub(super) enum Pace {
     /// They send on without waiting, so that they need all their own checks.
     Pipelined,
-    /// They wait for each answer and show whatever comes, so that all depends on the servers.
+    /// They wait for each answer, stay with one copy for a lease and show whatever it says, as SPORE's
+    /// do, so that all depends on the servers.
     Sequential,
+}
+
+impl Plan {
+    /// Proxies, of one worker each. One for each client where clients are to depend on nothing that
+    /// their proxy knows from another.
+    fn proxies(&self) -> usize {
+        match self.pace {
+            Pace::Pipelined => CLIENTS / 2,
+            Pace::Sequential => CLIENTS,
+        }
+    }
 }
 
 pub(super) struct World {
@@ -286,6 +303,7 @@ pub(super) struct World {
     events: Vec<Option<Event>>,
     histories: [History; KEYS.len()],
     servers: Vec<Server>,
+    proxies: Vec<Proxy>,
     clients: Vec<Client>,
     /// By epoch, from 1; the last is the present one.
     maps: Vec<Arc<ClusterMap>>,
@@ -313,6 +331,7 @@ impl World {
             events: Vec::new(),
             histories: Default::default(),
             servers: Vec::new(),
+            proxies: Vec::new(),
             clients: Vec::new(),
             maps: vec![Arc::new(ClusterMap::new(document).unwrap())],
             generations: 0,
@@ -323,9 +342,12 @@ impl World {
             world.servers.push(server);
             world.arm(i);
         }
+        for _ in 0..plan.proxies() {
+            let new = world.new_proxy();
+            world.proxies.push(new);
+        }
         for client in 0..CLIENTS {
-            let new = world.new_client();
-            world.clients.push(new);
+            world.clients.push(Client::default());
             world.after(0, 10 * MS, Event::Act { client });
         }
         world.after(0, 200 * MS, Event::Mishap);
@@ -365,6 +387,11 @@ impl World {
         self.plan.seed % 100 == 99
     }
 
+    /// Clients are dealt out to proxies in turn.
+    fn proxy_of(&self, client: usize) -> usize {
+        client % self.plan.proxies()
+    }
+
     fn has(&self, fault: Fault) -> bool {
         self.plan.fault == Some(fault)
     }
@@ -394,7 +421,8 @@ impl World {
                 number,
                 reply,
             } => {
-                if self.clients[client].connections[server].generation == generation {
+                let proxy = &self.proxies[self.proxy_of(client)];
+                if proxy.connections[server].generation == generation {
                     self.arrive(client, number, reply)?;
                 }
             }
@@ -449,9 +477,9 @@ impl World {
                     self.pump(server);
                 }
             }
-            Event::LearnMap { client, epoch } => {
-                if epoch > self.clients[client].map.epoch() {
-                    self.clients[client].map = self.maps[epoch.0 as usize - 1].clone();
+            Event::LearnMap { proxy, epoch } => {
+                if epoch > self.proxies[proxy].map.epoch() {
+                    self.proxies[proxy].map = self.maps[epoch.0 as usize - 1].clone();
                 }
             }
             Event::Mishap => self.mishap(),
