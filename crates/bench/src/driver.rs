@@ -1,9 +1,13 @@
 //! Load in the background, watched from outside.
 
+use crate::engine::connection::{Connection, Traffic};
+use crate::engine::drawn::Drawn;
 use crate::engine::feed::FeedSource;
+use crate::engine::prepared::Prepared;
+use crate::engine::ring::Ring;
 use crate::engine::stats::{Counters, LoadStats, Mailbox};
 use crate::engine::thread::{Control, LoadThread, Outcome};
-use crate::{BadUsage, LoadPlan};
+use crate::{BadUsage, LoadPlan, Source, Target};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::sync::atomic::Ordering;
@@ -42,23 +46,79 @@ impl Driver {
     /// [`BadUsage`] when the plan is refused or its trace cannot be opened; else when the target
     /// does not answer or threads cannot be started.
     pub fn start(plan: LoadPlan) -> anyhow::Result<LoadHandle> {
+        Load::prepare(plan)?.start()
+    }
+}
+
+/// A load that is ready to be started, as often as one likes.
+#[derive(Clone)]
+pub(crate) struct Load {
+    plan: Arc<LoadPlan>,
+    ring: Option<Arc<Ring>>,
+}
+
+impl Load {
+    /// Checks a plan and makes its requests, where they are to be made beforehand.
+    ///
+    /// # Errors
+    /// [`BadUsage`] when the plan is refused.
+    pub(crate) fn prepare(plan: LoadPlan) -> Result<Load, BadUsage> {
         plan.validate()?;
-        let source = FeedSource::open(&plan.source).map_err(|error| BadUsage(error.to_string()))?;
         let plan = Arc::new(plan);
-        let mut sockets = Vec::with_capacity(plan.threads);
-        for _ in 0..plan.threads {
-            let mut of_thread = Vec::with_capacity(plan.connections_per_thread);
-            for index in 0..plan.connections_per_thread {
-                of_thread.push(match &plan.cluster {
-                    Some(cluster) => cluster.connect(index % cluster.workers())?,
-                    None => plan
-                        .target
-                        .connect()
-                        .with_context(|| format!("connecting to {}", plan.target))?,
-                });
+        let ring = match &plan.source {
+            Source::Generated(spec) if plan.prepared => {
+                let workload = spec.build().map_err(|error| BadUsage(error.to_string()))?;
+                Some(Arc::new(Ring::new(&plan, &workload)))
             }
-            sockets.push(of_thread);
+            _ => None,
+        };
+        Ok(Load { plan, ring })
+    }
+
+    /// The same load on another server.
+    pub(crate) fn on(&self, target: Target) -> Load {
+        let plan = LoadPlan {
+            target,
+            ..LoadPlan::clone(&self.plan)
+        };
+        Load {
+            plan: Arc::new(plan),
+            ring: self.ring.clone(),
         }
+    }
+
+    /// The same load for another time.
+    pub(crate) fn lasting(&self, time: Duration) -> Load {
+        let mut plan = LoadPlan::clone(&self.plan);
+        plan.stop.after = Some(time);
+        Load {
+            plan: Arc::new(plan),
+            ring: self.ring.clone(),
+        }
+    }
+
+    /// The requests, where they are made.
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        self.ring.as_deref()
+    }
+
+    /// Threads of the load.
+    pub(crate) fn threads(&self) -> usize {
+        self.plan.threads
+    }
+
+    /// Opens the connections and starts the threads.
+    ///
+    /// # Errors
+    /// [`BadUsage`] when the plan's trace cannot be opened; else when the target does not answer or threads
+    /// cannot be started.
+    pub(crate) fn start(&self) -> anyhow::Result<LoadHandle> {
+        let plan = &self.plan;
+        let source = FeedSource::open(&plan.source).map_err(|error| BadUsage(error.to_string()))?;
+        let connect =
+            |thread| (0..plan.connections_per_thread).map(move |index| self.connect(thread, index));
+        let connections = (0..plan.threads).map(|thread| connect(thread).collect());
+        let connections = connections.collect::<anyhow::Result<Vec<Vec<Connection>>>>()?;
         let control = Arc::new(Control::default());
         let (done_sender, done) = mpsc::channel();
         let started = Instant::now();
@@ -70,13 +130,13 @@ impl Driver {
             totals: LoadStats::default(),
             polled: started,
         };
-        for (index, sockets) in sockets.into_iter().enumerate() {
+        for (index, connections) in connections.into_iter().enumerate() {
             let mailbox = Arc::new(Mutex::new(Mailbox::default()));
             let thread = LoadThread::new(
                 index,
-                Arc::clone(&plan),
+                Arc::clone(plan),
                 source.feed(index, plan.threads),
-                sockets,
+                connections,
                 Arc::clone(&control),
                 Arc::clone(&mailbox),
                 started,
@@ -94,6 +154,33 @@ impl Driver {
             handle.threads.push(running.context("starting a thread")?);
         }
         Ok(handle)
+    }
+
+    /// Opens connection `index` of a thread.
+    fn connect(&self, thread: usize, index: usize) -> anyhow::Result<Connection> {
+        let plan = &self.plan;
+        let workers = plan.cluster.as_ref().map_or(1, |cluster| cluster.workers());
+        let socket = match &plan.cluster {
+            Some(cluster) => cluster.connect(index % workers)?,
+            None => {
+                (plan.target.connect()).with_context(|| format!("connecting to {}", plan.target))?
+            }
+        };
+        let traffic = match &self.ring {
+            Some(ring) => {
+                // Connections begin at equal distances.
+                let per_thread = plan.connections_per_thread;
+                let place = thread * per_thread + index;
+                let first = ring.len() * place / (plan.threads * per_thread);
+                Traffic::Prepared(Box::new(Prepared::new(
+                    Arc::clone(ring),
+                    first,
+                    plan.pipeline,
+                )))
+            }
+            None => Traffic::Drawn(Drawn::new(index % workers, plan.pipeline)),
+        };
+        Ok(Connection::new(socket, traffic))
     }
 }
 
@@ -158,7 +245,7 @@ impl LoadHandle {
     }
 
     /// Makes other keys hot: another permutation of generated keys; a trace's keys go on under
-    /// other names. Each call takes keys that were not hot before.
+    /// other names. Each call takes keys that were not hot before. Prepared requests stay what they are.
     pub fn switch_hot_keys(&self) {
         self.control.generation.fetch_add(1, Ordering::Relaxed);
     }

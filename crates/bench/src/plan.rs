@@ -1,5 +1,6 @@
 //! What load to make: plain data, checked before anything starts.
 
+use crate::engine::ring::unpreparable;
 use crate::{BadUsage, Cluster, Target};
 use evenkeel_workload::trace::TraceFormat;
 use evenkeel_workload::{Arrivals, MultiGet, Operation, Ttls, ValueSizes, WorkloadSpec};
@@ -43,6 +44,10 @@ pub struct LoadPlan {
     pub ttls: Ttls,
     /// A get that misses is followed by a set of the same key on the same connection.
     pub cache_aside: bool,
+    /// Draw and encode the requests beforehand, 32 MiB of them, and send them round and round: for a server
+    /// that answers more than can be drawn. Closed loops of generated keys alone, and nothing that depends on
+    /// an answer or on time; [`LoadHandle::switch_hot_keys`](crate::LoadHandle::switch_hot_keys) has no effect.
+    pub prepared: bool,
     /// When requests are sent.
     pub pace: Arrivals,
     /// When the load ends by itself.
@@ -136,6 +141,7 @@ impl LoadPlan {
             value_sizes: spec.value_sizes,
             ttls: spec.ttls,
             cache_aside: false,
+            prepared: false,
             pace: spec.arrivals,
             stop: Stop::default(),
             warm_up: Duration::ZERO,
@@ -186,6 +192,11 @@ impl LoadPlan {
         }
         if self.cluster.is_some() {
             self.validate_aware()?;
+        }
+        if self.prepared
+            && let Some(reason) = unpreparable(self)
+        {
+            return Err(BadUsage(format!("prepared requests: {reason}")));
         }
         if self.answer_timeout.is_zero() {
             return Err(BadUsage("an answer needs more time than none".into()));

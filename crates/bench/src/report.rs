@@ -56,6 +56,8 @@ pub struct Settings {
     pub trace: Option<String>,
     /// Requests a second of an open loop on average, or nothing in a closed loop.
     pub rate_per_second: Option<f64>,
+    /// Whether the requests were drawn and encoded before each measurement and sent round and round.
+    pub prepared: bool,
     /// Rounds.
     pub rounds: usize,
     /// Seed.
@@ -315,6 +317,7 @@ impl RunReport {
                 value_size_bytes: spec.value_sizes.to_string(),
                 trace: args.trace.as_ref().map(|path| path.display().to_string()),
                 rate_per_second: spec.arrivals.rate().map(|rate| rate.mean()),
+                prepared: args.prepared,
                 rounds: args.rounds,
                 seed: spec.seed,
             },

@@ -2,7 +2,7 @@
 //! targets in turn.
 
 use crate::args::{OutputFormat, ROUNDS_MAX};
-use crate::driver::{Driver, Finished};
+use crate::driver::{Driver, Finished, Load};
 use crate::report::{RoundReport, RunReport, TargetReport};
 use crate::series::{Moment, Series};
 use crate::{BadUsage, Cluster, LoadArgs, LoadPlan, RunArgs};
@@ -68,11 +68,15 @@ pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow:
             preload(plan.clone(), &measured.name, spec.keys())?;
         }
     }
+    let loads = measured
+        .iter()
+        .map(|measured| Load::prepare(measured.plan.clone()));
+    let loads = loads.collect::<Result<Vec<_>, _>>()?;
     let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); measured.len()];
     for round in 1..=args.rounds {
-        for (measured, rounds) in measured.iter().zip(&mut rounds) {
+        for ((measured, load), rounds) in measured.iter().zip(&loads).zip(&mut rounds) {
             let label = format!("{} round {round}/{}", measured.name, args.rounds);
-            let (finished, series) = measure_shown(measured.plan.clone(), &label)?;
+            let (finished, series) = measure_shown(load, &measured.plan, &label)?;
             let report = RoundReport::new(round, args.threads, &finished);
             rounds.push(RoundReport { series, ..report });
         }
@@ -118,9 +122,13 @@ pub(crate) fn report_error(command: &str, error: &anyhow::Error) -> u8 {
 /// # Errors
 /// [`BadUsage`] when the plan is refused; others when the load could not be made or ended before its time.
 pub fn measure(plan: LoadPlan) -> anyhow::Result<RoundReport> {
-    let threads = plan.threads;
-    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |_, _| {})?;
-    Ok(RoundReport::new(1, threads, &finished))
+    measure_load(&Load::prepare(plan)?)
+}
+
+/// Runs a load that is ready and ends by itself, and says what it came to.
+pub(crate) fn measure_load(load: &Load) -> anyhow::Result<RoundReport> {
+    let finished = load.start()?.watch(PROGRESS_INTERVAL, |_, _| {})?;
+    Ok(RoundReport::new(1, load.threads(), &finished))
 }
 
 /// Sets every key once; whatever is not stored fails the run.
@@ -139,7 +147,11 @@ fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<(Finished, Vec<Moment>)> {
+fn measure_shown(
+    load: &Load,
+    plan: &LoadPlan,
+    label: &str,
+) -> anyhow::Result<(Finished, Vec<Moment>)> {
     let stop = plan.stop;
     let begun = Instant::now() + plan.warm_up;
     let mut series = Series::new(begun, stop.after);
@@ -148,7 +160,7 @@ fn measure_shown(plan: LoadPlan, label: &str) -> anyhow::Result<(Finished, Vec<M
         (Some(after), _) => progress_bar(Some(after.as_millis() as u64), label),
         (None, requests) => progress_bar(requests, label),
     };
-    let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats, since| {
+    let finished = load.start()?.watch(PROGRESS_INTERVAL, |stats, since| {
         series.add(Instant::now(), since);
         let position = match stop.after {
             Some(_) => begun.elapsed().as_millis() as u64,

@@ -37,6 +37,11 @@ fn talk_lines(stream: TcpStream, mut answer: impl FnMut(&str, &mut Vec<u8>) -> b
     }
 }
 
+/// The same for a load whose requests are drawn, and for one whose are prepared.
+fn drawn_and_prepared<T: Clone>(same: T) -> [(T, &'static str); 2] {
+    [(same.clone(), ""), (same, "--prepared")]
+}
+
 fn gets_of_one_key() -> Source {
     Source::Generated("keys=1 mix=mix(get=1) key-size=8".parse().unwrap())
 }
@@ -69,10 +74,11 @@ fn wrong_values_are_counted_and_fail_the_run() {
             true
         });
     });
-    for (address, protocol) in [(classic, "classic"), (meta, "meta"), (other_key, "classic")] {
+    let servers = [(classic, "classic"), (meta, "meta"), (other_key, "classic")];
+    for ((address, protocol), kind) in servers.into_iter().flat_map(drawn_and_prepared) {
         let line = format!(
             "--target {address} --no-preload --get-share 1 --requests 100 --pipeline 4 \
-             --protocol {protocol}"
+             --protocol {protocol} {kind}"
         );
         let wrong = report(&line);
         assert_eq!(wrong.targets[0].rounds[0].counters.wrong_values, 100);
@@ -83,11 +89,13 @@ fn wrong_values_are_counted_and_fail_the_run() {
             wrong.to_table()
         );
     }
-    let unchecked = report(&format!(
-        "--target {classic} --no-preload --get-share 1 --requests 100 --no-check"
-    ));
-    assert_eq!(unchecked.targets[0].rounds[0].counters.wrong_values, 0);
-    assert_eq!(unchecked.exit_code(), 0);
+    for (address, kind) in drawn_and_prepared(classic) {
+        let unchecked = report(&format!(
+            "--target {address} --no-preload --get-share 1 --requests 100 --no-check {kind}"
+        ));
+        assert_eq!(unchecked.targets[0].rounds[0].counters.wrong_values, 0);
+        assert_eq!(unchecked.exit_code(), 0);
+    }
 }
 
 #[test]
@@ -101,9 +109,11 @@ fn values_of_somebody_else_are_wrong() {
         "--target {} --keys 10 --requests 50 --get-share 1",
         memcached.address()
     );
-    let report = report(&format!("{line} --no-preload"));
-    assert_eq!(report.targets[0].rounds[0].counters.wrong_values, 50);
-    assert_eq!(report.exit_code(), 1);
+    for (line, kind) in drawn_and_prepared(line) {
+        let report = report(&format!("{line} --no-preload {kind}"));
+        assert_eq!(report.targets[0].rounds[0].counters.wrong_values, 50);
+        assert_eq!(report.exit_code(), 1);
+    }
 }
 
 /// Serves `before` gets, stands still for `stall`, serves on. The stall is the stimulus: the one
@@ -174,30 +184,34 @@ fn a_lost_connection_is_opened_anew() {
             served < 50
         });
     });
-    let report = report(&format!(
-        "--target {address} --connections 2 --pipeline 4 --no-preload --get-share 1 --requests 500"
-    ));
-    let counters = report.targets[0].rounds[0].counters;
-    assert!(counters.reconnects >= 5, "{counters:?}");
-    assert_eq!(counters.requests + counters.unanswered, 500, "{counters:?}");
-    assert_eq!(counters.errors, counters.unanswered);
+    for (address, kind) in drawn_and_prepared(address) {
+        let report = report(&format!(
+            "--target {address} --connections 2 --pipeline 4 --no-preload --get-share 1 \
+             --requests 500 {kind}"
+        ));
+        let counters = report.targets[0].rounds[0].counters;
+        assert!(counters.reconnects >= 5, "{counters:?}");
+        assert_eq!(counters.requests + counters.unanswered, 500, "{counters:?}");
+        assert_eq!(counters.errors, counters.unanswered);
+    }
 }
 
 #[test]
 fn a_silent_server_does_not_hang_the_run() {
     let address = fake_server(|stream| talk_lines(stream, |_, _| true));
-    let error = run(&args(&format!(
-        "--target {address} --no-preload --timeout 150ms"
-    )))
-    .unwrap_err();
-    let message = error.to_string();
-    assert!(message.contains(&format!("{address} is gone")), "{message}");
-    assert!(!error.is::<BadUsage>());
+    for (address, kind) in drawn_and_prepared(address) {
+        let line = format!("--target {address} --no-preload --timeout 150ms {kind}");
+        let error = run(&args(&line)).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(&format!("{address} is gone")), "{message}");
+        assert!(!error.is::<BadUsage>());
+    }
 }
 
 #[test]
 fn an_answer_out_of_step_closes_the_connection() {
-    for answer in ["STORED\r\n", "gibberish\r\n", "END\r\nEND\r\n", "HD\r\n"] {
+    let answers = ["STORED\r\n", "gibberish\r\n", "END\r\nEND\r\n", "HD\r\n"];
+    for (answer, kind) in answers.into_iter().flat_map(drawn_and_prepared) {
         let address = fake_server(move |stream| {
             talk_lines(stream, |_, out| {
                 out.extend_from_slice(answer.as_bytes());
@@ -205,6 +219,7 @@ fn an_answer_out_of_step_closes_the_connection() {
             });
         });
         let plan = LoadPlan {
+            prepared: !kind.is_empty(),
             stop: Stop {
                 requests: Some(3),
                 after: None,
@@ -237,8 +252,12 @@ fn errors_of_the_server_are_told() {
         message.contains("0 of 10 keys were stored (object too large"),
         "{message}"
     );
-    let report = report(&format!("{line} --no-preload --get-share 0 --requests 20"));
-    let round = &report.targets[0].rounds[0];
-    assert_eq!((round.counters.errors, round.counters.sets), (20, 0));
-    assert_eq!(report.exit_code(), 1, "nothing but errors");
+    for (line, kind) in drawn_and_prepared(line) {
+        let report = report(&format!(
+            "{line} --no-preload --get-share 0 --requests 20 {kind}"
+        ));
+        let round = &report.targets[0].rounds[0];
+        assert_eq!((round.counters.errors, round.counters.sets), (20, 0));
+        assert_eq!(report.exit_code(), 1, "nothing but errors");
+    }
 }

@@ -114,6 +114,37 @@ fn proxies_are_measured_compared_and_judged() {
 }
 
 #[test]
+fn the_generator_is_measured_beside_a_minimal_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("suite.json");
+    let mut suite = evenkeel::command("bench")
+        .arg("suite-generator")
+        .args(["--quick", "--rounds", "1", "--duration", "100ms"])
+        .args(["--keys", "2000", "--rows", "pipeline_16", "--json"])
+        .arg(&json)
+        .spawn();
+    let status = suite.wait(EXIT_DEADLINE + PATIENCE);
+    assert!(status.success(), "{}", suite.stderr_text());
+    let text = std::fs::read_to_string(&json).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "gets and sets: {text}");
+    for row in rows {
+        let median = |peer: &str| {
+            let results = row["results"].as_array().unwrap();
+            let result = results.iter().find(|result| result["peer"] == peer);
+            result.and_then(|result| result["median"].as_f64()).unwrap()
+        };
+        assert!(median("generator_drawing") > 0.0, "{row}");
+        let verdict = &row["verdicts"][0];
+        let ratio = median("generator") / median("minimal_loop");
+        let reached = verdict["reached"].as_f64().unwrap();
+        assert!((reached - ratio).abs() < 1e-9, "{row}");
+        assert_eq!(verdict["met"], reached >= 0.9, "{row}");
+    }
+}
+
+#[test]
 fn a_suite_says_what_it_cannot_do() {
     let refused = |arguments: &[&str], word: &str| {
         let mut suite = evenkeel::command("bench")

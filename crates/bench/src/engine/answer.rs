@@ -4,10 +4,10 @@
 //! says; here all become the few things that a get or a set can hear.
 
 use super::resp;
-use super::thread::Work;
-use crate::{Protocol, value};
+use super::work::Work;
+use crate::Protocol;
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
-use evenkeel_types::{CacheletId, KeyHash};
+use evenkeel_types::CacheletId;
 use evenkeel_workload::{KeyList, Operation};
 
 /// A request from its draw to its last answer. Reused, so that its buffers stay.
@@ -123,6 +123,20 @@ impl Request {
         self.failed = false;
     }
 
+    /// Makes the request a get of these keys, of which the first were found already.
+    pub(crate) fn become_get<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>, found: usize) {
+        self.reset(0);
+        keys.for_each(|key| self.keys.push(key));
+        self.found.resize(found, true);
+        self.next = found;
+    }
+
+    /// Whether it is answered with values.
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.operation, Operation::Get | Operation::ReadModifyWrite)
+    }
+
     /// Makes the request the set that follows a miss.
     pub(crate) fn become_refill(&mut self, key: &[u8], get: &Request, now_ns: u64) {
         self.reset(now_ns);
@@ -168,8 +182,7 @@ impl Request {
 
     /// Takes an answer.
     pub(crate) fn take(&mut self, answer: Answer<'_>, work: &mut Work) -> Progress {
-        let reads = matches!(self.operation, Operation::Get | Operation::ReadModifyWrite);
-        match (reads, work.plan.protocol, answer) {
+        match (self.is_read(), work.plan.protocol, answer) {
             (
                 true,
                 Protocol::Classic,
@@ -261,12 +274,7 @@ impl Request {
     fn take_value(&mut self, index: usize, value: &[u8], work: &mut Work) {
         self.found[index] = true;
         self.next = index + 1;
-        work.stats.counters.hits += 1;
-        let key = self.keys.get(index);
-        if work.plan.check_values && !value::is_right(KeyHash::of(key), value) {
-            work.stats.counters.wrong_values += 1;
-            work.note_error(|| format!("a wrong value of key {}", String::from_utf8_lossy(key)));
-        }
+        work.take_value(self.keys.get(index), value);
     }
 
     fn end_meta_key(&mut self, work: &mut Work) -> Progress {

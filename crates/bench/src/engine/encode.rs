@@ -1,19 +1,103 @@
 //! Requests as bytes.
 
+use super::answer::Request;
 use super::resp;
-use crate::Protocol;
+use crate::{LoadPlan, Protocol, value};
 use evenkeel_protocol::compose::MetaLine;
 use evenkeel_protocol::compose::request;
-use evenkeel_protocol::{Direction, SentKey, Store, StoreVerb};
-use evenkeel_types::{CacheletId, Epoch};
+use evenkeel_protocol::{Direction, ITEM_OVERHEAD, SentKey, Store, StoreVerb};
+use evenkeel_types::limits::{ITEM_SIZE_DEFAULT, KEY_LEN_MAX};
+use evenkeel_types::{CacheletId, Epoch, KeyHash};
 use evenkeel_workload::{KeyList, Operation};
+use std::sync::Arc;
 
 /// By what an aware client chose the worker that it asks. The meta dialect alone can tell it.
 pub(crate) type Route = Option<(Epoch, CacheletId)>;
 
+/// Values of a trace are cut to what a memcached with default limits takes under the longest key.
+const TRACE_VALUE_LEN_MAX: usize = ITEM_SIZE_DEFAULT - ITEM_OVERHEAD - KEY_LEN_MAX;
+
+/// Makes requests into bytes, each write with a value of its own.
+pub(crate) struct Encoder {
+    plan: Arc<LoadPlan>,
+    /// Of the last value.
+    version: u64,
+    /// The value being written.
+    value: Vec<u8>,
+}
+
+impl Encoder {
+    /// The first value has the version after this one.
+    pub(crate) fn new(plan: &Arc<LoadPlan>, version: u64) -> Self {
+        Encoder {
+            plan: Arc::clone(plan),
+            version,
+            value: Vec::new(),
+        }
+    }
+
+    /// Appends a request.
+    pub(crate) fn encode(&mut self, request: &Request, route: Route, out: &mut Vec<u8>) {
+        let protocol = self.plan.protocol;
+        if request.is_read() {
+            return get(protocol, &request.keys, route, out);
+        }
+        let key = request.keys.get(0);
+        let ttl_s = self.ttl_s(key, request.ttl_s);
+        match store_verb(request.operation) {
+            Some(verb) => {
+                let value = self.next_value(request);
+                store(protocol, verb, key, value, ttl_s, route, out);
+            }
+            None => short(protocol, request.operation, key, ttl_s, route, out),
+        }
+    }
+
+    /// The value of the next write, with a version that no other write has.
+    fn next_value(&mut self, request: &Request) -> &[u8] {
+        match request.operation {
+            // Counters are apart from values, and begin here.
+            _ if request.begins_counter => return b"0",
+            // A value grows by nothing, so that it can still be checked and does not fill the server.
+            Operation::Append | Operation::Prepend => return b"",
+            _ => {}
+        }
+        let hash = KeyHash::of(request.keys.get(0));
+        let len = match request.value_len {
+            Some(len) => (len as usize).min(TRACE_VALUE_LEN_MAX),
+            None => self.plan.value_sizes.of(hash.0) as usize,
+        };
+        self.version += 1;
+        self.value.clear();
+        value::write(hash, self.version, len, &mut self.value);
+        &self.value
+    }
+
+    /// Time to live of the next write of this key.
+    fn ttl_s(&self, key: &[u8], told: Option<u32>) -> u32 {
+        match told {
+            Some(ttl_s) => ttl_s,
+            None if self.plan.ttls.max() == 0 => 0,
+            None => self.plan.ttls.of(KeyHash::of(key).0),
+        }
+    }
+}
+
+/// How an operation writes the value that it comes with; `None` where it has none.
+fn store_verb(operation: Operation) -> Option<StoreVerb> {
+    match operation {
+        Operation::Set => Some(StoreVerb::Set),
+        Operation::Add => Some(StoreVerb::Add),
+        Operation::Replace => Some(StoreVerb::Replace),
+        Operation::Append => Some(StoreVerb::Append),
+        Operation::Prepend => Some(StoreVerb::Prepend),
+        _ => None,
+    }
+}
+
 /// Appends a read of all keys. Its answer is one `END` in the classic dialect and one line or value
 /// for each key in the meta dialect.
-pub(crate) fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Vec<u8>) {
+fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Vec<u8>) {
     match protocol {
         Protocol::Classic => request::get(out, keys.iter(), false),
         Protocol::Meta => {
@@ -27,7 +111,7 @@ pub(crate) fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Ve
 }
 
 /// Appends a write of a value that lives so many seconds, 0 for ever.
-pub(crate) fn store(
+fn store(
     protocol: Protocol,
     verb: StoreVerb,
     key: &[u8],
@@ -69,7 +153,7 @@ pub(crate) fn store(
 }
 
 /// Appends a request without a value: delete, touch with a new time to live, or counting by 1.
-pub(crate) fn short(
+fn short(
     protocol: Protocol,
     operation: Operation,
     key: &[u8],

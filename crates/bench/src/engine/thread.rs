@@ -5,24 +5,17 @@
 //! silent, and ten times it publishes its figures. An open loop sleeps on a timer of the
 //! kernel with nanosecond resolution instead of the millisecond timeout of `epoll_wait`.
 
-use super::answer::Request;
-use super::connection::{Connection, Loss};
-use super::encode::Route;
+use super::connection::{Connection, INPUT_LEN, Loss};
 use super::feed::Feed;
-use super::stats::{LoadStats, Mailbox};
-use crate::target::Socket;
+use super::stats::Mailbox;
+use super::work::Work;
+use crate::LoadPlan;
 use crate::timer::Timer;
-use crate::{BadUsage, LoadPlan, value};
-use evenkeel_protocol::{ITEM_OVERHEAD, Limits};
-use evenkeel_types::KeyHash;
-use evenkeel_types::limits::{ITEM_SIZE_DEFAULT, KEY_LEN_MAX};
-use evenkeel_workload::{Operation, Schedule};
+use evenkeel_workload::Schedule;
 use mio::{Events, Interest, Poll, Token};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::VecDeque;
 use std::io;
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,13 +34,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Most events of one turn.
 const EVENTS_MAX: usize = 1024;
-
-/// Values of a trace are cut to what a memcached with default limits takes under the longest key.
-const TRACE_VALUE_LEN_MAX: usize = ITEM_SIZE_DEFAULT - ITEM_OVERHEAD - KEY_LEN_MAX;
-
-/// Requests drawn for the connections of other workers that wait for their turn. More are forgotten:
-/// draws do not depend on each other, so those that are left have the same popularity.
-const WAITING_MAX: usize = 1024;
 
 /// The token of the timer; connections have theirs from 0.
 const TIMER: Token = Token(usize::MAX);
@@ -73,216 +59,13 @@ pub(crate) struct Outcome {
     pub(crate) first_error: Option<String>,
 }
 
-/// What requests that were sent and answered together have in common.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Alike {
-    is_read: bool,
-    latency_ns: u64,
-}
-
-/// Everything of a thread but its connections: where requests come from and where they end.
-pub(crate) struct Work {
-    pub(crate) plan: Arc<LoadPlan>,
-    pub(crate) stats: Box<LoadStats>,
-    feed: Feed,
-    /// Requests that may still be drawn.
-    quota: Option<u64>,
-    ended: bool,
-    /// Requests out of use, with their buffers: what sets after misses are made in.
-    pool: Vec<Request>,
-    /// Drawn and unsent, by the worker that they are for; empty where the load knows no workers.
-    waiting: Vec<VecDeque<Request>>,
-    /// The last of the requests that are finished and not booked, and how many of them are like it.
-    alike: Alike,
-    alike_count: u64,
-    version: u64,
-    /// The value being written.
-    value: Vec<u8>,
-    /// What the target may make us buffer.
-    pub(crate) limits: Limits,
-    clock: Instant,
-    last_answer_ns: u64,
-    /// The first loss of a connection since the last answer.
-    lost_since_ns: Option<u64>,
-    fault: Option<anyhow::Error>,
-    first_error: Option<String>,
-}
-
-impl Work {
-    /// Nanoseconds since the start of the load.
-    #[inline]
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.elapsed().as_nanos() as u64
-    }
-
-    /// The value of the next write, with a version that no other write has.
-    pub(crate) fn next_value(&mut self, request: &Request) -> &[u8] {
-        match request.operation {
-            // Counters are apart from values, and begin here.
-            _ if request.begins_counter => return b"0",
-            // A value grows by nothing, so that it can still be checked and does not fill the server.
-            Operation::Append | Operation::Prepend => return b"",
-            _ => {}
-        }
-        let hash = KeyHash::of(request.keys.get(0));
-        let len = match request.value_len {
-            Some(len) => (len as usize).min(TRACE_VALUE_LEN_MAX),
-            None => self.plan.value_sizes.of(hash.0) as usize,
-        };
-        self.version += 1;
-        self.value.clear();
-        value::write(hash, self.version, len, &mut self.value);
-        &self.value
-    }
-
-    /// Time to live of the next write of this key.
-    pub(crate) fn ttl_s(&self, key: &[u8], told: Option<u32>) -> u32 {
-        match told {
-            Some(ttl_s) => ttl_s,
-            None if self.plan.ttls.max() == 0 => 0,
-            None => self.plan.ttls.of(KeyHash::of(key).0),
-        }
-    }
-
-    /// Makes the next request, meant to be sent at `intended_ns`; false when there are no more.
-    pub(crate) fn draw(&mut self, intended_ns: u64, request: &mut Request) -> bool {
-        if self.ended {
-            return false;
-        }
-        request.reset(intended_ns);
-        let drawn = match self.quota {
-            Some(0) => Ok(None),
-            _ => self.feed.next(intended_ns, &mut request.keys),
-        };
-        match drawn {
-            Ok(Some(draw)) => {
-                request.operation = draw.operation;
-                request.value_len = draw.value_len;
-                request.ttl_s = draw.ttl_s;
-                self.quota = self.quota.map(|quota| quota - 1);
-                return true;
-            }
-            Ok(None) => {}
-            // The user's own file is at fault.
-            Err(error) => self.fault = Some(BadUsage(error.to_string()).into()),
-        }
-        self.ended = true;
-        false
-    }
-
-    /// Makes the next request for the connections of a worker; of all draws where the load knows none. False when
-    /// there are no more.
-    pub(crate) fn draw_for(&mut self, worker: usize, now_ns: u64, request: &mut Request) -> bool {
-        if !self.ended
-            && let Some(waiting) = self.waiting.get_mut(worker).and_then(VecDeque::pop_front)
-        {
-            self.pool.push(mem::replace(request, waiting));
-            request.intended_ns = now_ns;
-            return true;
-        }
-        loop {
-            if !self.draw(now_ns, request) {
-                return false;
-            }
-            let Some(cluster) = &self.plan.cluster else {
-                return true;
-            };
-            let Some((owner, cachelet)) = cluster.owner(request.keys.get(0)) else {
-                self.fault = Some(anyhow::anyhow!("the map gives some keys to nobody"));
-                self.ended = true;
-                return false;
-            };
-            request.cachelet = Some(cachelet);
-            if owner == worker {
-                return true;
-            }
-            if self.waiting[owner].len() < WAITING_MAX {
-                let spare = self.pool.pop().unwrap_or_default();
-                self.waiting[owner].push_back(mem::replace(request, spare));
-            }
-        }
-    }
-
-    /// By what the worker was chosen that this request goes to.
-    #[inline]
-    pub(crate) fn route(&self, request: &Request) -> Route {
-        let cluster = self.plan.cluster.as_ref()?;
-        Some((cluster.epoch(), request.cachelet?))
-    }
-
-    /// Books an answered request; its misses become sets where the plan says so.
-    pub(crate) fn finish(
-        &mut self,
-        request: &Request,
-        now_ns: u64,
-        refills: &mut VecDeque<Request>,
-    ) {
-        self.last_answer_ns = now_ns;
-        self.lost_since_ns = None;
-        self.stats.counters.requests += 1;
-        let alike = Alike {
-            is_read: matches!(
-                request.operation,
-                Operation::Get | Operation::ReadModifyWrite
-            ),
-            latency_ns: now_ns.saturating_sub(request.intended_ns),
-        };
-        if self.alike != alike {
-            self.book();
-            self.alike = alike;
-        }
-        self.alike_count += 1;
-        if self.plan.cache_aside {
-            for key in request.missed() {
-                let mut refill = self.pool.pop().unwrap_or_default();
-                refill.become_refill(key, request, now_ns);
-                refills.push_back(refill);
-            }
-        }
-        if let Some(operation) = request.follow_up() {
-            let mut next = self.pool.pop().unwrap_or_default();
-            next.become_follow_up(operation, request, now_ns);
-            refills.push_back(next);
-        }
-    }
-
-    /// Books the latencies of what was finished: once for all that were sent and answered together. Has to be
-    /// called when the answers at hand are taken in.
-    pub(crate) fn book(&mut self) {
-        let latency = if self.alike.is_read {
-            &mut self.stats.get_latency
-        } else {
-            &mut self.stats.set_latency
-        };
-        if self.alike_count > 0 {
-            latency.saturating_record_n(self.alike.latency_ns, mem::take(&mut self.alike_count));
-        }
-    }
-
-    /// Counts a request that will never be answered.
-    pub(crate) fn abandon(&mut self) {
-        self.stats.counters.errors += 1;
-        self.stats.counters.unanswered += 1;
-    }
-
-    /// Takes a request that is out of use.
-    pub(crate) fn recycle(&mut self, request: Request) {
-        self.pool.push(request);
-    }
-
-    /// Remembers the first error for the report.
-    pub(crate) fn note_error(&mut self, describe: impl FnOnce() -> String) {
-        if self.first_error.is_none() {
-            self.first_error = Some(describe());
-        }
-    }
-}
-
 /// A thread of load, ready to run.
 pub(crate) struct LoadThread {
     index: usize,
     work: Work,
     connections: Vec<Connection>,
+    /// What answers are read into, one connection's at a time.
+    input: Vec<u8>,
     schedule: Option<Schedule>,
     timer: Option<Timer>,
     poll: Poll,
@@ -300,54 +83,28 @@ impl LoadThread {
         index: usize,
         plan: Arc<LoadPlan>,
         feed: Feed,
-        sockets: Vec<Socket>,
+        mut connections: Vec<Connection>,
         control: Arc<Control>,
         mailbox: Arc<Mutex<Mailbox>>,
         clock: Instant,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let mut connections = Vec::with_capacity(sockets.len());
-        let workers = plan.cluster.as_ref().map_or(0, |cluster| cluster.workers());
-        for (token, mut socket) in sockets.into_iter().enumerate() {
-            poll.registry()
-                .register(&mut socket, Token(token), interest)?;
-            let worker = token.checked_rem(workers).unwrap_or(0);
-            connections.push(Connection::new(socket, worker, plan.pipeline));
+        for (token, connection) in connections.iter_mut().enumerate() {
+            if let Some(socket) = &mut connection.socket {
+                poll.registry().register(socket, Token(token), interest)?;
+            }
         }
         let schedule = Schedule::new(plan.pace, index, plan.threads, plan.seed);
         let timer = schedule
             .as_ref()
             .map(|_| Timer::new(&poll, TIMER))
             .transpose()?;
-        // The remainder goes to the first threads.
-        let quota = plan.stop.requests.map(|requests| {
-            let (threads, index) = (plan.threads as u64, index as u64);
-            requests / threads + u64::from(index < requests % threads)
-        });
         Ok(LoadThread {
             index,
-            work: Work {
-                stats: Box::default(),
-                feed,
-                quota,
-                ended: false,
-                pool: Vec::new(),
-                waiting: (0..workers).map(|_| VecDeque::new()).collect(),
-                alike: Alike::default(),
-                alike_count: 0,
-                // 2^40 writes of each thread before two share a version.
-                version: (index as u64) << 40,
-                value: Vec::new(),
-                limits: Limits::default(),
-                clock,
-                last_answer_ns: 0,
-                lost_since_ns: None,
-                fault: None,
-                first_error: None,
-                plan,
-            },
+            work: Work::new(index, plan, feed, clock),
             connections,
+            input: vec![0; INPUT_LEN],
             schedule,
             timer,
             poll,
@@ -406,7 +163,7 @@ impl LoadThread {
 
         let now_ns = self.work.now_ns();
         for index in 0..self.connections.len() {
-            self.fill_and_flush(index, now_ns);
+            self.send(index, now_ns);
         }
         loop {
             let now_ns = self.work.now_ns();
@@ -463,7 +220,7 @@ impl LoadThread {
                         self.receive(index);
                     }
                     let now_ns = self.work.now_ns();
-                    self.fill_and_flush(index, now_ns);
+                    self.send(index, now_ns);
                 }
             }
         }
@@ -478,23 +235,25 @@ impl LoadThread {
         let pipeline = self.work.plan.pipeline;
         while schedule.next_ns() <= now_ns && !self.work.ended {
             let count = self.connections.len();
-            let free = (0..count)
-                .map(|step| (self.turn + step) % count)
-                .find(|&index| self.connections[index].has_room(pipeline));
+            let mut turns = (0..count).map(|step| (self.turn + step) % count);
+            let free = turns.find(|&index| self.connections[index].takes_due(pipeline).is_some());
             let Some(index) = free else { break };
+            let Some(drawn) = self.connections[index].takes_due(pipeline) else {
+                break;
+            };
             let due_ns = schedule.next_ns();
-            if !self.work.draw(due_ns, self.connections[index].next()) {
+            if !self.work.draw(due_ns, drawn.next()) {
                 break;
             }
             self.work.stats.send_lag.saturating_record(now_ns - due_ns);
-            self.connections[index].send(&mut self.work, now_ns);
+            drawn.encode(&mut self.work, now_ns);
             schedule.advance();
             self.turn = (index + 1) % count;
             self.unflushed.push(index);
         }
         let due_ns = schedule.next_ns();
         while let Some(index) = self.unflushed.pop() {
-            self.flush(index);
+            self.send(index, now_ns);
         }
         if due_ns > now_ns
             && !self.work.ended
@@ -505,20 +264,17 @@ impl LoadThread {
         Ok(())
     }
 
-    fn fill_and_flush(&mut self, index: usize, now_ns: u64) {
+    /// Sends what a connection has room for and writes what waits.
+    fn send(&mut self, index: usize, now_ns: u64) {
         let fresh = self.schedule.is_none();
-        self.connections[index].fill(&mut self.work, now_ns, fresh);
-        self.flush(index);
-    }
-
-    fn flush(&mut self, index: usize) {
-        if let Err(loss) = self.connections[index].flush(&mut self.work) {
+        if let Err(loss) = self.connections[index].send(&mut self.work, now_ns, fresh) {
             self.lose(index, &loss);
         }
     }
 
     fn receive(&mut self, index: usize) {
-        if let Err(loss) = self.connections[index].receive(&mut self.work) {
+        let connection = &mut self.connections[index];
+        if let Err(loss) = connection.receive(&mut self.work, &mut self.input) {
             self.lose(index, &loss);
         }
     }
@@ -578,7 +334,7 @@ impl LoadThread {
             Ok(socket) => {
                 self.work.stats.counters.reconnects += 1;
                 self.connections[index].socket = Some(socket);
-                self.fill_and_flush(index, now_ns);
+                self.send(index, now_ns);
             }
             Err(loss) => self.lose(index, &loss),
         }

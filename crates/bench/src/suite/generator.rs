@@ -1,18 +1,20 @@
 //! `evenkeel bench suite-generator`: the load generator beside a loop that does next to nothing.
 //!
-//! Whoever measures a server wants to know that the server is what is measured. So both put the same load on
-//! an echo server ([`crate::EchoArgs`]), on one core each: the minimal loop ([`Exchange`]) with requests made
-//! beforehand, the generator ([`crate::Driver`]) with keys drawn, requests encoded, answers parsed and latencies
-//! booked one by one. Values are not checked, because an echo server has none.
+//! Whoever measures a server wants to know that the server is what is measured. So all put the same load on an
+//! echo server ([`crate::EchoArgs`]), on one core each: the minimal loop ([`MinimalLoop`]), the generator with
+//! prepared requests, and the generator that draws and encodes each of them. The generator compares answers with
+//! requests and books latencies; values are not checked, because an echo server has none.
 
-use super::exchange::Exchange;
-use super::ground::{Ground, GroundArgs, VALUE_LEN, WARM_UP};
+use super::ground::{Ground, GroundArgs, KEY_LEN, VALUE_LEN, WARM_UP, all_hits};
 use super::loads::echo;
+use super::minimal::MinimalLoop;
 use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
 use super::rows::{GENERATOR_LOADS, GENERATOR_SHARE, GeneratorLoad, Peer};
 use super::{finish_row, show};
 use crate::LoadPlan;
-use anyhow::{Context, ensure};
+use crate::driver::Load;
+use crate::echo::Shape;
+use anyhow::Context;
 use evenkeel_workload::{Popularity, WorkloadSpec};
 use std::slice;
 
@@ -50,11 +52,15 @@ pub fn run_generator_suite(args: &GeneratorSuiteArgs) -> anyhow::Result<SuiteRep
     let peers = [
         (
             Peer::MinimalLoop,
-            "requests made beforehand, answers compared",
+            "writes bytes made beforehand, reads and counts bytes",
         ),
         (
             Peer::Generator,
-            "evenkeel bench run: keys drawn, requests encoded, answers parsed, latencies booked",
+            "evenkeel bench run --prepared: answers compared, latencies booked",
+        ),
+        (
+            Peer::GeneratorDrawing,
+            "evenkeel bench run: also draws keys and encodes requests, parses answers",
         ),
     ];
     let peers = peers.map(|(id, name)| PeerReport {
@@ -77,40 +83,43 @@ fn row(ground: &Ground, load: &GeneratorLoad) -> anyhow::Result<RowReport> {
         popularity: Popularity::Zipf { exponent: 0.99 },
         ..ground.workload(traffic.operation)?
     };
-    let exchange = Exchange::new(traffic, &keys, VALUE_LEN)?;
+    let shape = Shape::new(traffic.echo_request(), traffic.multiget, KEY_LEN, VALUE_LEN)?;
     let server = echo(ground, traffic)?;
-    let core = slice::from_ref(&ground.generator_cores[0]);
-    let plan = LoadPlan {
+    let core = ground.generator_cores[0];
+    let cores = slice::from_ref(&core);
+    let plan = |prepared| LoadPlan {
         pipeline: traffic.pipeline,
-        warm_up: WARM_UP,
-        source: crate::Source::Generated(keys),
-        ..ground.plan(&server, traffic.operation, traffic.connections)?
+        prepared,
+        ..ground.plan_on(server.address, keys.clone(), traffic.connections, cores)
     };
-    let (mut minimal, mut generator) = (Vec::new(), Vec::new());
-    let mut generator_cpu_share_max: f64 = 0.0;
-    exchange.run(server.address, traffic, core, WARM_UP)?;
-    for _ in 0..ground.rounds {
-        let done = exchange
-            .run(server.address, traffic, core, ground.duration)
-            .with_context(|| format!("{}, minimal loop", load.id))?;
-        minimal.push(done.in_time as f64 / done.elapsed.as_secs_f64());
-        let round =
-            crate::measure(plan.clone()).with_context(|| format!("{}, generator", load.id))?;
-        ensure!(
-            round.counters.errors == 0 && round.counters.misses == 0,
-            "{}: the generator was answered otherwise than the minimal loop",
-            load.id
-        );
-        generator.push(round.requests_per_second);
-        generator_cpu_share_max = generator_cpu_share_max.max(round.generator_cpu_share);
-    }
-    let results = vec![
-        PeerResult::of(Peer::MinimalLoop, minimal),
-        PeerResult {
-            generator_cpu_share_max: Some(generator_cpu_share_max),
-            ..PeerResult::of(Peer::Generator, generator)
-        },
+    let (prepared, drawing) = (Load::prepare(plan(true))?, Load::prepare(plan(false))?);
+    let requests = prepared
+        .ring()
+        .context("requests were not prepared")?
+        .bytes();
+    let minimal_loop =
+        |time| MinimalLoop::new(server.address, traffic, &shape, requests)?.run(core, time);
+    let mut minimal = Vec::new();
+    let mut generators = [
+        (Peer::Generator, prepared.clone(), Vec::new(), 0.0_f64),
+        (Peer::GeneratorDrawing, drawing, Vec::new(), 0.0_f64),
     ];
+    minimal_loop(WARM_UP)?;
+    for _ in 0..ground.rounds {
+        let reached = minimal_loop(ground.duration);
+        minimal.push(reached.with_context(|| format!("{}, minimal loop", load.id))?);
+        for (peer, generator, rounds, busiest) in &mut generators {
+            let place = || format!("{}, {}", load.id, peer.short());
+            let round = all_hits(generator).with_context(place)?;
+            rounds.push(round.requests_per_second);
+            *busiest = busiest.max(round.generator_cpu_share);
+        }
+    }
+    let mut results = vec![PeerResult::of(Peer::MinimalLoop, minimal)];
+    results.extend(generators.map(|(peer, _, rounds, busiest)| PeerResult {
+        generator_cpu_share_max: Some(busiest),
+        ..PeerResult::of(peer, rounds)
+    }));
     let goal = Goal::Times(Peer::Generator, Peer::MinimalLoop, GENERATOR_SHARE);
     let goals = if load.has_goal {
         slice::from_ref(&goal)

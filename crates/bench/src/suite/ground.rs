@@ -1,12 +1,16 @@
 //! Where and how a suite measures: cores, rounds, keys, and the loads that all of them share.
 
 use super::report::SuiteSettings;
-use super::rows::Peer;
+use super::rows::{Peer, Traffic};
+use crate::driver::Load;
 use crate::process::{Server, allowed_cores};
+use crate::report::RoundReport;
+use crate::run::measure_load;
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
 use anyhow::ensure;
-use evenkeel_workload::{KeySizes, Mix, Operation, Popularity, ValueSizes, WorkloadSpec};
+use evenkeel_workload::{KeySizes, Mix, MultiGet, Operation, Popularity, ValueSizes, WorkloadSpec};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -154,9 +158,21 @@ impl Ground {
         operation: Operation,
         connections: usize,
     ) -> anyhow::Result<LoadPlan> {
-        let source = Source::Generated(self.workload(operation)?);
-        let threads = self.generator_cores.len().min(connections);
-        Ok(LoadPlan {
+        let workload = self.workload(operation)?;
+        let cores = &self.generator_cores;
+        Ok(self.plan_on(server.address, workload, connections, cores))
+    }
+
+    /// A closed loop of a workload, on these cores.
+    pub(super) fn plan_on(
+        &self,
+        server: SocketAddr,
+        workload: WorkloadSpec,
+        connections: usize,
+        cores: &[usize],
+    ) -> LoadPlan {
+        let threads = cores.len().min(connections);
+        LoadPlan {
             threads,
             connections_per_thread: connections / threads,
             stop: Stop {
@@ -166,9 +182,24 @@ impl Ground {
             // What is read is checked once, before the measurements: checking costs the generator.
             check_values: false,
             give_up_after: Some(Duration::from_secs(5)),
-            pin: self.generator_cores.clone(),
-            ..LoadPlan::new(Target::from(server.address), source)
-        })
+            pin: cores.to_vec(),
+            ..LoadPlan::new(Target::from(server), Source::Generated(workload))
+        }
+    }
+
+    /// A closed loop on these cores, whose requests are made beforehand: what a server does under it is not
+    /// limited by drawing them. It has no target yet.
+    pub(super) fn prepared(&self, traffic: &Traffic, cores: &[usize]) -> anyhow::Result<Load> {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let workload = WorkloadSpec {
+            multiget: MultiGet::Keys(traffic.multiget as u64),
+            ..self.workload(traffic.operation)?
+        };
+        Ok(Load::prepare(LoadPlan {
+            pipeline: traffic.pipeline,
+            prepared: true,
+            ..self.plan_on(nowhere, workload, traffic.connections, cores)
+        })?)
     }
 
     /// Sets all keys.
@@ -234,6 +265,22 @@ impl Ground {
         }
         Ok(())
     }
+}
+
+/// Runs a load of which every answer has to be what the request is for: a value, or that it was stored.
+pub(super) fn all_hits(load: &Load) -> anyhow::Result<RoundReport> {
+    let round = measure_load(load)?;
+    let counters = round.counters;
+    ensure!(
+        counters.errors == 0 && counters.misses == 0 && counters.wrong_values == 0,
+        "{} errors, {} misses, {} wrong values ({})",
+        counters.errors,
+        counters.misses,
+        counters.wrong_values,
+        round.first_error.as_deref().unwrap_or("no error was told")
+    );
+    ensure!(counters.requests > 0, "no request was answered");
+    Ok(round)
 }
 
 /// Load of the machine over the last minute; 0 where the kernel does not say.

@@ -1,16 +1,14 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
-use super::exchange::Exchange;
-use super::ground::{Ground, KEY_LEN, VALUE_LEN, WARM_UP};
+use super::ground::{Ground, KEY_LEN, VALUE_LEN, WARM_UP, all_hits};
 use super::report::{PeerResult, RowReport};
 use super::rows::{LOADS, Load, Peer, Traffic};
 use super::{Suite, finish_row};
+use crate::driver::Load as Prepared;
 use crate::process::Server;
 use crate::report::median;
-use anyhow::{Context, ensure};
-use evenkeel_workload::Operation;
+use anyhow::Context;
 use std::slice;
-use std::time::Duration;
 
 /// Measures every load that is wanted.
 pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
@@ -24,30 +22,26 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
 }
 
 fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
-    let exchange = Exchange::new(
-        &load.traffic,
-        &suite.ground.workload(Operation::Get)?,
-        VALUE_LEN,
-    )?;
-    let echo = echo(&suite.ground, &load.traffic)?;
+    let ground = &suite.ground;
+    let echo = echo(ground, &load.traffic)?;
+    let cores = if load.shared_core {
+        slice::from_ref(&ground.server_core)
+    } else {
+        &ground.generator_cores
+    };
+    let prepared = ground.prepared(&load.traffic, cores)?;
     let mut measured = vec![Measured::new(Peer::Echo, &echo)];
     let servers = suite.servers.iter();
     measured.extend(servers.map(|(peer, server)| Measured::new(*peer, server)));
-    let cores = if load.shared_core {
-        slice::from_ref(&suite.ground.server_core)
-    } else {
-        &suite.ground.generator_cores
-    };
-    for round in 0..=suite.ground.rounds {
+    for round in 0..=ground.rounds {
         for peer in &mut measured {
             let place = || format!("{}, {}", load.id, peer.peer.short());
+            let on_peer = prepared.on(peer.server.address.into());
             if round == 0 {
-                let warmed = exchange.run(peer.server.address, &load.traffic, cores, WARM_UP);
-                warmed.with_context(place)?;
+                all_hits(&on_peer.lasting(WARM_UP)).with_context(place)?;
             } else {
                 let place = place();
-                let measured = peer.measure(&exchange, load, cores, suite.ground.duration);
-                measured.context(place)?;
+                peer.measure(&on_peer, load).context(place)?;
             }
         }
     }
@@ -107,25 +101,18 @@ impl<'s> Measured<'s> {
         }
     }
 
-    fn measure(
-        &mut self,
-        exchange: &Exchange,
-        load: &Load,
-        cores: &[usize],
-        time: Duration,
-    ) -> anyhow::Result<()> {
+    fn measure(&mut self, prepared: &Prepared, load: &Load) -> anyhow::Result<()> {
         let before = self.server.cpu_time()?;
-        let done = exchange.run(self.server.address, &load.traffic, cores, time)?;
+        let done = all_hits(prepared)?;
         let cpu = self.server.cpu_time()?.saturating_sub(before);
-        ensure!(done.in_time > 0, "no request was answered");
-        let cpu_us = cpu.as_secs_f64() * 1e6 / done.requests as f64;
+        let cpu_us = cpu.as_secs_f64() * 1e6 / done.counters.requests as f64;
         self.cpu_us.push(cpu_us);
         self.figures.push(if load.shared_core {
             cpu_us
         } else {
-            (done.in_time * load.traffic.multiget as u64) as f64 / done.elapsed.as_secs_f64()
+            done.requests_per_second * load.traffic.multiget as f64
         });
-        self.generator_cpu_share_max = self.generator_cpu_share_max.max(done.cpu_share);
+        self.generator_cpu_share_max = self.generator_cpu_share_max.max(done.generator_cpu_share);
         Ok(())
     }
 

@@ -13,17 +13,17 @@
 //! ```text
 //!  rows     what is measured, and the goals           process  servers on their cores, /proc, stats
 //!  loads    one worker: throughput, shared core       memory   items in a limit, idle connections
-//!  exchange the cheap closed loop that loads need
+//!  minimal  what the generator is measured beside
 //!  latency  at half of memcached's maximum            workers  two against one
 //!  ground   cores, rounds, keys, common loads         report   table, JSON
 //! ```
 
-mod exchange;
 mod generator;
 mod ground;
 mod latency;
 mod loads;
 mod memory;
+mod minimal;
 mod proxies;
 mod report;
 mod rows;

@@ -6,8 +6,7 @@
 //! each of them. Latencies are those at half of what the better peer reaches, less those of the servers
 //! themselves.
 
-use super::exchange::Exchange;
-use super::ground::{Ground, GroundArgs, MEMORY_MB, VALUE_LEN, WARM_UP};
+use super::ground::{Ground, GroundArgs, MEMORY_MB, WARM_UP, all_hits};
 use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
 use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
@@ -156,7 +155,7 @@ impl ProxySuite {
     /// The proxies' processor time under a load.
     fn load(&self, load: &ProxyLoad) -> anyhow::Result<RowReport> {
         let (ground, traffic) = (&self.ground, &load.traffic);
-        let exchange = Exchange::new(traffic, &ground.workload(Operation::Get)?, VALUE_LEN)?;
+        let prepared = ground.prepared(traffic, &ground.generator_cores)?;
         let mut cpu_us = vec![Vec::new(); self.proxies.len()];
         let mut busiest = vec![0.0_f64; self.proxies.len()];
         for round in 0..=ground.rounds {
@@ -164,15 +163,13 @@ impl ProxySuite {
                 let place = || format!("{}, {}", load.id, peer.short());
                 let time = if round == 0 { WARM_UP } else { ground.duration };
                 let before = proxy.cpu_time()?;
-                let done = exchange
-                    .run(proxy.address, traffic, &ground.generator_cores, time)
-                    .with_context(place)?;
-                ensure!(done.requests > 0, "{}: no request was answered", place());
+                let on_proxy = prepared.on(proxy.address.into()).lasting(time);
+                let done = all_hits(&on_proxy).with_context(place)?;
                 if round > 0 {
                     let cpu = proxy.cpu_time()?.saturating_sub(before).as_secs_f64();
-                    let keys = done.requests * traffic.multiget as u64;
+                    let keys = done.counters.requests * traffic.multiget as u64;
                     cpu_us[index].push(cpu * 1e6 / keys as f64);
-                    busiest[index] = busiest[index].max(done.cpu_share);
+                    busiest[index] = busiest[index].max(done.generator_cpu_share);
                 }
             }
         }

@@ -49,7 +49,7 @@ impl Compared {
 
     /// The load generator.
     pub(crate) const GENERATOR: Compared = Compared {
-        ours: &[Peer::Generator],
+        ours: &[Peer::Generator, Peer::GeneratorDrawing],
         theirs: &[Peer::MinimalLoop],
     };
 }

@@ -29,8 +29,10 @@ pub enum Peer {
     Direct,
     /// A loop that does next to nothing, in the generator's place.
     MinimalLoop,
-    /// The load generator.
+    /// The load generator with prepared requests.
     Generator,
+    /// The load generator that draws its requests.
+    GeneratorDrawing,
 }
 
 impl Peer {
@@ -47,14 +49,19 @@ impl Peer {
             Peer::EvenkeelProxy => "Evenkeel proxy",
             Peer::Direct => "direct",
             Peer::MinimalLoop => "minimal loop",
-            Peer::Generator => "generator",
+            Peer::Generator => "prepared",
+            Peer::GeneratorDrawing => "drawn",
         }
     }
 
     pub(crate) fn is_ours(self) -> bool {
         matches!(
             self,
-            Peer::EvenkeelEpoll | Peer::EvenkeelUring | Peer::EvenkeelProxy | Peer::Generator
+            Peer::EvenkeelEpoll
+                | Peer::EvenkeelUring
+                | Peer::EvenkeelProxy
+                | Peer::Generator
+                | Peer::GeneratorDrawing
         )
     }
 }
