@@ -117,3 +117,16 @@ fn an_experiment_with_real_servers_writes_its_files() {
     let plot = std::fs::read_to_string(folder.path().join("spore-1-real.svg")).expect("a plot");
     assert!(plot.contains("90th percentile"));
 }
+
+#[test]
+fn the_simulator_is_calibrated_by_a_real_server() {
+    let report = json(&["run", "agreement", "--scale", "quick", "--format", "json"]);
+    let key = report["tables"][0]["rows"][0][1].as_str().expect("a time");
+    let us: f64 = key
+        .strip_suffix(" us")
+        .and_then(|n| n.parse().ok())
+        .expect("microseconds");
+    // The servers sleep a millisecond for each key; a busy machine wakes them late. A little may count as a batch's.
+    assert!((800.0..1_500.0).contains(&us), "{us}");
+    assert_eq!(report["claims"].as_array().map(Vec::len), Some(1));
+}

@@ -1,5 +1,6 @@
 //! All experiments. Each is a file here, in a folder for each paper, and a line in [`ALL`].
 
+mod agreement;
 mod rnb;
 mod spore;
 
@@ -22,7 +23,7 @@ pub struct Experiment {
     pub run: fn(&Experiment, &Run) -> anyhow::Result<Report>,
 }
 
-/// All experiments, in the order of the papers.
+/// All experiments: the papers' in their order, then our own.
 pub const ALL: &[Experiment] = &[
     spore::FIGURE_1,
     spore::FIGURE_6A,
@@ -35,6 +36,7 @@ pub const ALL: &[Experiment] = &[
     rnb::FIGURE_2,
     rnb::FIGURE_3,
     rnb::FIGURE_13,
+    agreement::AGREEMENT,
 ];
 
 #[cfg(test)]

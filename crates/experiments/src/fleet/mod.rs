@@ -22,6 +22,7 @@ use evenkeel_coordinator::api::{Settings, Switch};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Longest wait for the servers to work by one map, and the distance of looks.
@@ -209,6 +210,14 @@ impl Fleet {
     /// The proxies, to put load on.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.proxies.iter().map(|proxy| Target::from(proxy.address))
+    }
+
+    /// The servers themselves.
+    pub fn server_addresses(&self) -> Vec<SocketAddr> {
+        self.servers
+            .iter()
+            .map(|small| small.server.address)
+            .collect()
     }
 
     /// Keys that each server has served since its start: read, written, and read as a replica.

@@ -92,11 +92,11 @@ impl Measured {
     /// When it is no such report, or not of a closed loop: only a saturated server tells its cost.
     pub fn of_report(report: &Value, target: usize, workers: usize) -> anyhow::Result<Self> {
         let settings = &report["settings"];
-        let number = |name: &str| {
-            settings[name].as_f64().with_context(|| {
-                format!("settings.{name} is not there; is it a report of evenkeel bench run?")
-            })
+        let absent = |name: &str| {
+            format!("settings.{name} is not there; is it a report of evenkeel bench run?")
         };
+        let number = |name: &str| settings[name].as_f64().with_context(|| absent(name));
+        let size = |name: &str| mean_size(settings[name].as_str().with_context(|| absent(name))?);
         if !settings["rate_per_second"].is_null() {
             bail!("it is a run at a fixed rate; only a closed loop saturates a server");
         }
@@ -108,9 +108,9 @@ impl Measured {
             .filter(|rate| *rate > 0.0)
             .context("the target answered nothing")?;
         let hit = measured["rounds"][0]["hit_ratio"].as_f64().unwrap_or(1.0);
-        let value = mean_size(settings["value_size_bytes"].as_str().unwrap_or_default())?;
-        let (key, pipeline) = (number("key_size_bytes")?, number("pipeline")?);
-        let (gets, keys) = (number("get_share")?, number("multiget")?);
+        let (key, value) = (size("key_size_bytes")?, size("value_size_bytes")?);
+        let (gets, keys) = (number("get_share")?, size("multiget")?);
+        let pipeline = number("pipeline")?;
         let get_bytes =
             hit * (GET_HIT_OVERHEAD + 2.0 * key + value) + (1.0 - hit) * (GET_MISS_OVERHEAD + key);
         let set_bytes = SET_OVERHEAD + key + value;
@@ -127,7 +127,7 @@ impl Measured {
 fn mean_size(text: &str) -> anyhow::Result<f64> {
     let number = |part: &str| {
         part.parse::<f64>()
-            .with_context(|| format!("'{text}' is no size"))
+            .with_context(|| format!("'{text}' is neither a number nor a range"))
     };
     Ok(match text.split_once("..") {
         Some((least, most)) => (number(least)? + number(most)?) / 2.0,
@@ -294,7 +294,7 @@ mod tests {
         let report = |rate: Value| {
             json!({
                 "settings": {
-                    "pipeline": 16, "multiget": 1, "get_share": 0.5, "key_size_bytes": 10,
+                    "pipeline": 16, "multiget": "1", "get_share": 0.5, "key_size_bytes": "10",
                     "value_size_bytes": "64..136", "rate_per_second": rate,
                 },
                 "targets": [{

@@ -1,0 +1,394 @@
+//! The simulator beside real servers: the same load on four of each, and where each of them bends.
+//!
+//! A real server is saturated by closed loops of different pipelines and values, and a model of what it takes is
+//! fitted to their reports, as `evenkeel sim calibrate` does it. Four such servers and four that are simulated by
+//! the model then get the same keys, equally popular, at the same rates; both have the map that a coordinator
+//! begins with, so that a key of the one shares its server with the same keys as in the other.
+
+use super::Experiment;
+use crate::args::Mode;
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
+use crate::report::{Claim, Report, Table};
+use crate::run::Run;
+use crate::simulated::{Fidelity, SimulatedLoad};
+use crate::trial::{Limit, Percentile, Subject, Sweep, sweep, trials_table};
+use anyhow::Context;
+use clap::Parser;
+use evenkeel_bench::RunArgs;
+use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_coordinator::api::Switch;
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
+use evenkeel_policy::load::TriggerConfig;
+use evenkeel_sim::load::service::{Fit, Measured, fit};
+use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
+use evenkeel_workload::Popularity;
+use std::time::Duration;
+
+pub(super) const AGREEMENT: Experiment = Experiment {
+    name: "agreement",
+    title: "The simulator beside real servers: load, latency, and where four servers bend",
+    source: "Evenkeel",
+    modes: &[Mode::Real],
+    run: agreement,
+};
+
+const SERVERS: usize = 4;
+
+/// Keys a second that a server serves.
+const CAPACITY: u64 = 1_000;
+
+/// Applications, each with leases of its own, behind one proxy.
+const CONNECTIONS: usize = 66;
+
+const VALUE_LEN: usize = 200;
+const GET_SHARE: f64 = 0.99;
+
+/// Rates of the curves, by the capacity of all servers.
+const RATES: [f64; 4] = [0.4, 0.6, 0.75, 0.9];
+
+/// What a throughput must keep to: so many times the time for one key.
+const LIMIT_SERVICES: f64 = 15.0;
+
+/// How far the simulator may be from real servers at the knee, in parts of theirs.
+const TOLERANCE: f64 = 0.15;
+
+/// Pipelines and values of the runs that the model is fitted to.
+const CALIBRATED_BY: [(usize, usize); 4] =
+    [(1, VALUE_LEN), (16, VALUE_LEN), (1, 4_000), (16, 4_000)];
+
+/// Keys of these runs: each has to be set first, at the server's pace.
+const CALIBRATION_KEYS: u64 = 300;
+
+/// From what on a server as small as these is a hotspot, and the part of reads that it looks at: it has too few
+/// for a sample of a few percent.
+const TRIGGER_RPS: f64 = CAPACITY as f64 / 2.0;
+const SAMPLING: f64 = 1.0;
+
+/// What is asked, and whether hot keys are replicated.
+const CASES: [(&str, Popularity, bool); 3] = [
+    ("uniform keys", Popularity::Uniform, false),
+    ("Zipf 0.99", Popularity::Zipf { exponent: 0.99 }, false),
+    (
+        "Zipf 0.99, hot keys replicated",
+        Popularity::Zipf { exponent: 0.99 },
+        true,
+    ),
+];
+
+/// A case on both kinds of servers.
+struct Both {
+    name: &'static str,
+    real: Sweep,
+    simulated: Sweep,
+}
+
+impl Both {
+    /// The simulator's throughput at the knee by that of real servers.
+    fn ratio(&self) -> f64 {
+        self.simulated.knee.requests_per_second() / self.real.knee.requests_per_second()
+    }
+
+    fn labels(&self) -> [String; 2] {
+        ["real", "simulated"].map(|kind| format!("{}, {kind}", self.name))
+    }
+}
+
+fn agreement(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    run.progress.say("calibrating");
+    let calibrated = calibrate(run)?;
+    let cases = run
+        .by_scale([&CASES[..1], &CASES, &CASES, &CASES])
+        .iter()
+        .map(|&(name, popularity, hot_keys)| {
+            let plan = simulated_plan(run, popularity, hot_keys, calibrated.model);
+            Ok(Both {
+                name,
+                real: real(run, name, &plan, hot_keys)?,
+                simulated: simulated(run, name, plan)?,
+            })
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(report(experiment, run, &calibrated, &cases))
+}
+
+/// The command line of `evenkeel bench run`.
+#[derive(Parser)]
+struct BenchRun {
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+/// Fits a model to one server, alone.
+fn calibrate(run: &Run) -> anyhow::Result<Fit> {
+    let fleet = Fleet::start(&FleetPlan {
+        servers: 1,
+        pool: Pool::Plain {
+            distribution: "modula",
+        },
+        ..fleet_plan(run, false)
+    })?;
+    let server = fleet.server_addresses()[0];
+    let measured = CALIBRATED_BY.iter().map(|(pipeline, value_len)| {
+        let line = format!(
+            "bench --target {server} --connections 4 --pipeline {pipeline} --keys {CALIBRATION_KEYS} \
+             --value-size {value_len} --get-share {GET_SHARE} --duration {}ms",
+            run.by_scale([300, 3_000, 10_000, 10_000]),
+        );
+        let bench = BenchRun::try_parse_from(line.split(' ')).context("measuring one server")?;
+        let report = evenkeel_bench::run(&bench.args)?.to_json()?;
+        Measured::of_report(&serde_json::from_str(&report)?, 0, 1)
+    });
+    fit(&measured.collect::<anyhow::Result<Vec<_>>>()?)
+}
+
+fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
+    let flags = [
+        "--hot-trigger-rps",
+        &TRIGGER_RPS.to_string(),
+        "--hot-sampling",
+        &(SAMPLING * 100.0).to_string(),
+    ];
+    FleetPlan {
+        servers: SERVERS,
+        smallness: smallness(run),
+        memory_mb: 64,
+        proxies: 1,
+        pool: Pool::Cluster {
+            hot_keys: if hot_keys { Switch::On } else { Switch::Off },
+        },
+        server_flags: flags.map(String::from).into(),
+        connections: 2 * CONNECTIONS,
+    }
+}
+
+fn smallness(run: &Run) -> Smallness {
+    Smallness::of_capacity(run.small_by, CAPACITY)
+}
+
+fn limit() -> Limit {
+    Limit {
+        of: Percentile::P99,
+        us: LIMIT_SERVICES * 1e6 / CAPACITY as f64,
+    }
+}
+
+fn rates() -> Vec<f64> {
+    let capacity = (SERVERS as u64 * CAPACITY) as f64;
+    RATES.iter().map(|share| share * capacity).collect()
+}
+
+fn precision(run: &Run) -> f64 {
+    run.by_scale([1.0, 0.04, 0.02, 0.02])
+}
+
+fn simulated_plan(
+    run: &Run,
+    popularity: Popularity,
+    hot_keys: bool,
+    service: ServiceModel,
+) -> LoadPlan {
+    let default = HotKeysConfig::default();
+    LoadPlan {
+        seed: run.seed,
+        servers: SERVERS,
+        proxies: 1,
+        clients: CONNECTIONS,
+        keys: run.by_scale([2_000, 30_000, 100_000, 100_000]),
+        popularity,
+        get_share: GET_SHARE,
+        value_bytes: VALUE_LEN,
+        prefill: true,
+        hot_keys: HotKeysConfig {
+            mode: if hot_keys {
+                Replicate::On
+            } else {
+                Replicate::Off
+            },
+            sampling: SAMPLING,
+            trigger: TriggerConfig {
+                absolute_rps: Some(TRIGGER_RPS),
+                ..default.trigger
+            },
+            entries_max: ssm_entries(1),
+            ..default
+        },
+        service,
+        // Hot keys have to be found, and what piled up before has to be gone.
+        warm_up: 20_000_000_000,
+        length: run.by_scale([5, 30, 60, 60]) * 1_000_000_000,
+        ..LoadPlan::default()
+    }
+}
+
+fn simulated(run: &Run, name: &str, plan: LoadPlan) -> anyhow::Result<Sweep> {
+    let mut subject = SimulatedLoad {
+        plan,
+        fidelity: Fidelity::Whole,
+    };
+    let say = |what: &str| run.progress.say(format!("{name}, simulated: {what}"));
+    sweep(&mut subject, &rates(), limit(), precision(run), &say)
+}
+
+/// The same on real servers.
+fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Result<Sweep> {
+    let say = |what: &str| run.progress.say(format!("{name}, real: {what}"));
+    say("starting");
+    let fleet = Fleet::start(&fleet_plan(run, hot_keys))?;
+    let load = LoadSpec {
+        keys: plan.keys,
+        prefix: plan.key_prefix(),
+        key_len: KEY_LEN,
+        value_len: plan.value_bytes,
+        popularity: plan.popularity,
+        get_share: plan.get_share,
+        read_only: None,
+        reshuffle: None,
+        connections: plan.clients,
+        warm_up: Duration::from_millis(500),
+        duration: Duration::from_millis(run.by_scale([300, 3_000, 20_000, 20_000])),
+        seed: plan.seed,
+    };
+    say("filling");
+    load.fill(&fleet)?;
+    let mut subject = LoadedFleet {
+        fleet: &fleet,
+        load,
+    };
+    if hot_keys {
+        say("hot keys are being found");
+        subject.trial(0.5 * (SERVERS as u64 * CAPACITY) as f64)?;
+    }
+    sweep(&mut subject, &rates(), limit(), precision(run), &say)
+}
+
+fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) -> Report {
+    let mut report = run.report(experiment);
+    let plan = simulated_plan(run, Popularity::Uniform, false, calibrated.model);
+    report.settings = vec![
+        (
+            "real servers".into(),
+            format!(
+                "{SERVERS} processes of one worker {} (a test option)",
+                smallness(run)
+            ),
+        ),
+        (
+            "simulated servers".into(),
+            format!("{SERVERS} of one worker by the model; {}", Fidelity::Whole),
+        ),
+        (
+            "keys".into(),
+            format!("{} of {KEY_LEN} B, the same names in both", plan.keys),
+        ),
+        ("values".into(), format!("{VALUE_LEN} B")),
+        ("gets".into(), format!("{:.0} %", GET_SHARE * 100.0)),
+        (
+            "clients".into(),
+            format!("{CONNECTIONS} connections of an open loop (Poisson) through one proxy"),
+        ),
+    ];
+    let model = calibrated.model;
+    let mut fitted = Table::new(
+        "What a server takes, fitted to closed loops on one of them",
+        &["runs", "a key", "a byte", "a batch", "worst error"],
+    );
+    fitted.row([
+        calibrated.runs.to_string(),
+        format!("{:.1} us", model.operation_ns / 1e3),
+        format!("{:.3} us", model.byte_ns / 1e3),
+        format!("{:.1} us", model.batch_ns / 1e3),
+        format!("{:.1} %", calibrated.worst_error * 100.0),
+    ]);
+    let mut knees = Table::new(
+        &format!("Highest throughput at a {}", limit()),
+        &[
+            "",
+            "real requests/s",
+            "simulated",
+            "by real",
+            "real max/mean load",
+            "simulated",
+        ],
+    );
+    for case in cases {
+        let balance = |sweep: &Sweep| {
+            let trial = sweep.knee.trial.as_ref();
+            trial.map_or("-".into(), |trial| format!("{:.2}", trial.max_to_mean()))
+        };
+        let rate = |sweep: &Sweep| format!("{:.0}", sweep.knee.requests_per_second());
+        knees.row([
+            case.name.into(),
+            rate(&case.real),
+            rate(&case.simulated),
+            format!("{:.2}", case.ratio()),
+            balance(&case.real),
+            balance(&case.simulated),
+        ]);
+    }
+    let labels: Vec<_> = cases.iter().map(Both::labels).collect();
+    let sweeps: Vec<_> = cases
+        .iter()
+        .zip(&labels)
+        .flat_map(|(case, [real, simulated])| [(real, &case.real), (simulated, &case.simulated)])
+        .collect();
+    let curves: Vec<_> = sweeps
+        .iter()
+        .map(|(label, sweep)| {
+            let trials = sweep.curve.iter().map(|trial| vec![trial]).collect();
+            (label.as_str(), trials)
+        })
+        .collect();
+    report.claims = cases
+        .iter()
+        .map(|case| {
+            Claim::new(
+                &format!(
+                    "{}: simulated throughput at the knee by the real one",
+                    case.name
+                ),
+                &format!("{:.2} to {:.2}", 1.0 - TOLERANCE, 1.0 + TOLERANCE),
+                format!("{:.2}", case.ratio()),
+                Some((case.ratio() - 1.0).abs() <= TOLERANCE),
+            )
+        })
+        .collect();
+    report.tables = vec![
+        fitted,
+        knees,
+        trials_table("Latency over throughput", &curves),
+    ];
+    // Beyond saturation latency is a matter of how long one waits.
+    let shown_us = 10.0 * limit().us;
+    report.plots.push(Plot {
+        name: experiment.name.into(),
+        title: experiment.title.into(),
+        x: Axis::linear("requests/s"),
+        y: Axis::log("99th percentile, ms"),
+        curves: sweeps
+            .iter()
+            .map(|(label, sweep)| {
+                let trials = sweep.curve.iter().chain(&sweep.knee.trial);
+                let mut points: Vec<_> = trials
+                    .filter(|trial| trial.latency.latency_us_p99 < shown_us)
+                    .map(|trial| {
+                        (
+                            trial.requests_per_second,
+                            trial.latency.latency_us_p99 / 1e3,
+                        )
+                    })
+                    .collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                Curve {
+                    label: (*label).clone(),
+                    points,
+                }
+            })
+            .collect(),
+    });
+    report.notes.push(
+        "Four real servers at their own speed would need more processors than load and proxy leave of a small \
+         machine; the toll makes them small, and it is what the model finds."
+            .into(),
+    );
+    report
+}
