@@ -8,6 +8,7 @@ use super::size::Size;
 use crate::args::Mode;
 use crate::report::{Claim, Report};
 use crate::run::Run;
+use std::time::Duration;
 
 pub(in crate::experiments) const FIGURE_9: Experiment = Experiment {
     name: "spore-9",
@@ -27,9 +28,12 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         keys: run.by_scale([20_000, 200_000, 10_000_000, 20_000_000]),
         // About the paper's on EC2: 350,000 requests/s of 64.
         capacity: run.by_scale([1_000, 1_000, 5_500, 5_500]),
-        // Its largest number of clients there.
-        connections: run.by_scale([66, 832, 832, 10_000]),
-        names: run.by_scale([1, 1, 3, 1]),
+        // Its largest number of clients there; fewer before servers that carry less, since each client asks the home
+        // of a hot key once in every lease.
+        connections: run.by_scale([66, 150, 832, 2_000]),
+        names: 1,
+        settle: Duration::from_secs(run.by_scale([10, 30, 20, 20])),
+        duration: Duration::from_secs(run.by_scale([5, 15, 15, 15])),
         ..Size::of(run)
     };
     let found = measure(
