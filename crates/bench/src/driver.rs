@@ -172,11 +172,7 @@ impl Load {
                 let per_thread = plan.connections_per_thread;
                 let place = thread * per_thread + index;
                 let first = ring.len() * place / (plan.threads * per_thread);
-                Traffic::Prepared(Box::new(Prepared::new(
-                    Arc::clone(ring),
-                    first,
-                    plan.pipeline,
-                )))
+                Traffic::Prepared(Prepared::new(Arc::clone(ring), first, plan.pipeline))
             }
             None => Traffic::Drawn(Drawn::new(index % workers, plan.pipeline)),
         };

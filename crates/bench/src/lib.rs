@@ -14,6 +14,7 @@
 //! ```text
 //!  plan ──> engine: a thread each with its own event loop, connections and random stream
 //!             feed (generated | trace) ─> encode ─> socket ─> reply parser ─> checks, histograms
+//!             or: ring of prepared requests ─────> socket ─> comparison, else the same
 //!           <── published ten times a second: LoadHandle::poll (live), stop (whole run)
 //!  run: preload, then rounds × targets ──> report (table, JSON)
 //! ```

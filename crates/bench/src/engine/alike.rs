@@ -14,7 +14,7 @@ pub(crate) struct Alike {
     facts: u128,
     facts_mask: u128,
     facts_len: usize,
-    pub(crate) value_len: usize,
+    value_len: usize,
     tail: Word,
 }
 
@@ -55,25 +55,39 @@ impl Word {
 }
 
 impl Alike {
-    /// Hits of values of this length; `None` for those too long to be told in sixteen bytes.
+    /// Hits of values of this length; `None` for those too long to be told in sixteen bytes, and in dialects that
+    /// answer otherwise.
     pub(crate) fn new(protocol: Protocol, value_len: usize) -> Option<Alike> {
-        let (head, facts, tail): (&[u8], String, &[u8]) = match protocol {
-            Protocol::Meta => (b"", format!("VA {value_len}\r\n"), b"\r\n"),
-            _ => (b"VALUE ", format!(" 0 {value_len}\r\n"), b"\r\nEND\r\n"),
+        let (head, before, tail): (&[u8], &[u8], &[u8]) = match protocol {
+            Protocol::Classic => (b"VALUE ", b" 0 ", b"\r\nEND\r\n"),
+            Protocol::Meta => (b"", b"VA ", b"\r\n"),
+            Protocol::Resp => return None,
         };
-        let (mut word, mut mask) = ([0; 16], [0; 16]);
-        word.get_mut(..facts.len())?
-            .copy_from_slice(facts.as_bytes());
-        mask[..facts.len()].fill(0xff);
+        let mut digits = itoa::Buffer::new();
+        let (mut word, mut mask, mut facts_len) = ([0; 16], [0; 16], 0);
+        for part in [before, digits.format(value_len).as_bytes(), b"\r\n"] {
+            let place = facts_len..facts_len + part.len();
+            word.get_mut(place.clone())?.copy_from_slice(part);
+            mask[place].fill(0xff);
+            facts_len += part.len();
+        }
         Some(Alike {
             head: Word::at_beginning(head),
             has_key: protocol != Protocol::Meta,
             facts: u128::from_le_bytes(word),
             facts_mask: u128::from_le_bytes(mask),
-            facts_len: facts.len(),
+            facts_len,
             value_len,
             tail: Word::at_end(tail),
         })
+    }
+
+    /// Remembers what a hit with a value of this length looks like.
+    #[inline]
+    pub(crate) fn learn(last: &mut Option<Alike>, protocol: Protocol, value_len: usize) {
+        if last.is_none_or(|last| last.value_len != value_len) {
+            *last = Alike::new(protocol, value_len);
+        }
     }
 
     /// The value of this key, and what follows the answer; nothing unless the whole answer is there and is such
@@ -123,5 +137,6 @@ mod tests {
             }
         }
         assert!(Alike::new(Protocol::Classic, 1_000_000_000_000).is_none());
+        assert!(Alike::new(Protocol::Resp, 12).is_none());
     }
 }

@@ -131,6 +131,13 @@ impl Request {
         self.next = found;
     }
 
+    /// The key of a get that has no other, and of which nothing has been answered.
+    #[inline]
+    pub(crate) fn only_key(&self) -> Option<&[u8]> {
+        let is_plain = self.operation == Operation::Get && self.found.is_empty() && !self.failed;
+        (is_plain && self.keys.len() == 1).then(|| self.keys.get(0))
+    }
+
     /// Whether it is answered with values.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {

@@ -34,7 +34,7 @@ pub(crate) struct Taken {
 /// The requests on a connection.
 pub(crate) enum Traffic {
     Drawn(Drawn),
-    Prepared(Box<Prepared>),
+    Prepared(Prepared),
 }
 
 /// A connection to the target.

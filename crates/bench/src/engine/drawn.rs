@@ -1,6 +1,7 @@
 //! A connection's share of a load whose requests are drawn and encoded when they are sent.
 
-use super::answer::{Parsed, Progress, Request, next_answer};
+use super::alike::Alike;
+use super::answer::{Answer, Parsed, Progress, Request, next_answer};
 use super::connection::{Loss, OUTPUT_LEN_MAX, Taken, out_of_step, write};
 use super::work::Work;
 use crate::target::Socket;
@@ -83,6 +84,8 @@ pub(crate) struct Drawn {
     in_flight: InFlight,
     /// Sets after misses, to be sent before anything new.
     refills: VecDeque<Request>,
+    /// What the last hit looked like.
+    alike: Option<Alike>,
 }
 
 impl Drawn {
@@ -93,6 +96,7 @@ impl Drawn {
             written: 0,
             in_flight: InFlight::new(pipeline),
             refills: VecDeque::new(),
+            alike: None,
         }
     }
 
@@ -161,6 +165,10 @@ impl Drawn {
     ) -> Result<Taken, Loss> {
         let (mut taken, mut wanted) = (0, 0);
         while taken < bytes.len() {
+            if let Some(len) = self.take_alike(&bytes[taken..], work, now_ns) {
+                taken += len;
+                continue;
+            }
             let parsed = next_answer(work.plan.protocol, &bytes[taken..], &work.limits);
             let (answer, consumed) = match parsed {
                 Parsed::Answer { answer, consumed } => (answer, consumed),
@@ -173,6 +181,9 @@ impl Drawn {
             let Some(request) = self.in_flight.oldest_mut() else {
                 return Err(out_of_step(format!("{answer:?} without a request")));
             };
+            if let Answer::Value { value, .. } = answer {
+                Alike::learn(&mut self.alike, work.plan.protocol, value.len());
+            }
             let progress = request.take(answer, work);
             taken += consumed;
             match progress {
@@ -186,6 +197,20 @@ impl Drawn {
         }
         work.book();
         Ok(Taken { taken, wanted })
+    }
+
+    /// Takes in the answer to a get of one key, if it is all there and looks as the last hit did; its length.
+    #[inline]
+    fn take_alike(&mut self, bytes: &[u8], work: &mut Work, now_ns: u64) -> Option<usize> {
+        let alike = self.alike?;
+        let key = self.in_flight.oldest()?.only_key()?;
+        let (value, behind) = alike.take(bytes, key)?;
+        work.take_value(key, value);
+        work.stats.counters.gets += 1;
+        let intended_ns = self.in_flight.oldest()?.intended_ns;
+        work.count_answered(true, intended_ns, now_ns, 1);
+        self.in_flight.pop();
+        Some(bytes.len() - behind.len())
     }
 
     /// Forgets what is in flight and what was to follow; how much was in flight.

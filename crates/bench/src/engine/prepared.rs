@@ -173,13 +173,16 @@ impl Prepared {
             let (mut reads, mut writes) = (0, 0);
             let mut is_usual = true;
             while is_usual && reads + writes < batch.count {
-                let most = batch.count - reads - writes;
-                let alike = self.take_alike(rest, work, most);
-                reads += alike;
-                if alike == most {
-                    break;
+                let mut kind = self.ring.kind(self.oldest);
+                if kind == Kind::Get {
+                    let most = batch.count - reads - writes;
+                    let alike = self.take_alike(rest, work, most);
+                    reads += alike;
+                    if alike == most {
+                        break;
+                    }
+                    kind = self.ring.kind(self.oldest);
                 }
-                let kind = self.ring.kind(self.oldest);
                 is_usual = match kind {
                     Kind::Get | Kind::MultiGet => self.take_hits(rest, work),
                     Kind::Set => take_stored(rest, work.plan.protocol),
@@ -248,12 +251,7 @@ impl Prepared {
                 return false;
             };
             work.take_value(key, value);
-            if self
-                .alike
-                .is_none_or(|alike| alike.value_len != value.len())
-            {
-                self.alike = Alike::new(work.plan.protocol, value.len());
-            }
+            Alike::learn(&mut self.alike, work.plan.protocol, value.len());
             *rest = behind;
             self.found += 1;
             self.key_at = next;
