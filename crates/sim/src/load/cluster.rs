@@ -47,7 +47,7 @@ impl Homes {
     /// The worker that each key of a plan belongs to.
     pub fn of_keys(&self, plan: &LoadPlan) -> impl Iterator<Item = u16> {
         let names = KeyNames::of_seed(plan.seed);
-        (0..plan.keys).map(move |key| {
+        (0..plan.keys as u32).map(move |key| {
             let name = names.of(key);
             let worker = match self {
                 Homes::Map(map) => {

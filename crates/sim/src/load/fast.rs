@@ -16,12 +16,14 @@ use super::report::{Outcome, Tally};
 use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport};
 use crate::history::Nanos;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict};
+use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::hot_keys::server::{HotKeys, Output, Reader, WriteKind};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::renaming;
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 use evenkeel_workload::Operation;
 use evenkeel_workload::rng::{below, stream};
+use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -56,7 +58,7 @@ const CLASSIC: Overhead = Overhead {
 };
 
 /// Proxies whose batches are told apart at a worker.
-const PROXIES_TOLD_APART: usize = 64;
+const PROXIES_TOLD_APART: u16 = 64;
 
 /// A worker's turns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,12 +69,29 @@ struct Turns {
     next: Nanos,
     /// Whose requests are among it.
     of: u64,
+    /// Keys served in the time that is measured.
+    served: u64,
+}
+
+/// Requests that are drawn ahead. What happens between them does not change them, and many at once keep
+/// the processor busy where one would wait for memory.
+const DRAWN_AHEAD: usize = 256;
+
+/// A request that will be asked.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    at: Nanos,
+    key: u32,
+    client: u32,
+    home: u16,
+    proxy: u16,
+    is_get: bool,
 }
 
 impl Turns {
     /// A request of a proxy arrives; gives when it is done.
     #[inline]
-    fn take(&mut self, now: Nanos, proxy: u8, cost: Nanos, batch: Nanos) -> Nanos {
+    fn take(&mut self, now: Nanos, proxy: u16, cost: Nanos, batch: Nanos) -> Nanos {
         if now >= self.ends && self.next > 0 {
             self.ends += self.next;
             (self.next, self.of) = (0, 0);
@@ -81,7 +100,7 @@ impl Turns {
             self.ends = now + cost + batch;
             return self.ends;
         }
-        let bit = 1 << proxy;
+        let bit = 1 << (proxy % PROXIES_TOLD_APART);
         if self.of & bit == 0 {
             self.of |= bit;
             self.next += batch;
@@ -98,15 +117,18 @@ struct Cluster<'a> {
     names: KeyNames,
     keys: Keys,
     turns: Vec<Turns>,
+    /// Nothing where hot keys are not replicated.
     hot: Vec<HotKeys>,
     /// Of each proxy.
     leases: Vec<ClientLeases>,
-    /// The proxy of each client, as far as it is told apart.
-    proxies: Vec<u8>,
+    /// The proxy of each client.
+    proxies: Vec<u16>,
+    /// From an application to a server.
+    way: Nanos,
     /// Copies of a key, by suffix.
-    shadows: HashMap<u64, Vec<u16>>,
+    shadows: HashMap<u32, Vec<u16>, FixedState>,
     /// Sets that follow misses, by time.
-    fills: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
+    fills: BinaryHeap<Reverse<(Nanos, u32, u32)>>,
     tally: Tally,
     simulated: u64,
     costs: Costs,
@@ -154,25 +176,48 @@ pub fn run(plan: &LoadPlan) -> Result<LoadReport, String> {
     let mut random = stream(plan.seed, CLIENT_STREAM);
     let begun = std::time::Instant::now();
     let end = plan.warm_up + plan.length;
-    let mut tick = TICK;
+    let mut asks = Vec::with_capacity(DRAWN_AHEAD);
     let mut key = Vec::with_capacity(1);
+    let mut tick = TICK;
     while due.next_ns() <= end {
-        let now = due.next_ns();
-        due.advance();
-        if now >= tick {
-            tick = now - now % TICK + TICK;
-            cluster.tick(now);
+        asks.clear();
+        while due.next_ns() <= end && asks.len() < DRAWN_AHEAD {
+            asks.push(Ask {
+                at: due.next_ns(),
+                key: 0,
+                client: below(&mut random, plan.clients as u64) as u32,
+                home: 0,
+                proxy: 0,
+                is_get: true,
+            });
+            due.advance();
         }
-        cluster.fill_until(now);
-        key.clear();
-        let operation = requests.draw(now, &mut key);
-        let client = below(&mut random, plan.clients as u64) as usize;
-        match operation {
-            Operation::Get => cluster.get(now, client, key[0]),
-            _ => cluster.set(now, now, client, key[0]),
+        for ask in &mut asks {
+            key.clear();
+            ask.is_get = requests.draw(ask.at, &mut key) == Operation::Get;
+            ask.key = key[0] as u32;
         }
+        for ask in &mut asks {
+            ask.home = cluster.keys.of(ask.key).home;
+            ask.proxy = cluster.proxies[ask.client as usize];
+        }
+        for ask in &asks {
+            if ask.at >= tick {
+                tick = ask.at - ask.at % TICK + TICK;
+                cluster.tick(ask.at);
+            }
+            cluster.fill_until(ask.at);
+            match ask.is_get {
+                true => cluster.get(ask),
+                false => cluster.set(ask.at, ask),
+            }
+        }
+        cluster.simulated += asks.len() as u64;
     }
     let (elapsed, simulated) = (begun.elapsed().as_secs_f64(), cluster.simulated);
+    for (turns, served) in cluster.turns.iter().zip(&mut cluster.tally.served) {
+        *served = turns.served;
+    }
     Ok(LoadReport::new(plan, &cluster.tally, simulated, elapsed))
 }
 
@@ -182,7 +227,7 @@ impl<'a> Cluster<'a> {
         let workers = plan.workers();
         let mut keys = Keys::new(plan, homes.of_keys(plan));
         if plan.prefill {
-            for key in 0..plan.keys {
+            for key in 0..plan.keys as u32 {
                 let home = keys.of(key).home;
                 keys.store(plan.server_of(home), key);
             }
@@ -191,7 +236,11 @@ impl<'a> Cluster<'a> {
             Homes::Map(map) => Some(map),
             Homes::Plain(_) => None,
         };
-        let hot = (0..workers).map(|worker| {
+        let replicating = match plan.hot_keys.mode {
+            Mode::On => workers,
+            Mode::Off => 0,
+        };
+        let hot = (0..replicating).map(|worker| {
             let seed = plan.seed ^ (worker as u64 + 1);
             let mut hot = HotKeys::new(plan.hot_keys.clone(), seed, Instant(0))
                 .map_err(|error| error.to_string())?;
@@ -211,9 +260,10 @@ impl<'a> Cluster<'a> {
                 .map(|proxy| ClientLeases::new(plan.seed ^ proxy as u64))
                 .collect(),
             proxies: (0..plan.clients)
-                .map(|client| (client % plan.proxies % PROXIES_TOLD_APART) as u8)
+                .map(|client| (client % plan.proxies) as u16)
                 .collect(),
-            shadows: HashMap::new(),
+            way: plan.local + plan.network,
+            shadows: HashMap::default(),
             fills: BinaryHeap::new(),
             tally: Tally::new(workers),
             simulated: 0,
@@ -233,7 +283,7 @@ impl<'a> Cluster<'a> {
                 self.settle(now, worker);
             }
         }
-        if now % HEARTBEAT < TICK {
+        if now % HEARTBEAT < TICK && !self.hot.is_empty() {
             let mean = self.hot.iter().map(HotKeys::load).sum::<f64>() / self.hot.len() as f64;
             for hot in &mut self.hot {
                 hot.handle_cluster_load(mean);
@@ -247,66 +297,76 @@ impl<'a> Cluster<'a> {
             let (Output::Store(message) | Output::Remove(message)) = output;
             let (target, tag) = (message.target, message.tag);
             let shadow = worker_number(self.plan, target);
-            let link = (home % PROXIES_TOLD_APART) as u8;
-            self.work(shadow, now, link, self.costs.set);
+            self.work(shadow, now, home as u16, self.costs.set);
             self.hot[home].handle_acked(Instant(now), target, tag);
         }
     }
 
     /// A worker is asked for something at a time, by a proxy or another worker; gives when it is done.
     #[inline]
-    fn work(&mut self, worker: usize, at: Nanos, from: u8, cost: Nanos) -> Nanos {
-        let done = self.turns[worker].take(at, from, cost, self.costs.batch);
-        self.tally.served[worker] += u64::from(self.tally.measures(done));
+    fn work(&mut self, worker: usize, at: Nanos, from: u16, cost: Nanos) -> Nanos {
+        let turns = &mut self.turns[worker];
+        let done = turns.take(at, from, cost, self.costs.batch);
+        turns.served += u64::from(self.tally.measures(done));
         done
     }
 
-    /// An application asks for something through its proxy; gives when it has its answer.
+    /// An application asks a worker through its proxy; gives when it has its answer.
     #[inline]
-    fn serve(&mut self, asked: Nanos, client: usize, worker: usize, cost: Nanos) -> Nanos {
-        let way = self.plan.local + self.plan.network;
-        self.simulated += 1;
-        self.work(worker, asked + way, self.proxies[client], cost) + way
+    fn serve(&mut self, ask: &Ask, worker: usize, cost: Nanos) -> Nanos {
+        self.work(worker, ask.at + self.way, ask.proxy, cost) + self.way
     }
 
     #[inline]
-    fn get(&mut self, now: Nanos, client: usize, key: u64) {
-        let of = self.keys.of(key);
-        let home = usize::from(of.home);
-        if of.lent {
-            return self.get_lent(now, client, key, home);
+    fn get(&mut self, ask: &Ask) {
+        let key = self.keys.of(ask.key);
+        if key.lent {
+            return self.get_lent(ask);
         }
-        let hit = of.read();
-        if !self.hot[home].pass_read() {
-            self.look_at_read(now, client, key, home, hit);
+        let hit = key.read();
+        let home = usize::from(ask.home);
+        if !self.passes_read(home) {
+            self.look_at_read(ask, hit);
         }
-        self.finish_get(now, client, key, home, hit);
+        self.finish_get(ask, home, hit);
+    }
+
+    /// Whether a read at a home needs no further look.
+    #[inline]
+    fn passes_read(&mut self, home: usize) -> bool {
+        self.hot.get_mut(home).is_none_or(HotKeys::pass_read)
+    }
+
+    /// Whether a write at a home needs no further look.
+    #[inline]
+    fn passes_write(&mut self, home: usize) -> bool {
+        self.hot.get_mut(home).is_none_or(HotKeys::pass_write)
     }
 
     #[inline]
-    fn finish_get(&mut self, now: Nanos, client: usize, key: u64, worker: usize, hit: bool) {
-        let (cost, outcome) = match hit {
-            true => (self.costs.hit, Outcome::Hit),
-            false => (self.costs.miss, Outcome::Miss),
-        };
-        let done = self.serve(now, client, worker, cost);
-        self.tally.answered(done, done - now, outcome);
-        if !hit && self.plan.fill {
-            self.fills.push(Reverse((done, key, client as u32)));
+    fn finish_get(&mut self, ask: &Ask, worker: usize, hit: bool) {
+        if hit {
+            let done = self.serve(ask, worker, self.costs.hit);
+            return self.tally.answered(done, done - ask.at, Outcome::Hit);
+        }
+        let done = self.serve(ask, worker, self.costs.miss);
+        self.tally.answered(done, done - ask.at, Outcome::Miss);
+        if self.plan.fill {
+            self.fills.push(Reverse((done, ask.key, ask.client)));
         }
     }
 
     /// A read at its home that may be sampled, or of a key with copies.
-    fn look_at_read(&mut self, now: Nanos, client: usize, key: u64, home: usize, hit: bool) {
-        let (at, epoch, name) = (Instant(now), self.epoch(), self.names.of(key));
-        let hash = KeyHash::of(&name);
+    fn look_at_read(&mut self, ask: &Ask, hit: bool) {
+        let (at, epoch, name) = (Instant(ask.at), self.epoch(), self.names.of(ask.key));
+        let (hash, home) = (KeyHash::of(&name), usize::from(ask.home));
         let advice = self.hot[home].handle_read(at, hash, &name, Reader::Aware { epoch }, hit);
         if self.hot[home].has_output() {
-            self.settle(now, home);
+            self.settle(ask.at, home);
         }
         if advice.gamma > 0 {
-            self.keys.of(key).lent = true;
-            let leases = &mut self.leases[client % self.plan.proxies];
+            self.keys.of(ask.key).lent = true;
+            let leases = &mut self.leases[usize::from(ask.proxy)];
             let ticket = leases.home_read(at, epoch, hash);
             let lease = (advice.gamma, self.plan.hot_keys.lease);
             leases.grant(at, epoch, &ticket, VERSION, lease);
@@ -315,11 +375,11 @@ impl<'a> Cluster<'a> {
     }
 
     /// A get of a key for which the client's proxy may have a lease.
-    fn get_lent(&mut self, now: Nanos, client: usize, key: u64, home: usize) {
-        let (at, epoch) = (Instant(now), self.epoch());
-        let hash = KeyHash::of(&self.names.of(key));
-        self.find_shadows(key, home);
-        let shadows = &self.shadows[&key];
+    fn get_lent(&mut self, ask: &Ask) {
+        let (at, epoch, home) = (Instant(ask.at), self.epoch(), usize::from(ask.home));
+        let hash = KeyHash::of(&self.names.of(ask.key));
+        self.find_shadows(ask.key, home);
+        let shadows = &self.shadows[&ask.key];
         let shadow = |suffix: u8| {
             shadows
                 .get(usize::from(suffix) - 1)
@@ -328,16 +388,16 @@ impl<'a> Cluster<'a> {
         // A proxy knows what it has asked of a server; here it knows what waits there.
         let load = |suffix| {
             let turns = &self.turns[shadow(suffix)?];
-            Some((turns.ends.saturating_sub(now) + turns.next) as usize)
+            Some((turns.ends.saturating_sub(ask.at) + turns.next) as usize)
         };
-        let leases = &mut self.leases[client % self.plan.proxies];
+        let leases = &mut self.leases[usize::from(ask.proxy)];
         let ticket = leases.route_read(at, epoch, hash, load);
-        let hit = self.keys.of(key).read();
+        let hit = self.keys.of(ask.key).read();
         let worker = match ticket.route() {
             Route::Home => {
                 leases.abandon(at, ticket);
-                if !self.hot[home].pass_read() {
-                    self.look_at_read(now, client, key, home, hit);
+                if !self.passes_read(home) {
+                    self.look_at_read(ask, hit);
                 }
                 home
             }
@@ -345,16 +405,16 @@ impl<'a> Cluster<'a> {
                 release(leases, at, epoch, ticket);
                 let shadow = shadow(suffix).unwrap_or(home);
                 self.hot[shadow].handle_replica_read();
-                let arrives = now + self.plan.local + self.plan.network;
-                self.tally.replica_reads += u64::from(self.tally.measures(arrives));
+                let measured = self.tally.measures(ask.at + self.way);
+                self.tally.replica_reads += u64::from(measured);
                 shadow
             }
         };
-        self.finish_get(now, client, key, worker, hit);
+        self.finish_get(ask, worker, hit);
     }
 
     /// Where the copies of a key are.
-    fn find_shadows(&mut self, key: u64, home: usize) {
+    fn find_shadows(&mut self, key: u32, home: usize) {
         let (plan, names, map) = (self.plan, self.names, &self.map);
         self.shadows.entry(key).or_insert_with(|| {
             let Some(map) = map else { return Vec::new() };
@@ -374,25 +434,34 @@ impl<'a> Cluster<'a> {
                 return;
             }
             self.fills.pop();
-            self.set(now, at, client as usize, key);
+            let home = self.keys.of(key).home;
+            let ask = Ask {
+                at,
+                key,
+                client,
+                home,
+                proxy: self.proxies[client as usize],
+                is_get: false,
+            };
+            self.set(now, &ask);
+            self.simulated += 1;
         }
     }
 
-    fn set(&mut self, now: Nanos, asked: Nanos, client: usize, key: u64) {
-        let home = self.keys.of(key).home;
-        self.keys.store(self.plan.server_of(home), key);
-        let home = usize::from(home);
-        if !self.hot[home].pass_write() {
-            let name = self.names.of(key);
+    fn set(&mut self, now: Nanos, ask: &Ask) {
+        let home = usize::from(ask.home);
+        self.keys.store(self.plan.server_of(ask.home), ask.key);
+        if !self.passes_write(home) {
+            let name = self.names.of(ask.key);
             let hash = KeyHash::of(&name);
-            self.leases[client % self.plan.proxies].write_sent(hash);
+            self.leases[usize::from(ask.proxy)].write_sent(hash);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {
                 self.settle(now, home);
             }
         }
-        let done = self.serve(asked, client, home, self.costs.set);
-        self.tally.answered(done, done - asked, Outcome::Stored);
+        let done = self.serve(ask, home, self.costs.set);
+        self.tally.answered(done, done - ask.at, Outcome::Stored);
     }
 }
 

@@ -74,19 +74,19 @@ impl Keys {
 
     /// A key.
     #[inline]
-    pub fn of(&mut self, key: u64) -> &mut Key {
+    pub fn of(&mut self, key: u32) -> &mut Key {
         &mut self.keys[key as usize]
     }
 
     /// A key is stored at a server.
-    pub fn store(&mut self, server: usize, key: u64) {
+    pub fn store(&mut self, server: usize, key: u32) {
         let item = &mut self.keys[key as usize].item;
         if *item & PRESENT != 0 {
             return;
         }
         *item = PRESENT;
         let queue = &mut self.queues[server];
-        queue.push_back(key as u32);
+        queue.push_back(key);
         while queue.len() > self.items_max {
             let Some(first) = queue.pop_front() else {
                 return;
@@ -122,7 +122,7 @@ fn items_held(plan: &LoadPlan) -> usize {
     // More keys than there are need not fit.
     let most = plan.keys as usize;
     for key in 0..most.min(2 * fit) {
-        let name = names.of(key as u64);
+        let name = names.of(key as u32);
         let item = NewItem {
             key: &name,
             value: [&value, b""],
@@ -151,7 +151,7 @@ mod tests {
             ..LoadPlan::default()
         };
         let mut keys = Keys::new(&plan, std::iter::repeat_n(0, plan.keys as usize));
-        let fits = keys.items_max as u64;
+        let fits = keys.items_max as u32;
         // 116 bytes of key and value; an item has a header and an index entry besides.
         assert!((10_000..36_000).contains(&fits), "{fits}");
         assert!(!keys.of(0).read());

@@ -30,10 +30,10 @@ impl KeyNames {
 
     /// The name of a key.
     #[inline]
-    pub fn of(&self, key: u64) -> [u8; KEY_LEN] {
+    pub fn of(&self, key: u32) -> [u8; KEY_LEN] {
         let mut name = [0; KEY_LEN];
         name[..KEY_LEN / 2].copy_from_slice(&self.first);
-        name[KEY_LEN / 2..].copy_from_slice(&digits(key as u32));
+        name[KEY_LEN / 2..].copy_from_slice(&digits(key));
         name
     }
 }

@@ -9,15 +9,14 @@ use core::ops::Range;
 use evenkeel_workload::Operation;
 use evenkeel_workload::rng::below;
 use std::collections::VecDeque;
-use std::io::Write;
 
 /// Sets that an application sends at once before the load begins.
-const FILL_PIPELINE: usize = 16;
+const FILL_PIPELINE: u32 = 16;
 
 /// What an application awaits.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
-    key: u64,
+    key: u32,
     is_get: bool,
     asked: Nanos,
 }
@@ -27,7 +26,7 @@ pub(super) struct Client {
     connection: usize,
     awaited: VecDeque<Awaited>,
     /// Keys that it has to set before the load begins.
-    fill: Range<u64>,
+    fill: Range<u32>,
 }
 
 impl Cluster<'_> {
@@ -39,10 +38,11 @@ impl Cluster<'_> {
             let ends = (Who::Client(client), Who::ProxyClient(proxy, id));
             let connection = self.network.connect(ends.0, ends.1, Way::Local);
             self.proxies[proxy].accept(id, connection);
+            let fill = self.workload.fill(client, clients);
             self.clients.push(Client {
                 connection,
                 awaited: VecDeque::new(),
-                fill: self.workload.fill(client, clients),
+                fill: fill.start as u32..fill.end as u32,
             });
         }
     }
@@ -81,7 +81,12 @@ impl Cluster<'_> {
         for _ in 0..count {
             keys.clear();
             let operation = self.requests.draw(now, &mut keys);
-            self.compose(client, keys[0], operation == Operation::Get, &mut bytes);
+            self.compose(
+                client,
+                keys[0] as u32,
+                operation == Operation::Get,
+                &mut bytes,
+            );
         }
         self.drawn = keys;
         self.send_request(client, bytes);
@@ -90,7 +95,7 @@ impl Cluster<'_> {
     /// The next keys that an application has to set before the load begins.
     fn fill(&mut self, client: usize) {
         let keys = &mut self.clients[client].fill;
-        let end = keys.end.min(keys.start + FILL_PIPELINE as u64);
+        let end = keys.end.min(keys.start + FILL_PIPELINE);
         let next = keys.start..end;
         keys.start = end;
         if next.is_empty() {
@@ -112,7 +117,7 @@ impl Cluster<'_> {
         self.send(connection, INITIATOR, self.time, bytes);
     }
 
-    fn compose(&mut self, client: usize, key: u64, is_get: bool, out: &mut Vec<u8>) {
+    fn compose(&mut self, client: usize, key: u32, is_get: bool, out: &mut Vec<u8>) {
         let name = self.names.of(key);
         if is_get {
             out.extend_from_slice(b"get ");
@@ -120,8 +125,7 @@ impl Cluster<'_> {
         } else {
             out.extend_from_slice(b"set ");
             out.extend_from_slice(&name);
-            write!(out, " 0 0 {}\r\n", self.plan.value_bytes)
-                .expect("writing to memory cannot fail");
+            out.extend_from_slice(&self.set_words);
             // Each value begins with its key, as far as there is room.
             let end = out.len() + self.plan.value_bytes;
             out.extend_from_slice(&name[..KEY_LEN.min(self.plan.value_bytes)]);

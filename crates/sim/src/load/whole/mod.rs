@@ -68,6 +68,8 @@ struct Cluster<'a> {
     proxies: Vec<Proxy>,
     clients: Vec<Client>,
     names: KeyNames,
+    /// What stands between the key of a set and its value.
+    set_words: Vec<u8>,
     workload: Workload,
     requests: WorkloadStream,
     /// Where the next keys are drawn to.
@@ -123,6 +125,7 @@ impl<'a> Cluster<'a> {
             proxies: proxies::start(plan, limits, map.as_ref())?,
             clients: Vec::new(),
             names: KeyNames::of_seed(plan.seed),
+            set_words: format!(" 0 0 {}\r\n", plan.value_bytes).into_bytes(),
             requests: workload.stream(0, 1),
             drawn: Vec::new(),
             schedule: workload.schedule(0, 1),
