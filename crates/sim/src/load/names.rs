@@ -80,7 +80,7 @@ mod tests {
         for key in [0, 7, 12_345_678, KEYS_MAX - 1] {
             let mut name = Vec::new();
             workload.write_key(key, &mut name);
-            assert_eq!(name, names.of(key));
+            assert_eq!(name, names.of(key as u32));
         }
     }
 
