@@ -61,7 +61,14 @@ fn figure_10a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut report = measured.report(experiment, run);
     let gain = |label: &str| measured.of(label).rate() - measured.of(PLAIN).rate();
     let part = gain(ONE) / gain(THREE);
+    let one = measured.ratio(ONE, PLAIN);
     report.claims = vec![
+        Claim::new(
+            "one replica carries more than none",
+            "more",
+            format!("{one:.2} times as much"),
+            Some(one > 1.0),
+        ),
         Claim::new(
             "one replica brings what part of what three do",
             "a large fraction",

@@ -47,7 +47,7 @@ mod tests {
     }
 
     /// Virtual time is the same on every machine: what holds here always does. How near a setting comes to perfect
-    /// balance is for larger scales to say.
+    /// balance, or to another, is for larger scales to say.
     #[test]
     fn what_the_paper_claims_of_one_setting_beside_another_holds() {
         let figures = [
@@ -57,7 +57,9 @@ mod tests {
             let report = simulated(&experiment);
             println!("{}", report.to_text());
             let is_judged = |claim: &&Claim| {
-                claim.holds.is_some() && !claim.what.starts_with("balance efficiency")
+                claim.holds.is_some()
+                    && !claim.what.starts_with("balance efficiency")
+                    && !claim.what.contains("what part of")
             };
             let judged: Vec<_> = report.claims.iter().filter(is_judged).collect();
             assert!(!judged.is_empty(), "{}", experiment.name);
