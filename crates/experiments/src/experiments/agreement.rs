@@ -132,7 +132,7 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
         let line = format!(
             "bench --target {server} --connections 4 --pipeline {pipeline} --keys {CALIBRATION_KEYS} \
              --value-size {value_len} --get-share {GET_SHARE} --duration {}ms",
-            run.by_scale([300, 3_000, 10_000, 10_000]),
+            run.by_scale([300, 2_000, 10_000, 10_000]),
         );
         let bench = BenchRun::try_parse_from(line.split(' ')).context("measuring one server")?;
         let report = evenkeel_bench::run(&bench.args)?.to_json()?;
@@ -178,7 +178,7 @@ fn rates() -> Vec<f64> {
 }
 
 fn precision(run: &Run) -> f64 {
-    run.by_scale([1.0, 0.04, 0.02, 0.02])
+    run.by_scale([1.0, 0.06, 0.02, 0.02])
 }
 
 fn simulated_plan(
@@ -193,7 +193,7 @@ fn simulated_plan(
         servers: SERVERS,
         proxies: 1,
         clients: CONNECTIONS,
-        keys: run.by_scale([2_000, 30_000, 100_000, 100_000]),
+        keys: run.by_scale([2_000, 12_000, 100_000, 100_000]),
         popularity,
         get_share: GET_SHARE,
         value_bytes: VALUE_LEN,
@@ -245,7 +245,7 @@ fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Resul
         reshuffle: None,
         connections: plan.clients,
         warm_up: Duration::from_millis(500),
-        duration: Duration::from_millis(run.by_scale([300, 3_000, 20_000, 20_000])),
+        duration: Duration::from_millis(run.by_scale([300, 2_000, 20_000, 20_000])),
         seed: plan.seed,
     };
     say("filling");
