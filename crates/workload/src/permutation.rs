@@ -51,7 +51,7 @@ impl Permutation {
     ///
     /// # Panics
     /// When `rank` is not in `0..n`.
-    #[inline]
+    #[inline(always)]
     pub fn apply(&self, rank: u64) -> u64 {
         assert!(rank < self.n, "rank {rank} of {}", self.n);
         let mut number = rank;

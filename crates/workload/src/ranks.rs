@@ -100,7 +100,7 @@ impl Ranks {
     }
 
     /// The next rank.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sample(&self, rng: &mut WorkloadRng) -> u64 {
         let class = match &*self.classes {
             [only] => only,
