@@ -360,7 +360,7 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
     // Beyond saturation latency is a matter of how long one waits.
     let shown_us = 10.0 * limit().us;
     report.plots.push(Plot {
-        name: experiment.name.into(),
+        name: run.plot_name(experiment),
         title: experiment.title.into(),
         x: Axis::linear("requests/s"),
         y: Axis::log("99th percentile, ms"),
