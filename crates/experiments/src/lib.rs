@@ -15,6 +15,7 @@ pub mod fleet;
 pub mod report;
 mod run;
 pub mod simulated;
+mod small;
 pub mod trial;
 
 pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};

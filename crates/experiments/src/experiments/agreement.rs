@@ -11,6 +11,7 @@ use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::{Fidelity, SimulatedLoad};
+use crate::small;
 use crate::trial::{Limit, Percentile, Subject, Sweep, sweep, trials_table};
 use anyhow::Context;
 use clap::Parser;
@@ -18,7 +19,6 @@ use evenkeel_bench::RunArgs;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_coordinator::api::Switch;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
-use evenkeel_policy::load::TriggerConfig;
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
 use evenkeel_workload::Popularity;
@@ -34,9 +34,6 @@ pub(super) const AGREEMENT: Experiment = Experiment {
 
 const SERVERS: usize = 4;
 
-/// Keys a second that a server serves.
-const CAPACITY: u64 = 1_000;
-
 /// Applications, each with leases of its own, behind one proxy.
 const CONNECTIONS: usize = 66;
 
@@ -45,9 +42,6 @@ const GET_SHARE: f64 = 0.99;
 
 /// Rates of the curves, by the capacity of all servers.
 const RATES: [f64; 4] = [0.4, 0.6, 0.75, 0.9];
-
-/// What a throughput must keep to: so many times the time for one key.
-const LIMIT_SERVICES: f64 = 15.0;
 
 /// How far the simulator may be from real servers at the knee, in parts of theirs.
 const TOLERANCE: f64 = 0.15;
@@ -58,11 +52,6 @@ const CALIBRATED_BY: [(usize, usize); 4] =
 
 /// Keys of these runs: each has to be set first, at the server's pace.
 const CALIBRATION_KEYS: u64 = 300;
-
-/// From what on a server as small as these is a hotspot, and the part of reads that it looks at: it has too few
-/// for a sample of a few percent.
-const TRIGGER_RPS: f64 = CAPACITY as f64 / 2.0;
-const SAMPLING: f64 = 1.0;
 
 /// What is asked, and whether hot keys are replicated.
 const CASES: [(&str, Popularity, bool); 3] = [
@@ -142,12 +131,6 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
 }
 
 fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
-    let flags = [
-        "--hot-trigger-rps",
-        &TRIGGER_RPS.to_string(),
-        "--hot-sampling",
-        &(SAMPLING * 100.0).to_string(),
-    ];
     FleetPlan {
         servers: SERVERS,
         smallness: smallness(run),
@@ -156,24 +139,24 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         pool: Pool::Cluster {
             hot_keys: if hot_keys { Switch::On } else { Switch::Off },
         },
-        server_flags: flags.map(String::from).into(),
+        server_flags: small::hot_key_flags().into(),
         connections: 2 * CONNECTIONS,
     }
 }
 
 fn smallness(run: &Run) -> Smallness {
-    Smallness::of_capacity(run.small_by, CAPACITY)
+    Smallness::of_capacity(run.small_by, small::CAPACITY)
 }
 
 fn limit() -> Limit {
     Limit {
         of: Percentile::P99,
-        us: LIMIT_SERVICES * 1e6 / CAPACITY as f64,
+        us: small::LIMIT_SERVICES * 1e6 / small::CAPACITY as f64,
     }
 }
 
 fn rates() -> Vec<f64> {
-    let capacity = (SERVERS as u64 * CAPACITY) as f64;
+    let capacity = (SERVERS as u64 * small::CAPACITY) as f64;
     RATES.iter().map(|share| share * capacity).collect()
 }
 
@@ -187,7 +170,6 @@ fn simulated_plan(
     hot_keys: bool,
     service: ServiceModel,
 ) -> LoadPlan {
-    let default = HotKeysConfig::default();
     LoadPlan {
         seed: run.seed,
         servers: SERVERS,
@@ -198,20 +180,15 @@ fn simulated_plan(
         get_share: GET_SHARE,
         value_bytes: VALUE_LEN,
         prefill: true,
-        hot_keys: HotKeysConfig {
+        hot_keys: small::hot_keys(HotKeysConfig {
             mode: if hot_keys {
                 Replicate::On
             } else {
                 Replicate::Off
             },
-            sampling: SAMPLING,
-            trigger: TriggerConfig {
-                absolute_rps: Some(TRIGGER_RPS),
-                ..default.trigger
-            },
             entries_max: ssm_entries(1),
-            ..default
-        },
+            ..HotKeysConfig::default()
+        }),
         service,
         // Hot keys have to be found, and what piled up before has to be gone.
         warm_up: 20_000_000_000,
@@ -256,7 +233,7 @@ fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Resul
     };
     if hot_keys {
         say("hot keys are being found");
-        subject.trial(0.5 * (SERVERS as u64 * CAPACITY) as f64)?;
+        subject.trial(0.5 * (SERVERS as u64 * small::CAPACITY) as f64)?;
     }
     sweep(&mut subject, &rates(), limit(), precision(run), &say)
 }

@@ -2,15 +2,15 @@
 //! all cores at once.
 
 use super::setting::{HotKeys, Placement, Setting};
-use super::size::{KEY_LEN, SMALL_SAMPLING, SMALL_TRIGGER_RPS, Size, VALUE_LEN};
+use super::size::{KEY_LEN, Size, VALUE_LEN};
 use crate::args::Mode;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
+use crate::small;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
 use evenkeel_coordinator::api::Switch;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
-use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
 use std::num::NonZero;
@@ -179,16 +179,15 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     };
     let server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
-        HotKeys::Replicated { gamma_max, lease } => vec![
-            "--hot-trigger-rps".into(),
-            SMALL_TRIGGER_RPS.to_string(),
-            "--hot-sampling".into(),
-            (SMALL_SAMPLING * 100.0).to_string(),
-            "--gamma-max".into(),
-            gamma_max.to_string(),
-            "--lease-ms".into(),
-            lease.as_millis().to_string(),
-        ],
+        HotKeys::Replicated { gamma_max, lease } => {
+            let own = [
+                "--gamma-max".into(),
+                gamma_max.to_string(),
+                "--lease-ms".into(),
+                lease.as_millis().to_string(),
+            ];
+            small::hot_key_flags().into_iter().chain(own).collect()
+        }
     };
     FleetPlan {
         servers: size.servers(setting),
@@ -325,15 +324,8 @@ fn hot_keys(size: &Size, setting: &Setting) -> HotKeysConfig {
         entries_max: ssm_entries(1),
         ..HotKeysConfig::default()
     };
-    if !size.is_below_hot_keys() {
-        return shipped;
-    }
-    HotKeysConfig {
-        sampling: SMALL_SAMPLING,
-        trigger: TriggerConfig {
-            absolute_rps: Some(SMALL_TRIGGER_RPS),
-            ..shipped.trigger
-        },
-        ..shipped
+    match size.is_below_hot_keys() {
+        true => small::hot_keys(shipped),
+        false => shipped,
     }
 }

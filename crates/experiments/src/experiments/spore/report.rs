@@ -2,10 +2,11 @@
 
 use super::Experiment;
 use super::measure::{Found, smallness};
-use super::size::{KEY_LEN, SMALL_SAMPLING, SMALL_TRIGGER_RPS, Size, VALUE_LEN};
+use super::size::{KEY_LEN, Size, VALUE_LEN};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
+use crate::small;
 use crate::trial::{TableCurve, Trial, mean, reads_and_writes_table, trials_table};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_sim::load::KEY_LEN as SIMULATED_KEY_LEN;
@@ -126,13 +127,7 @@ impl Measured<'_> {
         tell("each rate", format!("{:?}", longest.unwrap_or_default()));
         tell("sets of names of the keys", size.names.to_string());
         if size.is_below_hot_keys() {
-            tell(
-                "hot keys",
-                format!(
-                    "looked for from {SMALL_TRIGGER_RPS} requests/s on, sampling {:.0} %",
-                    SMALL_SAMPLING * 100.0
-                ),
-            );
+            tell("hot keys", small::hot_keys_in_words());
         }
         if self.found.iter().any(|found| found.setting.reshuffled) {
             tell(

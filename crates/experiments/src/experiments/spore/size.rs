@@ -4,6 +4,7 @@ use super::setting::Setting;
 use crate::args::{Mode, SmallBy};
 use crate::run::Run;
 use crate::simulated::Fidelity;
+use crate::small;
 use crate::trial::{Limit, Percentile};
 use std::time::Duration;
 
@@ -11,20 +12,11 @@ use std::time::Duration;
 pub(super) const KEY_LEN: usize = 10;
 pub(super) const VALUE_LEN: usize = 200;
 
-/// Keys a second that a small server serves. Twelve of them leave two cores room for generator and
-/// proxies.
-const CAPACITY_SMALL: u64 = 1_000;
-
 /// The paper's own: 45,000 requests/s of twelve servers.
 const CAPACITY_PAPER: u64 = 4_000;
 
 /// As much as can be simulated in minutes with many servers.
 const CAPACITY_BEYOND: u64 = 20_000;
-
-/// A server as small as [`CAPACITY_SMALL`] is a hotspot from half of what it carries on; by default none is below a
-/// thousand requests a second. At so few requests 3 % of them would be too small a sample.
-pub(super) const SMALL_TRIGGER_RPS: f64 = CAPACITY_SMALL as f64 / 2.0;
-pub(super) const SMALL_SAMPLING: f64 = 1.0;
 
 /// The paper's largest number of clients.
 const CONNECTIONS: usize = 66;
@@ -34,10 +26,9 @@ const RATES: [f64; 5] = [0.3, 0.45, 0.6, 0.75, 0.9];
 const RATES_QUICK: [f64; 2] = [0.4, 0.8];
 const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// What a throughput must keep to where one number is asked for: so many times the time for one key. Servers in a
-/// quota are kept waiting for most of a period, so that their latencies are of that size.
-const LIMIT_SERVICES: f64 = 15.0;
-const LIMIT_SERVICES_QUOTA: f64 = 4.0 * LIMIT_SERVICES;
+/// The limit of servers in a quota: they are kept waiting for most of a period, so that their latencies are of that
+/// size.
+const LIMIT_SERVICES_QUOTA: f64 = 4.0 * small::LIMIT_SERVICES;
 
 /// How large everything is.
 #[derive(Clone, Debug)]
@@ -82,7 +73,7 @@ impl Size {
             // Each process takes its time to start.
             servers_by: run.by_scale([0.25, 1.0, 1.0, 1.0]),
             keys: run.by_scale([2_000, 60_000, 1_000_000, 10_000_000]),
-            capacity: CAPACITY_SMALL,
+            capacity: small::CAPACITY,
             names: run.by_scale([1, 1, 6, 6]),
             settle: Duration::from_secs(5),
             duration: Duration::from_millis(run.by_scale([300, 2_000, 10_000, 10_000])),
@@ -91,7 +82,7 @@ impl Size {
             rates: run.by_scale([&RATES_QUICK, &RATES, &RATES, &RATES]),
             precision: run.by_scale([1.0, 0.06, 0.04, 0.04]),
             limit_services: match run.small_by {
-                SmallBy::Clock => LIMIT_SERVICES,
+                SmallBy::Clock => small::LIMIT_SERVICES,
                 SmallBy::Quota => LIMIT_SERVICES_QUOTA,
             },
             ..Size::simulated(run)
@@ -103,8 +94,8 @@ impl Size {
             servers_by: 1.0,
             keys: run.by_scale([20_000, 60_000, 1_000_000, 10_000_000]),
             capacity: run.by_scale([
-                CAPACITY_SMALL,
-                CAPACITY_SMALL,
+                small::CAPACITY,
+                small::CAPACITY,
                 CAPACITY_PAPER,
                 CAPACITY_BEYOND,
             ]),
@@ -122,7 +113,7 @@ impl Size {
             ]),
             precision: run.by_scale([0.1, 0.03, 0.02, 0.02]),
             limit_of: Percentile::P99,
-            limit_services: LIMIT_SERVICES,
+            limit_services: small::LIMIT_SERVICES,
             fidelity: run.fidelity,
         }
     }
@@ -155,6 +146,6 @@ impl Size {
 
     /// Whether servers are below what hot keys are made for by default.
     pub fn is_below_hot_keys(&self) -> bool {
-        self.capacity <= CAPACITY_SMALL
+        self.capacity <= small::CAPACITY
     }
 }
