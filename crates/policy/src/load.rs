@@ -4,6 +4,11 @@
 //! only while the load is past a threshold (SPORE, section 3.5, "hotspot triggering"). The load that
 //! counts is the *undiverted* one, which the worker would have without its replicas: otherwise
 //! success would switch replication off and the hotspot back on.
+//!
+//! A threshold in requests a second would have to be another one for each kind of server: 1,000 a
+//! second is all that a small one can do, and nothing to a big one. So loads are compared with each
+//! other, and whether they matter at all is told by how busy the worker is: by the part of time in
+//! which it does not sleep.
 
 use core::time::Duration;
 
@@ -17,10 +22,11 @@ pub const LOAD_TIME_CONSTANT: Duration = Duration::from_millis(1500);
 /// wavers around the threshold does not switch replication with it.
 pub const TRIGGER_OFF_RATIO: f64 = 0.9;
 
-/// Exponentially weighted moving average of a rate of requests.
+/// Exponentially weighted moving average of a rate, of requests or of anything else.
 #[derive(Clone, Debug)]
 pub struct LoadAverage {
-    requests: u64,
+    /// Since the last interval.
+    count: u64,
     average: f64,
     since: Instant,
     /// Whether an interval has been measured yet. The first one is taken as it is.
@@ -31,17 +37,17 @@ impl LoadAverage {
     /// An average that starts to measure now.
     pub fn new(now: Instant) -> Self {
         LoadAverage {
-            requests: 0,
+            count: 0,
             average: 0.0,
             since: now,
             warm: false,
         }
     }
 
-    /// Counts requests.
+    /// Counts some.
     #[inline]
-    pub fn add(&mut self, requests: u64) {
-        self.requests += requests;
+    pub fn add(&mut self, count: u64) {
+        self.count += count;
     }
 
     /// Ends an interval of measurement. Intervals may differ in length: the weight of each is
@@ -51,20 +57,20 @@ impl LoadAverage {
         if elapsed == 0.0 {
             return;
         }
-        let rate = self.requests as f64 / elapsed;
+        let rate = self.count as f64 / elapsed;
         let weight = elapsed / (elapsed + LOAD_TIME_CONSTANT.as_secs_f64());
         self.average = if self.warm {
             self.average + weight * (rate - self.average)
         } else {
             rate
         };
-        self.requests = 0;
+        self.count = 0;
         self.since = now;
         self.warm = true;
     }
 
     /// The average up to the last [`roll`](Self::roll).
-    pub fn requests_per_second(&self) -> f64 {
+    pub fn per_second(&self) -> f64 {
         self.average
     }
 }
@@ -78,8 +84,8 @@ pub struct TriggerConfig {
     pub absolute_rps: Option<f64>,
     /// Load relative to the mean of all workers of the cluster.
     pub ratio: f64,
-    /// Load in requests per second below which no worker is a hotspot.
-    pub floor_rps: f64,
+    /// Part of its time that a worker is busy below which it is no hotspot.
+    pub busy_min: f64,
 }
 
 impl Default for TriggerConfig {
@@ -87,7 +93,7 @@ impl Default for TriggerConfig {
         TriggerConfig {
             absolute_rps: None,
             ratio: 1.05,
-            floor_rps: 1000.0,
+            busy_min: 0.3,
         }
     }
 }
@@ -111,23 +117,22 @@ impl Trigger {
         self.on
     }
 
-    /// Judges a load in requests per second. `mean` is that of all workers of the cluster; while it
-    /// is unknown, only an absolute threshold can be passed.
-    pub fn update(&mut self, load: f64, mean: Option<f64>) -> bool {
-        self.on = self.threshold(mean).is_some_and(|threshold| {
-            let threshold = if self.on {
-                TRIGGER_OFF_RATIO * threshold
-            } else {
-                threshold
-            };
-            load >= threshold
-        });
+    /// Judges a load in requests per second of a worker that is busy for that part of its time. `mean`
+    /// is the load of all workers of the cluster; while it is unknown, only an absolute threshold can be
+    /// passed.
+    pub fn update(&mut self, load: f64, mean: Option<f64>, busy: f64) -> bool {
+        let part = if self.on { TRIGGER_OFF_RATIO } else { 1.0 };
+        let TriggerConfig {
+            absolute_rps,
+            ratio,
+            busy_min,
+        } = self.config;
+        self.on = match (absolute_rps, mean) {
+            (Some(threshold), _) => load >= part * threshold,
+            (None, Some(mean)) => load >= part * ratio * mean && busy >= part * busy_min,
+            (None, None) => false,
+        };
         self.on
-    }
-
-    fn threshold(&self, mean: Option<f64>) -> Option<f64> {
-        let relative = mean.map(|mean| (self.config.ratio * mean).max(self.config.floor_rps));
-        self.config.absolute_rps.or(relative)
     }
 }
 
@@ -144,53 +149,58 @@ mod tests {
         let mut load = LoadAverage::new(at(0));
         load.add(500);
         load.roll(at(500));
-        assert_eq!(load.requests_per_second(), 1000.0);
+        assert_eq!(load.per_second(), 1000.0);
         load.add(1000);
         load.roll(at(1000));
         assert_eq!(
-            load.requests_per_second(),
+            load.per_second(),
             1250.0,
             "0.5 / (0.5 + 1.5) of the way to 2000"
         );
         load.roll(at(1000));
-        assert_eq!(load.requests_per_second(), 1250.0, "no time has passed");
+        assert_eq!(load.per_second(), 1250.0, "no time has passed");
         load.roll(at(1_000_000));
-        assert!(load.requests_per_second() < 2.0);
+        assert!(load.per_second() < 2.0);
     }
 
     #[test]
     fn the_trigger_follows_the_mean_with_hysteresis() {
         let mut trigger = Trigger::new(TriggerConfig::default());
         assert!(
-            !trigger.update(1e9, None),
+            !trigger.update(1e9, None, 1.0),
             "nobody said what the others carry"
         );
-        assert!(!trigger.update(2099.0, Some(2000.0)));
-        assert!(trigger.update(2100.0, Some(2000.0)));
+        assert!(!trigger.update(2099.0, Some(2000.0), 1.0));
+        assert!(trigger.update(2100.0, Some(2000.0), 1.0));
         assert!(
-            trigger.update(1891.0, Some(2000.0)),
+            trigger.update(1891.0, Some(2000.0), 1.0),
             "not yet below nine tenths"
         );
-        assert!(!trigger.update(1889.0, Some(2000.0)));
-        assert!(!trigger.update(1891.0, Some(2000.0)));
+        assert!(!trigger.update(1889.0, Some(2000.0), 1.0));
+        assert!(!trigger.update(1891.0, Some(2000.0), 1.0));
     }
 
     #[test]
-    fn an_idle_cluster_has_no_hotspots() {
+    fn a_worker_that_mostly_sleeps_is_no_hotspot_whatever_it_serves() {
         let mut trigger = Trigger::new(TriggerConfig::default());
-        assert!(!trigger.update(999.0, Some(10.0)));
-        assert!(trigger.update(1000.0, Some(10.0)));
+        assert!(!trigger.update(100_000.0, Some(10_000.0), 0.29));
+        assert!(trigger.update(100.0, Some(10.0), 0.3));
+        assert!(
+            trigger.update(100.0, Some(10.0), 0.28),
+            "not yet below nine tenths"
+        );
+        assert!(!trigger.update(100.0, Some(10.0), 0.26));
     }
 
     #[test]
-    fn an_absolute_threshold_needs_no_mean() {
+    fn an_absolute_threshold_needs_no_mean_and_no_time() {
         let config = TriggerConfig {
             absolute_rps: Some(500.0),
             ..TriggerConfig::default()
         };
         let mut trigger = Trigger::new(config);
-        assert!(trigger.update(500.0, None));
-        assert!(trigger.update(450.0, Some(1e6)));
-        assert!(!trigger.update(449.0, Some(1.0)));
+        assert!(trigger.update(500.0, None, 0.0));
+        assert!(trigger.update(450.0, Some(1e6), 0.0));
+        assert!(!trigger.update(449.0, Some(1.0), 1.0));
     }
 }

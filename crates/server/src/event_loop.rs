@@ -9,6 +9,7 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod naps;
 mod shortage;
 
 use crate::budget::{Held, Level, Share, TIGHT_READ};
@@ -29,6 +30,7 @@ use evenkeel_runtime::{
 use evenkeel_types::{Instant, Now, WorkerRef};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
+use naps::Naps;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -149,6 +151,7 @@ struct Worker {
     /// How much of the memory for input, and for answers, is taken; of the beginning of the turn or
     /// later.
     levels: Held<Level>,
+    naps: Naps,
     /// Connections that hold input.
     input_holders: usize,
     /// Connections that wait for room for their input.
@@ -172,6 +175,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     parts.transport.start(registry)?;
     parts.toll.begin();
     let mut worker = Worker {
+        naps: Naps::default(),
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
@@ -198,12 +202,16 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     loop {
         // By the time of the last turn: that is late by the length of a turn at most.
         let wait = worker.wait(now.monotonic);
+        let nap = worker.naps.begin(wait, || clock.now().monotonic);
         let parts = &mut worker.parts;
         match parts.transport.wait(&mut parts.poll, &mut events, wait) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
         now = worker.parts.core.now(clock.now());
+        if let Some(nap) = nap {
+            worker.parts.core.handle_slept(nap.lasted(now.monotonic));
+        }
         worker.take_completions();
         for event in &events {
             worker.take_event(now, event);
@@ -595,6 +603,7 @@ impl Worker {
     fn keep_time(&mut self, now: Now) {
         if now.monotonic >= self.parts.core.poll_deadline() {
             self.parts.core.handle_timeout(now);
+            self.naps.begin_slot();
             self.parts.gauges.set_load(self.parts.core.load());
         }
         if self.unmaintained || now.monotonic >= self.next_maintenance {

@@ -370,7 +370,7 @@ fn worker_config(
     let hot_share = args.hot_share / 100.0;
     let hot_keys = HotKeysConfig {
         lease: Duration::from_millis(args.lease_ms.into()),
-        sampling: args.hot_sampling / 100.0,
+        sampling: args.hot_sampling.map(|percent| percent / 100.0),
         hot_share,
         cold_share: hot_share / 2.0,
         gamma_max: args.gamma_max,

@@ -75,7 +75,7 @@ fn both_agree_on_what_hot_keys_do() {
         hot_keys: HotKeysConfig {
             mode: Mode::On,
             trigger: TriggerConfig {
-                floor_rps: 500.0,
+                busy_min: 0.0,
                 ..TriggerConfig::default()
             },
             ..HotKeysConfig::default()

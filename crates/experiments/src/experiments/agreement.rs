@@ -139,7 +139,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         pool: Pool::Cluster {
             hot_keys: if hot_keys { Switch::On } else { Switch::Off },
         },
-        server_flags: small::hot_key_flags().into(),
+        server_flags: Vec::new(),
         connections: 2 * CONNECTIONS,
     }
 }
@@ -180,7 +180,7 @@ fn simulated_plan(
         get_share: GET_SHARE,
         value_bytes: VALUE_LEN,
         prefill: true,
-        hot_keys: small::hot_keys(HotKeysConfig {
+        hot_keys: HotKeysConfig {
             mode: if hot_keys {
                 Replicate::On
             } else {
@@ -188,7 +188,7 @@ fn simulated_plan(
             },
             entries_max: ssm_entries(1),
             ..HotKeysConfig::default()
-        }),
+        },
         service,
         // Hot keys have to be found, and what piled up before has to be gone.
         warm_up: 20_000_000_000,

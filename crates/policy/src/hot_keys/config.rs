@@ -27,6 +27,13 @@ pub fn ssm_entries(workers: usize) -> usize {
     (SSM_ENTRIES_PER_SERVER / workers.max(1)).max(SSM_ENTRIES_PER_WORKER_MIN)
 }
 
+/// Reads that a worker looks at in a slot if it has so many, unless its sampling is fixed. A key with a
+/// hundredth of them is then seen ten times, and 2,000 looks a second cost a busy worker nothing.
+pub const SAMPLES_PER_SLOT: f64 = 1000.0;
+
+/// Share of reads that a worker looks at at least, unless its sampling is fixed (S2).
+pub const SAMPLING_MIN: f64 = 0.03;
+
 /// Whether hot keys are replicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,16 +54,18 @@ pub struct HotKeysConfig {
     /// How long a client may read a replica after the read that brought the lease was sent: the
     /// bound of staleness.
     pub lease: Duration,
-    /// Probability with which a read of a key without replicas is looked at (S2).
-    pub sampling: f64,
+    /// Probability with which a read of a key without replicas is looked at (S2). `None` for what gives
+    /// [`SAMPLES_PER_SLOT`].
+    pub sampling: Option<f64>,
     /// How many reads a write outweighs (S3). With 9, a key with nine reads to a write counts zero.
     pub write_weight: f64,
     /// Share of the worker's undiverted load from which on a key is hot.
     pub hot_share: f64,
     /// Share of the worker's undiverted load below which a replicated key has cooled.
     pub cold_share: f64,
-    /// Requests per second below which no key is hot, whatever its share.
-    pub hot_rps_min: f64,
+    /// Samples in a slot below which no key is hot, whatever its share: they could be chance. An average
+    /// over the slots that count.
+    pub hot_samples_min: f64,
     /// How much of a worker's fair load one copy of a key should carry at most; decides γ.
     pub copy_share: f64,
     /// Most replicas of a key besides its home copy.
@@ -74,11 +83,11 @@ impl Default for HotKeysConfig {
         HotKeysConfig {
             mode: Mode::On,
             lease: Duration::from_secs(1),
-            sampling: 0.03,
+            sampling: None,
             write_weight: 9.0,
             hot_share: 0.01,
             cold_share: 0.005,
-            hot_rps_min: 100.0,
+            hot_samples_min: 1.5,
             copy_share: 0.03,
             gamma_max: 15,
             entries_max: 256,
@@ -96,17 +105,17 @@ impl HotKeysConfig {
     /// The first setting that does not, as its author should read it.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let shares = [
-            ("sampling", self.sampling),
+            ("sampling", self.sampling.unwrap_or(SAMPLING_MIN)),
             ("hot_share", self.hot_share),
             ("cold_share", self.cold_share),
             ("copy_share", self.copy_share),
+            ("trigger.busy_min", self.trigger.busy_min),
         ];
         check_shares(&shares)?;
         let amounts = [
             ("write_weight", self.write_weight),
-            ("hot_rps_min", self.hot_rps_min),
+            ("hot_samples_min", self.hot_samples_min),
             ("trigger.ratio", self.trigger.ratio),
-            ("trigger.floor_rps", self.trigger.floor_rps),
             (
                 "trigger.absolute_rps",
                 self.trigger.absolute_rps.unwrap_or(0.0),
@@ -183,6 +192,11 @@ pub enum ConfigError {
     },
 }
 
+/// Probability with which to look at a read when there were so many requests in a slot.
+pub(super) fn sampling_for(fixed: Option<f64>, requests: f64) -> f64 {
+    fixed.unwrap_or_else(|| (SAMPLES_PER_SLOT / requests.max(1.0)).clamp(SAMPLING_MIN, 1.0))
+}
+
 /// How many replicas a key deserves besides its home copy: enough that no copy carries more than
 /// `copy_share` of a worker's fair load, at least one, at most `gamma_max` and one on each other
 /// server that is up.
@@ -257,6 +271,16 @@ mod tests {
     }
 
     #[test]
+    fn slow_workers_look_at_all_reads_and_fast_ones_at_a_few() {
+        let sampling = |requests| sampling_for(None, requests);
+        assert_eq!([0.0, 500.0, 1000.0].map(sampling), [1.0; 3]);
+        assert_eq!(sampling(10_000.0), 0.1);
+        assert_eq!([33_334.0, 1e9].map(sampling), [SAMPLING_MIN; 2]);
+        assert_eq!(sampling_for(Some(0.0), 1.0), 0.0);
+        assert_eq!(sampling_for(Some(1.0), 1e9), 1.0);
+    }
+
+    #[test]
     fn a_server_of_many_workers_still_lets_each_track_enough_keys() {
         assert_eq!(ssm_entries(1), 512);
         assert_eq!(ssm_entries(2), 256);
@@ -269,10 +293,11 @@ mod tests {
         let good = HotKeysConfig::default();
         assert_eq!(good.validate(), Ok(()));
         type Break = fn(&mut HotKeysConfig);
-        let cases: [(Break, &str); 10] = [
-            (|c| c.sampling = 1.5, "sampling = 1.5"),
+        let cases: [(Break, &str); 11] = [
+            (|c| c.sampling = Some(1.5), "sampling = 1.5"),
             (|c| c.hot_share = f64::NAN, "hot_share = NaN"),
             (|c| c.write_weight = -1.0, "write_weight = -1"),
+            (|c| c.trigger.busy_min = 30.0, "trigger.busy_min = 30"),
             (
                 |c| c.trigger.absolute_rps = Some(f64::INFINITY),
                 "trigger.absolute_rps = inf",

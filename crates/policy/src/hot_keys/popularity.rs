@@ -114,6 +114,19 @@ impl Sampler {
         }
     }
 
+    /// Samples with this probability from now on.
+    pub(crate) fn set_probability(&mut self, probability: f64) {
+        self.probability = probability;
+        if self.gap <= u64::MAX / 2 {
+            // The gap that is left is as long as a new one, on average: it has no memory.
+            self.gap = self.draw();
+        }
+    }
+
+    pub(crate) fn probability(&self) -> f64 {
+        self.probability
+    }
+
     /// What one sampled read stands for.
     #[inline]
     pub(crate) fn weight(&self) -> f32 {
@@ -122,6 +135,9 @@ impl Sampler {
 
     /// A geometric number, by inversion.
     fn draw(&mut self) -> u64 {
+        if self.probability == 0.0 {
+            return u64::MAX;
+        }
         if self.probability >= 1.0 {
             return 1;
         }
@@ -213,6 +229,21 @@ mod tests {
                 "{pairs} pairs, not {expected}"
             );
         }
+    }
+
+    #[test]
+    fn another_probability_counts_from_the_next_read_on() {
+        let mut sampler = Sampler::new(0.01, 5);
+        sampler.set_probability(1.0);
+        assert!((0..100).all(|_| !sampler.take()), "it is not active");
+        sampler.set_active(true);
+        assert!((0..100).all(|_| sampler.take()));
+        sampler.set_probability(0.1);
+        let taken = (0..100_000).filter(|_| sampler.take()).count();
+        assert!((9_500..10_500).contains(&taken), "{taken}");
+        assert_eq!((sampler.probability(), sampler.weight()), (0.1, 10.0));
+        sampler.set_probability(0.0);
+        assert!((0..1000).all(|_| !sampler.take()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::session::ConnectionId;
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
+use core::time::Duration;
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
@@ -407,6 +408,12 @@ impl WorkerCore {
         let over = !(items || replicas);
         self.round = (if over { seconds } else { begun }, over);
         !over
+    }
+
+    /// The event loop has slept for so long, because there was nothing to do.
+    #[inline]
+    pub fn handle_slept(&mut self, time: Duration) {
+        self.engine.hot.handle_slept(time);
     }
 
     /// Undiverted load in requests per second: what it would serve if nothing were replicated.

@@ -35,8 +35,8 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
         evict: true,
         clustered,
         hot_keys: HotKeysConfig {
-            sampling: 1.0,
-            hot_rps_min: 1.0,
+            sampling: Some(1.0),
+            hot_samples_min: 0.5,
             trigger: TriggerConfig {
                 absolute_rps: Some(1.0),
                 ..TriggerConfig::default()

@@ -213,15 +213,16 @@ pub struct Args {
     pub lease_ms: u32,
 
     /// Share of reads that are sampled for hot keys, in per cent
-    #[arg(long, default_value_t = 3.0, value_name = "PERCENT")]
-    pub hot_sampling: f64,
+    /// [default: what gives 2,000 samples a second, at least 3]
+    #[arg(long, value_name = "PERCENT")]
+    pub hot_sampling: Option<f64>,
 
     /// A key is hot from this share of a worker's load on, in per cent
     #[arg(long, default_value_t = 1.0, value_name = "PERCENT")]
     pub hot_share: f64,
 
     /// Look for hot keys on a worker that serves this many requests a second
-    /// [default: 1.05 times the mean of the cluster]
+    /// [default: 1.05 times the mean of the cluster, if it is busy for 30 % of its time]
     #[arg(long, value_name = "RATE")]
     pub hot_trigger_rps: Option<f64>,
 
@@ -332,11 +333,10 @@ impl Args {
         if self.max_reqs_per_event == 0 {
             return fail("-R 0: at least one command must be carried out in a turn".into());
         }
-        if !(0.0..=100.0).contains(&self.hot_sampling) {
-            return fail(format!(
-                "--hot-sampling {}: use 0 to 100",
-                self.hot_sampling
-            ));
+        if let Some(sampling) = self.hot_sampling
+            && !(0.0..=100.0).contains(&sampling)
+        {
+            return fail(format!("--hot-sampling {sampling}: use 0 to 100"));
         }
         if !(0.0..=100.0).contains(&self.hot_share) {
             return fail(format!("--hot-share {}: use 0 to 100", self.hot_share));

@@ -104,15 +104,16 @@ pub struct LoadArgs {
     pub gamma_max: u8,
 
     /// Share of reads that are sampled for hot keys, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
-    pub hot_sampling: f64,
+    /// [default: what gives 2,000 samples a second, at least 3]
+    #[arg(long, value_name = "PERCENT")]
+    pub hot_sampling: Option<f64>,
 
     /// A key is hot from this share of a worker's load on, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub hot_share: f64,
 
     /// Look for hot keys on a worker that serves this many requests a second
-    /// [default: 1.05 times the mean of the cluster]
+    /// [default: 1.05 times the mean of the cluster, if it is busy for 30 % of its time]
     #[arg(long, value_name = "RATE")]
     pub hot_trigger_rps: Option<f64>,
 
@@ -204,7 +205,7 @@ impl LoadArgs {
                 false => Mode::Off,
             },
             lease: Duration::from_millis(u64::from(self.lease_ms)),
-            sampling: self.hot_sampling / 100.0,
+            sampling: self.hot_sampling.map(|percent| percent / 100.0),
             hot_share: share,
             cold_share: share / 2.0,
             gamma_max: self.gamma_max,

@@ -15,6 +15,7 @@ use super::names::KeyNames;
 use super::report::{Outcome, Tally};
 use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport};
 use crate::history::Nanos;
+use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict};
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::hot_keys::server::{HotKeys, Output, Reader, WriteKind};
@@ -71,6 +72,8 @@ struct Turns {
     of: u64,
     /// Keys served in the time that is measured.
     served: u64,
+    /// What it has taken so far, since the last look.
+    worked: Nanos,
 }
 
 /// Requests that are drawn ahead. What happens between them does not change them, and many at once keep
@@ -97,6 +100,7 @@ impl Turns {
             (self.next, self.of) = (0, 0);
         }
         if now >= self.ends {
+            self.worked += cost + batch;
             self.ends = now + cost + batch;
             return self.ends;
         }
@@ -104,7 +108,9 @@ impl Turns {
         if self.of & bit == 0 {
             self.of |= bit;
             self.next += batch;
+            self.worked += batch;
         }
+        self.worked += cost;
         self.next += cost;
         self.ends + self.next
     }
@@ -278,6 +284,12 @@ impl<'a> Cluster<'a> {
     fn tick(&mut self, now: Nanos) {
         let at = Instant(now);
         for worker in 0..self.hot.len() {
+            let worked = core::mem::take(&mut self.turns[worker].worked);
+            // Servers that take no time are never idle.
+            if !self.plan.service.is_free() {
+                let slept = TICK.saturating_sub(worked);
+                self.hot[worker].handle_slept(Duration::from_nanos(slept));
+            }
             if self.hot[worker].poll_deadline() <= at {
                 self.hot[worker].handle_timeout(at);
                 self.settle(now, worker);

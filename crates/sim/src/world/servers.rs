@@ -130,9 +130,9 @@ impl World {
         s.process.alive = true;
         let hot_keys = HotKeysConfig {
             lease: Duration::from_nanos(self.plan.lease()),
-            sampling: 1.0,
+            sampling: Some(1.0),
             write_weight: 1.5,
-            hot_rps_min: 12.0,
+            hot_samples_min: 6.0,
             copy_share: 0.05,
             entries_max: 4,
             replicated_max: 3,

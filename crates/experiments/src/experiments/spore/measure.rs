@@ -7,7 +7,6 @@ use crate::args::Mode;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
-use crate::small;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
 use evenkeel_coordinator::api::Switch;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
@@ -180,13 +179,12 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     let server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
         HotKeys::Replicated { gamma_max, lease } => {
-            let own = [
+            vec![
                 "--gamma-max".into(),
                 gamma_max.to_string(),
                 "--lease-ms".into(),
                 lease.as_millis().to_string(),
-            ];
-            small::hot_key_flags().into_iter().chain(own).collect()
+            ]
         }
     };
     FleetPlan {
@@ -299,7 +297,7 @@ fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
         value_bytes: VALUE_LEN,
         prefill: true,
         memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
-        hot_keys: hot_keys(size, setting),
+        hot_keys: hot_keys(setting),
         service: ServiceModel {
             operation_ns: 1e9 / size.capacity as f64,
             ..ServiceModel::default()
@@ -310,22 +308,18 @@ fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
     }
 }
 
-fn hot_keys(size: &Size, setting: &Setting) -> HotKeysConfig {
+fn hot_keys(setting: &Setting) -> HotKeysConfig {
     let HotKeys::Replicated { gamma_max, lease } = setting.hot_keys else {
         return HotKeysConfig {
             mode: Replicate::Off,
             ..HotKeysConfig::default()
         };
     };
-    let shipped = HotKeysConfig {
+    HotKeysConfig {
         mode: Replicate::On,
         gamma_max,
         lease,
         entries_max: ssm_entries(1),
         ..HotKeysConfig::default()
-    };
-    match size.is_below_hot_keys() {
-        true => small::hot_keys(shipped),
-        false => shipped,
     }
 }

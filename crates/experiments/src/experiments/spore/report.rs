@@ -6,7 +6,6 @@ use super::size::{KEY_LEN, Size, VALUE_LEN};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
-use crate::small;
 use crate::trial::{TableCurve, Trial, mean, reads_and_writes_table, trials_table};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_sim::load::KEY_LEN as SIMULATED_KEY_LEN;
@@ -126,9 +125,6 @@ impl Measured<'_> {
             .max();
         tell("each rate", format!("{:?}", longest.unwrap_or_default()));
         tell("sets of names of the keys", size.names.to_string());
-        if size.is_below_hot_keys() {
-            tell("hot keys", small::hot_keys_in_words());
-        }
         if self.found.iter().any(|found| found.setting.reshuffled) {
             tell(
                 "other keys become hot every",

@@ -143,9 +143,4 @@ impl Size {
             false => self.duration,
         }
     }
-
-    /// Whether servers are below what hot keys are made for by default.
-    pub fn is_below_hot_keys(&self) -> bool {
-        self.capacity <= small::CAPACITY
-    }
 }

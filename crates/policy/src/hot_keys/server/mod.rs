@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
 
-use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
+use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
 use crate::hot_keys::popularity::{SLOT, Sampler};
 pub use crate::hot_keys::replication::PropagationTag;
 use crate::hot_keys::replication::{LINK_RETRY, Replication};
@@ -159,6 +159,8 @@ pub struct HotKeys {
     load: LoadAverage,
     /// Requests that this worker really served, those for replicas of other homes' keys included.
     served: LoadAverage,
+    /// Nanoseconds that this worker slept.
+    slept: LoadAverage,
     /// Reads of other homes' replicas since the last slot.
     replica_reads: u64,
     trigger: Trigger,
@@ -185,7 +187,7 @@ impl HotKeys {
     pub fn new(config: HotKeysConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(HotKeys {
-            sampler: Sampler::new(config.sampling, seed),
+            sampler: Sampler::new(sampling_for(config.sampling, 0.0), seed),
             filter: Filter::new(),
             requests: 0,
             diverted: 0,
@@ -199,6 +201,7 @@ impl HotKeys {
             me: WorkerRef::default(),
             load: LoadAverage::new(now),
             served: LoadAverage::new(now),
+            slept: LoadAverage::new(now),
             replica_reads: 0,
             trigger: Trigger::new(config.trigger.clone()),
             mean_worker_load: None,
@@ -261,6 +264,13 @@ impl HotKeys {
     #[inline]
     pub fn handle_replica_read(&mut self) {
         self.replica_reads += 1;
+    }
+
+    /// Tells that this worker had nothing to do for so long. A worker that tells of nothing is taken for
+    /// busy.
+    #[inline]
+    pub fn handle_slept(&mut self, time: Duration) {
+        self.slept.add(time.as_nanos() as u64);
     }
 
     /// Tells of a write that was just applied. Must come before its answer leaves.
@@ -485,7 +495,12 @@ impl HotKeys {
 
     /// Requests per second that this worker would serve without replicas; an average.
     pub fn load(&self) -> f64 {
-        self.load.requests_per_second()
+        self.load.per_second()
+    }
+
+    /// Part of its time that this worker has something to do; an average.
+    pub fn busy(&self) -> f64 {
+        (1.0 - self.slept.per_second() / 1e9).clamp(0.0, 1.0)
     }
 
     /// How many keys may have replicas.

@@ -184,13 +184,21 @@ impl HotKeys {
     }
 
     fn hot_per_slot(&self) -> f64 {
-        (self.config.hot_share * self.load()).max(self.config.hot_rps_min) * SLOT.as_secs_f64()
+        (self.config.hot_share * self.load() * SLOT.as_secs_f64()).max(self.samples_min())
+    }
+
+    /// Requests in a slot that the fewest samples stand for which are more than chance.
+    fn samples_min(&self) -> f64 {
+        match self.sampler.probability() {
+            0.0 => f64::INFINITY,
+            probability => self.config.hot_samples_min / probability,
+        }
     }
 
     pub(super) fn cold_per_slot(&self) -> f64 {
         // The same distance from the threshold below which nothing is hot.
         let distance = self.config.cold_share / self.config.hot_share.max(f64::MIN_POSITIVE);
-        let least = self.config.hot_rps_min * distance.min(1.0);
-        (self.config.cold_share * self.load()).max(least) * SLOT.as_secs_f64()
+        let least = self.samples_min() * distance.min(1.0);
+        (self.config.cold_share * self.load() * SLOT.as_secs_f64()).max(least)
     }
 }

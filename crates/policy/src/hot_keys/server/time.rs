@@ -6,6 +6,7 @@ use evenkeel_types::Instant;
 
 use super::{HotKeys, PROMOTION_HOLD_OFF};
 use crate::hot_keys::client::LEASE_MARGIN_DIVISOR;
+use crate::hot_keys::config::sampling_for;
 use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::{Event, State};
@@ -20,11 +21,14 @@ impl HotKeys {
         self.load.roll(now);
         self.served.add(self.requests + self.replica_reads);
         self.served.roll(now);
+        self.slept.roll(now);
+        let sampling = sampling_for(self.config.sampling, self.requests as f64 / slots as f64);
+        self.sampler.set_probability(sampling);
         (self.requests, self.diverted, self.replica_reads) = (0, 0, 0);
         // Loaded is a worker that would be without its replicas, or that is with those of others.
-        let undiverted = self.load.requests_per_second();
-        let load = undiverted.max(self.served.requests_per_second());
-        self.trigger.update(load, self.mean_worker_load);
+        let load = self.load().max(self.served.per_second());
+        let busy = self.busy();
+        self.trigger.update(load, self.mean_worker_load, busy);
         self.update_sampler();
         self.lost.retain(|_, at| now < *at + PROMOTION_HOLD_OFF);
         for slot in self.table.slots() {

@@ -20,6 +20,7 @@ use super::{Arrivals, CLIENT_STREAM, KeyPlacement, LoadPlan, LoadReport};
 use crate::history::Nanos;
 use crate::world::queue::Queue;
 use applications::Client;
+use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::Message;
@@ -222,7 +223,13 @@ impl<'a> Cluster<'a> {
         self.queue.push(self.time + TICK, Event::Tick);
         let now = now_at(self.time);
         for worker in 0..self.workers.len() {
+            let worked = core::mem::take(&mut self.workers[worker].worked);
             let core = &mut self.workers[worker].core;
+            // Servers that take no time are never idle.
+            if !self.plan.service.is_free() {
+                let slept = TICK.saturating_sub(worked);
+                core.handle_slept(Duration::from_nanos(slept));
+            }
             if core.poll_deadline() <= now.monotonic {
                 core.handle_timeout(now);
             }

@@ -31,6 +31,8 @@ pub(super) struct Worker {
     /// Connections with input, in the order in which it came.
     ready: VecDeque<usize>,
     busy: bool,
+    /// What its turns have taken since the last look.
+    pub worked: Nanos,
     sessions: BTreeMap<(u32, u32), usize>,
     /// Keys served and reads of replicas before it was measured.
     before: (u64, u64),
@@ -101,6 +103,7 @@ pub(super) fn start(
                 links: BTreeMap::new(),
                 ready: VecDeque::new(),
                 busy: false,
+                worked: 0,
                 sessions: BTreeMap::new(),
                 before: (0, 0),
             });
@@ -158,6 +161,7 @@ impl Cluster<'_> {
         }
         self.settle_worker(worker, done_at);
         if done_at > self.time {
+            self.workers[worker].worked += done_at - self.time;
             self.workers[worker].busy = true;
             self.queue.push(done_at, Event::Turn(worker));
         }

@@ -218,9 +218,9 @@ impl World {
         let counter = (self.time / MS + self.random.below(2000)) << 20;
         let config = HotKeysConfig {
             lease: Duration::from_nanos(LEASE),
-            sampling: 1.0,
+            sampling: Some(1.0),
             write_weight: 3.0,
-            hot_rps_min: 12.0,
+            hot_samples_min: 6.0,
             copy_share: 0.05,
             entries_max: 2,
             replicated_max: 2,

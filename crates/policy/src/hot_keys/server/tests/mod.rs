@@ -55,8 +55,8 @@ fn map(edit: impl FnOnce(&mut MapDocument)) -> Arc<ClusterMap> {
 
 fn config() -> HotKeysConfig {
     HotKeysConfig {
-        sampling: 1.0,
-        hot_rps_min: 10.0,
+        sampling: Some(1.0),
+        hot_samples_min: 5.0,
         copy_share: 0.03,
         entries_max: 4,
         replicated_max: 2,

@@ -134,6 +134,49 @@ fn an_idle_worker_samples_and_replicates_nothing() {
     assert!((home.hot.load() - 100.0).abs() < 5.0);
 }
 
+/// Two seconds of a worker with the settings that nobody chose: so many reads each millisecond, every
+/// twentieth of them of [`KEY`], and that part of the time asleep.
+fn with_defaults(reads_per_ms: u64, mean_rps: f64, asleep: f64) -> Home {
+    let mut home = Home::new(HotKeysConfig::default());
+    home.hot.handle_cluster_load(mean_rps);
+    for i in 0..2000 * reads_per_ms {
+        if i % 20 == 0 {
+            home.read();
+        } else {
+            let key = format!("other{}", i % 10_007);
+            home.read_as(key.as_bytes(), Reader::Aware { epoch: EPOCH }, true);
+        }
+        if i % reads_per_ms == 0 {
+            home.hot.handle_slept(Duration::from_secs_f64(asleep / 1e3));
+            home.pass(1);
+        }
+    }
+    home
+}
+
+#[test]
+fn a_small_worker_that_is_busy_replicates_its_hot_keys() {
+    let home = with_defaults(1, 800.0, 0.2);
+    assert!(home.hot.is_triggered());
+    assert!((home.hot.busy() - 0.8).abs() < 0.01);
+    assert_eq!(home.state(), State::HotPending);
+    assert_eq!(home.count(Event::Promoted), 1, "the others are not hot");
+    let sampled = home.hot.stats().reads_sampled;
+    assert!(sampled > 500, "all while it looks: {sampled}");
+}
+
+#[test]
+fn a_big_worker_that_mostly_sleeps_does_nothing() {
+    let home = with_defaults(20, 10_000.0, 0.8);
+    assert!(!home.hot.is_triggered());
+    assert_eq!(home.hot.stats().reads_sampled, 0);
+    let busy = with_defaults(20, 10_000.0, 0.5);
+    assert_eq!(busy.state(), State::HotPending);
+    // 1.5 seconds after the first slot, at a thousand in half a second.
+    let sampled = busy.hot.stats().reads_sampled;
+    assert!((1500..4000).contains(&sampled), "{sampled}");
+}
+
 #[test]
 fn a_worker_full_of_other_homes_replicas_diverts_its_own_reads() {
     let trigger = TriggerConfig {
