@@ -230,6 +230,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.serve_links(now);
         worker.send_messages()?;
         worker.keep_time(now);
+        worker.take_touched();
         if worker
             .stopping
             .is_some_and(|until| now.monotonic >= until || worker.is_drained())
@@ -431,6 +432,11 @@ impl Worker {
                 self.take_message(now, from as u16, message);
             }
         }
+        self.take_touched();
+    }
+
+    /// Takes up connections whose output grew by other means than their own input.
+    fn take_touched(&mut self) {
         while let Some(id) = self.parts.core.poll_touched() {
             self.enqueue(id);
         }
@@ -489,9 +495,7 @@ impl Worker {
                 self.settle(now, id);
             }
         }
-        while let Some(id) = self.parts.core.poll_touched() {
-            self.enqueue(id);
-        }
+        self.take_touched();
     }
 
     /// Passes on what clients ask of the whole process.

@@ -12,6 +12,21 @@ use evenkeel_sim::world::{Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swa
 /// Seeds of the ordinary run, of 60 virtual seconds each.
 const SEEDS: u64 = 500;
 
+/// Seeds with atomic writes, of as long.
+const ATOMIC_SEEDS: u64 = 120;
+
+/// What has to happen at times with these.
+const SOMETIMES_ATOMIC: [&str; 8] = [
+    "operations put in order",
+    "outcomes unknown",
+    "proxy: replica hits",
+    "server: answers held",
+    "server: held by lease",
+    "server: held until confirmed",
+    "server: replica hits",
+    "servers killed for good",
+];
+
 /// Seeds in which a fault built in on purpose must be noticed.
 const FAULT_SEEDS: u64 = 400;
 
@@ -110,9 +125,44 @@ fn the_same_seed_gives_the_same_events() {
     }
 }
 
+#[test]
+fn with_atomic_writes_every_history_is_linearizable() {
+    let seeds = match from_environment("EVENKEEL_TEST_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..ATOMIC_SEEDS,
+    };
+    println!("seeds {seeds:?}");
+    let count = seeds.end - seeds.start;
+    let mut total = Report::default();
+    let mut broken = Vec::new();
+    many::run(seeds, many::cores(), Plan::atomic, |seed, outcome| {
+        total.add(&outcome.report);
+        let first = outcome.violations.first();
+        broken.extend(first.map(|first| format!("seed {seed}: {first}")));
+        true
+    });
+    println!("{total}");
+    assert!(
+        broken.is_empty(),
+        "of {count} seeds:\n{}",
+        broken.join("\n")
+    );
+    if count < ATOMIC_SEEDS {
+        return;
+    }
+    let never = SOMETIMES_ATOMIC
+        .into_iter()
+        .filter(|name| total.count(name) == 0);
+    assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
+}
+
 /// The first seed in which something is noticed, and what.
 fn noticed(fault: Fault) -> Option<(u64, String)> {
-    let plan = |seed| Plan::new(seed).lasting(FAULT_LENGTH).with_fault(fault);
+    let made = match Fault::ATOMIC.contains(&fault) {
+        true => Plan::atomic,
+        false => Plan::new,
+    };
+    let plan = |seed| made(seed).lasting(FAULT_LENGTH).with_fault(fault);
     if fault == Fault::Undetermined {
         // Each run is sound by itself.
         return (0..FAULT_SEEDS).find_map(|seed| {
@@ -135,7 +185,7 @@ fn noticed(fault: Fault) -> Option<(u64, String)> {
 #[test]
 fn faults_built_in_on_purpose_are_noticed() {
     let mut missed = Vec::new();
-    for fault in Fault::ALL {
+    for fault in Fault::ALL.into_iter().chain(Fault::ATOMIC) {
         match noticed(fault) {
             Some((seed, words)) => println!("{fault:?}: seed {seed}: {words}"),
             None => missed.push(fault),

@@ -45,12 +45,26 @@ pub enum Mode {
     On,
 }
 
+/// What readers of a replicated key are promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    /// SPORE: no client reads what was replaced more than a lease ago.
+    #[default]
+    Lease,
+    /// SE-SPORE: replicas and the home's copy look like one. No write is answered while another copy
+    /// may still be read.
+    Atomic,
+}
+
 /// Settings of [`HotKeys`](super::server::HotKeys).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HotKeysConfig {
     /// Whether to replicate at first.
     pub mode: Mode,
+    /// What readers of replicated keys are promised.
+    pub consistency: Consistency,
     /// How long a client may read a replica after the read that brought the lease was sent: the
     /// bound of staleness.
     pub lease: Duration,
@@ -82,6 +96,7 @@ impl Default for HotKeysConfig {
     fn default() -> Self {
         HotKeysConfig {
             mode: Mode::On,
+            consistency: Consistency::Lease,
             lease: Duration::from_secs(1),
             sampling: None,
             write_weight: 9.0,

@@ -15,6 +15,10 @@
 //! replica that it would have replaced. A new connection from a home worker replaces the former one,
 //! whose unread messages are dropped: otherwise one of them could bring back a value after a newer
 //! replica was evicted.
+//!
+//! With [atomic](super::server) writes it can also be told to *block* its replica: to forget the value and
+//! serve nothing, and yet to remember what it ordered last, so that an older store of a former home
+//! cannot bring a value back in between.
 
 use core::time::Duration;
 
@@ -44,6 +48,29 @@ pub struct PropagationTag {
     pub(crate) shadow: u8,
 }
 
+/// Names one time of waiting in which answers are held back. Unique in the life of a
+/// [`HotKeys`](super::server::HotKeys).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HoldId(pub(crate) u64);
+
+/// Answers about a key are held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) id: HoldId,
+    pub(crate) since: Instant,
+}
+
+/// What a message asks of a shadow worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// To serve this value.
+    Store,
+    /// To serve nothing until the next store.
+    Block,
+    /// To forget the key.
+    Remove,
+}
+
 /// The replicas of one key.
 #[derive(Debug)]
 pub(crate) struct Replication {
@@ -57,10 +84,14 @@ pub(crate) struct Replication {
     pub(crate) gone: bool,
     /// When γ was last told to a client.
     pub(crate) last_grant: Option<Instant>,
+    /// The clock was not read since that.
+    pub(crate) undated: bool,
     /// When replicas that are current are stored again.
     pub(crate) renew_at: Instant,
     /// Since when the replicas are being removed for good, without waiting for confirmations.
     pub(crate) retiring: Option<Instant>,
+    /// With atomic writes: answers wait until no replica can be read.
+    pub(crate) hold: Option<Hold>,
 }
 
 /// A replica.
@@ -73,6 +104,11 @@ pub(crate) struct Shadow {
     sent: u64,
     /// The message under way.
     tag: Option<PropagationTag>,
+    /// What that asks for.
+    errand: Errand,
+    /// Whether the shadow worker may hold a value that it serves: it was sent one and has not confirmed
+    /// since that it has none.
+    is_readable: bool,
     /// Since when the shadow worker has confirmed nothing although it is not current.
     /// Invariant: `None` if and only if `acked` is the newest round.
     owed_since: Option<Instant>,
@@ -94,8 +130,10 @@ impl Replication {
             round: 1,
             gone: false,
             last_grant: None,
+            undated: false,
             renew_at: now + RENEWAL_INTERVAL,
             retiring: None,
+            hold: None,
         };
         replication.widen(now, targets);
         replication
@@ -108,6 +146,9 @@ impl Replication {
             acked: 0,
             sent: 0,
             tag: None,
+            errand: Errand::Store,
+            // What a former home may have left there nobody has a lease for.
+            is_readable: false,
             owed_since: Some(now),
             retry_at: None,
             refused: false,
@@ -135,6 +176,11 @@ impl Replication {
         self.shadows
             .iter()
             .all(|shadow| shadow.owed_since.is_none())
+    }
+
+    /// Whether any shadow worker may hold a value that it serves.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.shadows.iter().any(|shadow| shadow.is_readable)
     }
 
     /// Since when the most silent shadow worker owes a confirmation.
@@ -180,10 +226,18 @@ impl Replication {
 
     /// The shadow worker has what the message under way carried, or `all` that it is owed.
     pub(crate) fn confirm(&mut self, now: Instant, shadow: u8, all: bool) {
-        let round = self.round;
+        let (round, gone) = (self.round, self.gone);
         let shadow = &mut self.shadows[usize::from(shadow)];
         shadow.tag = None;
-        shadow.acked = if all { round } else { shadow.sent };
+        if shadow.errand != Errand::Store {
+            shadow.is_readable = false;
+        }
+        if all {
+            shadow.acked = round;
+        } else if shadow.errand != Errand::Block || gone {
+            // Of a deleted key a blocked replica is all that there is to have.
+            shadow.acked = shadow.sent;
+        }
         shadow.owed_since = (shadow.acked < round).then_some(now);
     }
 
@@ -216,10 +270,14 @@ impl Replication {
 }
 
 impl Shadow {
-    /// Whether a message should leave now.
-    pub(crate) fn wants_message(&self) -> bool {
+    /// Whether a message should leave now. `held`: answers wait for it to serve nothing.
+    pub(crate) fn wants_message(&self, held: bool) -> bool {
         let able = self.tag.is_none() && self.retry_at.is_none() && !self.refused;
-        able && (self.owed_since.is_some() || self.renew)
+        able && if held {
+            self.is_readable
+        } else {
+            self.owed_since.is_some() || self.renew
+        }
     }
 
     /// Whether the connection to it is believed to work.
@@ -228,9 +286,11 @@ impl Shadow {
     }
 
     /// A message leaves that carries what the key is now, in `round`.
-    pub(crate) fn depart(&mut self, tag: PropagationTag, round: u64) {
+    pub(crate) fn depart(&mut self, tag: PropagationTag, round: u64, errand: Errand) {
         self.tag = Some(tag);
+        self.errand = errand;
+        self.is_readable |= errand == Errand::Store;
         self.sent = round;
-        self.renew = false;
+        self.renew &= errand == Errand::Block;
     }
 }

@@ -9,7 +9,9 @@
 //!                        └───────────────────── COLD PENDING ◀────────┘
 //! ```
 //!
-//! - HOT PENDING: replicas are being created or brought up to date; no leases are granted.
+//! - HOT PENDING: replicas are being created or brought up to date; no leases are granted. With
+//!   atomic writes they are first told to serve nothing, until every one has (`Prepared`) or no
+//!   lease is left (`LeasesOver`); see [`server::atomic`](super::server).
 //! - HOT: every replica is current; leases are granted.
 //! - COLD PENDING: no leases are granted, writes still go to the replicas, and when the last lease
 //!   is over they are removed.
@@ -74,6 +76,10 @@ pub enum Event {
     Promoted,
     /// Every replica holds the newest value.
     Current,
+    /// With atomic writes: no shadow server serves its replica any more.
+    Prepared,
+    /// With atomic writes: a shadow server may still serve its replica, but the last lease is over.
+    LeasesOver,
     /// It was written.
     Written,
     /// It was deleted.
@@ -112,6 +118,8 @@ impl fmt::Display for Event {
             Event::Faded => "faded",
             Event::Promoted => "promoted",
             Event::Current => "current",
+            Event::Prepared => "prepared",
+            Event::LeasesOver => "leases_over",
             Event::Written => "written",
             Event::Deleted => "deleted",
             Event::Flushed => "flushed",
@@ -132,7 +140,7 @@ impl fmt::Display for Event {
 
 /// Every allowed move: what happened, from where, to where. A move to the same state is one that
 /// matters to the replicas.
-pub const MOVES: [(Event, State, State); 37] = {
+pub const MOVES: [(Event, State, State); 41] = {
     use Event::*;
     use State::*;
     [
@@ -141,6 +149,10 @@ pub const MOVES: [(Event, State, State); 37] = {
         (Faded, Cold, Invalid),
         (Promoted, Cold, HotPending),
         (Current, HotPending, Hot),
+        (Prepared, HotPending, HotPending),
+        (Prepared, ColdPending, ColdPending),
+        (LeasesOver, HotPending, HotPending),
+        (LeasesOver, ColdPending, ColdPending),
         (Written, HotPending, HotPending),
         (Written, Hot, HotPending),
         (Written, ColdPending, ColdPending),

@@ -172,6 +172,7 @@ impl WorkerCore {
     #[inline]
     pub fn now(&mut self, read: Now) -> Now {
         self.now = self.debug_clock.show(read);
+        self.engine.hot.handle_turn(self.now.monotonic);
         self.now
     }
 

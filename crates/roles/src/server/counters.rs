@@ -126,6 +126,22 @@ counters! {
     propagations,
     /// Links to shadow workers lost.
     links_lost,
+    /// Answers held back because copies of their keys could still be read.
+    answers_held,
+    /// Times of holding that ended because every shadow worker had blocked its replica.
+    holds_confirmed,
+    /// Times of holding that ended with the last lease.
+    holds_by_lease,
+    /// How long these were in all, in microseconds.
+    holds_us,
+    /// Those shorter than a millisecond.
+    holds_under_1ms,
+    /// Those of 1 to 10 ms.
+    holds_under_10ms,
+    /// Those of 10 to 100 ms.
+    holds_under_100ms,
+    /// Those of 100 ms and more.
+    holds_longer,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
     /// Connections closed, or told `SERVER_ERROR`, because there was no memory for what they sent.

@@ -316,7 +316,9 @@ impl WorkerCore {
             }
         }
         if is_here {
+            let before = session.sink().len();
             self.execute_binary(at, request, key, session.sink());
+            self.hold_last(id, session, before);
         } else {
             // Also a quiet command has its place in the order: it may turn out to have an answer.
             self.forward_awaited(id, session, located, Form::Frame, |bytes| {
@@ -349,11 +351,13 @@ impl WorkerCore {
     ) {
         let at = at.confined_to(key);
         if self.observers.is_on() {
-            return self.observed(&at, key, Deed::of_binary(request), |core| {
+            self.observed(&at, key, Deed::of_binary(request), |core| {
                 commands::binary::answer(&mut core.engine, &at, request, out);
             });
+        } else {
+            commands::binary::answer(&mut self.engine, &at, request, out);
         }
-        commands::binary::answer(&mut self.engine, &at, request, out);
+        self.look_for_hold(&at, key);
     }
 
     /// Carries out a binary command that another worker sent. `located` is where its key is, if that is

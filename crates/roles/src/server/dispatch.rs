@@ -5,6 +5,7 @@ use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, st
 use super::counters::Counters;
 use super::engine::At;
 use super::forward::Form;
+use super::held::Whom;
 use super::listing::list_share;
 use super::lists;
 use super::message::{Message, ReturnAddress, Task};
@@ -155,7 +156,11 @@ impl WorkerCore {
             return self.replica_command(now, key, request, meta, session.sink());
         }
         match self.route(now, session, key, meta.map(|meta| &meta.flags)) {
-            Route::Here(at) => self.execute(&at, key, request, session.sink()),
+            Route::Here(at) => {
+                let before = session.sink().len();
+                self.execute(&at, key, request, session.sink());
+                self.hold_last(id, session, before);
+            }
             Route::Worker(located) => {
                 let ticket = (!wants_no_reply(request)).then(|| session.await_answer(1));
                 self.forward(Some(id), ticket, located, Form::Frame, |bytes| {
@@ -220,11 +225,13 @@ impl WorkerCore {
         out: &mut Vec<u8>,
     ) {
         if self.observers.is_on() {
-            return self.observed(at, key, Deed::of(request), |core| {
+            self.observed(at, key, Deed::of(request), |core| {
                 core.carry_out(at, key, request, out);
             });
+        } else {
+            self.carry_out(at, key, request, out);
         }
-        self.carry_out(at, key, request, out);
+        self.look_for_hold(at, key);
     }
 
     fn carry_out(&mut self, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
@@ -287,14 +294,13 @@ impl WorkerCore {
         out: &mut Vec<u8>,
     ) {
         let (at, _) = self.at(now, key, Reader::Unaware);
+        let lifetime = Seconds::try_from(REPLICA_LIFETIME.as_secs()).unwrap_or(Seconds::MAX);
         match request {
             Request::MetaSet(_) => {
-                let lifetime =
-                    Seconds::try_from(REPLICA_LIFETIME.as_secs()).unwrap_or(Seconds::MAX);
                 replica::replica_set(&mut self.engine, &at, key, meta, lifetime, out);
             }
             Request::MetaDelete(_) => {
-                replica::replica_delete(&mut self.engine, &at, key, meta, out);
+                replica::replica_delete(&mut self.engine, &at, key, meta, lifetime, out);
             }
             Request::MetaGet(_) => replica::replica_get(&mut self.engine, &at, key, meta, out),
             _ => out.extend_from_slice(answer::unknown_flag(request)),
@@ -337,7 +343,9 @@ impl WorkerCore {
     ) {
         if located.place.worker == self.config.index {
             let at = located.at(now, Reader::Unaware);
-            return self.get_one(&at, key, form, session.sink());
+            let before = session.sink().len();
+            self.get_one(&at, key, form, session.sink());
+            return self.hold_last(id, session, before);
         }
         let plain = form.touch.is_none() && !form.with_cas;
         let as_sent = if plain { Form::Key } else { Form::Frame };
@@ -351,11 +359,13 @@ impl WorkerCore {
     #[inline]
     pub(super) fn get_one(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
         if self.observers.is_on() {
-            return self.observed(at, key, Deed::Read, |core| {
+            self.observed(at, key, Deed::Read, |core| {
                 core.carry_out_get(at, key, form, out);
             });
+        } else {
+            self.carry_out_get(at, key, form, out);
         }
-        self.carry_out_get(at, key, form, out);
+        self.look_for_hold(at, key);
     }
 
     fn carry_out_get(&mut self, at: &At, key: &[u8], form: GetForm, out: &mut Vec<u8>) {
@@ -403,9 +413,23 @@ impl WorkerCore {
         }
         let mut bytes = Vec::new();
         let task = self.do_share(now, task, &mut bytes);
-        if let Some(to) = to {
+        if let Some(to) = to.and_then(|to| self.keep_share(None, to, task)) {
             self.add_share(now, session, to, task, &bytes);
         }
+    }
+
+    /// Keeps this worker's share in a `flush_all` while anything is held back, or gives the address back.
+    pub(super) fn keep_share(
+        &mut self,
+        from: Option<u16>,
+        to: ReturnAddress,
+        task: Task,
+    ) -> Option<ReturnAddress> {
+        let flushes = matches!(task, Task::Flush { at_s: None });
+        if !flushes || !self.engine.hot.is_careful() {
+            return Some(to);
+        }
+        self.wait_for_all(Whom::Share(from, to, task)).map(|_| to)
     }
 
     /// Does this worker's share of a command about the whole server. Gives the task as it is to go
@@ -526,7 +550,12 @@ impl WorkerCore {
             // An agreed client says it to every worker itself. A worker that passed it on would flush
             // the others a second time, and with that what the client stored there meanwhile.
             self.do_share(now, task, &mut Vec::new());
-            return reply(session, text::OK, noreply);
+            let before = session.sink().len();
+            reply(session, text::OK, noreply);
+            if at_s.is_none() && self.engine.hot.is_careful() {
+                self.hold_for_all(id, session, before);
+            }
+            return;
         }
         self.whole(now, id, session, task, noreply);
     }

@@ -6,6 +6,7 @@
 //! holds the keys asks for their memory ahead as it does for its own clients.
 
 use super::dispatch::{GetForm, confine, key_of, meta_of};
+use super::held::Whom;
 use super::in_order::Ticket;
 use super::message::Message;
 use super::plain::{WINDOW, read_probed};
@@ -202,6 +203,7 @@ impl WorkerCore {
                 let (Some(sent), Some(ticket)) = (&mut answers, command.ticket) else {
                     self.carry_out_frame(now, bytes, located, false, &mut unwanted);
                     unwanted.clear();
+                    self.held.take_of_last();
                     continue;
                 };
                 let before = sent.bytes.len();
@@ -210,6 +212,16 @@ impl WorkerCore {
                     Form::Frame => {
                         self.carry_out_frame(now, bytes, located, true, &mut sent.bytes);
                     }
+                }
+                if let Some(hold) = self.held.take_of_last() {
+                    let whom = Whom::At {
+                        worker: from,
+                        connection: sent.connection,
+                        ticket,
+                        answer: sent.bytes.split_off(before),
+                    };
+                    self.held.add(hold, whom);
+                    continue;
                 }
                 sent.list.push((ticket, (sent.bytes.len() - before) as u32));
                 if sent.bytes.len() >= ANSWERS_BYTES {
@@ -224,6 +236,20 @@ impl WorkerCore {
         }
     }
 
+    /// Answers one command of another worker's connection, later than those that came with it.
+    pub(super) fn answer_worker(
+        &mut self,
+        worker: u16,
+        connection: ConnectionId,
+        ticket: Ticket,
+        answer: &[u8],
+    ) {
+        let mut sent = Answers::new(connection, 1);
+        sent.list.push((ticket, answer.len() as u32));
+        sent.bytes.extend_from_slice(answer);
+        self.outbox.push(worker, Message::Answers(sent));
+    }
+
     /// Gets a key for another worker. `place` is its place in the run.
     fn carry_out_key(
         &mut self,
@@ -236,7 +262,7 @@ impl WorkerCore {
         let located = located.unwrap_or_else(|| self.locate(key));
         if located.place.worker != self.config.index {
             // A key that changed worker on the way is a miss.
-        } else if self.observers.is_on() {
+        } else if self.observers.is_on() || self.engine.hot.is_careful() {
             let at = located.at(now, Reader::Unaware);
             self.get_one(&at, key, GetForm::PLAIN, out);
         } else {

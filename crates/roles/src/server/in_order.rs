@@ -87,6 +87,21 @@ impl InOrder {
         ticket
     }
 
+    /// Keeps an answer that is there and may not leave yet, until an empty contribution comes.
+    pub fn keep(&mut self, answer: Vec<u8>, wording: Option<Echo>) -> Ticket {
+        let ticket = self.reserve(1, wording);
+        self.arrived += answer.len();
+        if let Some(last) = self.awaited.back_mut() {
+            last.parts = answer;
+        }
+        ticket
+    }
+
+    /// Answers that are there and may not leave yet or wait for others, the latest first.
+    pub fn kept(&self) -> impl Iterator<Item = &[u8]> {
+        self.awaited.iter().rev().map(|waiting| &waiting.parts[..])
+    }
+
     /// The whole answer of one worker has arrived. Gives its length, or `None` for an unknown ticket.
     #[inline]
     pub fn answered(&mut self, ticket: Ticket, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {

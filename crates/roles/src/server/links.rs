@@ -107,6 +107,23 @@ impl Links {
                     });
                     (message, line)
                 }
+                Output::Block(message) => {
+                    let table = engine.store.hash(message.key);
+                    let (place, _) = here.placement.locate(message.key, table);
+                    let seconds = TimeBase::seconds(now);
+                    let store = &engine.store;
+                    let item = store.peek_hashed(place.cachelet, message.key, table, seconds);
+                    // Not newer than what will be stored next.
+                    let version = item.map_or(newest, |item| item.version());
+                    let mut line = Vec::new();
+                    request::meta_delete(&mut line, SentKey::plain(message.key))
+                        .flag(b'G')
+                        .flag(b'I')
+                        .number(b'E', version.0)
+                        .number(b'Y', message.epoch.0)
+                        .end();
+                    (message, Some(line))
+                }
                 Output::Remove(message) => {
                     let mut line = Vec::new();
                     request::meta_delete(&mut line, SentKey::plain(message.key))

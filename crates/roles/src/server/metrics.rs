@@ -331,6 +331,26 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.links_lost,
         ),
         (
+            "answers_held_total",
+            "Answers held back because copies of their keys could still be read.",
+            sum.answers_held,
+        ),
+        (
+            "holds_confirmed_total",
+            "Times of holding that ended because every copy was blocked.",
+            sum.holds_confirmed,
+        ),
+        (
+            "holds_by_lease_total",
+            "Times of holding that ended with the last lease.",
+            sum.holds_by_lease,
+        ),
+        (
+            "holds_microseconds_total",
+            "How long answers were held back, in all times of holding.",
+            sum.holds_us,
+        ),
+        (
             "replica_hits_total",
             "Reads of replicas: found.",
             sum.replica_hits,

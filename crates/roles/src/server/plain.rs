@@ -10,7 +10,8 @@
 //!
 //! Whatever is not plain ([`scan_get`] and [`scan_set`] say what is) is left to the ordinary path, and
 //! so is the rest of a multi-get that had to stop in the middle. Of what is plain, keys that another
-//! worker holds, or that somebody watches, take the ordinary path key by key.
+//! worker holds, or that somebody watches, or while answers may be held back, take the ordinary path
+//! key by key.
 
 use super::commands::{get, store};
 use super::connections::Progress;
@@ -155,7 +156,8 @@ impl WorkerCore {
         while at < self.run.keys.len() {
             let window = at..self.run.keys.len().min(at + WINDOW);
             let wanted = window.len();
-            let is_direct = !self.observers.is_on() && session.is_direct();
+            let is_watched = self.observers.is_on() || self.engine.hot.is_careful();
+            let is_direct = !is_watched && session.is_direct();
             let answered = if is_direct && self.locate_window(input, window.clone()) {
                 self.read_here(now, session, input, window)
             } else {
@@ -272,7 +274,7 @@ impl WorkerCore {
         input: &[u8],
         commands: u32,
     ) -> Option<(usize, u32)> {
-        if self.observers.is_on() {
+        if self.observers.is_on() || self.engine.hot.is_careful() {
             return None;
         }
         let engine = &mut self.engine;

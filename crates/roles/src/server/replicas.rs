@@ -18,6 +18,9 @@ const CACHELET: CacheletId = CacheletId(0);
 /// A replica's value is preceded by the epoch of its home's map, little-endian.
 const EPOCH_LEN: usize = 8;
 
+/// Set in the epoch of a blocked replica, which has no value. Epochs count maps and never come this far.
+const BLOCKED: u64 = 1 << 63;
+
 /// What a shadow holds of a key.
 #[derive(Debug)]
 pub struct Replica<'a> {
@@ -75,7 +78,10 @@ impl Replicas {
         let mut item = self.store.get(CACHELET, key, now)?;
         item.touch_access(now);
         let item = item.into_item();
-        let (_, value) = item.value().split_at_checked(EPOCH_LEN)?;
+        let (epoch, value) = item.value().split_first_chunk::<EPOCH_LEN>()?;
+        if u64::from_le_bytes(*epoch) & BLOCKED != 0 {
+            return None;
+        }
         Some(Replica {
             value,
             flags: item.flags(),
@@ -117,6 +123,36 @@ impl Replicas {
         }
     }
 
+    /// Blocks a replica unless a newer one is there: nothing is served until the next store, and stores of
+    /// what is older are refused meanwhile. True when nothing as old is served.
+    pub fn block(
+        &mut self,
+        key: &[u8],
+        epoch: Epoch,
+        version: Version,
+        expires_at: Seconds,
+        now: Seconds,
+    ) -> bool {
+        if self
+            .stamp(key, now)
+            .is_some_and(|held| held > (epoch, version))
+        {
+            return false;
+        }
+        let stamp = (epoch.0 | BLOCKED).to_le_bytes();
+        let item = NewItem {
+            key,
+            value: [&stamp, b""],
+            flags: 0,
+            expires_at,
+            version,
+        };
+        if self.store.insert(CACHELET, item, now).is_err() {
+            self.store.delete(CACHELET, key, now);
+        }
+        true
+    }
+
     /// Removes everything.
     pub fn flush(&mut self) {
         self.store.flush();
@@ -133,14 +169,12 @@ impl Replicas {
         (stats.items, stats.bytes)
     }
 
-    /// Every replica: key, version, size of the value in bytes.
+    /// Every replica that is not blocked: key, version, size of the value in bytes.
     pub fn list(&self, now: Seconds) -> impl Iterator<Item = (&[u8], Version, usize)> {
-        self.store.items(CACHELET, now).map(|item| {
-            (
-                item.key(),
-                item.version(),
-                item.value().len().saturating_sub(EPOCH_LEN),
-            )
+        self.store.items(CACHELET, now).filter_map(|item| {
+            let (epoch, value) = item.value().split_first_chunk::<EPOCH_LEN>()?;
+            let is_served = u64::from_le_bytes(*epoch) & BLOCKED == 0;
+            is_served.then(|| (item.key(), item.version(), value.len()))
         })
     }
 
@@ -148,7 +182,8 @@ impl Replicas {
     fn stamp(&self, key: &[u8], now: Seconds) -> Option<(Epoch, Version)> {
         let item = self.store.peek(CACHELET, key, now)?;
         let epoch = item.value().first_chunk::<EPOCH_LEN>()?;
-        Some((Epoch(u64::from_le_bytes(*epoch)), item.version()))
+        let epoch = Epoch(u64::from_le_bytes(*epoch) & !BLOCKED);
+        Some((epoch, item.version()))
     }
 }
 
@@ -217,6 +252,30 @@ mod tests {
         assert!(replicas.remove(b"k", Epoch(2), Version(6), 10));
         assert!(replicas.get(b"k", 10).is_none());
         assert!(replicas.remove(b"k", Epoch(2), Version(6), 10));
+    }
+
+    #[test]
+    fn a_blocked_replica_serves_nothing_and_refuses_what_is_older() {
+        let mut replicas = replicas();
+        let block = |r: &mut Replicas, epoch, version| {
+            r.block(b"k", Epoch(epoch), Version(version), 100, 10)
+        };
+        let stored =
+            |r: &mut Replicas, value, epoch, version| r.store(&new(value, epoch, version), 10);
+        assert!(block(&mut replicas, 2, 4), "there is nothing to be served");
+        assert_eq!(stored(&mut replicas, b"v9", 1, 9), ReplicaStored::Older);
+        assert_eq!(stored(&mut replicas, b"v3", 2, 3), ReplicaStored::Older);
+        assert!(replicas.get(b"k", 10).is_none());
+        assert_eq!(stored(&mut replicas, b"v4", 2, 4), ReplicaStored::Yes);
+        assert!(replicas.get(b"k", 10).is_some());
+        assert!(!block(&mut replicas, 2, 3), "a newer one is served");
+        assert!(replicas.get(b"k", 10).is_some());
+        assert!(block(&mut replicas, 2, 5));
+        assert!(replicas.get(b"k", 10).is_none());
+        assert_eq!(replicas.list(10).count(), 0);
+        assert!(!replicas.remove(b"k", Epoch(2), Version(4), 10));
+        assert_eq!(stored(&mut replicas, b"v4", 2, 4), ReplicaStored::Older);
+        assert_eq!(stored(&mut replicas, b"v1", 3, 1), ReplicaStored::Yes);
     }
 
     #[test]

@@ -180,6 +180,23 @@ impl Session {
         self.is_complete(len);
     }
 
+    /// Keeps what was answered behind the first `before` bytes of the sink until [`Session::let_go`].
+    pub fn hold_back(&mut self, before: usize) -> Ticket {
+        let answer = self.sink().split_off(before);
+        self.awaited += 1;
+        self.order.keep(answer, self.wording)
+    }
+
+    /// A kept answer may leave, as soon as those before it have. An unknown ticket is ignored.
+    pub fn let_go(&mut self, ticket: Ticket) {
+        self.answer_arrived(ticket, |_| {}, |whole| whole);
+    }
+
+    /// The latest answer that is kept or awaited, as far as it is there.
+    pub fn last_kept(&self) -> Option<&[u8]> {
+        self.order.kept().next()
+    }
+
     /// A worker's contribution to an awaited answer arrived: `merge` adds it to what came before.
     /// When it is the last one, `finish` turns the parts into the answer. An unknown ticket is ignored.
     pub fn answer_arrived(

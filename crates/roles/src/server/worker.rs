@@ -4,6 +4,7 @@ use super::admin::{AdminConfig, DebugClock, ProcessRequests};
 use super::connections::Slot;
 use super::counters::Counters;
 use super::engine::{At, Engine};
+use super::held::HeldAnswers;
 use super::links::{LinkRequest, Links, Surroundings};
 use super::message::Message;
 use super::observe::{ObserverConfig, Observers};
@@ -119,6 +120,8 @@ pub struct WorkerCore {
     pub(super) flush_at: Option<Seconds>,
     /// Who may come in; nobody until they are set, where authentication is on.
     pub(super) credentials: Option<Arc<Credentials>>,
+    /// Answers that wait until copies of their keys cannot be read.
+    pub(super) held: HeldAnswers,
     /// Who looks on.
     pub(super) observers: Observers,
     /// The memory that all workers share.
@@ -198,6 +201,7 @@ impl WorkerCore {
             home_links: BTreeMap::new(),
             flush_at: None,
             credentials: None,
+            held: HeldAnswers::default(),
             observers: Observers::new(&ObserverConfig {
                 worker: config.index,
                 workers: config.workers,
@@ -232,7 +236,7 @@ impl WorkerCore {
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
                 let task = self.do_share(now, task, &mut bytes);
-                if let Some(to) = to {
+                if let Some(to) = to.and_then(|to| self.keep_share(Some(from), to, task)) {
                     self.outbox.push(from, Message::Share { to, task, bytes });
                 }
             }
@@ -306,6 +310,7 @@ impl WorkerCore {
         let me = self.me();
         self.engine.hot.handle_map(now.monotonic, map.clone(), me);
         self.carry_out_replication(now);
+        self.release_held(now);
         true
     }
 
@@ -318,6 +323,7 @@ impl WorkerCore {
     pub fn set_hot_keys(&mut self, now: Now, mode: Mode) {
         self.engine.hot.set_mode(now.monotonic, mode);
         self.carry_out_replication(now);
+        self.release_held(now);
     }
 
     /// What the process knows for `stats`.
@@ -366,6 +372,7 @@ impl WorkerCore {
             .links
             .input(&mut self.engine, now.monotonic, worker, input);
         self.carry_out_replication(now);
+        self.release_held(now);
         consumed
     }
 
@@ -384,6 +391,7 @@ impl WorkerCore {
         self.engine.hot.handle_timeout(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);
+        self.release_held(now);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.

@@ -230,11 +230,18 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(count: u16) -> Self {
+        Cluster::with(count, &config(1, true))
+    }
+
+    /// The same with other settings. The map gives keys to the first worker of each server.
+    pub fn with(count: u16, config: &WorkerConfig) -> Self {
         let map = map(1, count);
         let servers = (1..=count)
             .map(|id| {
-                let mut server = Server::new(config(1, true));
-                assert!(server.workers[0].handle_map(at(0), &map, ServerId(id)));
+                let mut server = Server::new(config.clone());
+                for worker in &mut server.workers {
+                    assert!(worker.handle_map(at(0), &map, ServerId(id)));
+                }
                 server
             })
             .collect();
@@ -290,6 +297,7 @@ impl Cluster {
                 let worker = &mut self.servers[link.home].workers[0];
                 let consumed = worker.link_input(now, target, answer.as_bytes());
                 assert_eq!(consumed, answer.len());
+                self.servers[link.home].settle(now);
             }
         }
     }
@@ -297,7 +305,10 @@ impl Cluster {
     /// Lets time pass for everybody.
     pub fn tick(&mut self, now: Now) {
         for server in &mut self.servers {
-            server.workers[0].handle_timeout(now);
+            for worker in &mut server.workers {
+                worker.handle_timeout(now);
+            }
+            server.settle(now);
         }
         self.settle(now);
     }

@@ -1,6 +1,7 @@
 //! The core of a server's workers, driven without threads or sockets.
 
 mod admin;
+mod atomic;
 mod auth;
 mod binary;
 mod commands;

@@ -11,7 +11,8 @@ pub use files::file_arguments;
 
 use crate::io::IoArgs;
 use crate::toll::Coin;
-use clap::{ArgAction, Args as ClapArgs};
+use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use evenkeel_policy::hot_keys::config::Consistency;
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
     parse_size,
@@ -29,6 +30,24 @@ const ITEM_SIZE_RANGE: std::ops::RangeInclusive<usize> = 1024..=1024 * 1024 * 10
 /// A connection inside a command, or with unread answers, that does not move for so many seconds is
 /// closed: a slow or dead client must not hold memory for ever.
 pub const PROGRESS_TIMEOUT_S: u32 = 30;
+
+/// Values of `--hot-keys-consistency`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HotKeysConsistency {
+    /// A value is read for at most a lease after it was replaced.
+    Lease,
+    /// Writes are atomic over all copies.
+    Atomic,
+}
+
+impl From<HotKeysConsistency> for Consistency {
+    fn from(value: HotKeysConsistency) -> Self {
+        match value {
+            HotKeysConsistency::Lease => Consistency::Lease,
+            HotKeysConsistency::Atomic => Consistency::Atomic,
+        }
+    }
+}
 
 /// A cache server that speaks the memcached protocol and takes memcached's flags.
 #[derive(Clone, Debug, ClapArgs)]
@@ -211,6 +230,16 @@ pub struct Args {
         env = "EVENKEEL_LEASE_MS"
     )]
     pub lease_ms: u32,
+
+    /// What readers of replicated keys are promised: nothing that was replaced longer than a lease ago, or
+    /// (atomic) that all copies of a key look like one, for which writers wait
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = HotKeysConsistency::Lease,
+        env = "EVENKEEL_HOT_KEYS_CONSISTENCY"
+    )]
+    pub hot_keys_consistency: HotKeysConsistency,
 
     /// Share of reads that are sampled for hot keys, in per cent
     /// [default: what gives 2,000 samples a second, at least 3]

@@ -48,6 +48,10 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub plain: bool,
 
+    /// Atomic writes: the history of each key must be linearizable
+    #[arg(long, conflicts_with = "plain")]
+    pub atomic: bool,
+
     /// Break a rule on purpose, to see it noticed (as listed in docs/simulator.md)
     #[arg(long, value_name = "NAME", value_parser = mutant)]
     pub mutant: Option<Fault>,
@@ -58,6 +62,8 @@ impl ClusterArgs {
     pub fn plan(&self, seed: u64) -> Plan {
         let plan = if self.plain {
             Plan::plain(seed)
+        } else if self.atomic {
+            Plan::atomic(seed)
         } else {
             Plan::new(seed)
         };
@@ -86,7 +92,10 @@ fn servers(text: &str) -> Result<usize, String> {
 }
 
 fn mutant(text: &str) -> Result<Fault, String> {
-    let known = || Fault::ALL.into_iter().chain(Fault::PLAIN);
+    let known = || {
+        let all = Fault::ALL.into_iter().chain(Fault::PLAIN);
+        all.chain(Fault::ATOMIC)
+    };
     let names = || {
         known()
             .map(|fault| format!("{fault:?}"))

@@ -10,14 +10,18 @@
 //! What a cache may do is allowed: a miss at any time, an error whose write may or may not have
 //! happened, now or much later. What is checked is said in [`Kind`], one variant for each promise.
 //!
+//! Where the copies of a key are to look like one, [`check_linearizable`] asks more.
+//!
 //! The checker is pure and quick, O(n log n) for n operations, so that it can judge a second of a
 //! real cluster's work as well as a simulated run.
 
 mod check;
 mod key;
+mod linear;
 mod violation;
 
 pub use check::{Checked, check};
+pub use linear::{Linear, Unlinearizable, check_linearizable};
 pub use violation::{Kind, Violation};
 
 /// Names a value that some client tried to write. Unique in a history.

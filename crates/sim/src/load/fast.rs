@@ -306,7 +306,8 @@ impl<'a> Cluster<'a> {
     /// Carries out what a home wants of its shadow workers: it is done at once.
     fn settle(&mut self, now: Nanos, home: usize) {
         while let Some(output) = self.hot[home].poll_output() {
-            let (Output::Store(message) | Output::Remove(message)) = output;
+            let (Output::Store(message) | Output::Block(message) | Output::Remove(message)) =
+                output;
             let (target, tag) = (message.target, message.tag);
             let shadow = worker_number(self.plan, target);
             self.work(shadow, now, home as u16, self.costs.set);

@@ -32,6 +32,8 @@ pub(super) enum Change {
     ReplicaStore,
     /// `md` at a shadow worker.
     ReplicaRemove,
+    /// `md` with `I` at a shadow worker.
+    ReplicaBlock,
     /// `mg` at a shadow worker.
     ReplicaRead,
 }
@@ -81,6 +83,9 @@ impl Command {
                 ..
             } => return Self::of(key, keys, Change::Increase(delta), consumed),
             Request::MetaSet(meta) if is_replica(&meta) => (meta, Change::ReplicaStore),
+            Request::MetaDelete(meta) if is_replica(&meta) && meta.flags.has(b'I') => {
+                (meta, Change::ReplicaBlock)
+            }
             Request::MetaDelete(meta) if is_replica(&meta) => (meta, Change::ReplicaRemove),
             Request::MetaGet(meta) if is_replica(&meta) => (meta, Change::ReplicaRead),
             Request::MetaSet(meta) => (meta, store(&meta)),

@@ -28,10 +28,11 @@ pub use report::Report;
 pub use story::{Line, Listener};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
-use crate::history::{History, Nanos, Operation, Promises, check};
+use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
 use crate::random::Random;
 use applications::Application;
 use control::Coordinator;
+use evenkeel_policy::hot_keys::config::Consistency;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer, Switch};
 use evenkeel_roles::proxy::OnDown;
@@ -177,7 +178,9 @@ impl World {
         let joiners = random.index(3).min(count - SERVERS_MIN);
         let initial = if is_plain { count } else { count - joiners };
         let proxies = if is_plain { 2 } else { 1 + random.index(3) };
-        let on_down = if random.chance(1, 2) {
+        let is_atomic = plan.consistency == Consistency::Atomic;
+        // A miss where nobody was asked could not be held against the truth.
+        let on_down = if random.chance(1, 2) || is_atomic {
             OnDown::Error
         } else {
             OnDown::Miss
@@ -313,6 +316,17 @@ impl World {
             Err(violations) => {
                 self.violations
                     .extend(violations.iter().map(ToString::to_string));
+            }
+        }
+        if self.plan.consistency == Consistency::Atomic {
+            match check_linearizable(&history.operations) {
+                Ok(linear) => self
+                    .report
+                    .tell("operations put in order", linear.operations),
+                Err(violations) => {
+                    self.violations
+                        .extend(violations.iter().map(ToString::to_string));
+                }
             }
         }
         Outcome {

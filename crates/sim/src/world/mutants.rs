@@ -55,6 +55,14 @@ pub enum Fault {
     MapsLost,
     /// What happens follows from more than the seed.
     Undetermined,
+    /// With atomic writes: homes answer at once.
+    AnswersNotHeld,
+    /// With atomic writes: homes answer at once when a map has just given them keys.
+    NewHomesAnswer,
+    /// With atomic writes: shadow servers confirm that they serve a key no more, and go on.
+    ShadowsServeOn,
+    /// With atomic writes: a value that was held back brings a lease.
+    GrantsWhileHeld,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
     ReplicasUnnamed,
 }
@@ -67,6 +75,14 @@ impl Fault {
         Fault::SwapsAlways,
         Fault::WritesDropped,
         Fault::WritesRepeated,
+    ];
+
+    /// Those of atomic writes.
+    pub const ATOMIC: [Fault; 4] = [
+        Fault::AnswersNotHeld,
+        Fault::NewHomesAnswer,
+        Fault::ShadowsServeOn,
+        Fault::GrantsWhileHeld,
     ];
 
     /// Those of a cluster of Evenkeel servers.
@@ -105,6 +121,7 @@ impl World {
         let fault = self.plan.fault?;
         let is_swallowed = match fault {
             Fault::ReplicaStoresDropped => command.is_replica_store() && self.random.chance(1, 2),
+            Fault::ShadowsServeOn => command.change == Change::ReplicaBlock,
             Fault::WritesDropped => command.is_set() && self.random.chance(1, 20),
             Fault::FlushIgnored => command.change == Change::Flush,
             Fault::MissesInvented => command.change == Change::Read && self.random.chance(1, 50),
@@ -223,6 +240,19 @@ pub(super) fn spoil_hello(fault: Option<Fault>, out: &mut Vec<u8>) {
     *out = format!("{before}lease_ms=5000{after}").into_bytes();
 }
 
+/// With a fault that does so: adds a lease to a value that was held back.
+pub(super) fn spoil_held(fault: Option<Fault>, out: &mut Vec<u8>) {
+    if fault == Some(Fault::GrantsWhileHeld) && out.starts_with(b"VA ") {
+        *out = edit_line(out, grant);
+    }
+}
+
+fn grant(words: &mut Vec<String>) {
+    if !words.iter().skip(2).any(|word| word.starts_with('G')) {
+        words.push("G1".into());
+    }
+}
+
 /// With a fault that does so: changes the flags of an answer.
 pub(super) fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Vec<u8>) {
     let Some(fault) = fault else { return };
@@ -239,11 +269,7 @@ pub(super) fn spoil_answer(fault: Option<Fault>, command: &Command, out: &mut Ve
         Fault::HomesLookOld if is_value && command.change == Change::Read => {
             |words| set_version(words, "1")
         }
-        Fault::GrantsAlways if is_value => |words| {
-            if !words.iter().skip(2).any(|word| word.starts_with('G')) {
-                words.push("G1".into());
-            }
-        },
+        Fault::GrantsAlways if is_value => grant,
         _ => return,
     };
     *out = edit_line(out, spoil);

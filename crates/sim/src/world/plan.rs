@@ -3,6 +3,7 @@
 use super::mutants::Fault;
 use super::swarm::Swarm;
 use crate::history::Nanos;
+use evenkeel_policy::hot_keys::config::Consistency;
 
 /// One millisecond.
 pub(super) const MS: Nanos = 1_000_000;
@@ -55,6 +56,8 @@ pub struct Plan {
     pub seed: u64,
     /// What is behind the proxies.
     pub cluster: Cluster,
+    /// What its servers promise of replicated keys.
+    pub consistency: Consistency,
     /// What may go wrong, and what applications do.
     pub swarm: Swarm,
     /// What is wrong on purpose.
@@ -71,10 +74,19 @@ impl Plan {
         Plan {
             seed,
             cluster: Cluster::Evenkeel,
+            consistency: Consistency::Lease,
             swarm: Swarm::of(seed),
             fault: None,
             length: LENGTH,
             servers: SERVERS,
+        }
+    }
+
+    /// The same with atomic writes, for which the history must be linearizable.
+    pub fn atomic(seed: u64) -> Self {
+        Plan {
+            consistency: Consistency::Atomic,
+            ..Plan::new(seed)
         }
     }
 

@@ -200,7 +200,10 @@ impl World {
     pub(super) fn observe(&mut self, server: usize, worker: u16, command: &Command, answer: &[u8]) {
         let key = usize::from(command.key);
         match &command.change {
-            Change::ReplicaStore | Change::ReplicaRemove | Change::ReplicaRead => return,
+            Change::ReplicaStore
+            | Change::ReplicaRemove
+            | Change::ReplicaBlock
+            | Change::ReplicaRead => return,
             Change::Flush => return self.lose_worker(server, worker),
             _ => {}
         }

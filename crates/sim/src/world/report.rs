@@ -46,6 +46,9 @@ impl Report {
         );
         self.tell("server: replicas removed", counters.replica_deletes);
         self.tell("server: requests pointed elsewhere", counters.moved);
+        self.tell("server: answers held", counters.answers_held);
+        self.tell("server: held until confirmed", counters.holds_confirmed);
+        self.tell("server: held by lease", counters.holds_by_lease);
     }
 
     pub(super) fn take_proxy(&mut self, stats: &ProxyStats) {

@@ -1,7 +1,7 @@
 //! The servers: each a process with its workers, driven as the server's event loop drives them.
 
 use super::command::Command;
-use super::mutants::{Fault, spoil_answer, spoil_hello, with_name, without_name};
+use super::mutants::{Fault, spoil_answer, spoil_held, spoil_hello, with_name, without_name};
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::{Cluster, MS};
 use super::process::Process;
@@ -46,6 +46,10 @@ pub(super) struct Server {
     pub id: Option<ServerId>,
     /// Newest map handed to the workers.
     pub told: Epoch,
+    /// When each worker was last handed a map.
+    mapped_at: Vec<Nanos>,
+    /// With a fault: bytes of each worker's connections that left before they were let go.
+    early: Vec<BTreeMap<(u32, u32), usize>>,
     /// Messages between workers, and words of the coordinator to them, arrive in order.
     busy_until: Nanos,
 }
@@ -61,6 +65,8 @@ impl Server {
             boot: BootId(0),
             id: None,
             told: Epoch(0),
+            mapped_at: Vec::new(),
+            early: Vec::new(),
             busy_until: 0,
         }
     }
@@ -129,6 +135,7 @@ impl World {
         }
         s.process.alive = true;
         let hot_keys = HotKeysConfig {
+            consistency: self.plan.consistency,
             lease: Duration::from_nanos(self.plan.lease()),
             sampling: Some(1.0),
             write_weight: 1.5,
@@ -182,6 +189,8 @@ impl World {
             .collect();
         s.pool = Some(pool);
         s.links = vec![BTreeMap::new(); s.workers.len()];
+        s.mapped_at = vec![0; s.workers.len()];
+        s.early = vec![BTreeMap::new(); s.workers.len()];
         s.sessions = vec![BTreeMap::new(); s.workers.len()];
         (s.boot, s.id, s.told, s.busy_until) = (boot, None, Epoch(0), self.time);
         self.arm(server);
@@ -291,8 +300,17 @@ impl World {
             }
             None => self.show_input((server, worker, id), input),
         };
+        let kept = self
+            .kept_answer(server, worker, id)
+            .filter(|_| out.is_empty());
         if consumed > 0 {
-            self.observe(server, worker, command, &out);
+            let answer = kept.as_ref().unwrap_or(&out);
+            self.observe(server, worker, command, answer);
+        }
+        if let Some(kept) = kept.filter(|_| self.answers_early(server, worker)) {
+            let early = &mut self.servers[server].early[usize::from(worker)];
+            *early.entry((id.slot, id.generation)).or_default() += kept.len();
+            out = kept;
         }
         if self.has_fault(Fault::WritesRepeated) && command.is_write() && self.random.chance(1, 20)
         {
@@ -304,6 +322,19 @@ impl World {
         }
         spoil_answer(self.plan.fault, command, &mut out);
         (consumed, out)
+    }
+
+    /// What a worker has answered to the command that was just shown to it, and holds back.
+    fn kept_answer(&mut self, server: usize, worker: u16, id: ConnectionId) -> Option<Vec<u8>> {
+        let session = self.servers[server].workers[usize::from(worker)].session(id)?;
+        session.last_kept().map(<[u8]>::to_vec)
+    }
+
+    /// With a fault: whether a worker does not hold its answers back.
+    fn answers_early(&self, server: usize, worker: u16) -> bool {
+        let since = self.time - self.servers[server].mapped_at[usize::from(worker)];
+        self.has_fault(Fault::AnswersNotHeld)
+            || self.has_fault(Fault::NewHomesAnswer) && since < self.plan.lease()
     }
 
     fn show_input(
@@ -366,15 +397,6 @@ impl World {
         let now = s.process.now(self.time);
         let core = &mut s.workers[usize::from(to)];
         core.handle_message(now, from, message);
-        let touched: Vec<_> = core::iter::from_fn(|| core.poll_touched()).collect();
-        for id in touched {
-            let sessions = &self.servers[server].sessions[usize::from(to)];
-            if let Some(&connection) = sessions.get(&(id.slot, id.generation)) {
-                self.show_output(server, to, connection, id);
-                // What waited for this answer goes on.
-                self.feed(connection, server, to, id);
-            }
-        }
         self.settle_worker(server, to);
     }
 
@@ -389,6 +411,7 @@ impl World {
         let after = w.epoch();
         if is_taken {
             self.let_go(server, worker, map, id);
+            self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
         if after < before {
             self.fail(format!(
@@ -428,8 +451,29 @@ impl World {
         s.busy_until
     }
 
-    /// Carries out what a worker wants after anything that it was told.
+    /// Carries out what a worker wants after anything that it was told, and what its connections were
+    /// waiting to ask it.
     pub(super) fn settle_worker(&mut self, server: usize, worker: u16) {
+        loop {
+            self.carry_out_wishes(server, worker);
+            let core = &mut self.servers[server].workers[usize::from(worker)];
+            let touched: Vec<_> = core::iter::from_fn(|| core.poll_touched()).collect();
+            if touched.is_empty() {
+                break;
+            }
+            for id in touched {
+                let sessions = &self.servers[server].sessions[usize::from(worker)];
+                if let Some(&connection) = sessions.get(&(id.slot, id.generation)) {
+                    self.show_output(server, worker, connection, id);
+                    // What waited for this answer goes on.
+                    self.feed(connection, server, worker, id);
+                }
+            }
+        }
+        self.arm(server);
+    }
+
+    fn carry_out_wishes(&mut self, server: usize, worker: u16) {
         let w = usize::from(worker);
         let mut messages = Vec::new();
         self.servers[server].workers[w].flush_outbox(|to, message| {
@@ -489,13 +533,6 @@ impl World {
             let bytes = out.map(core::mem::take).unwrap_or_default();
             self.send(connection, INITIATOR, &bytes);
         }
-        while let Some(id) = self.servers[server].workers[w].poll_touched() {
-            let sessions = &self.servers[server].sessions[w];
-            if let Some(&connection) = sessions.get(&(id.slot, id.generation)) {
-                self.show_output(server, worker, connection, id);
-            }
-        }
-        self.arm(server);
     }
 
     fn show_output(
@@ -510,8 +547,12 @@ impl World {
         let Some(session) = s.workers[w].session(id) else {
             return;
         };
-        let out = core::mem::take(&mut session.out);
+        let mut out = core::mem::take(&mut session.out);
         let is_over = session.closing && !session.awaits();
+        if let Some(early) = s.early[w].remove(&(id.slot, id.generation)) {
+            out.drain(..early);
+        }
+        spoil_held(self.plan.fault, &mut out);
         self.send(connection, ACCEPTOR, &out);
         if is_over {
             let s = &mut self.servers[server];

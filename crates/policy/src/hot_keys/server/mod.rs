@@ -11,7 +11,8 @@
 //! Nobody but a client with a lease reads a replica. Hence, once the last lease is over, replicas may
 //! be left behind anywhere; they are removed for tidiness, not for safety. A new promotion of the key
 //! waits until each of its shadow workers has confirmed the present value over what they may still
-//! hold.
+//! hold. With [`Consistency::Atomic`](crate::hot_keys::config::Consistency) more is promised, and
+//! `atomic.rs` says why that holds.
 //!
 //! # How the caller uses it
 //!
@@ -20,6 +21,7 @@
 //! Confirmations may come in any order; a connection that breaks is reported before the next one to
 //! the same worker carries anything.
 
+mod atomic;
 mod reads;
 mod replicas;
 #[cfg(test)]
@@ -34,13 +36,15 @@ use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
 
 use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
 use crate::hot_keys::popularity::{SLOT, Sampler};
-pub use crate::hot_keys::replication::PropagationTag;
-use crate::hot_keys::replication::{LINK_RETRY, Replication};
+use crate::hot_keys::replication::{Errand, LINK_RETRY, Replication};
+pub use crate::hot_keys::replication::{HoldId, PropagationTag};
 use crate::hot_keys::ssm::{Filter, Slot, Table};
 use crate::hot_keys::state::{Event, State, Transitions};
 use crate::load::{LoadAverage, Trigger};
 use crate::placement::map::ClusterMap;
 use crate::placement::renaming;
+use atomic::Quiet;
+pub use atomic::{Released, ReleasedBy};
 
 /// How long a key is left without replicas after one of its shadow workers failed it.
 pub const PROMOTION_HOLD_OFF: Duration = Duration::from_secs(5);
@@ -82,6 +86,9 @@ pub enum Output<'a> {
     /// Send the item of this key, as it is now, to a shadow worker; if there is none, say so with
     /// [`HotKeys::handle_absent`].
     Store(Message<'a>),
+    /// Tell a shadow worker to serve nothing of this key until the next store, as of the item's present
+    /// version, or of the newest one of this worker if there is no item.
+    Block(Message<'a>),
     /// Tell a shadow worker to remove its replica, as of the newest version of this worker.
     Remove(Message<'a>),
 }
@@ -127,6 +134,8 @@ pub struct HotKeysStats {
     pub stores: u64,
     /// Messages that removed a replica.
     pub removes: u64,
+    /// Messages that blocked a replica.
+    pub blocks: u64,
     /// Sampled keys not tracked because every tracked one was replicated.
     pub untracked_full: u64,
     /// Promotions that did not happen because `replicated_max` keys were replicated.
@@ -170,6 +179,18 @@ pub struct HotKeys {
     next_due: Instant,
     transitions: Transitions,
     stats: HotKeysStats,
+    /// When the last lease was granted for a key whose replicas were removed before it was over.
+    leases_left: Option<Instant>,
+    /// Whether answers may have to be held back: with atomic writes, while keys have replicas or this
+    /// worker waits for those of a former home.
+    careful: bool,
+    /// Whether anything happened since the clock was read whose latest time matters.
+    undated: bool,
+    /// Keys that were another home's until lately.
+    quiet: Vec<Quiet>,
+    next_hold: u64,
+    /// Times of waiting that are over and were not told of yet.
+    released: VecDeque<Released>,
     #[cfg(test)]
     pub(crate) mutant: Option<Mutant>,
 }
@@ -209,6 +230,12 @@ impl HotKeys {
             next_due: NEVER,
             transitions: Transitions::default(),
             stats: HotKeysStats::default(),
+            leases_left: None,
+            careful: false,
+            undated: false,
+            quiet: Vec::new(),
+            next_hold: 0,
+            released: VecDeque::new(),
             #[cfg(test)]
             mutant: None,
             config,
@@ -307,6 +334,9 @@ impl HotKeys {
             return;
         };
         replication.confirm(now, tag.shadow, all);
+        if replication.hold.is_some() && !replication.is_readable() {
+            self.end_hold(now, tag.slot, Event::Prepared);
+        }
         self.enqueue(tag.slot);
         self.settle(now, tag.slot);
     }
@@ -394,6 +424,7 @@ impl HotKeys {
                 self.cool(now, slot, Event::MapChanged);
             }
         }
+        self.wait_for_former_homes(now, map.epoch());
         self.map = Some(map);
     }
 
@@ -429,6 +460,7 @@ impl HotKeys {
             for slot in self.replicated.clone() {
                 self.handle_due(now, slot);
             }
+            self.end_quiet(now);
         }
     }
 
@@ -446,9 +478,10 @@ impl HotKeys {
             };
             let (round, epoch) = (replication.round, replication.epoch);
             let (gone, retired_at) = (replication.gone, replication.retiring);
+            let held = replication.hold.is_some();
             let shadow = &mut replication.shadows[usize::from(i)];
             shadow.queued = false;
-            if retired_at.is_none() && !shadow.wants_message() {
+            if retired_at.is_none() && !shadow.wants_message(held) {
                 continue;
             }
             let tag = PropagationTag {
@@ -457,7 +490,13 @@ impl HotKeys {
                 shadow: i,
             };
             self.next_serial += 1;
-            shadow.depart(tag, round);
+            let errand = match (retired_at, held, gone) {
+                (Some(_), ..) => Errand::Remove,
+                (None, true, _) => Errand::Block,
+                (None, false, true) => Errand::Remove,
+                (None, false, false) => Errand::Store,
+            };
+            shadow.depart(tag, round, errand);
             let target = shadow.target;
             if let Some(at) = retired_at
                 && !self.outbox.iter().any(|&(other, _)| other == slot)
@@ -472,12 +511,19 @@ impl HotKeys {
                 epoch,
                 tag,
             };
-            return Some(if gone || retired_at.is_some() {
-                self.stats.removes += 1;
-                Output::Remove(message)
-            } else {
-                self.stats.stores += 1;
-                Output::Store(message)
+            return Some(match errand {
+                Errand::Store => {
+                    self.stats.stores += 1;
+                    Output::Store(message)
+                }
+                Errand::Block => {
+                    self.stats.blocks += 1;
+                    Output::Block(message)
+                }
+                Errand::Remove => {
+                    self.stats.removes += 1;
+                    Output::Remove(message)
+                }
             });
         }
         None

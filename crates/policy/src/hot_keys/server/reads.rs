@@ -46,6 +46,7 @@ impl HotKeys {
         let pending_too = self.is(Mutant::GrantWhilePending);
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
         let map_epoch = self.map.as_ref().map(|map| map.epoch());
+        let atomic = self.is_atomic();
         let entry = &mut self.table[slot];
         let advice = ReadAdvice {
             gamma: 0,
@@ -72,6 +73,10 @@ impl HotKeys {
             return advice;
         }
         replication.last_grant = Some(now);
+        if atomic {
+            replication.undated = true;
+            self.undated = true;
+        }
         self.stats.grants += 1;
         ReadAdvice {
             gamma,
@@ -137,13 +142,15 @@ impl HotKeys {
             self.stats.unpromoted_alone += 1;
             return;
         };
-        let replication = Replication::new(now, map.epoch(), &targets);
+        let mut replication = Replication::new(now, map.epoch(), &targets);
+        replication.last_grant = self.leases_left.filter(|_| self.is_atomic());
         let entry = &mut self.table[slot];
         self.filter.insert(entry.hash);
         entry.replication = Some(Box::new(replication));
         self.table.set_evictable(slot, false);
         let at = self.replicated.partition_point(|&other| other < slot);
         self.replicated.insert(at, slot);
+        self.update_care();
         self.move_to(now, slot, Event::Promoted, State::HotPending);
         self.enqueue(slot);
         self.arm(slot);

@@ -17,6 +17,7 @@ impl HotKeys {
         };
         replication.advance(now, event != Event::Written);
         self.move_to(now, slot, event, to);
+        self.begin_hold(now, slot);
         self.enqueue(slot);
         self.arm(slot);
     }
@@ -66,7 +67,9 @@ impl HotKeys {
     /// The key has no replicas any more that matter.
     pub(super) fn end_replication(&mut self, now: Instant, slot: Slot, event: Event) {
         self.move_to(now, slot, event, State::Cold);
-        self.table[slot].replication = None;
+        let ended = self.table[slot].replication.take();
+        debug_assert!(ended.as_ref().is_none_or(|ended| ended.hold.is_none()));
+        self.leases_left = self.leases_left.max(ended.and_then(|r| r.last_grant));
         self.table.set_evictable(slot, true);
         self.outbox.retain(|&(other, _)| other != slot);
         self.replicated.retain(|&other| other != slot);
@@ -74,6 +77,7 @@ impl HotKeys {
         for &other in &self.replicated {
             self.filter.insert(self.table[other].hash);
         }
+        self.update_care();
     }
 
     /// Stops tracking a COLD key.
@@ -87,8 +91,9 @@ impl HotKeys {
         let Some(replication) = &mut self.table[slot].replication else {
             return;
         };
+        let held = replication.hold.is_some();
         for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
-            if !shadow.queued && shadow.wants_message() {
+            if !shadow.queued && shadow.wants_message(held) {
                 shadow.queued = true;
                 self.outbox.push_back((slot, i));
             }

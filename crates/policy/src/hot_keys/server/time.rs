@@ -75,6 +75,9 @@ impl HotKeys {
     }
 
     pub(super) fn handle_due(&mut self, now: Instant, slot: Slot) {
+        if self.held_until(slot).is_some_and(|at| at <= now) {
+            self.end_hold(now, slot, Event::LeasesOver);
+        }
         let lease = self.lease_waited();
         let Some(replication) = &mut self.table[slot].replication else {
             return;
@@ -113,6 +116,7 @@ impl HotKeys {
             replication.retry_at(),
             silent,
             self.retire_at(slot),
+            self.held_until(slot),
         ];
         self.next_due = due.into_iter().flatten().fold(self.next_due, Instant::min);
     }
@@ -130,7 +134,7 @@ impl HotKeys {
     }
 
     /// A lease, and the margin for clocks that run at different speeds.
-    fn lease_waited(&self) -> Duration {
+    pub(super) fn lease_waited(&self) -> Duration {
         self.config.lease + self.config.lease / LEASE_MARGIN_DIVISOR
     }
 

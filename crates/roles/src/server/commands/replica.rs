@@ -73,17 +73,23 @@ pub fn replica_set(
     answer::meta(out, status).end();
 }
 
-/// Answers `md` with `G` at a shadow: a home takes a copy back.
+/// Answers `md` with `G` at a shadow: a home takes a copy back, or with `I` blocks it.
 pub fn replica_delete(
     engine: &mut Engine,
     at: &At,
     key: &[u8],
     meta: &Meta<'_>,
+    lifetime_s: Seconds,
     out: &mut Vec<u8>,
 ) {
     let epoch = Epoch(meta.flags.unsigned(b'Y').unwrap_or(0));
     let version = Version(meta.flags.unsigned(b'E').unwrap_or(0));
-    let gone = engine.replicas.remove(key, epoch, version, at.seconds);
+    let gone = if meta.flags.has(b'I') {
+        let until = replica_expiry(NEVER, at.seconds, lifetime_s);
+        (engine.replicas).block(key, epoch, version, until, at.seconds)
+    } else {
+        engine.replicas.remove(key, epoch, version, at.seconds)
+    };
     engine.counters.replica_deletes += u64::from(gone);
     let status = if gone {
         MetaStatus::Done

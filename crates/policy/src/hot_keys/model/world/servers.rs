@@ -86,7 +86,7 @@ impl World {
             let Some(output) = s.hot.poll_output() else {
                 break;
             };
-            let (Output::Store(m) | Output::Remove(m)) = output;
+            let (Output::Store(m) | Output::Block(m) | Output::Remove(m)) = output;
             let key = KEYS
                 .iter()
                 .position(|key| *key == m.key)
@@ -101,7 +101,7 @@ impl World {
                         continue;
                     }
                 },
-                Output::Remove(_) => None,
+                Output::Block(_) | Output::Remove(_) => None,
             };
             let version = item.map_or(Version(s.counter), |item| item.version);
             self.send(

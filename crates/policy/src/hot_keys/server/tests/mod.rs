@@ -9,6 +9,7 @@ use crate::load::TriggerConfig;
 use crate::placement::map::{MapDocument, ServerEntry};
 use crate::placement::renaming;
 
+mod atomic;
 mod moves;
 mod promotion;
 
@@ -124,7 +125,7 @@ impl Home {
     fn sent(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         while let Some(output) = self.hot.poll_output() {
-            let (Output::Store(m) | Output::Remove(m)) = output;
+            let (Output::Store(m) | Output::Block(m) | Output::Remove(m)) = output;
             assert_eq!((m.key, m.hash), (KEY, KeyHash::of(KEY)));
             let store = matches!(output, Output::Store(_));
             sent.push((store, m.target.server.0, m.target, m.tag));

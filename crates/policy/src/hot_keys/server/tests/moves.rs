@@ -15,6 +15,10 @@ evicted        cold        invalid
 faded          cold        invalid
 promoted       cold        hot_pending
 current        hot_pending hot
+prepared       hot_pending hot_pending
+prepared       cold_pending cold_pending
+leases_over    hot_pending hot_pending
+leases_over    cold_pending cold_pending
 written        hot_pending hot_pending
 written        hot         hot_pending
 written        cold_pending cold_pending
