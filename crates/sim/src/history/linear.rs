@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_value_may_be_lost_and_does_not_come_back() {
         let w1 = write((0, 1), 1, None, true);
-        let with = |more: &[Operation]| [&[w1.clone()], more].concat();
+        let with = |more: &[Operation]| [core::slice::from_ref(&w1), more].concat();
         assert_judged(&with(&[read((2, 3), 1), read((4, 5), 0)]), true);
         assert_judged(&with(&[read((2, 3), 0), read((4, 5), 1)]), false);
         assert_judged(&with(&[delete((2, 3)), read((4, 5), 1)]), false);
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_swap_needs_what_it_expects() {
         let w1 = write((0, 1), 1, None, true);
-        let with = |more: &[Operation]| [&[w1.clone()], more].concat();
+        let with = |more: &[Operation]| [core::slice::from_ref(&w1), more].concat();
         assert_judged(
             &with(&[write((2, 3), 2, Some(1), true), read((4, 5), 2)]),
             true,
