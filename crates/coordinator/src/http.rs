@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
 use crate::api::{
-    Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Refusal, Settings, Switch,
+    Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Unsaved};
 use crate::metrics;
@@ -57,7 +57,7 @@ pub(crate) struct ErrorDetail {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettingsBody {
-    hot_keys: Switch,
+    hot_keys: Mode,
 }
 
 pub(crate) type Shared = State<Arc<Desk>>;
@@ -87,6 +87,8 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/hot-keys", post(hot_keys))
         .route("/api/v1/map", get(map))
         .route("/api/v1/servers", get(servers))
+        .route("/api/v1/hotkeys", get(cluster_hot_keys))
+        .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
@@ -161,6 +163,14 @@ async fn map(State(desk): Shared) -> Response {
 
 async fn servers(State(desk): Shared) -> Response {
     Json(desk.look(|core, now, _| core.servers(now.monotonic))).into_response()
+}
+
+async fn cluster_hot_keys(State(desk): Shared) -> Response {
+    Json(desk.look(|core, _, _| core.cluster_hot_keys())).into_response()
+}
+
+async fn hot_key_events(State(desk): Shared) -> Response {
+    Json(desk.look(|core, _, _| core.hot_key_events())).into_response()
 }
 
 async fn proxies(State(desk): Shared) -> Response {

@@ -21,6 +21,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::api::limits::LOAD_RPS_MAX;
+use evenkeel_roles::hot_keys_view::HotKeysNews;
+
 use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
 
@@ -75,6 +77,8 @@ pub struct Report {
     pub epoch: Epoch,
     /// Load of each worker.
     pub load: LoadReport,
+    /// What is new of a server's hot keys, if anything.
+    pub hot_keys: Option<HotKeysNews>,
 }
 
 /// What the program is told, in order.
@@ -378,7 +382,12 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
 
     /// One heartbeat to the first coordinator that answers.
     fn round(&mut self) {
-        let Report { epoch, load } = (self.report)();
+        let Report {
+            epoch,
+            load,
+            hot_keys,
+        } = (self.report)();
+        self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -473,13 +482,14 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         epoch: Epoch(0),
         lineage: None,
         load: LoadReport::default(),
+        hot_keys: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Switch;
+    use crate::api::Mode;
     use evenkeel_policy::placement::map::{MapDocument, ServerEntry};
     use evenkeel_types::{CacheletId, WorkerRef};
 
@@ -527,7 +537,7 @@ mod tests {
         assert_eq!(first, expected);
         assert_eq!(view.take(MemberKind::Proxy, answer(3)).unwrap(), []);
         let off = Settings {
-            hot_keys: Switch::Off,
+            hot_keys: Mode::Off,
         };
         let changed = HeartbeatAnswer {
             settings: off,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use evenkeel_types::Instant;
 
-use crate::api::{CoordinatorCore, ProxyConfigView, Switch};
+use crate::api::{CoordinatorCore, Mode, ProxyConfigView};
 use crate::desk::Tally;
 
 /// Content type of the text format.
@@ -50,8 +50,54 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
         "hot_keys_enabled",
         "Whether replication of hot keys is on (1) or off (0).",
     );
-    let enabled = core.settings().hot_keys == Switch::On;
-    text.value("hot_keys_enabled", u8::from(enabled));
+    let mode = core.settings().hot_keys;
+    text.value("hot_keys_enabled", u8::from(mode == Mode::On));
+    text.gauge(
+        "hot_keys_mode",
+        "1 for the mode of replication of hot keys that is chosen.",
+    );
+    for each in Mode::ALL {
+        let is_chosen = u8::from(each == mode);
+        text.labelled("hot_keys_mode", "mode", &each.to_string(), is_chosen);
+    }
+    let hot = core.cluster_hot_keys();
+    let replicated = hot.keys.iter().filter(|k| k.key.gamma > 0).count();
+    let observed = hot.keys.iter().filter(|k| !k.key.proposed.is_empty());
+    text.gauge(
+        "hot_keys",
+        "Keys with replicas, and such as would have some if they were not only observed.",
+    );
+    text.labelled("hot_keys", "state", "replicated", replicated);
+    text.labelled("hot_keys", "state", "observed", observed.count());
+    text.gauge(
+        "load_max_over_mean",
+        "Largest estimated load of a worker by the mean: without replicas, with those there are, and with observed ones.",
+    );
+    for (replicas, balance) in [
+        ("none", &hot.without_replicas),
+        ("present", &hot.with_replicas),
+        ("observed", &hot.with_observed),
+    ] {
+        text.labelled(
+            "load_max_over_mean",
+            "replicas",
+            replicas,
+            balance.max_over_mean,
+        );
+    }
+    let events = core.hot_key_event_counts();
+    text.counter(
+        "hot_key_events_total",
+        "Promotions and retirements of keys, by what became of the news of them.",
+    );
+    for (outcome, count) in [
+        ("heard", events.heard),
+        ("overwritten", events.overwritten),
+        ("missed", events.missed),
+        ("unusable", events.unusable),
+    ] {
+        text.labelled("hot_key_events_total", "outcome", outcome, count);
+    }
 
     text.counter(
         "heartbeats_total",

@@ -170,14 +170,14 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CoordinatorConfig, CoordinatorCore, Settings, Switch};
+    use crate::api::{CoordinatorConfig, CoordinatorCore, Mode, Settings};
     use evenkeel_types::Instant;
 
     fn state() -> SavedState {
         let config = CoordinatorConfig::new("test");
         let mut core = CoordinatorCore::new(config, 5, Instant(0)).unwrap();
         core.set_settings(Settings {
-            hot_keys: Switch::Off,
+            hot_keys: Mode::Off,
         });
         core.saved_state()
     }

@@ -148,6 +148,7 @@ fn join(
             .min()
             .unwrap_or(Epoch(0)),
         load: load.report(),
+        hot_keys: None,
     };
     let told = Arc::clone(workers);
     let name = spec.name.clone();

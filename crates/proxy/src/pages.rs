@@ -4,7 +4,7 @@ use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
 use crate::request_log::Sink;
 use evenkeel_roles::proxy::{ProcessStats, render_metrics};
-use evenkeel_runtime::{Clock, ConnectionCount, Page};
+use evenkeel_runtime::{Clock, ConnectionCount, Page, PageKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -80,6 +80,7 @@ impl Facts {
 fn page(status: u16, body: &str) -> Page {
     Page {
         status,
+        kind: PageKind::Text,
         body: body.to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! Prometheus's text format, as far as counts and histograms need it.
 
+use evenkeel_policy::hot_keys::ages::Ages;
 use std::fmt::{Display, Write};
 
 /// A text under way. Writing into memory cannot fail, so the results carry nothing.
@@ -38,6 +39,18 @@ impl Text {
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.kind(name, "gauge", help);
         self.sample(name, &[], value);
+    }
+
+    /// A histogram.
+    pub fn ages(&mut self, name: &str, help: &str, ages: &Ages) {
+        self.kind(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        for (bound, count) in ages.within() {
+            self.sample(&bucket, &[("le", &seconds(bound))], count);
+        }
+        self.sample(&bucket, &[("le", "+Inf")], ages.count());
+        self.sample(&format!("{name}_sum"), &[], seconds(ages.sum_us()));
+        self.sample(&format!("{name}_count"), &[], ages.count());
     }
 
     /// A metric of one value that only grows.

@@ -8,6 +8,7 @@
 pub mod auth;
 pub mod coordinator;
 mod exposition;
+pub mod hot_keys_view;
 pub mod proxy;
 pub mod server;
 mod wording;

@@ -24,8 +24,28 @@ const REQUEST_TIME: Duration = Duration::from_secs(2);
 pub struct Page {
     /// 200, or 503 for what is not well.
     pub status: u16,
-    /// Plain text.
+    /// What the body is.
+    pub kind: PageKind,
+    /// Text of that kind.
     pub body: String,
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Plain text, or Prometheus's.
+    Text,
+    /// JSON.
+    Json,
+}
+
+impl PageKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            PageKind::Text => "text/plain; version=0.0.4; charset=utf-8",
+            PageKind::Json => "application/json",
+        }
+    }
 }
 
 /// The thread that answers; ended by [`HttpPort::stop`].
@@ -101,6 +121,7 @@ fn answer(mut stream: TcpStream, pages: &impl Fn(&str) -> Option<Page>) -> io::R
     let head = read_head(&mut stream)?;
     let page = |status, body: &str| Page {
         status,
+        kind: PageKind::Text,
         body: body.to_owned(),
     };
     let page = match request_path(&head) {
@@ -115,9 +136,10 @@ fn answer(mut stream: TcpStream, pages: &impl Fn(&str) -> Option<Page>) -> io::R
         _ => "Bad Request",
     };
     let text = format!(
-        "HTTP/1.1 {} {reason}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+        "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{}",
         page.status,
+        page.kind.content_type(),
         page.body.len(),
         page.body
     );
@@ -175,6 +197,7 @@ mod tests {
         let address = "127.0.0.1:0".parse().expect("an address");
         let port = HttpPort::start(address, |path| {
             (path == "/healthz").then(|| Page {
+                kind: PageKind::Text,
                 status: 200,
                 body: "ok\n".into(),
             })

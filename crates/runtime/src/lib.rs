@@ -44,7 +44,7 @@ pub use connections::{ConnectionCount, OverLimit};
 pub use daemon::{Daemon, PidFile, daemonize, write_whole};
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
 pub use exit::{ExitCode, UsageError, report};
-pub use http::{HttpPort, Page};
+pub use http::{HttpPort, Page, PageKind};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
 pub use mesh::{MeshPort, mesh};

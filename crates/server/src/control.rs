@@ -2,10 +2,11 @@
 
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
 use evenkeel_types::{Epoch, ServerId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
 /// A word to a worker.
@@ -23,6 +24,16 @@ pub enum Control {
     Credentials(Arc<Credentials>),
     /// Say what was counted so far, and what is held by size.
     Count(Sender<(Counters, ClassStats)>),
+    /// Say what is known of hot keys: of all tracked keys, or only of those that have replicas or would
+    /// have them.
+    DescribeHotKeys {
+        /// Leave the others out.
+        only_spread: bool,
+        /// Who asks.
+        to: Sender<WorkerHotKeys>,
+    },
+    /// Say which replicas are held for others.
+    DescribeReplicas(Sender<Vec<ReplicaView>>),
     /// Finish, with the answers that are ready.
     Stop,
     /// Finish what clients have asked, and end each connection once it is idle.
@@ -37,6 +48,8 @@ pub struct Gauges {
     load: AtomicU64,
     /// Epoch of the map that the worker works by.
     epoch: AtomicU64,
+    /// Whether there is anything to tell of hot keys.
+    hot_keys: AtomicBool,
 }
 
 impl Gauges {
@@ -49,6 +62,16 @@ impl Gauges {
     /// Undiverted load, in requests per second.
     pub fn load(&self) -> f64 {
         f64::from_bits(self.load.load(Ordering::Relaxed))
+    }
+
+    /// The worker says whether there is anything to tell of hot keys.
+    pub fn set_has_hot_keys(&self, has: bool) {
+        self.hot_keys.store(has, Ordering::Relaxed);
+    }
+
+    /// Whether there is anything to tell of hot keys.
+    pub fn has_hot_keys(&self) -> bool {
+        self.hot_keys.load(Ordering::Relaxed)
     }
 
     /// The worker has let go of everything that this map does not give it.

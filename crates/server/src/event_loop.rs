@@ -406,6 +406,12 @@ impl Worker {
                     // Whoever asked may have given up waiting.
                     let _ = asker.send((core.counts(), core.classes(now)));
                 }
+                Control::DescribeHotKeys { only_spread, to } => {
+                    let _ = to.send(self.parts.core.hot_keys_view(now, only_spread));
+                }
+                Control::DescribeReplicas(to) => {
+                    let _ = to.send(self.parts.core.replica_views(now));
+                }
                 Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
                 Control::Drain => {
                     self.draining = true;
@@ -608,7 +614,9 @@ impl Worker {
         if now.monotonic >= self.parts.core.poll_deadline() {
             self.parts.core.handle_timeout(now);
             self.naps.begin_slot();
-            self.parts.gauges.set_load(self.parts.core.load());
+            let (core, gauges) = (&self.parts.core, &self.parts.gauges);
+            gauges.set_load(core.load());
+            gauges.set_has_hot_keys(core.has_hot_keys());
         }
         if self.unmaintained || now.monotonic >= self.next_maintenance {
             self.unmaintained = self.parts.core.maintain(now);

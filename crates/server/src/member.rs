@@ -2,12 +2,15 @@
 
 use crate::args::Args;
 use crate::control::{Control, WorkerHandle};
-use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings, Switch};
+use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_roles::hot_keys_view::HotKeysNews;
 use evenkeel_runtime::UsageError;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 /// Joins the cluster of the configured coordinators. Serving never waits for them.
 ///
@@ -57,15 +60,47 @@ pub fn join(
                 .map(|worker| worker.gauges.load())
                 .collect(),
         },
+        hot_keys: hot_keys_news(&reporting),
     };
-    let mut listener = Listener { workers, me: None };
+    let mut listener = Listener {
+        workers,
+        me: None,
+        hot_keys_most: args.hot_keys,
+    };
     MemberHandle::start(config, report, move |event| listener.hear(event))
         .map_err(|error| UsageError(error.to_string()))
+}
+
+/// How long workers have to say what is new of their hot keys. A heartbeat does not wait for longer: the
+/// next one tells it, too.
+const NEWS_TIME: Duration = Duration::from_millis(50);
+
+/// What is new of the hot keys of workers that have any.
+fn hot_keys_news(workers: &[WorkerHandle]) -> Option<HotKeysNews> {
+    let having = workers.iter().filter(|worker| worker.gauges.has_hot_keys());
+    let (sender, receiver) = channel();
+    let mut asked = 0;
+    for worker in having {
+        worker.say(Control::DescribeHotKeys {
+            only_spread: true,
+            to: sender.clone(),
+        });
+        asked += 1;
+    }
+    let until = Instant::now() + NEWS_TIME;
+    let mut answers = Vec::new();
+    for _ in 0..asked {
+        let left = until.saturating_duration_since(Instant::now());
+        answers.extend(receiver.recv_timeout(left).ok());
+    }
+    (asked > 0).then(|| HotKeysNews::of(answers))
 }
 
 struct Listener {
     workers: Vec<WorkerHandle>,
     me: Option<ServerId>,
+    /// What is done at most, whatever the coordinator says.
+    hot_keys_most: Mode,
 }
 
 impl Listener {
@@ -79,11 +114,7 @@ impl Listener {
             }
             MemberEvent::ClusterLoad(mean) => self.tell(&Control::ClusterLoad(mean)),
             MemberEvent::Settings(Settings { hot_keys, .. }) => {
-                let mode = match hot_keys {
-                    Switch::On => Mode::On,
-                    Switch::Off => Mode::Off,
-                };
-                self.tell(&Control::HotKeys(mode));
+                self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
             }
             MemberEvent::Lost => {
                 eprintln!(

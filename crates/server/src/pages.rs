@@ -1,11 +1,13 @@
-//! What `--admin` answers: `/healthz`, `/readyz` and `/metrics`.
+//! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys in JSON.
 
 use crate::control::{Control, WorkerHandle};
+use evenkeel_roles::hot_keys_view::{EventView, ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
-use evenkeel_runtime::{Clock, Page};
+use evenkeel_runtime::{Clock, Page, PageKind};
 use evenkeel_types::Epoch;
+use serde::Serialize;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// How long workers have to say what they counted. A worker that is busy for longer is not well.
@@ -30,6 +32,9 @@ impl Pages {
             "/healthz" => Some(page(200, "ok\n")),
             "/readyz" => Some(self.ready()),
             "/metrics" => Some(self.metrics()),
+            "/api/v1/hotkeys" => Some(self.hot_keys()),
+            "/api/v1/hotkeys/events" => Some(self.hot_key_events()),
+            "/api/v1/replicas" => Some(self.replicas()),
             _ => None,
         }
     }
@@ -45,15 +50,11 @@ impl Pages {
     }
 
     fn metrics(&self) -> Page {
-        let (sender, receiver) = channel();
-        for worker in &self.workers {
-            worker.say(Control::Count(sender.clone()));
-        }
+        let Some(counts) = self.ask(Control::Count) else {
+            return silent();
+        };
         let (mut sum, mut classes) = (Counters::default(), ClassStats::default());
-        for _ in &self.workers {
-            let Ok((counters, mut held)) = receiver.recv_timeout(COUNT_TIME) else {
-                return page(503, "a worker does not answer\n");
-            };
+        for (counters, mut held) in counts {
             sum.add(&counters);
             classes.add(&mut held);
         }
@@ -63,11 +64,96 @@ impl Pages {
             &metrics::render(&sum, &classes, &facts, self.clock.now()),
         )
     }
+
+    /// What each worker knows of its hot keys.
+    fn hot_keys(&self) -> Page {
+        let only_spread = false;
+        let workers = self.ask(|to| Control::DescribeHotKeys { only_spread, to });
+        workers.map_or_else(silent, |mut workers| {
+            workers.sort_by_key(|worker| worker.worker);
+            for worker in &mut workers {
+                worker.events.clear();
+            }
+            json(&HotKeysPage { workers })
+        })
+    }
+
+    /// The logs of all workers, the oldest entry first.
+    fn hot_key_events(&self) -> Page {
+        let only_spread = true;
+        let workers = self.ask(|to| Control::DescribeHotKeys { only_spread, to });
+        workers.map_or_else(silent, |workers| {
+            let overwritten = workers.iter().map(|worker| worker.events_overwritten).sum();
+            let events = workers.into_iter().flat_map(|worker| worker.events);
+            let mut events: Vec<_> = events.collect();
+            events.sort_by_key(|event| (event.unix_ms, event.worker, event.number));
+            json(&EventsPage {
+                events,
+                overwritten,
+            })
+        })
+    }
+
+    fn replicas(&self) -> Page {
+        let workers = self.ask(Control::DescribeReplicas);
+        workers.map_or_else(silent, |workers| {
+            let mut replicas: Vec<_> = workers.into_iter().flatten().collect();
+            replicas.sort_by(|a, b| (a.worker, &a.key).cmp(&(b.worker, &b.key)));
+            json(&ReplicasPage { replicas })
+        })
+    }
+
+    /// What every worker says to a question, in any order; `None` when one does not answer.
+    fn ask<T>(&self, question: impl Fn(Sender<T>) -> Control) -> Option<Vec<T>> {
+        let (sender, receiver) = channel();
+        for worker in &self.workers {
+            worker.say(question(sender.clone()));
+        }
+        let answers = self.workers.iter();
+        answers
+            .map(|_| receiver.recv_timeout(COUNT_TIME).ok())
+            .collect()
+    }
+}
+
+/// What `/api/v1/hotkeys` says.
+#[derive(Serialize)]
+struct HotKeysPage {
+    workers: Vec<WorkerHotKeys>,
+}
+
+/// What `/api/v1/hotkeys/events` says.
+#[derive(Serialize)]
+struct EventsPage {
+    events: Vec<EventView>,
+    overwritten: u64,
+}
+
+/// What `/api/v1/replicas` says.
+#[derive(Serialize)]
+struct ReplicasPage {
+    replicas: Vec<ReplicaView>,
+}
+
+fn silent() -> Page {
+    page(503, "a worker does not answer\n")
+}
+
+fn json(content: &impl Serialize) -> Page {
+    match serde_json::to_string(content) {
+        Ok(body) => Page {
+            status: 200,
+            kind: PageKind::Json,
+            body,
+        },
+        Err(error) => page(503, &format!("{error}\n")),
+    }
 }
 
 fn page(status: u16, body: &str) -> Page {
     Page {
         status,
+        kind: PageKind::Text,
         body: body.to_owned(),
     }
 }

@@ -370,6 +370,7 @@ fn worker_config(
     let hot_share = args.hot_share / 100.0;
     let hot_keys = HotKeysConfig {
         consistency: args.hot_keys_consistency.into(),
+        mode: args.hot_keys,
         lease: Duration::from_millis(args.lease_ms.into()),
         sampling: args.hot_sampling.map(|percent| percent / 100.0),
         hot_share,

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_coordinator::Args;
-use evenkeel_coordinator::api::{Cause, MemberKind, Settings, Switch};
+use evenkeel_coordinator::api::{Cause, MemberKind, Mode, Settings};
 use evenkeel_coordinator::client::ClientError;
 use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
 use evenkeel_types::{BootId, Epoch, ServerId};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{DEADLINE, Member, Running, args, config, is_even};
 
 const OFF: Settings = Settings {
-    hot_keys: Switch::Off,
+    hot_keys: Mode::Off,
 };
 
 #[test]

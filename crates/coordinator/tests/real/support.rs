@@ -117,6 +117,7 @@ impl Member {
                 load: LoadReport {
                     requests_per_second: load.clone(),
                 },
+                hot_keys: None,
             }
         };
         let on_event = move |event| {

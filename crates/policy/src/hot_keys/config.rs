@@ -34,12 +34,15 @@ pub const SAMPLES_PER_SLOT: f64 = 1000.0;
 /// Share of reads that a worker looks at at least, unless its sampling is fixed (S2).
 pub const SAMPLING_MIN: f64 = 0.03;
 
-/// Whether hot keys are replicated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether hot keys are replicated. Ordered by how much is done, so that of two wishes the lesser wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The server is plain memcached.
     Off,
+    /// Hot keys of loaded workers are found, and the log tells what would be done about them; nothing
+    /// is replicated and no lease granted.
+    Observe,
     /// Hot keys of loaded workers are replicated.
     #[default]
     On,
@@ -55,6 +58,21 @@ pub enum Consistency {
     /// SE-SPORE: replicas and the home's copy look like one. No write is answered while another copy
     /// may still be read.
     Atomic,
+}
+
+impl Mode {
+    /// All of them, the one that does least first.
+    pub const ALL: [Mode; 3] = [Mode::Off, Mode::Observe, Mode::On];
+}
+
+impl core::fmt::Display for Mode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(match self {
+            Mode::Off => "off",
+            Mode::Observe => "observe",
+            Mode::On => "on",
+        })
+    }
 }
 
 /// Settings of [`HotKeys`](super::server::HotKeys).

@@ -7,8 +7,11 @@
 //! Servers that know nothing of all this need somebody in front of them who does it for them: [`plain`]
 //! is one proxy worker's side of that, and [`sketch`] how it finds the keys.
 
+pub mod ages;
 pub mod client;
 pub mod config;
+pub mod gain;
+pub mod log;
 #[cfg(test)]
 mod model;
 pub mod plain;

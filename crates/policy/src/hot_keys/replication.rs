@@ -80,6 +80,8 @@ pub(crate) struct Replication {
     pub(crate) epoch: Epoch,
     /// Counts writes, from 1.
     pub(crate) round: u64,
+    /// When the oldest write was carried out that some shadow worker has not confirmed.
+    pub(crate) behind_since: Option<Instant>,
     /// Whether the key was deleted in the newest round.
     pub(crate) gone: bool,
     /// When γ was last told to a client.
@@ -128,6 +130,7 @@ impl Replication {
             shadows: Vec::with_capacity(targets.len()),
             epoch,
             round: 1,
+            behind_since: None,
             gone: false,
             last_grant: None,
             undated: false,

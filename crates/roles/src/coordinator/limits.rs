@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use crate::hot_keys_view::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use evenkeel_policy::hot_keys::shared::SHARED_KEYS_MAX;
 use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 use evenkeel_types::limits::KEY_LEN_MAX;
@@ -108,8 +109,15 @@ pub const LOAD_CLAMP_FLOOR_RPS: f64 = 1000.0;
 /// The cluster's mean load is computed at most this often; members report more slowly than that.
 pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
 
-/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker.
-pub const HEARTBEAT_LEN_MAX: usize = 64 * 1024;
+/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker, and what is
+/// new of hot keys.
+pub const HEARTBEAT_LEN_MAX: usize = 96 * 1024;
+
+/// Events of hot keys kept to be shown.
+pub const HOT_EVENTS_MAX: usize = 1000;
+
+/// Longest text in what a server tells of hot keys: a key of which each byte is escaped.
+pub const HOT_KEY_TEXT_LEN_MAX: usize = 3 * KEY_LEN_MAX;
 
 /// Longest answer to a heartbeat in bytes, dominated by a map of [`SERVERS_MAX`] servers with the
 /// longest names and [`WORKERS_TOTAL_MAX`] workers. A member reads no more than that.
@@ -121,7 +129,14 @@ const _: () = assert!(
 );
 const _: () = assert!(HEARTBEATS_PER_SILENCE >= 3, "a lost heartbeat is no death");
 const _: () = assert!(TICKS_PER_SILENCE >= 4 * PAUSE_PER_SILENCE);
-const _: () = assert!(HEARTBEAT_LEN_MAX >= 4 * NAME_LEN_MAX + WORKERS_MAX * (6 + 26) + 1024);
+const _: () = assert!(
+    HEARTBEAT_LEN_MAX
+        >= 4 * NAME_LEN_MAX
+            + WORKERS_MAX * (6 + 26)
+            + NEWS_KEY_BYTES_MAX
+            + NEWS_EVENT_BYTES_MAX
+            + 1024
+);
 const _: () = assert!(
     ANSWER_LEN_MAX
         >= SERVERS_MAX * (3 * NAME_LEN_MAX + 256)

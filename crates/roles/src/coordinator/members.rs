@@ -84,7 +84,10 @@ impl CoordinatorCore {
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
         self.counters.server_heartbeats += 1;
-        Ok(server.entry.id)
+        let entry = &server.entry;
+        let who = (entry.id, entry.name.as_str(), entry.boot);
+        self.hot_keys.hear(who, heartbeat.hot_keys.as_ref());
+        Ok(entry.id)
     }
 
     /// Registers a new name.

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
+use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::{ClusterMap, NAME_LEN_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::limits::LOAD_RPS_MAX;
 use super::refusal::Refusal;
+use crate::hot_keys_view::HotKeysNews;
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,9 @@ pub struct Heartbeat {
     /// What the member carries at present.
     #[serde(default)]
     pub load: LoadReport,
+    /// What is new of a server's hot keys; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_keys: Option<HotKeysNews>,
 }
 
 /// A member's load.
@@ -91,18 +96,7 @@ pub struct HeartbeatAnswer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Replication of hot keys (SPORE).
-    pub hot_keys: Switch,
-}
-
-/// Off or on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Switch {
-    /// Not done.
-    Off,
-    /// Done; the default.
-    #[default]
-    On,
+    pub hot_keys: Mode,
 }
 
 impl Heartbeat {

@@ -28,6 +28,7 @@
 //! The core is pure: it is told the time, answers, and keeps a [`revision`](CoordinatorCore::revision)
 //! by which its driver sees that there is something to save *before* an answer leaves.
 
+mod cluster_hot_keys;
 mod config;
 mod event;
 mod hot_keys;
@@ -50,16 +51,22 @@ use std::sync::Arc;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
+use cluster_hot_keys::ClusterHotKeys;
 use members::{Proxy, Server};
 use proxy_config::{
     Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
     ProxyConfigText, ProxyConfigs,
 };
 
+pub use cluster_hot_keys::{
+    Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
+    HotKeyEventCounts,
+};
 pub use config::{ConfigError, CoordinatorConfig};
+pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
 pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
-pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings, Switch};
+pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings};
 pub use placing::Slot;
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};
@@ -106,6 +113,7 @@ pub struct CoordinatorCore {
     /// When the mean was last computed.
     mean_at: Option<Instant>,
     events: VecDeque<MapEvent>,
+    hot_keys: ClusterHotKeys,
     counters: Counters,
 }
 
@@ -152,6 +160,7 @@ impl CoordinatorCore {
             mean_worker_load: 0.0,
             mean_at: None,
             events: VecDeque::new(),
+            hot_keys: ClusterHotKeys::default(),
             counters: Counters {
                 server_heartbeats: 0,
                 proxy_heartbeats: 0,

@@ -93,6 +93,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         epoch: Epoch(0),
         lineage: None,
         load: LoadReport::default(),
+        hot_keys: None,
     }
 }
 

@@ -1,12 +1,16 @@
 //! What a worker counts. Plain fields: a worker's counters are its own, and are only added up when
 //! somebody asks.
 
+use evenkeel_policy::hot_keys::ages::{AGE_WORDS, Ages};
+
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
         /// Counts of one worker since its start (or the last `stats reset`), or the sum over several.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$meta])* pub $name: u64,)*
+            /// How long writes to replicated keys took until every replica was known to have them.
+            pub copies_behind: Ages,
         }
 
         impl Counters {
@@ -19,7 +23,7 @@ macro_rules! counters {
 
             fn from_array(array: [u64; Self::COUNT]) -> Self {
                 let [$($name),*] = array;
-                Counters { $($name),* }
+                Counters { $($name,)* copies_behind: Ages::default() }
             }
         }
     };
@@ -142,6 +146,32 @@ counters! {
     holds_under_100ms,
     /// Those of 100 ms and more.
     holds_longer,
+    /// Keys that are tracked as possibly hot now.
+    hot_keys_tracked,
+    /// Keys that have replicas at other servers now.
+    hot_keys_replicated,
+    /// Keys that would have replicas now if they were not only observed.
+    hot_keys_observed,
+    /// Times that a key got replicas.
+    hot_keys_promoted,
+    /// Times that a key got more replicas.
+    hot_keys_widened,
+    /// Times that a key was to lose its replicas.
+    hot_keys_retired,
+    /// Times that a key would have got replicas if it had not only been observed.
+    hot_keys_would_promote,
+    /// Reads looked at by chance.
+    hot_reads_sampled,
+    /// Sampled keys not tracked because every tracked one had replicas.
+    hot_keys_untracked_full,
+    /// Hot keys that got no replicas because too many others had some.
+    hot_keys_unpromoted_full,
+    /// Hot keys that got no replicas because no other server could hold them.
+    hot_keys_unpromoted_alone,
+    /// Entries of the log of hot keys that were overwritten.
+    hot_log_overwritten,
+    /// Writes of which it never was known whether every replica had them.
+    copies_unconfirmed,
     /// Connections closed because their client did not read or finish a command for too long.
     stalled_closed,
     /// Connections closed, or told `SERVER_ERROR`, because there was no memory for what they sent.
@@ -201,12 +231,21 @@ impl Counters {
         for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
             *mine = mine.saturating_add(theirs);
         }
-        *self = Counters::from_array(sum);
+        let mut copies_behind = self.copies_behind;
+        copies_behind.add(&other.copies_behind);
+        *self = Counters {
+            copies_behind,
+            ..Counters::from_array(sum)
+        };
     }
 
     /// Writes the counts as bytes that [`Counters::merge`] understands.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        for count in self.to_array() {
+        for count in self
+            .to_array()
+            .into_iter()
+            .chain(self.copies_behind.to_words())
+        {
             out.extend_from_slice(&count.to_le_bytes());
         }
     }
@@ -221,14 +260,18 @@ impl Counters {
 
     /// Reads encoded counts; missing ones are zero.
     pub fn decode(bytes: &[u8]) -> Counters {
+        let mut words = bytes.chunks_exact(8).map(|chunk| {
+            let bytes = chunk.iter().rev();
+            bytes.fold(0, |value, &byte| (value << 8) | u64::from(byte))
+        });
         let mut array = [0; Counters::COUNT];
-        for (count, chunk) in array.iter_mut().zip(bytes.chunks_exact(8)) {
-            *count = chunk
-                .iter()
-                .rev()
-                .fold(0, |value, &byte| (value << 8) | u64::from(byte));
+        array.fill_with(|| words.next().unwrap_or(0));
+        let mut ages = [0; AGE_WORDS];
+        ages.fill_with(|| words.next().unwrap_or(0));
+        Counters {
+            copies_behind: Ages::from_words(&ages),
+            ..Counters::from_array(array)
         }
-        Counters::from_array(array)
     }
 }
 
@@ -248,6 +291,9 @@ mod tests {
             bytes: u64::MAX,
             ..Counters::default()
         };
+        let (mut a, mut b) = (a, b);
+        a.copies_behind.record(core::time::Duration::from_millis(2));
+        b.copies_behind.record(core::time::Duration::from_secs(2));
         let (mut parts, mut encoded) = (Vec::new(), Vec::new());
         a.encode(&mut encoded);
         Counters::merge(&mut parts, &encoded);
@@ -259,5 +305,7 @@ mod tests {
             (sum.cmd_get, sum.protocol_errors, sum.bytes),
             (7, 1, u64::MAX)
         );
+        let ages = sum.copies_behind;
+        assert_eq!((ages.count(), ages.max_us()), (2, 2_000_000));
     }
 }

@@ -7,7 +7,6 @@ use super::engine::At;
 use super::forward::Form;
 use super::held::Whom;
 use super::listing::list_share;
-use super::lists;
 use super::message::{Message, ReturnAddress, Task};
 use super::observe::{Deed, dump_prefixes};
 use super::placement::owner_by_map;
@@ -450,7 +449,7 @@ impl WorkerCore {
             Task::Flush { at_s } => self.flush_at = at_s,
             Task::Stats(_) => self.counts().encode(out),
             Task::Connections => self.connection_lines(now, out),
-            Task::Lines(view) => lists::lines(&self.engine, view, now, out),
+            Task::Lines(view) => self.lines(view, now, out),
             Task::ResetStats => self.reset_stats(now),
         }
         task

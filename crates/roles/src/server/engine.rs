@@ -4,7 +4,7 @@ use super::counters::Counters;
 use super::replicas::Replicas;
 use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
-use evenkeel_policy::hot_keys::server::{HotKeys, ReadAdvice, Reader, WriteKind};
+use evenkeel_policy::hot_keys::server::{HotKeys, HotKeysStats, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
@@ -89,6 +89,8 @@ pub struct Engine {
     /// What the store had counted when `stats reset` was last said.
     baseline: StoreStats,
     baseline_classes: ClassStats,
+    /// The same of the hot keys: their counts and the overwritten entries of their log.
+    baseline_hot: (HotKeysStats, u64),
     /// Old values on their way into new items (append, prepend, incr).
     pub scratch: Vec<u8>,
 }
@@ -117,6 +119,7 @@ impl Engine {
             cluster_config: Vec::new(),
             baseline: StoreStats::default(),
             baseline_classes: ClassStats::default(),
+            baseline_hot: Default::default(),
             scratch: Vec::new(),
         }
     }
@@ -217,6 +220,7 @@ impl Engine {
         self.counters = Counters::default();
         self.baseline = self.store.stats();
         self.baseline_classes = ClassStats::of(&self.store, now);
+        self.baseline_hot = (self.hot.stats(), self.hot.log().counts().1);
     }
 
     /// What is held and was evicted, by size.
@@ -229,7 +233,23 @@ impl Engine {
         let store = self.store.stats();
         let before = &self.baseline;
         let (replica_items, replica_bytes) = self.replicas.held();
+        let (hot, overwritten) = (self.hot.stats(), self.hot.log().counts().1);
+        let (hot_before, overwritten_before) = &self.baseline_hot;
         Counters {
+            hot_keys_tracked: self.hot.tracked_count() as u64,
+            hot_keys_replicated: self.hot.replicated_count() as u64,
+            hot_keys_observed: self.hot.proposed_count() as u64,
+            hot_keys_promoted: hot.promoted - hot_before.promoted,
+            hot_keys_widened: hot.widened - hot_before.widened,
+            hot_keys_retired: hot.retired - hot_before.retired,
+            hot_keys_would_promote: hot.would_promote - hot_before.would_promote,
+            hot_reads_sampled: hot.reads_sampled - hot_before.reads_sampled,
+            hot_keys_untracked_full: hot.untracked_full - hot_before.untracked_full,
+            hot_keys_unpromoted_full: hot.unpromoted_full - hot_before.unpromoted_full,
+            hot_keys_unpromoted_alone: hot.unpromoted_alone - hot_before.unpromoted_alone,
+            hot_log_overwritten: overwritten - overwritten_before,
+            copies_unconfirmed: hot.copies_unconfirmed - hot_before.copies_unconfirmed,
+            copies_behind: hot.copies_behind.since(&hot_before.copies_behind),
             replica_items,
             replica_bytes,
             curr_items: store.items,

@@ -1,63 +1,167 @@
 //! The statistics that are lists: hot keys, replicas held, cachelets. Each worker adds its lines.
 
-use super::engine::Engine;
 use super::message::LinesView;
 use super::time::TimeBase;
+use super::worker::WorkerCore;
+use crate::hot_keys_view::{EventView, KeyView, ReplicaView, WorkerHotKeys};
 use evenkeel_protocol::text;
-use evenkeel_types::Now;
+use evenkeel_types::{KeyHash, Now, WorkerRef};
 use std::io::Write;
 
 /// Most lines that one worker adds to an answer, so that a list stays an answer and not a dump.
 pub const LINES_MAX: usize = 1000;
 
-/// Writes one worker's lines of a list.
-pub fn lines(engine: &Engine, view: LinesView, now: Now, out: &mut Vec<u8>) {
-    // Writing into memory cannot fail, so the results below carry nothing.
-    match view {
-        LinesView::HotKeys => {
-            for info in engine.hot.list().iter().take(LINES_MAX) {
-                out.extend_from_slice(b"STAT ");
-                escape(&info.key, out);
-                let _ = write!(
-                    out,
-                    " state={} rps={:.0} gamma={} shadows=",
-                    info.state.to_string().to_uppercase(),
-                    info.requests_per_second.max(0.0),
-                    info.shadows.len()
-                );
-                for (i, shadow) in info.shadows.iter().enumerate() {
-                    let _ = write!(out, "{}{shadow}", if i == 0 { "" } else { "," });
+impl WorkerCore {
+    /// Writes one worker's lines of a list.
+    pub(super) fn lines(&self, view: LinesView, now: Now, out: &mut Vec<u8>) {
+        match view {
+            LinesView::HotKeys => {
+                let described = self.hot_keys_view(now, false);
+                for key in described.keys.iter().take(LINES_MAX) {
+                    write_key(out, key);
                 }
-                out.extend_from_slice(text::CRLF);
             }
-        }
-        LinesView::Replicas => {
-            for (key, version, len) in engine.replicas.list(TimeBase::seconds(now)).take(LINES_MAX)
-            {
-                out.extend_from_slice(b"STAT ");
-                escape(key, out);
-                let _ = write!(out, " version={version} bytes={len}\r\n");
+            LinesView::HotLog => {
+                for event in &self.hot_keys_view(now, true).events {
+                    write_event(out, event);
+                }
             }
-        }
-        LinesView::Cachelets => {
-            for id in engine.store.cachelet_ids().take(LINES_MAX) {
-                let Some(stats) = engine.store.cachelet_stats(id) else {
-                    continue;
-                };
-                let _ = write!(
-                    out,
-                    "STAT {id} items={} bytes={} segments={} index_bytes={} reads={} hits={} writes={}\r\n",
-                    stats.items,
-                    stats.bytes,
-                    stats.segments,
-                    stats.index_bytes,
-                    stats.reads,
-                    stats.hits,
-                    stats.writes
-                );
+            LinesView::Replicas => {
+                for replica in self.replica_views(now) {
+                    write_replica(out, &replica);
+                }
             }
+            LinesView::Cachelets => self.write_cachelets(out),
         }
     }
+
+    /// What this worker knows of its hot keys: of all tracked keys, or only of those that have
+    /// replicas or would have them.
+    pub fn hot_keys_view(&self, now: Now, only_spread: bool) -> WorkerHotKeys {
+        WorkerHotKeys::of(self.config.index, now, &self.engine.hot, only_spread)
+    }
+
+    /// The first [`LINES_MAX`] replicas that this worker holds for other homes.
+    pub fn replica_views(&self, now: Now) -> Vec<ReplicaView> {
+        let home = |key| self.map.as_ref()?.locate(KeyHash::of(key)).worker;
+        let held = self.engine.replicas.list(TimeBase::seconds(now));
+        let view = held.take(LINES_MAX).map(|facts| ReplicaView {
+            worker: self.config.index,
+            key: printable(facts.key),
+            home: home(facts.key),
+            epoch: facts.epoch.0,
+            version: facts.version.0,
+            bytes: facts.bytes,
+            age_s: facts.age_s,
+            stored_s: facts.stored_s,
+            reads: facts.reads,
+        });
+        view.collect()
+    }
+
+    fn write_cachelets(&self, out: &mut Vec<u8>) {
+        let store = &self.engine.store;
+        for id in store.cachelet_ids().take(LINES_MAX) {
+            let Some(stats) = store.cachelet_stats(id) else {
+                continue;
+            };
+            // Writing into memory cannot fail, here and below.
+            let _ = write!(
+                out,
+                "STAT {id} items={} bytes={} segments={} index_bytes={} reads={} hits={} writes={}\r\n",
+                stats.items,
+                stats.bytes,
+                stats.segments,
+                stats.index_bytes,
+                stats.reads,
+                stats.hits,
+                stats.writes
+            );
+        }
+    }
+}
+
+fn write_key(out: &mut Vec<u8>, key: &KeyView) {
+    let _ = write!(
+        out,
+        "STAT {} state={} rps={:.0} gamma={} shadows=",
+        key.key,
+        key.state.to_uppercase(),
+        key.rps.max(0.0),
+        key.gamma
+    );
+    write_workers(out, &key.shadows);
+    let _ = write!(out, " state_ms={}", key.state_ms);
+    if !key.proposed.is_empty() {
+        out.extend_from_slice(b" proposed=");
+        write_workers(out, &key.proposed);
+    }
+    out.extend_from_slice(text::CRLF);
+}
+
+fn write_workers(out: &mut Vec<u8>, workers: &[WorkerRef]) {
+    for (i, worker) in workers.iter().enumerate() {
+        let _ = write!(out, "{}{worker}", if i == 0 { "" } else { "," });
+    }
+}
+
+/// `STAT <worker>:<number> …`: names of statistics are unique.
+fn write_event(out: &mut Vec<u8>, event: &EventView) {
+    let _ = write!(
+        out,
+        "STAT {}:{} at={}.{:03} {} cause={} key={} gamma={}->{} key_rps={:.0} key_share={:.3} \
+         undiverted_rps={:.0} served_rps={:.0} mean_rps={} busy={:.2} expected_rps={:.0} served_rps_after={}\r\n",
+        event.worker,
+        event.number,
+        event.unix_ms / 1000,
+        event.unix_ms % 1000,
+        event.deed,
+        event.cause,
+        event.key,
+        event.gamma_before,
+        event.gamma,
+        event.key_rps,
+        event.key_share,
+        event.before.undiverted_rps,
+        event.before.served_rps,
+        or_none(event.before.mean_rps),
+        event.before.busy,
+        event.expected_rps,
+        or_none(event.after.map(|after| after.served_rps)),
+    );
+}
+
+fn write_replica(out: &mut Vec<u8>, replica: &ReplicaView) {
+    let home = match replica.home {
+        Some(home) => home.to_string(),
+        None => NONE.to_owned(),
+    };
+    let _ = write!(
+        out,
+        "STAT {} version={} bytes={} home={home} epoch={} age_s={} stored_s={} reads={}\r\n",
+        replica.key,
+        replica.version,
+        replica.bytes,
+        replica.epoch,
+        replica.age_s,
+        replica.stored_s,
+        replica.reads
+    );
+}
+
+/// What is not known.
+const NONE: &str = "-";
+
+fn or_none(number: Option<f64>) -> String {
+    number.map_or(NONE.to_owned(), |number| format!("{number:.0}"))
+}
+
+/// A key as [`escape`] writes it.
+pub fn printable(key: &[u8]) -> String {
+    let mut out = Vec::with_capacity(key.len());
+    escape(key, &mut out);
+    // What escape writes is ASCII.
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Writes a key so that it is one word of printable characters, still easy to read: only what is not

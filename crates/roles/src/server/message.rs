@@ -99,7 +99,7 @@ pub enum Task {
     Verbosity(u32),
     /// `debugtime`.
     DebugTime(DebugTime),
-    /// `stats hotkeys|replicas|cachelets`: lines are put one after the other.
+    /// `stats hotkeys|hotlog|replicas|cachelets`: lines are put one after the other.
     Lines(LinesView),
     /// `stats reset`.
     ResetStats,
@@ -128,6 +128,8 @@ pub enum ClassesView {
 pub enum LinesView {
     /// `stats hotkeys`: keys that the home tracks.
     HotKeys,
+    /// `stats hotlog`: what was done about hot keys, and what came of it.
+    HotLog,
     /// `stats replicas`: what is held for other servers.
     Replicas,
     /// `stats cachelets`.

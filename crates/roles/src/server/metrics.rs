@@ -296,6 +296,21 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.read_buf_bytes,
         ),
         ("log_watchers", "Connections that watch.", sum.log_watchers),
+        (
+            "hot_keys_tracked",
+            "Keys that are tracked as possibly hot.",
+            sum.hot_keys_tracked,
+        ),
+        (
+            "hot_keys_replicated",
+            "Keys that have replicas at other servers.",
+            sum.hot_keys_replicated,
+        ),
+        (
+            "hot_keys_observed",
+            "Keys that would have replicas if they were not only observed.",
+            sum.hot_keys_observed,
+        ),
     ] {
         text.gauge(&format!("evenkeel_{name}"), help, value);
     }
@@ -349,6 +364,56 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             "holds_microseconds_total",
             "How long answers were held back, in all times of holding.",
             sum.holds_us,
+        ),
+        (
+            "hot_keys_promoted_total",
+            "Times that a key got replicas.",
+            sum.hot_keys_promoted,
+        ),
+        (
+            "hot_keys_widened_total",
+            "Times that a key got more replicas.",
+            sum.hot_keys_widened,
+        ),
+        (
+            "hot_keys_retired_total",
+            "Times that a key was to lose its replicas.",
+            sum.hot_keys_retired,
+        ),
+        (
+            "hot_keys_would_promote_total",
+            "Times that a key would have got replicas if it had not only been observed.",
+            sum.hot_keys_would_promote,
+        ),
+        (
+            "hot_reads_sampled_total",
+            "Reads looked at by chance.",
+            sum.hot_reads_sampled,
+        ),
+        (
+            "hot_keys_untracked_full_total",
+            "Sampled keys not tracked because every tracked one had replicas.",
+            sum.hot_keys_untracked_full,
+        ),
+        (
+            "hot_keys_unpromoted_full_total",
+            "Hot keys without replicas because too many others had some.",
+            sum.hot_keys_unpromoted_full,
+        ),
+        (
+            "hot_keys_unpromoted_alone_total",
+            "Hot keys without replicas because no other server could hold them.",
+            sum.hot_keys_unpromoted_alone,
+        ),
+        (
+            "hot_log_overwritten_total",
+            "Entries of the log of hot keys that were overwritten.",
+            sum.hot_log_overwritten,
+        ),
+        (
+            "copies_unconfirmed_total",
+            "Writes of which it never was known whether every replica had them.",
+            sum.copies_unconfirmed,
         ),
         (
             "replica_hits_total",
@@ -429,6 +494,11 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
     ] {
         text.counter(&format!("evenkeel_{name}"), help, value);
     }
+    text.ages(
+        "evenkeel_copies_behind_seconds",
+        "How long writes to replicated keys took until every replica was known to have them.",
+        &sum.copies_behind,
+    );
 }
 
 #[cfg(test)]
@@ -520,6 +590,10 @@ mod tests {
         // Each metric is declared once, before its samples.
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let name = line.split(['{', ' ']).next().expect("a name");
+            let name = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|part| name.strip_suffix(part))
+                .unwrap_or(name);
             let declared = format!("# TYPE {name} ");
             assert_eq!(text.matches(&declared).count(), 1, "{name}");
         }

@@ -53,7 +53,7 @@ pub use engine::first_version;
 pub use forward::{Answers, Commands};
 pub use in_order::Ticket;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
-pub(crate) use lists::escape;
+pub(crate) use lists::{escape, printable};
 pub use message::{ClassesView, CountersView, LinesView, Message, ReturnAddress, Task};
 pub use observe::CloseReason;
 pub use outbox::OUTBOX_MAX;

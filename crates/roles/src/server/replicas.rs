@@ -15,8 +15,13 @@ use evenkeel_types::{CacheletId, Epoch, Version};
 /// The replica index is one cachelet of a store of its own.
 const CACHELET: CacheletId = CacheletId(0);
 
-/// A replica's value is preceded by the epoch of its home's map, little-endian.
+/// A replica's value is preceded by the epoch of its home's map, little-endian, ...
 const EPOCH_LEN: usize = 8;
+
+/// ... and by the position of what is counted of it.
+const FACTS_LEN: usize = 4;
+
+const HEAD_LEN: usize = EPOCH_LEN + FACTS_LEN;
 
 /// Set in the epoch of a blocked replica, which has no value. Epochs count maps and never come this far.
 const BLOCKED: u64 = 1 << 63;
@@ -60,17 +65,58 @@ pub struct NewReplica<'a> {
     pub expires_at: Seconds,
 }
 
+/// What is counted of a replica.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    /// Since when it has been here without a break.
+    since: Seconds,
+    /// When it was last stored or renewed.
+    stored: Seconds,
+    /// Reads that found it.
+    reads: u64,
+}
+
+/// A replica, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaFacts<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Epoch of the map by which its home replicates it.
+    pub epoch: Epoch,
+    /// Version that the home gave it.
+    pub version: Version,
+    /// Size of the value.
+    pub bytes: usize,
+    /// For how long it has been here.
+    pub age_s: Seconds,
+    /// For how long its home has not stored or renewed it.
+    pub stored_s: Seconds,
+    /// Reads that found it.
+    pub reads: u64,
+}
+
 /// The replica index of one worker.
 #[derive(Debug)]
 pub struct Replicas {
     store: Store,
+    /// Apart from the items, so that a read counts without another look-up: an item knows its position.
+    facts: Vec<Facts>,
+    /// Positions of which no item knows.
+    free: Vec<u32>,
 }
+
+/// Positions below which nobody looks for those that expiry and eviction have left behind.
+const FACTS_SWEPT_FROM: usize = 64;
 
 impl Replicas {
     /// Takes a store whose byte limit is the replicas' share.
     pub fn new(mut store: Store) -> Self {
         store.create_cachelet(CACHELET);
-        Replicas { store }
+        Replicas {
+            store,
+            facts: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
     /// Looks a replica up.
@@ -78,9 +124,12 @@ impl Replicas {
         let mut item = self.store.get(CACHELET, key, now)?;
         item.touch_access(now);
         let item = item.into_item();
-        let (epoch, value) = item.value().split_first_chunk::<EPOCH_LEN>()?;
-        if u64::from_le_bytes(*epoch) & BLOCKED != 0 {
+        let (head, value) = item.value().split_first_chunk::<HEAD_LEN>()?;
+        if is_blocked(head) {
             return None;
+        }
+        if let Some(facts) = self.facts.get_mut(position(head)) {
+            facts.reads += 1;
         }
         Some(Replica {
             value,
@@ -91,32 +140,90 @@ impl Replicas {
 
     /// Stores or renews a replica unless a newer one is there.
     pub fn store(&mut self, new: &NewReplica<'_>, now: Seconds) -> ReplicaStored {
-        if self
-            .stamp(new.key, now)
-            .is_some_and(|held| held > (new.epoch, new.version))
-        {
+        let held = self.stamp(new.key, now);
+        if held.is_some_and(|held| (held.0, held.1) > (new.epoch, new.version)) {
             return ReplicaStored::Older;
         }
-        let epoch = new.epoch.0.to_le_bytes();
+        let position = match held {
+            Some((_, _, position)) => position,
+            None => self.make_facts(now),
+        };
+        if let Some(facts) = self.facts.get_mut(position as usize) {
+            facts.stored = now;
+        }
+        let head = head(new.epoch, position);
         let item = NewItem {
             key: new.key,
-            value: [&epoch, new.value],
+            value: [&head, new.value],
             flags: new.flags,
             expires_at: new.expires_at,
             version: new.version,
         };
         match self.store.insert(CACHELET, item, now) {
             Ok(()) => ReplicaStored::Yes,
-            Err(_) => ReplicaStored::NoRoom,
+            Err(_) => {
+                // The replica that it was to replace is gone, too.
+                self.free.push(position);
+                ReplicaStored::NoRoom
+            }
+        }
+    }
+
+    /// A position for the facts of a replica that is new here.
+    fn make_facts(&mut self, now: Seconds) -> u32 {
+        let facts = Facts {
+            since: now,
+            stored: now,
+            reads: 0,
+        };
+        if self.free.is_empty() && self.facts.len() >= FACTS_SWEPT_FROM {
+            self.sweep_facts(now);
+        }
+        match self.free.pop() {
+            Some(position) => {
+                self.facts[position as usize] = facts;
+                position
+            }
+            None => {
+                self.facts.push(facts);
+                // Positions are fewer than twice the items of a store, which counts them in 32 bits.
+                (self.facts.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Finds the positions that expired and evicted replicas have left behind. When it finds few, there
+    /// is room for as many again, so that it is not called for each new replica.
+    fn sweep_facts(&mut self, now: Seconds) {
+        let mut used = vec![false; self.facts.len()];
+        for item in self.store.items(CACHELET, now) {
+            if let Some(head) = item.value().first_chunk::<HEAD_LEN>()
+                && let Some(used) = used.get_mut(position(head))
+            {
+                *used = true;
+            }
+        }
+        let unused = (0u32..).zip(&used).filter(|(_, used)| !**used);
+        self.free = unused.map(|(position, _)| position).collect();
+        if self.free.len() < self.facts.len() / 2 {
+            let (len, more) = (self.facts.len(), self.facts.len() / 2);
+            let empty = Facts {
+                since: now,
+                stored: now,
+                reads: 0,
+            };
+            self.facts.resize(len + more, empty);
+            self.free.extend(len as u32..(len + more) as u32);
         }
     }
 
     /// Removes a replica unless a newer one is there. True when nothing as old is left.
     pub fn remove(&mut self, key: &[u8], epoch: Epoch, version: Version, now: Seconds) -> bool {
         match self.stamp(key, now) {
-            Some(held) if held > (epoch, version) => false,
-            Some(_) => {
+            Some(held) if (held.0, held.1) > (epoch, version) => false,
+            Some((_, _, position)) => {
                 self.store.delete(CACHELET, key, now);
+                self.free.push(position);
                 true
             }
             None => true,
@@ -133,13 +240,12 @@ impl Replicas {
         expires_at: Seconds,
         now: Seconds,
     ) -> bool {
-        if self
-            .stamp(key, now)
-            .is_some_and(|held| held > (epoch, version))
-        {
+        let held = self.stamp(key, now);
+        if held.is_some_and(|held| (held.0, held.1) > (epoch, version)) {
             return false;
         }
-        let stamp = (epoch.0 | BLOCKED).to_le_bytes();
+        let position = held.map_or_else(|| self.make_facts(now), |held| held.2);
+        let stamp = head(Epoch(epoch.0 | BLOCKED), position);
         let item = NewItem {
             key,
             value: [&stamp, b""],
@@ -156,6 +262,8 @@ impl Replicas {
     /// Removes everything.
     pub fn flush(&mut self) {
         self.store.flush();
+        self.facts.clear();
+        self.free.clear();
     }
 
     /// Does a bounded step of expiry.
@@ -169,22 +277,58 @@ impl Replicas {
         (stats.items, stats.bytes)
     }
 
-    /// Every replica that is not blocked: key, version, size of the value in bytes.
-    pub fn list(&self, now: Seconds) -> impl Iterator<Item = (&[u8], Version, usize)> {
-        self.store.items(CACHELET, now).filter_map(|item| {
-            let (epoch, value) = item.value().split_first_chunk::<EPOCH_LEN>()?;
-            let is_served = u64::from_le_bytes(*epoch) & BLOCKED == 0;
-            is_served.then(|| (item.key(), item.version(), value.len()))
+    /// Every replica that is not blocked, to be shown.
+    pub fn list(&self, now: Seconds) -> impl Iterator<Item = ReplicaFacts<'_>> {
+        self.store.items(CACHELET, now).filter_map(move |item| {
+            let (head, value) = item.value().split_first_chunk::<HEAD_LEN>()?;
+            let facts = self
+                .facts
+                .get(position(head))
+                .filter(|_| !is_blocked(head))?;
+            Some(ReplicaFacts {
+                key: item.key(),
+                epoch: epoch(head),
+                version: item.version(),
+                bytes: value.len(),
+                age_s: now.saturating_sub(facts.since),
+                stored_s: now.saturating_sub(facts.stored),
+                reads: facts.reads,
+            })
         })
     }
 
-    /// (epoch, version) of what is held of a key.
-    fn stamp(&self, key: &[u8], now: Seconds) -> Option<(Epoch, Version)> {
+    /// Epoch and version of what is held of a key, and the position of its facts.
+    fn stamp(&self, key: &[u8], now: Seconds) -> Option<(Epoch, Version, u32)> {
         let item = self.store.peek(CACHELET, key, now)?;
-        let epoch = item.value().first_chunk::<EPOCH_LEN>()?;
-        let epoch = Epoch(u64::from_le_bytes(*epoch) & !BLOCKED);
-        Some((epoch, item.version()))
+        let head = item.value().first_chunk::<HEAD_LEN>()?;
+        Some((epoch(head), item.version(), position(head) as u32))
     }
+}
+
+/// The epoch of a replica's home's map.
+fn epoch(head: &[u8; HEAD_LEN]) -> Epoch {
+    let [a, b, c, d, e, f, g, h, ..] = *head;
+    Epoch(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & !BLOCKED)
+}
+
+/// Whether it is of a blocked replica.
+fn is_blocked(head: &[u8; HEAD_LEN]) -> bool {
+    let [.., last, _, _, _, _] = *head;
+    u64::from(last) << 56 & BLOCKED != 0
+}
+
+/// The head of a replica's value.
+fn head(epoch: Epoch, position: u32) -> [u8; HEAD_LEN] {
+    let mut head = [0; HEAD_LEN];
+    head[..EPOCH_LEN].copy_from_slice(&epoch.0.to_le_bytes());
+    head[EPOCH_LEN..].copy_from_slice(&position.to_le_bytes());
+    head
+}
+
+/// The position of a replica's facts.
+fn position(head: &[u8; HEAD_LEN]) -> usize {
+    let [.., a, b, c, d] = *head;
+    u32::from_le_bytes([a, b, c, d]) as usize
 }
 
 /// When a replica vanishes: with its item, or after `lifetime_s` without renewal.
@@ -241,6 +385,62 @@ mod tests {
             replicas.get(b"k", 10).map(|r| r.value.to_vec()),
             Some(b"v1".to_vec())
         );
+    }
+
+    #[test]
+    fn what_is_counted_of_replicas_follows_them_and_takes_no_more_room_than_they_do() {
+        let mut replicas = replicas();
+        replicas.store(&new(b"v", 2, 5), 10);
+        replicas.get(b"k", 11);
+        replicas.store(&new(b"vv", 2, 6), 15);
+        replicas.get(b"k", 16);
+        let facts = replicas.list(20).next().expect("one");
+        let expected = ReplicaFacts {
+            key: b"k",
+            epoch: Epoch(2),
+            version: Version(6),
+            bytes: 2,
+            age_s: 10,
+            stored_s: 5,
+            reads: 2,
+        };
+        assert_eq!(facts, expected);
+        // Thousands come and go, by removal and by expiry, and a few stay.
+        for i in 0..5_000u32 {
+            let key = format!("x{i}");
+            let item = NewReplica {
+                key: key.as_bytes(),
+                expires_at: 20 + i / 100,
+                ..new(b"v", 2, 1)
+            };
+            let now = 12 + i / 100;
+            replicas.store(&item, now);
+            if i % 2 == 0 {
+                replicas.remove(key.as_bytes(), Epoch(2), Version(1), now);
+            }
+        }
+        assert!(replicas.facts.len() < 2_000, "{}", replicas.facts.len());
+        let shown = replicas.list(61).count();
+        assert_eq!(
+            shown as u64,
+            1 + replicas.list(61).filter(|f| f.key != b"k").count() as u64
+        );
+        assert_eq!(
+            replicas.list(61).find(|f| f.key == b"k").map(|f| f.reads),
+            Some(2)
+        );
+        let mut positions: Vec<_> = replicas
+            .store
+            .items(CACHELET, 61)
+            .map(|item| position(item.value().first_chunk().expect("a head")))
+            .collect();
+        positions.sort_unstable();
+        assert!(
+            positions.windows(2).all(|pair| pair[0] != pair[1]),
+            "no two share"
+        );
+        replicas.flush();
+        assert_eq!(replicas.list(61).count(), 0);
     }
 
     #[test]

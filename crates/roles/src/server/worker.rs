@@ -429,6 +429,13 @@ impl WorkerCore {
         self.engine.hot.load()
     }
 
+    /// Whether there is anything to tell of hot keys: some have replicas or would have them, or the log
+    /// says what became of such.
+    pub fn has_hot_keys(&self) -> bool {
+        let hot = &self.engine.hot;
+        hot.replicated_count() + hot.proposed_count() + hot.log().entries().len() > 0
+    }
+
     /// What this worker has counted.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.engine.counters

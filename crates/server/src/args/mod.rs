@@ -12,7 +12,7 @@ pub use files::file_arguments;
 use crate::io::IoArgs;
 use crate::toll::Coin;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
-use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
     parse_size,
@@ -221,6 +221,17 @@ pub struct Args {
     /// 0 takes free ones
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub worker_port: u16,
+
+    /// What is done about hot keys at most: off, observe (say what would be done), on. A coordinator's
+    /// setting can make it less
+    #[arg(
+        long,
+        default_value_t = Mode::On,
+        value_name = "MODE",
+        value_parser = parse_hot_keys,
+        env = "EVENKEEL_HOT_KEYS"
+    )]
+    pub hot_keys: Mode,
 
     /// How long a client may read a replica before it asks the home again, in milliseconds
     #[arg(
@@ -437,6 +448,11 @@ impl Args {
         let default = if self.compat { 0 } else { PROGRESS_TIMEOUT_S };
         Duration::from_secs(self.progress_timeout.unwrap_or(default).into())
     }
+}
+
+fn parse_hot_keys(text: &str) -> Result<Mode, String> {
+    let known = Mode::ALL.into_iter().find(|mode| mode.to_string() == text);
+    known.ok_or_else(|| "use off, observe or on".to_owned())
 }
 
 /// As memcached: the first character counts.

@@ -244,7 +244,7 @@ impl<'a> Cluster<'a> {
         };
         let replicating = match plan.hot_keys.mode {
             Mode::On => workers,
-            Mode::Off => 0,
+            Mode::Observe | Mode::Off => 0,
         };
         let hot = (0..replicating).map(|worker| {
             let seed = plan.seed ^ (worker as u64 + 1);

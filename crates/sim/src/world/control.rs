@@ -10,7 +10,7 @@ use core::time::Duration;
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_roles::coordinator::{
     CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
-    Settings, Switch,
+    Settings,
 };
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_types::Epoch;
@@ -32,7 +32,9 @@ pub(super) struct Coordinator {
     pub process: Process,
     pub core: CoordinatorCore,
     lineage: u64,
-    pub hot_keys: Switch,
+    pub hot_keys: Mode,
+    /// When hot keys are switched next, they go on being observed.
+    pub observe_next: bool,
 }
 
 impl Coordinator {
@@ -49,7 +51,8 @@ impl Coordinator {
             process,
             core,
             lineage,
-            hot_keys: Switch::On,
+            hot_keys: Mode::On,
+            observe_next: false,
         }
     }
 }
@@ -122,6 +125,7 @@ impl World {
             epoch,
             lineage: lineage(epoch),
             load: LoadReport::default(),
+            hot_keys: None,
         };
         if let Some(server) = self.servers.get(host) {
             let (epoch, port) = (server.applied(), 1000 + host as u16);
@@ -185,10 +189,7 @@ impl World {
         let server = &mut self.servers[host];
         server.id = server.id.or(answer.server_id);
         let now = server.process.now(self.time);
-        let mode = match answer.settings.hot_keys {
-            Switch::On => Mode::On,
-            Switch::Off => Mode::Off,
-        };
+        let mode = answer.settings.hot_keys;
         for worker in &mut server.workers {
             worker.handle_cluster_load(answer.mean_worker_load);
             worker.set_hot_keys(now, mode);

@@ -7,7 +7,7 @@ use super::plan::{MS, SECOND};
 use super::swarm::Hazard;
 use super::{Event, World};
 use crate::history::Nanos;
-use evenkeel_roles::coordinator::Switch;
+use evenkeel_policy::hot_keys::config::Mode;
 
 /// How far wall clocks jump, in seconds: a leap second, an hour, a month.
 const WALL_JUMPS_S: [i64; 3] = [1, 3_600, 30 * 86_400];
@@ -146,15 +146,18 @@ impl World {
     }
 
     fn switch_hot_keys(&mut self) -> bool {
-        let switch = &mut self.coordinator.hot_keys;
-        *switch = match *switch {
-            Switch::On => Switch::Off,
-            Switch::Off => Switch::On,
+        let coordinator = &mut self.coordinator;
+        let switch = match coordinator.hot_keys {
+            Mode::Observe | Mode::Off => Mode::On,
+            // Off and observing in turns.
+            Mode::On if coordinator.observe_next => Mode::Observe,
+            Mode::On => Mode::Off,
         };
-        let switch = *switch;
+        coordinator.hot_keys = switch;
+        coordinator.observe_next ^= switch != Mode::On;
         let host = self.coordinator_host();
         self.narrate(&[host], || format!("switches hot keys: {switch:?}"));
-        if switch == Switch::Off {
+        if switch != Mode::On {
             let length = self.random.between(50 * MS, 500 * MS);
             self.after(length, Event::HotKeysOn);
         }
@@ -243,7 +246,7 @@ impl World {
     /// Faults are over: what still stands between the hosts is gone.
     pub(super) fn calm_down(&mut self) {
         self.weather.clear_up(self.time);
-        self.coordinator.hot_keys = Switch::On;
+        self.coordinator.hot_keys = Mode::On;
         self.narrate(&[], || "faults are over".into());
     }
 }

@@ -32,9 +32,9 @@ use crate::history::{History, Nanos, Operation, Promises, check, check_lineariza
 use crate::random::Random;
 use applications::Application;
 use control::Coordinator;
-use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer, Switch};
+use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::Message;
 use evenkeel_types::Epoch;
@@ -406,7 +406,7 @@ impl World {
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
-            Event::HotKeysOn => self.coordinator.hot_keys = Switch::On,
+            Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),
             Event::Quiet => self.calm_down(),
             Event::Settle => {

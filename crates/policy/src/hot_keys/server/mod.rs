@@ -22,6 +22,7 @@
 //! the same worker carries anything.
 
 mod atomic;
+mod observe;
 mod reads;
 mod replicas;
 #[cfg(test)]
@@ -34,7 +35,9 @@ use std::sync::Arc;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
 
+use crate::hot_keys::ages::Ages;
 use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
+use crate::hot_keys::log::{Loads, Log};
 use crate::hot_keys::popularity::{SLOT, Sampler};
 use crate::hot_keys::replication::{Errand, LINK_RETRY, Replication};
 pub use crate::hot_keys::replication::{HoldId, PropagationTag};
@@ -121,6 +124,8 @@ pub struct HotKeyInfo {
     pub requests_per_second: f64,
     /// Where its replicas are, by suffix from 1; γ is their number.
     pub shadows: Vec<WorkerRef>,
+    /// In [`Mode::Observe`]: where they would be. Empty unless they would.
+    pub proposed: Vec<WorkerRef>,
 }
 
 /// Counters, all since the start.
@@ -142,6 +147,19 @@ pub struct HotKeysStats {
     pub unpromoted_full: u64,
     /// Promotions that did not happen because no shadow server was known or reachable.
     pub unpromoted_alone: u64,
+    /// Keys that got replicas.
+    pub promoted: u64,
+    /// Keys that got more of them.
+    pub widened: u64,
+    /// Keys that were to lose them.
+    pub retired: u64,
+    /// Keys that would have got replicas, had the mode not been [`Mode::Observe`].
+    pub would_promote: u64,
+    /// For each write to a replicated key (or several that followed each other closely): the time from
+    /// when it was carried out until every replica was known to have it.
+    pub copies_behind: Ages,
+    /// Such writes of which that was never known: the replicas were given up before.
+    pub copies_unconfirmed: u64,
 }
 
 /// The hot keys of one worker.
@@ -161,6 +179,9 @@ pub struct HotKeys {
     /// Shadows that may want a message. Invariant: holds each at most once.
     outbox: VecDeque<(Slot, u8)>,
     next_serial: u64,
+    /// Keys that would have replicas, and where: [`Mode::Observe`] alone.
+    proposed: BTreeMap<Slot, Vec<WorkerRef>>,
+    log: Log,
     /// Workers whose connection broke, and when.
     lost: BTreeMap<WorkerRef, Instant>,
     map: Option<Arc<ClusterMap>>,
@@ -217,6 +238,8 @@ impl HotKeys {
             replicated: Vec::new(),
             outbox: VecDeque::new(),
             next_serial: 0,
+            proposed: BTreeMap::new(),
+            log: Log::default(),
             lost: BTreeMap::new(),
             map: None,
             me: WorkerRef::default(),
@@ -411,8 +434,15 @@ impl HotKeys {
             let entry = &mut self.table[slot];
             let at_home = map.locate(entry.hash).worker == Some(me);
             let Some(replication) = &mut entry.replication else {
+                let proposed = self.proposed.get(&slot);
+                let is_outdated = |targets: &Vec<WorkerRef>| {
+                    let gamma = u8::try_from(targets.len()).unwrap_or(u8::MAX);
+                    renaming::shadows(&map, &entry.key, me.server, gamma) != *targets
+                };
                 if !at_home {
                     self.dismiss(now, slot, Event::MapChanged);
+                } else if proposed.is_some_and(is_outdated) {
+                    self.withdraw(now, slot, Event::MapChanged);
                 }
                 continue;
             };
@@ -428,15 +458,18 @@ impl HotKeys {
         self.map = Some(map);
     }
 
-    /// Switches replication on or off.
+    /// Switches replication on or off, or to observing. What has replicas and may not have them any
+    /// more loses them as if it had cooled.
     pub fn set_mode(&mut self, now: Instant, mode: Mode) {
         self.mode = mode;
-        if mode == Mode::Off {
-            for slot in self.table.slots() {
-                match self.table[slot].state {
-                    State::Cold => self.dismiss(now, slot, Event::SwitchedOff),
-                    _ => self.cool(now, slot, Event::SwitchedOff),
-                }
+        if mode != Mode::Observe {
+            self.withdraw_proposals(now);
+        }
+        for slot in self.table.slots() {
+            match (mode, self.table[slot].state) {
+                (Mode::On, _) | (Mode::Observe, State::Cold) => {}
+                (Mode::Off, State::Cold) => self.dismiss(now, slot, Event::SwitchedOff),
+                _ => self.cool(now, slot, Event::SwitchedOff),
             }
         }
         self.update_sampler();
@@ -529,12 +562,12 @@ impl HotKeys {
         None
     }
 
-    /// Whether the worker is loaded enough that it replicates its hot keys.
+    /// Whether the worker is loaded enough that it looks for hot keys, to replicate them or to observe.
     pub fn is_triggered(&self) -> bool {
-        self.mode == Mode::On && self.trigger.is_on()
+        self.mode != Mode::Off && self.trigger.is_on()
     }
 
-    /// Whether replication is switched on.
+    /// Whether keys are replicated, observed, or left alone.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -554,19 +587,41 @@ impl HotKeys {
         self.replicated.len()
     }
 
+    /// How many keys would have replicas if they were not only observed.
+    pub fn proposed_count(&self) -> usize {
+        self.proposed.len()
+    }
+
+    /// How many keys are tracked.
+    pub fn tracked_count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What this worker carries and compares it with.
+    pub fn loads(&self) -> Loads {
+        Loads {
+            undiverted: self.load(),
+            served: self.served.per_second(),
+            mean: self.mean_worker_load,
+            busy: self.busy(),
+        }
+    }
+
+    /// What was done, why, and what came of it.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The keys that have replicas, or would have them, the most popular first. For reports.
+    pub fn list_spread(&self) -> Vec<HotKeyInfo> {
+        let slots = self.replicated.iter().chain(self.proposed.keys());
+        by_popularity(slots.map(|&slot| self.describe(slot)).collect())
+    }
+
     /// Every tracked key, the most popular first. O(n log n); for statistics.
     pub fn list(&self) -> Vec<HotKeyInfo> {
-        let mut list: Vec<HotKeyInfo> = self
-            .table
-            .slots()
-            .into_iter()
-            .map(|slot| self.describe(slot))
-            .collect();
-        list.sort_by(|a, b| {
-            let order = b.requests_per_second.total_cmp(&a.requests_per_second);
-            order.then_with(|| a.key.cmp(&b.key))
-        });
-        list
+        let slots = self.table.slots().into_iter();
+        by_popularity(slots.map(|slot| self.describe(slot)).collect())
     }
 
     /// How often each move between states was made.
@@ -597,6 +652,7 @@ impl HotKeys {
                 .as_deref()
                 .map(targets)
                 .unwrap_or_default(),
+            proposed: self.proposed.get(&slot).cloned().unwrap_or_default(),
         }
     }
 
@@ -610,6 +666,15 @@ impl HotKeys {
     fn is(&self, _: Mutant) -> bool {
         false
     }
+}
+
+/// The most popular first.
+fn by_popularity(mut list: Vec<HotKeyInfo>) -> Vec<HotKeyInfo> {
+    list.sort_by(|a, b| {
+        let order = b.requests_per_second.total_cmp(&a.requests_per_second);
+        order.then_with(|| a.key.cmp(&b.key))
+    });
+    list
 }
 
 /// Ways to break the server on purpose, to see that the model's checks notice. Tests choose one;

@@ -3,7 +3,7 @@
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 
 use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF, ReadAdvice, Reader};
-use crate::hot_keys::config::gamma_for;
+use crate::hot_keys::config::{Mode, gamma_for};
 use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::replication::Replication;
 use crate::hot_keys::ssm::Slot;
@@ -129,10 +129,10 @@ impl HotKeys {
 
     /// Creates replicas of a popular key that is present here, if this worker may.
     fn promote(&mut self, now: Instant, slot: Slot) {
-        if !self.is_triggered() {
+        if !self.is_triggered() || self.proposed.contains_key(&slot) {
             return;
         }
-        if self.replicated.len() >= self.config.replicated_max {
+        if self.replicated.len() + self.proposed.len() >= self.config.replicated_max {
             self.stats.unpromoted_full += 1;
             return;
         }
@@ -142,6 +142,9 @@ impl HotKeys {
             self.stats.unpromoted_alone += 1;
             return;
         };
+        if self.mode == Mode::Observe {
+            return self.propose(now, slot, targets);
+        }
         let mut replication = Replication::new(now, map.epoch(), &targets);
         replication.last_grant = self.leases_left.filter(|_| self.is_atomic());
         let entry = &mut self.table[slot];

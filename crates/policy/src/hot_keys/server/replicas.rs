@@ -16,6 +16,7 @@ impl HotKeys {
             return;
         };
         replication.advance(now, event != Event::Written);
+        replication.behind_since.get_or_insert(now);
         self.move_to(now, slot, event, to);
         self.begin_hold(now, slot);
         self.enqueue(slot);
@@ -24,10 +25,13 @@ impl HotKeys {
 
     /// Moves on if every shadow worker has the newest round.
     pub(super) fn settle(&mut self, now: Instant, slot: Slot) {
-        let entry = &self.table[slot];
-        let Some(replication) = entry.replication.as_ref().filter(|r| r.is_current()) else {
+        let entry = &mut self.table[slot];
+        let Some(replication) = entry.replication.as_mut().filter(|r| r.is_current()) else {
             return;
         };
+        if let Some(since) = replication.behind_since.take() {
+            self.stats.copies_behind.record(now.since(since));
+        }
         if replication.gone {
             self.end_replication(now, slot, Event::Removed);
         } else if entry.state == State::HotPending {
@@ -69,6 +73,8 @@ impl HotKeys {
         self.move_to(now, slot, event, State::Cold);
         let ended = self.table[slot].replication.take();
         debug_assert!(ended.as_ref().is_none_or(|ended| ended.hold.is_none()));
+        let is_behind = ended.as_ref().is_some_and(|r| r.behind_since.is_some());
+        self.stats.copies_unconfirmed += u64::from(is_behind);
         self.leases_left = self.leases_left.max(ended.and_then(|r| r.last_grant));
         self.table.set_evictable(slot, true);
         self.outbox.retain(|&(other, _)| other != slot);
@@ -82,6 +88,7 @@ impl HotKeys {
 
     /// Stops tracking a COLD key.
     pub(super) fn dismiss(&mut self, now: Instant, slot: Slot, event: Event) {
+        self.withdraw(now, slot, event);
         self.move_to(now, slot, event, State::Invalid);
         self.table.remove(slot);
     }
@@ -112,6 +119,7 @@ impl HotKeys {
 
     /// The only place where a key changes its state.
     pub(super) fn move_to(&mut self, now: Instant, slot: Slot, event: Event, to: State) {
+        self.note_move(now, slot, event, to);
         let entry = &mut self.table[slot];
         self.transitions.record(event, entry.state, to);
         if entry.state != to {

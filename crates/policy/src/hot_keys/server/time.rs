@@ -29,6 +29,7 @@ impl HotKeys {
         let load = self.load().max(self.served.per_second());
         let busy = self.busy();
         self.trigger.update(load, self.mean_worker_load, busy);
+        self.log.measure(now, self.loads());
         self.update_sampler();
         self.lost.retain(|_, at| now < *at + PROMOTION_HOLD_OFF);
         for slot in self.table.slots() {
@@ -36,6 +37,7 @@ impl HotKeys {
             entry.popularity.roll(slots);
             match entry.state {
                 State::Cold if entry.popularity.is_zero() => self.dismiss(now, slot, Event::Faded),
+                State::Cold if self.proposed.contains_key(&slot) => self.review_proposal(now, slot),
                 State::Hot | State::HotPending => self.review(now, slot),
                 _ => {}
             }
@@ -68,6 +70,10 @@ impl HotKeys {
         if wanted <= present || (!everywhere && wanted + 1 < 2 * (present + 1)) {
             return;
         }
+        self.note_widening(now, slot, targets.len());
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
         replication.widen(now, &targets[present..]);
         self.move_to(now, slot, Event::Widened, State::HotPending);
         self.enqueue(slot);

@@ -259,7 +259,7 @@ fn a_restarted_coordinator_goes_on_and_moves_nothing() {
     let mut members = [server(1, 2), server(2, 2)];
     world.send_current(&mut members);
     let off = Settings {
-        hot_keys: Switch::Off,
+        hot_keys: Mode::Off,
     };
     world.core.set_settings(off);
     let (owners, epoch) = (world.owners(), world.core.epoch());
@@ -370,10 +370,10 @@ fn the_mean_load_is_that_of_the_workers_that_are_up() {
 fn settings_travel_with_every_answer_and_do_not_touch_the_map() {
     let mut world = World::new(1);
     let on = world.send(&server(1, 1)).unwrap();
-    assert_eq!(on.settings.hot_keys, Switch::On);
+    assert_eq!(on.settings.hot_keys, Mode::On);
     let (epoch, revision) = (world.core.epoch(), world.core.revision());
     let off = Settings {
-        hot_keys: Switch::Off,
+        hot_keys: Mode::Off,
     };
     world.core.set_settings(off);
     world.core.set_settings(off);

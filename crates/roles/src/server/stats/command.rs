@@ -38,6 +38,7 @@ impl WorkerCore {
             b"items" => Task::Classes(ClassesView::Items),
             b"slabs" => Task::Classes(ClassesView::Slabs),
             b"hotkeys" => Task::Lines(LinesView::HotKeys),
+            b"hotlog" => Task::Lines(LinesView::HotLog),
             b"replicas" => Task::Lines(LinesView::Replicas),
             b"cachelets" => Task::Lines(LinesView::Cachelets),
             b"conns" => {

@@ -283,6 +283,22 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("holds_under_10ms", sum.holds_under_10ms),
             ("holds_under_100ms", sum.holds_under_100ms),
             ("holds_longer", sum.holds_longer),
+            ("hot_keys_tracked", sum.hot_keys_tracked),
+            ("hot_keys_replicated", sum.hot_keys_replicated),
+            ("hot_keys_observed", sum.hot_keys_observed),
+            ("hot_keys_promoted", sum.hot_keys_promoted),
+            ("hot_keys_widened", sum.hot_keys_widened),
+            ("hot_keys_retired", sum.hot_keys_retired),
+            ("hot_keys_would_promote", sum.hot_keys_would_promote),
+            ("hot_reads_sampled", sum.hot_reads_sampled),
+            ("hot_keys_untracked_full", sum.hot_keys_untracked_full),
+            ("hot_keys_unpromoted_full", sum.hot_keys_unpromoted_full),
+            ("hot_keys_unpromoted_alone", sum.hot_keys_unpromoted_alone),
+            ("hot_log_overwritten", sum.hot_log_overwritten),
+            ("copies_unconfirmed", sum.copies_unconfirmed),
+            ("copies_behind", sum.copies_behind.count()),
+            ("copies_behind_us_sum", sum.copies_behind.sum_us()),
+            ("copies_behind_us_max", sum.copies_behind.max_us()),
             ("replica_items", sum.replica_items),
             ("replica_bytes", sum.replica_bytes),
             ("replica_hits", sum.replica_hits),
@@ -298,4 +314,11 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("prefixes_overflowed", sum.prefixes_overflowed),
         ],
     );
+    for (bound, count) in sum.copies_behind.within() {
+        stat_number(
+            out,
+            format!("copies_behind_within_us:{bound}").as_bytes(),
+            count,
+        );
+    }
 }

@@ -11,6 +11,7 @@ use crate::placement::renaming;
 
 mod atomic;
 mod moves;
+mod observe;
 mod promotion;
 
 const KEY: &[u8] = b"page:home";
