@@ -92,6 +92,59 @@ fn every_path_shows_what_it_promises() {
     assert_eq!(events["events"][0]["cause"], json!("map_created"));
     assert_eq!(events["events"][0]["servers"], json!(["s1"]));
 
+    let (_, hot) = json_of(get(at, "/api/v1/hotkeys"));
+    assert_eq!((&hot["mode"], &hot["keys"]), (&json!("on"), &json!([])));
+    assert_eq!(
+        hot["with_replicas"],
+        json!({"max_over_mean": 20.0 / 15.25, "max_rps": 20.0})
+    );
+    let mut with_news = heartbeat();
+    with_news["hot_keys"] = json!({
+        "keys": [{
+            "worker": 1, "key": "page%20home", "state": "hot", "state_ms": 5, "rps": 12.0, "gamma": 1,
+            "shadows": [{"server": 0, "worker": 0}],
+        }],
+        "events": [{
+            "worker": 1, "number": 2, "unix_ms": 7, "age_ms": 5, "deed": "promoted",
+            "cause": "promoted", "key": "page%20home", "gamma_before": 0, "gamma": 1,
+            "key_rps": 12.0, "key_share": 0.6, "expected_rps": 14.0, "after": null,
+            "before": {"undiverted_rps": 20.0, "served_rps": 20.0, "mean_rps": 15.25},
+        }],
+    });
+    assert_eq!(post(at, &with_news.to_string()).0, 200);
+    let (_, hot) = json_of(get(at, "/api/v1/hotkeys"));
+    assert_eq!(
+        (&hot["keys"][0]["server"], &hot["keys"][0]["key"]),
+        (&json!("s1"), &json!("page%20home"))
+    );
+    assert_eq!(hot["without_replicas"]["max_rps"], json!(20.0));
+    assert_eq!(
+        hot["with_replicas"]["max_rps"],
+        json!(16.5),
+        "6 of 12 went to a worker with 10.5"
+    );
+    let (_, log) = json_of(get(at, "/api/v1/hotkeys/events"));
+    assert_eq!(log["events"][0]["deed"], json!("promoted"));
+    assert_eq!(
+        (&log["overwritten"], &log["missed"]),
+        (&json!(0), &json!(1))
+    );
+    let (_, text) = get(at, "/metrics");
+    for line in [
+        "evenkeel_coordinator_hot_keys{state=\"replicated\"} 1",
+        "evenkeel_coordinator_hot_key_events_total{outcome=\"missed\"} 1",
+        "evenkeel_coordinator_hot_keys_mode{mode=\"on\"} 1",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+
+    let (status, settings) = json_of(call(
+        at,
+        "PUT",
+        "/api/v1/settings",
+        r#"{"hot_keys":"observe"}"#,
+    ));
+    assert_eq!((status, settings), (200, json!({"hot_keys": "observe"})));
     let (status, settings) = json_of(call(at, "PUT", "/api/v1/settings", r#"{"hot_keys":"off"}"#));
     assert_eq!((status, settings), (200, json!({"hot_keys": "off"})));
     let (_, settings) = json_of(get(at, "/api/v1/settings"));

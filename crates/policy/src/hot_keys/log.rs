@@ -82,7 +82,8 @@ pub struct LogEntry {
     pub gamma_before: u8,
     /// Its replicas from then on.
     pub gamma: u8,
-    /// Reads per second of all its copies, less the weight of its writes.
+    /// Reads per second of all its copies, less the weight of its writes: an average over two seconds,
+    /// so that a key which has just become popular is more so than this says.
     pub rate: f64,
     /// What the worker saw.
     pub before: Loads,

@@ -1,6 +1,7 @@
 //! The extension at the server: hello, other homes' keys, replicas, and a hot key's whole life.
 
 use crate::harness::{Client, Cluster, Server, at, config, map};
+use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_types::ServerId;
 
 const HELLO: &str = "evenkeel 1 epoch=1\r\n";
@@ -131,7 +132,8 @@ fn replicas_are_apart_from_the_keys_of_the_shadow_itself() {
         "END\r\n"
     );
     let replicas = plain.ask(server, at(0), "stats replicas\r\n");
-    assert_eq!(replicas, format!("STAT {key} version=7 bytes=2\r\nEND\r\n"));
+    let facts = "version=7 bytes=2 home=1/0 epoch=1 age_s=0 stored_s=0 reads=1";
+    assert_eq!(replicas, format!("STAT {key} {facts}\r\nEND\r\n"));
     assert_eq!(
         link.ask(server, at(0), format!("md {key} G E6 Y1\r\n")),
         "NS\r\n"
@@ -222,6 +224,18 @@ fn the_life_of_a_hot_key() {
         hot.contains(&format!("STAT {key} state=HOT ")) && hot.contains("gamma=2"),
         "{hot}"
     );
+    let log = client.ask(&mut cluster.servers[0], at(ms), "stats hotlog\r\n");
+    let logged = format!(" promoted cause=promoted key={key} gamma=0->2 ");
+    assert!(log.starts_with("STAT 0:1 at=18000000"), "{log}");
+    assert!(
+        log.contains(&logged) && log.contains(" served_rps_after=-\r\n"),
+        "{log}"
+    );
+    let held = shadows[0].ask(&mut cluster.servers[1], at(ms), "stats replicas\r\n");
+    let replica = format!("STAT {key} version=");
+    assert!(held.starts_with(&replica), "{held}");
+    assert!(held.contains(" bytes=2 home=1/0 epoch=1 age_s="), "{held}");
+    assert!(held.contains(" reads=1\r\n"), "{held}");
 
     // An unaware client is told nothing of leases.
     let mut plain = Client::open(&mut cluster.servers[0], 0);
@@ -357,4 +371,47 @@ fn a_flush_reaches_the_replicas() {
     let mut shadow = agreed(&mut cluster, 1);
     let read = shadow.ask(&mut cluster.servers[1], at(ms), format!("mg {key} v G\r\n"));
     assert_eq!(read, "EN\r\n");
+}
+
+#[test]
+fn what_is_only_observed_is_told_and_grants_no_lease() {
+    let mut cluster = Cluster::new(3);
+    for server in &mut cluster.servers {
+        server.workers[0].set_hot_keys(at(0), Mode::Observe);
+    }
+    let key = key_of(&cluster, 0);
+    let mut client = agreed(&mut cluster, 0);
+    let home = &mut cluster.servers[0];
+    client.ask(home, at(0), format!("ms {key} 2 Y1\r\nv1\r\n"));
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, 0);
+    assert_eq!(answer, "VA 2\r\nv1\r\n");
+    let home = &mut cluster.servers[0];
+    let hot = client.ask(home, at(ms), "stats hotkeys\r\n");
+    assert!(hot.contains(&format!("STAT {key} state=COLD ")), "{hot}");
+    assert!(
+        hot.contains(" proposed=2/0,3/0\r\n") || hot.contains(" proposed=3/0,2/0\r\n"),
+        "{hot}"
+    );
+    let log = client.ask(home, at(ms), "stats hotlog\r\n");
+    assert!(
+        log.contains(&format!(
+            " would_promote cause=promoted key={key} gamma=0->2 "
+        )),
+        "{log}"
+    );
+    let counts = client.ask(home, at(ms), "stats evenkeel\r\n");
+    for line in [
+        "STAT hot_keys_observed 1\r\n",
+        "STAT hot_keys_would_promote 1\r\n",
+        "STAT hot_keys_promoted 0\r\n",
+        "STAT leases_granted 0\r\n",
+        "STAT propagations 0\r\n",
+    ] {
+        assert!(counts.contains(line), "{line} in {counts}");
+    }
+    // What a third of the reads would be, as each of three copies would get them.
+    let view = home.workers[0].hot_keys_view(at(ms), true);
+    let spread = view.load.served_rps - view.keys[0].rps * 2.0 / 3.0;
+    assert!((view.expected_rps - spread).abs() < 1e-6, "{view:?}");
+    assert!(view.expected_rps < 0.5 * view.load.served_rps, "{view:?}");
 }

@@ -31,7 +31,8 @@ fn the_log_tells_of_a_promotion_what_was_seen_what_was_expected_and_what_came_of
     let entry = log(&home).remove(0);
     assert_eq!((&*entry.key, entry.after), (KEY, None));
     assert_eq!(entry.before.undiverted, home.hot.loads().undiverted);
-    assert!((70.0..=100.0).contains(&entry.rate), "{}", entry.rate);
+    // An average over slots of which the oldest were empty.
+    assert!((45.0..=100.0).contains(&entry.rate), "{}", entry.rate);
     let expected = entry.before.served - 0.75 * entry.rate;
     assert!((entry.expected() - expected).abs() < 1e-9);
     // Aware clients take turns among four copies: a quarter comes home.
@@ -141,6 +142,7 @@ fn the_time_that_copies_are_behind_is_that_of_the_oldest_write_they_lack() {
     // One is never confirmed: its replicas are given up.
     home.write(WriteKind::Update);
     home.pass(3 * LEASE_MS);
+    home.sent();
     assert_eq!(home.state(), State::Cold);
     assert_eq!((behind(&home).0.count(), behind(&home).1), (1, 1));
 }
