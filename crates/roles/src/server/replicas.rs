@@ -255,6 +255,7 @@ impl Replicas {
         };
         if self.store.insert(CACHELET, item, now).is_err() {
             self.store.delete(CACHELET, key, now);
+            self.free.push(position);
         }
         true
     }
