@@ -8,11 +8,13 @@
 //! - [`placement`]: key → virtual node → cachelet → worker, the shadow servers of a hot key, and the
 //!   rings and tables of pools that consist of plain memcached servers.
 //! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
+//! - [`burden`]: which of several copies to read.
 //! - [`load`]: when a worker is loaded enough for that.
 //! - [`membership`]: which servers a pool has whose list comes from a file or the name service.
 
 #![forbid(unsafe_code)]
 
+pub mod burden;
 pub mod hot_keys;
 pub mod load;
 pub mod membership;

@@ -300,6 +300,8 @@ fn what_servers_cannot_carry_is_not_counted_as_answered() {
     let plan = LoadPlan {
         popularity: Popularity::Uniform,
         prefill: true,
+        // Of several, each gets another part of each server, and answers of one wait for those of another.
+        proxies: 1,
         service: ServiceModel {
             operation_ns: 100_000.0,
             ..ServiceModel::default()

@@ -7,7 +7,7 @@
 //!
 //! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
 
-use super::backend::{Ask, Link, Peer, Progress};
+use super::backend::{Ask, Backend, Link, Peer, Progress};
 use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
@@ -32,6 +32,14 @@ impl ProxyCore {
     /// A server sent something: `input` is everything of it that was not consumed before. Returns
     /// how many bytes of it are done with. A connection that was given up consumes everything.
     pub fn backend_input(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
+        let consumed = self.read_answers(now, id, input);
+        if self.backends.get(id.0).is_some_and(Backend::lets_through) {
+            self.write_backend(id);
+        }
+        consumed
+    }
+
+    fn read_answers(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
         let limits = self.reply_limits();
         let mut consumed = 0;
         loop {
@@ -214,6 +222,11 @@ impl ProxyCore {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let lease = backend.lease;
         let is_aware = backend.peer != Peer::Memcached;
+        // With an open window that is when it was asked, or nearly.
+        let written = match backend.window.is_open() {
+            true => None,
+            false => backend.written(),
+        };
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
         let Some(client) = self.clients.get_mut(tag.client.0) else {
@@ -241,7 +254,10 @@ impl ProxyCore {
             return Ok(());
         }
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
-        let ticket = slot.ticket.take().map(|(_, ticket)| ticket);
+        let mut ticket = slot.ticket.take().map(|(_, ticket)| ticket);
+        if let (Some(ticket), Some(written)) = (&mut ticket, written) {
+            ticket.written(written);
+        }
         let mut pool = self.pools.get_mut(tag.pool.0);
         let era = lease_era(pool.as_deref(), self.era);
         let mut said = Vec::new();

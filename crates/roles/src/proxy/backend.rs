@@ -46,8 +46,10 @@ use super::pool::PoolId;
 use super::show::Tally;
 use super::speech::Speech;
 use super::stream::Streaming;
+use super::window::Window;
 use core::ops::Range;
 use core::time::Duration;
+use evenkeel_policy::burden::{RecentRequests, burden};
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 use std::collections::VecDeque;
@@ -269,6 +271,8 @@ pub struct BackendCounters {
     pub logins_refused: u64,
     /// Requests refused because the queue was full.
     pub refused_full: u64,
+    /// Times that fewer requests were let through to it because it made them wait.
+    pub window_shrunk: u64,
     /// Times that it was taken out of use.
     pub outages: u64,
     /// Requests that went to another server because it was out of use.
@@ -324,6 +328,8 @@ pub(super) struct Backend {
     pub stopwatch: Stopwatch,
     /// The request timeout, in nanoseconds.
     request_timeout_ns: u64,
+    /// How many requests may be under way.
+    pub window: Window,
     /// Requests that begin before this position are not measured.
     measured_from: u64,
     /// What it must forget before it is asked anything.
@@ -338,6 +344,8 @@ pub(super) struct Backend {
     /// Absolute position of the first byte that is not written. Invariant: within the queue.
     sent: u64,
     in_flight: VecDeque<InFlight>,
+    /// What was lately put into the queue.
+    recent: RecentRequests,
     /// Requests that were taken out of it, so that those in it have numbers.
     taken: u64,
     /// The number behind the last one that is no read.
@@ -386,6 +394,7 @@ impl Backend {
             }),
             missed: Missed::default(),
             stopwatch: Stopwatch::default(),
+            window: Window::default(),
             request_timeout_ns: nanoseconds(settings.request_timeout),
             measured_from: 0,
             has_answered: false,
@@ -394,6 +403,7 @@ impl Backend {
             first: 0,
             sent: 0,
             in_flight: VecDeque::new(),
+            recent: RecentRequests::default(),
             taken: 0,
             behind_writes: 0,
             joinable: Joinable::default(),
@@ -462,6 +472,12 @@ impl Backend {
         self.queue.len()
     }
 
+    /// How bad a place it is for one more read; `None` if it takes no requests.
+    pub fn burden(&self, now: Instant) -> Option<usize> {
+        let burden = burden(self.recent.sum(now), self.in_flight.len());
+        self.takes_requests().then_some(burden)
+    }
+
     /// Requests queued or awaited.
     pub fn queued_requests(&self) -> usize {
         self.in_flight.len()
@@ -473,6 +489,8 @@ impl Backend {
         let start = self.first + before as u64;
         let len = self.queue.len() - before;
         self.counters.requests += 1;
+        let asked = deadline.0.saturating_sub(self.request_timeout_ns);
+        self.recent.add(Instant(asked));
         if !tag.is_read {
             self.behind_writes = self.taken + self.in_flight.len() as u64 + 1;
         }
@@ -574,6 +592,9 @@ impl Backend {
             len: request.len as u64,
             route: request.tag.route,
         };
+        let way = self.stopwatch.round_trip_us();
+        let shrunk = self.window.answered(now, finished.end, way, self.lease);
+        self.counters.window_shrunk += u64::from(shrunk);
         self.stopwatch.answered(now, &finished, routes);
     }
 
@@ -631,12 +652,23 @@ impl Backend {
         ))
     }
 
-    /// What the driver should write now.
+    /// Whether requests that had to wait may be written now.
+    pub fn lets_through(&self) -> bool {
+        !self.window.is_open() && self.link == Link::Ready && !self.output().is_empty()
+    }
+
+    /// What the driver should write now: what is not written of the requests that may be under way.
     #[inline]
     pub fn output(&self) -> &[u8] {
         match self.link {
             Link::Greeting { .. } => self.greeting.as_slice(),
-            Link::Ready => &self.queue.as_slice()[(self.sent - self.first) as usize..],
+            Link::Ready => {
+                let bytes = match self.in_flight.get(self.window.size()) {
+                    Some(kept) => ..(kept.start.max(self.sent) - self.first) as usize,
+                    None => ..self.queue.len(),
+                };
+                &self.queue.as_slice()[bytes][(self.sent - self.first) as usize..]
+            }
             Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => &[],
         }
     }
@@ -656,6 +688,7 @@ impl Backend {
                     .front()
                     .map_or(0, |request| request.len as u64);
                 self.stopwatch.wrote(now, self.sent, self.first + awaited);
+                self.window.wrote(now, self.sent, self.in_flight.len());
             }
             Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => {}
         }
@@ -744,6 +777,7 @@ impl Backend {
         self.queue.clear();
         self.sent = self.first;
         self.stopwatch.restart();
+        self.window.restart();
     }
 
     /// When the next answer is late.

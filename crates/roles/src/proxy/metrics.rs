@@ -105,7 +105,7 @@ const GAUGES: [Row; 3] = [
     }),
 ];
 
-const COUNTERS: [Row; 14] = [
+const COUNTERS: [Row; 15] = [
     ("requests", "Requests put into the queue.", |server| {
         server.counters.requests
     }),
@@ -134,6 +134,11 @@ const COUNTERS: [Row; 14] = [
         "refused_full",
         "Requests refused by a full queue.",
         |server| server.counters.refused_full,
+    ),
+    (
+        "window_shrunk",
+        "Times that fewer requests were let through because it made them wait.",
+        |server| server.counters.window_shrunk,
     ),
     ("outages", "Times taken out of use.", |server| {
         server.counters.outages

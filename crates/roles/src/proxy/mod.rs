@@ -81,6 +81,7 @@ mod stream;
 mod tests;
 mod way;
 mod whole;
+mod window;
 
 pub use backend::BackendCounters;
 pub use config::{
@@ -109,6 +110,7 @@ use crate::auth::{Protocols, opening};
 use backend::{Backend, Link, Peer};
 use client::Client;
 use core::time::Duration;
+use evenkeel_policy::hot_keys::client::Connection;
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use multi_get::GroupDraft;
@@ -129,6 +131,14 @@ use way::Way;
 /// Names a connection of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub Key);
+
+impl ClientId {
+    /// As leases call it.
+    #[inline]
+    fn connection(self) -> Connection {
+        Connection(u64::from(self.0.slot) << 32 | u64::from(self.0.generation))
+    }
+}
 
 /// Names a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -228,15 +228,22 @@ impl ProxyCore {
         let hash = KeyHash::of(draft.key);
         placed.hash = hash;
         let load = |suffix| {
-            let shadow = self.backends.get(pool.shadow(draft.key, hash, suffix)?.0)?;
-            shadow.takes_requests().then(|| shadow.queued_requests())
+            let shadow = pool.shadow(draft.key, hash, suffix)?;
+            self.backends.get(shadow.0)?.burden(now)
         };
+        let connection = draft.client.connection();
         match draft.intent {
-            Intent::Read => placed.ticket = Some(leases.route_read(now, pool.era(), hash, load)),
-            Intent::ReadAtHome => placed.ticket = Some(leases.home_read(now, pool.era(), hash)),
+            Intent::Read => {
+                placed.ticket = Some(leases.route_read(now, pool.era(), (hash, connection), load))
+            }
+            Intent::ReadAtHome => {
+                placed.ticket = Some(leases.home_read(now, pool.era(), (hash, connection)))
+            }
             // What also writes ends the lease, and its answer is shown whatever it is: to ask again
             // would be to write again.
-            Intent::Write | Intent::Touch | Intent::ReadAndWrite => leases.write_sent(hash),
+            Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
+                leases.write_sent(hash, connection);
+            }
             Intent::Look => {}
         }
         let suffix = match placed.ticket.as_ref().map(ReadTicket::route) {
@@ -274,7 +281,7 @@ impl ProxyCore {
         let flags = match pool.map(|pool| (&pool.servers, &mut pool.leases)) {
             Some((Servers::Evenkeel(pool), leases)) => {
                 if !tag.is_read {
-                    leases.write_sent(tag.hash);
+                    leases.write_sent(tag.hash, tag.client.connection());
                 }
                 match pool.home(tag.hash) {
                     Some((cachelet, _)) => RouteFlags::new(pool.epoch(), cachelet, tag.is_replica),

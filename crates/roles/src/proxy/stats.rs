@@ -203,6 +203,8 @@ pub struct BackendStats {
     pub latency: Latency,
     /// Shortest round trip to it that the kernel has measured on this connection, in microseconds.
     pub round_trip_us: Option<u64>,
+    /// Most requests that may be under way to it, if it makes them wait.
+    pub window: Option<u64>,
 }
 
 impl BackendStats {
@@ -218,6 +220,7 @@ impl BackendStats {
             counters: backend.counters,
             latency: backend.stopwatch.latency(),
             round_trip_us: backend.stopwatch.round_trip_us(),
+            window: (!backend.window.is_open()).then(|| backend.window.size() as u64),
         }
     }
 }
@@ -527,7 +530,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
         for backend in &group {
             latency.add(&backend.latency);
         }
-        let rows: [(&str, u64); 16] = [
+        let rows: [(&str, u64); 18] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -537,6 +540,8 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("timeouts", sum(|b| b.counters.timeouts)),
             ("logins_refused", sum(|b| b.counters.logins_refused)),
             ("refused_full", sum(|b| b.counters.refused_full)),
+            ("window", sum(|b| b.window.unwrap_or(0))),
+            ("window_shrunk", sum(|b| b.counters.window_shrunk)),
             ("outages", sum(|b| b.counters.outages)),
             ("failed_over", sum(|b| b.counters.failed_over)),
             ("missed", sum(|b| b.counters.missed)),
@@ -645,6 +650,7 @@ mod tests {
             },
             latency: Latency::default(),
             round_trip_us: Some(requests),
+            window: None,
         };
         let process = ProcessStats {
             backends: vec![connection("up", 5), connection("down", 7)],

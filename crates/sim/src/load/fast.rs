@@ -16,7 +16,10 @@ use super::report::{Outcome, Tally};
 use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport};
 use crate::history::Nanos;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict};
+use evenkeel_policy::burden::{RecentRequests, burden};
+use evenkeel_policy::hot_keys::client::{
+    Answer, ClientLeases, Connection, ReadTicket, Route, Verdict,
+};
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::hot_keys::server::{HotKeys, Output, Reader, WriteKind};
 use evenkeel_policy::placement::map::ClusterMap;
@@ -127,6 +130,8 @@ struct Cluster<'a> {
     hot: Vec<HotKeys>,
     /// Of each proxy.
     leases: Vec<ClientLeases>,
+    /// What each proxy has lately asked of each worker, if that matters.
+    recent: Vec<RecentRequests>,
     /// The proxy of each client.
     proxies: Vec<u16>,
     /// From an application to a server.
@@ -265,6 +270,7 @@ impl<'a> Cluster<'a> {
             leases: (0..plan.proxies)
                 .map(|proxy| ClientLeases::new(plan.seed ^ proxy as u64))
                 .collect(),
+            recent: vec![RecentRequests::default(); plan.proxies * replicating],
             proxies: (0..plan.clients)
                 .map(|client| (client % plan.proxies) as u16)
                 .collect(),
@@ -327,6 +333,10 @@ impl<'a> Cluster<'a> {
     /// An application asks a worker through its proxy; gives when it has its answer.
     #[inline]
     fn serve(&mut self, ask: &Ask, worker: usize, cost: Nanos) -> Nanos {
+        let sent = usize::from(ask.proxy) * self.hot.len() + worker;
+        if let Some(recent) = self.recent.get_mut(sent) {
+            recent.add(Instant(ask.at));
+        }
         self.work(worker, ask.at + self.way, ask.proxy, cost) + self.way
     }
 
@@ -380,7 +390,7 @@ impl<'a> Cluster<'a> {
         if advice.gamma > 0 {
             self.keys.of(ask.key).lent = true;
             let leases = &mut self.leases[usize::from(ask.proxy)];
-            let ticket = leases.home_read(at, epoch, hash);
+            let ticket = leases.home_read(at, epoch, (hash, Connection(u64::from(ask.client))));
             let lease = (advice.gamma, self.plan.hot_keys.lease);
             leases.grant(at, epoch, &ticket, VERSION, lease);
             release(leases, at, epoch, ticket);
@@ -398,13 +408,17 @@ impl<'a> Cluster<'a> {
                 .get(usize::from(suffix) - 1)
                 .map(|&at| usize::from(at))
         };
-        // A proxy knows what it has asked of a server; here it knows what waits there.
+        // A proxy knows how many of its own requests wait at a server; here it knows how many do in all.
         let load = |suffix| {
-            let turns = &self.turns[shadow(suffix)?];
-            Some((turns.ends.saturating_sub(ask.at) + turns.next) as usize)
+            let shadow = shadow(suffix)?;
+            let turns = &self.turns[shadow];
+            let wait = turns.ends.saturating_sub(ask.at) + turns.next;
+            let recent = self.recent[usize::from(ask.proxy) * self.hot.len() + shadow].sum(at);
+            Some(burden(recent, (wait / self.costs.hit.max(1)) as usize))
         };
+        let connection = Connection(u64::from(ask.client));
         let leases = &mut self.leases[usize::from(ask.proxy)];
-        let ticket = leases.route_read(at, epoch, hash, load);
+        let ticket = leases.route_read(at, epoch, (hash, connection), load);
         let hit = self.keys.of(ask.key).read();
         let worker = match ticket.route() {
             Route::Home => {
@@ -467,7 +481,7 @@ impl<'a> Cluster<'a> {
         if !self.passes_write(home) {
             let name = self.names.of(ask.key);
             let hash = KeyHash::of(&name);
-            self.leases[usize::from(ask.proxy)].write_sent(hash);
+            self.leases[usize::from(ask.proxy)].write_sent(hash, Connection(u64::from(ask.client)));
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {
                 self.settle(now, home);

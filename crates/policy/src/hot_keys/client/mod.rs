@@ -11,9 +11,15 @@
 //! # Why no application sees time run backwards
 //!
 //! Copies are not equally fast: in the middle of a write one has it and another has not. So the
-//! client remembers for each leased key the newest version that it has *shown* to any connection, and
-//! an answer below it is not shown but asked again at the home (a *second question*, whose answer is
-//! final). Nothing is built on which copy was asked. What follows is why that suffices.
+//! client remembers for each leased key the newest version that it has *shown* to any connection. Each
+//! read is compared with the newest that was known when it was sent; if anything of the key was shown to its
+//! connection since then, with the newest that is known. An answer below that is not shown but asked again
+//! at the home (a *second question*, whose answer is final). Nothing is built on which copy was asked. What
+//! follows is why that suffices.
+//!
+//! What others were shown since the read was sent does not matter: they read at the same time. To compare
+//! with that, too, would be more than anybody was promised, and fatal: an answer waits for its turn behind
+//! those of slower servers, and would be asked again of the slowest one for having waited.
 //!
 //! Everything that the client does has a *number*, in the order in which it does it. It has one
 //! connection to each home, which is answered in order: what the home says later is newer. Answers
@@ -24,8 +30,10 @@
 //!
 //! - **Versions.** Such an answer was shown, so the key has an entry that knows its version, and
 //!   keeps it while the lease lasts or any read is in flight that was sent while the entry existed.
-//!   Each of these is compared when its turn comes. One sent before there was an entry came from the
-//!   home, and so did all that was sent before it.
+//!   Each of these is compared when its turn comes: with what was known when it was sent, which is not older
+//!   than anything shown before that; and else with what is known then, for it is remembered when a
+//!   connection was shown anything of a key. One sent before there was an entry came from the home, and so
+//!   did all that was sent before it.
 //! - **A second question** is sent when the read is the next to be shown. All that its connection was
 //!   shown came from the home before that, so that the home's answer is at least as new.
 //! - **A miss** is newer than the value of the same version. What expired or was evicted at its home
@@ -45,11 +53,13 @@
 //!
 //! # Why applications see their own writes, and nothing older than a lease
 //!
-//! A write of any connection ends the lease, and a grant is refused if the key was written after the
-//! granted read was sent ([`ClientLeases::write_sent`], to be told also when a write is sent once more,
-//! to another place). So a read behind a write goes home, on the same connection behind it, until the
-//! home has granted a lease *after* the write: and then all copies have it. The same holds of
-//! `flush_all` for all keys.
+//! A connection that wrote a key ([`ClientLeases::write_sent`], to be told also when a write is sent once
+//! more, to another place) makes no use of a lease that was granted to a read sent before the write. So its
+//! reads behind the write go home, on the same connection to the home behind it, until the home has granted
+//! a lease to a read *behind* the write: and then all copies have it. Others go on reading what they
+//! may: a hot key is written, too, and if each write sent all its reads home until every copy has the new
+//! value, a home with a long queue would never get rid of them. A `flush_all` ends all leases and voids
+//! all grants of reads sent before it, for all.
 //!
 //! A home grants only while every copy is current, and a lease counts from when the granted read was
 //! *sent*. While a write is on its way to the copies the home grants nothing, but leases go on: a copy
@@ -67,7 +77,7 @@ use crate::random::SplitMix64;
 
 /// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
 /// as they may. Losing an entry only sends its reads home, and is counted. Bounds the CSM cache of a
-/// proxy worker to 80 KiB a pool.
+/// proxy worker to 80 KiB a pool; with what is remembered of writes and connections it is 152 KiB.
 pub const CSM_ENTRIES_MAX: usize = 1024;
 
 /// A lease ends early by this part of itself, for clocks that run at different speeds (at most
@@ -75,12 +85,26 @@ pub const CSM_ENTRIES_MAX: usize = 1024;
 /// longer by the same part.
 pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 
+/// Who has written or was shown what is remembered in so many classes of connection and key together. A read
+/// of the class of a write goes home until the next grant: at 1,000 writes a second and 25 ms from grant
+/// to grant that is one read in 160.
+const PAIR_CLASSES: usize = 4096;
+
 /// Keys are written and forgotten in so many classes, by hash: a grant is refused because of any key
 /// of its class. At 1,000 writes a second through one worker and a millisecond for an answer that is
 /// one grant in a thousand.
 const CLASSES: usize = 1024;
 
 const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 80 << 10);
+
+/// An application connection of a client, by any number that no other has at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection(pub u64);
+
+impl Connection {
+    /// For reads of keys whose writes are told by [`ClientLeases::write_sent_by_any`].
+    pub const ANY: Connection = Connection(u64::MAX);
+}
 
 /// Where to send a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +149,10 @@ pub struct ReadTicket {
     sent_at: Instant,
     /// Its place in the order of what the client did.
     number: u64,
+    /// The newest that was known of the key when it was sent.
+    known: Seen,
+    /// Of its connection and key.
+    class: u16,
     /// 0 for the home.
     suffix: u8,
     /// Whether the key's entry counts this read as in flight.
@@ -146,6 +174,12 @@ impl ReadTicket {
     /// The same read, sent home instead, because its copy cannot be asked.
     pub fn sent_home(self) -> ReadTicket {
         ReadTicket { suffix: 0, ..self }
+    }
+
+    /// The same read, not written to its connection before this time: it may have waited for that. What
+    /// it brings counts from then.
+    pub fn written(&mut self, at: Instant) {
+        self.sent_at = self.sent_at.max(at);
     }
 
     /// The key's hash.
@@ -177,6 +211,10 @@ pub struct ClientLeases {
     voided: u64,
     /// The same for keys of each class: one was written, or its entry dropped. Empty until one was.
     voided_in_class: Vec<u64>,
+    /// The number of the last write of each class of pairs. Empty until there is one.
+    writes: Vec<u64>,
+    /// The number of what was last shown to each class of pairs. Empty before the first lease.
+    shown: Vec<u64>,
     /// Leases dropped or refused because too many were held, since this was last asked for.
     dropped: u64,
     #[cfg(test)]
@@ -239,6 +277,8 @@ impl ClientLeases {
             epoch_began: 0,
             voided: 0,
             voided_in_class: Vec::new(),
+            writes: Vec::new(),
+            shown: Vec::new(),
             dropped: 0,
             #[cfg(test)]
             mutants: Vec::new(),
@@ -248,18 +288,21 @@ impl ClientLeases {
     /// Registers a read that is about to be sent and says where to. O(log entries), and up to two
     /// calls of `load` under a lease.
     ///
-    /// `epoch` is that of the map by which the caller finds servers. `load` tells how much the shadow
-    /// server of a suffix has to do, in any measure; `None` if it cannot be asked.
+    /// `epoch` is that of the map by which the caller finds servers. `load` tells how
+    /// burdened the shadow server of a suffix is (see [`burden`](crate::burden)), in any measure; `None`
+    /// if it cannot be asked.
     #[inline]
     pub fn route_read(
         &mut self,
         now: Instant,
         epoch: Epoch,
-        hash: KeyHash,
+        (hash, reader): (KeyHash, Connection),
         load: impl Fn(u8) -> Option<usize>,
     ) -> ReadTicket {
-        let (mut ticket, leased) = self.register(now, epoch, hash);
-        if let Some(i) = leased {
+        let (mut ticket, leased) = self.register(now, epoch, (hash, reader));
+        if let Some(i) = leased
+            && !self.may_have_written(i, reader)
+        {
             ticket.suffix = self.choose(i, load);
         }
         ticket
@@ -268,8 +311,13 @@ impl ClientLeases {
     /// Registers a read that only the home server can answer: one with side effects, or one that
     /// asks for facts that replicas do not have. O(log entries).
     #[inline]
-    pub fn home_read(&mut self, now: Instant, epoch: Epoch, hash: KeyHash) -> ReadTicket {
-        self.register(now, epoch, hash).0
+    pub fn home_read(
+        &mut self,
+        now: Instant,
+        epoch: Epoch,
+        (hash, reader): (KeyHash, Connection),
+    ) -> ReadTicket {
+        self.register(now, epoch, (hash, reader)).0
     }
 
     /// Tells of γ in a home server's answer, as soon as the answer arrives. `lease` is the duration
@@ -292,8 +340,11 @@ impl ClientLeases {
             ticket.sent_at
         };
         let lease_until = from + (lease - lease / LEASE_MARGIN_DIVISOR);
-        let Some((i, began)) = self.begin(now, ticket.hash, gamma, lease_until, ticket.number)
-        else {
+        let granted = match self.is(Mutant::GrantPastWrites) {
+            true => self.number,
+            false => ticket.number,
+        };
+        let Some((i, began)) = self.begin(now, ticket.hash, gamma, lease_until, granted) else {
             return false;
         };
         let number = self.next_number();
@@ -351,8 +402,13 @@ impl ClientLeases {
         let forgets = self.is(Mutant::NewestForgotten);
         let entry = &mut self.entries[i];
         let seen = Seen::of(answer);
+        let shown = self.shown.get(usize::from(ticket.class)).copied();
+        let floor = match shown.is_some_and(|shown| shown > ticket.number) {
+            true => entry.newest,
+            false => ticket.known.min(entry.newest),
+        };
         let is_final = ticket.asked_again || !ticket.counted;
-        if !is_final && entry.refuses(&ticket, answer, is_older_map, check) {
+        if !is_final && entry.refuses(&ticket, answer, floor, is_older_map, check) {
             // A copy that was behind when it answered has caught up if a lease was asked for since.
             let is_behind = matches!(answer, Answer::Hit(_));
             if ticket.suffix != 0 && (!is_behind || ticket.number > entry.granted) {
@@ -386,6 +442,10 @@ impl ClientLeases {
         if forgets {
             entry.newest = Seen::default();
         }
+        if self.shown.is_empty() {
+            self.shown = vec![0; PAIR_CLASSES];
+        }
+        self.shown[usize::from(ticket.class)] = number;
         self.settle(now, i, &ticket);
         Verdict::Show
     }
@@ -397,13 +457,23 @@ impl ClientLeases {
         }
     }
 
-    /// Tells that a write to the key (anything but a plain read) is about to be sent, or sent again.
-    pub fn write_sent(&mut self, hash: KeyHash) {
-        if !self.is(Mutant::GrantPastWrites) {
-            self.void_class(hash);
-        }
+    /// Tells that a write to the key (anything but a plain read) is about to be sent, or sent again, for a
+    /// connection.
+    pub fn write_sent(&mut self, hash: KeyHash, writer: Connection) {
         if self.is(Mutant::WriteKeepsLease) {
             return;
+        }
+        let number = self.next_number();
+        if self.writes.is_empty() {
+            self.writes = vec![0; PAIR_CLASSES];
+        }
+        self.writes[pair_class(hash, writer)] = number;
+    }
+
+    /// The same where it does not matter for whom: nobody reads a copy until there is a new lease.
+    pub fn write_sent_by_any(&mut self, hash: KeyHash) {
+        if !self.is(Mutant::GrantPastWrites) {
+            self.void_class(hash);
         }
         if let Ok(i) = self.position(hash) {
             self.entries[i].lease_until = NEVER;
@@ -440,13 +510,15 @@ impl ClientLeases {
         &mut self,
         now: Instant,
         epoch: Epoch,
-        hash: KeyHash,
+        (hash, reader): (KeyHash, Connection),
     ) -> (ReadTicket, Option<usize>) {
         self.observe(epoch);
         let mut ticket = ReadTicket {
             hash,
             sent_at: now,
             number: self.next_number(),
+            known: Seen::default(),
+            class: pair_class(hash, reader) as u16,
             suffix: 0,
             counted: false,
             asked_again: false,
@@ -464,6 +536,7 @@ impl ClientLeases {
         let entry = &mut self.entries[i];
         entry.in_flight += 1;
         ticket.counted = true;
+        ticket.known = entry.newest;
         (ticket, entry.is_leased(now).then_some(i))
     }
 
@@ -493,6 +566,14 @@ impl ClientLeases {
             (None, Some(_)) => other,
             (Some(_), _) => turn,
         }
+    }
+
+    /// Whether this connection may have written what copies did not have yet when the lease was granted.
+    #[inline]
+    fn may_have_written(&self, i: usize, reader: Connection) -> bool {
+        let entry = &self.entries[i];
+        let last = self.writes.get(pair_class(entry.hash, reader));
+        last.is_some_and(|&number| number > entry.granted)
     }
 
     /// Whether the grant for a read counts for nothing.
@@ -658,6 +739,7 @@ impl Entry {
         &self,
         ticket: &ReadTicket,
         answer: Answer,
+        floor: Seen,
         is_older_map: bool,
         check: bool,
     ) -> bool {
@@ -668,7 +750,7 @@ impl Entry {
             _ if !check => false,
             _ if is_uncomparable => true,
             Answer::Hit(_) | Answer::Miss(Some(_)) => {
-                Seen::of(answer).is_some_and(|seen| seen < self.newest)
+                Seen::of(answer).is_some_and(|seen| seen < floor)
             }
             Answer::Miss(None) => ticket.number < self.overtaken,
         }
@@ -685,6 +767,13 @@ impl Entry {
         self.lease_until = NEVER;
         self.fence = number;
     }
+}
+
+#[inline]
+fn pair_class(hash: KeyHash, connection: Connection) -> usize {
+    // Connections may be numbered by positions in a table.
+    let mixed = hash.0 ^ connection.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32) as usize % PAIR_CLASSES
 }
 
 #[inline]

@@ -3,6 +3,8 @@ use super::*;
 const EPOCH: Epoch = Epoch(3);
 const LEASE: Duration = Duration::from_millis(1000);
 const KEY: KeyHash = KeyHash(42);
+const ME: Connection = Connection(1);
+const OTHER: Connection = Connection(2);
 
 fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
@@ -14,7 +16,7 @@ fn idle(_: u8) -> Option<usize> {
 }
 
 fn read(client: &mut ClientLeases, now: Instant) -> ReadTicket {
-    client.route_read(now, EPOCH, KEY, idle)
+    client.route_read(now, EPOCH, (KEY, ME), idle)
 }
 
 fn grant(client: &mut ClientLeases, now: Instant, ticket: &ReadTicket, gamma: u8) -> bool {
@@ -67,10 +69,10 @@ fn second(verdict: Verdict) -> ReadTicket {
 
 #[test]
 fn tickets_are_small_and_nothing_is_remembered_without_a_lease() {
-    assert!(size_of::<ReadTicket>() <= 32);
+    assert!(size_of::<ReadTicket>() <= 48);
     let mut client = ClientLeases::new(1);
     let ticket = read(&mut client, at(0));
-    client.write_sent(KEY);
+    client.write_sent(KEY, ME);
     let verdict = show(&mut client, at(1), ticket, Answer::Hit(Version(5)));
     assert_eq!(verdict, Verdict::Show);
     assert_eq!(client.entries.capacity(), 0);
@@ -100,7 +102,7 @@ fn a_busy_shadow_gives_its_turns_away_and_the_home_does_not() {
     let mut counts = [0; 4];
     for _ in 0..400 {
         let load = |suffix: u8| Some(if suffix == 2 { 9 } else { 1 });
-        let ticket = client.route_read(at(3), EPOCH, KEY, load);
+        let ticket = client.route_read(at(3), EPOCH, (KEY, ME), load);
         counts[usize::from(ticket.suffix)] += 1;
         client.abandon(at(3), ticket);
     }
@@ -112,12 +114,12 @@ fn a_busy_shadow_gives_its_turns_away_and_the_home_does_not() {
     // Nobody can be asked but the third.
     let only = |suffix: u8| (suffix == 3).then_some(1000);
     for _ in 0..20 {
-        let ticket = client.route_read(at(3), EPOCH, KEY, only);
+        let ticket = client.route_read(at(3), EPOCH, (KEY, ME), only);
         assert!(ticket.suffix == 0 || ticket.suffix == 3);
         client.abandon(at(3), ticket);
     }
     for _ in 0..20 {
-        let ticket = client.route_read(at(3), EPOCH, KEY, |_| None);
+        let ticket = client.route_read(at(3), EPOCH, (KEY, ME), |_| None);
         assert_eq!(ticket.route(), Route::Home);
         client.abandon(at(3), ticket);
     }
@@ -170,17 +172,17 @@ fn gamma_zero_no_lease_and_leases_already_over_grant_nothing() {
 }
 
 #[test]
-fn a_write_sent_after_the_read_voids_its_grant() {
+fn a_flush_or_a_write_by_anybody_voids_the_grants_of_reads_before_it() {
     for flush in [false, true] {
         let mut client = ClientLeases::new(1);
         let (before, other) = (
             read(&mut client, at(0)),
-            client.route_read(at(0), EPOCH, KeyHash(7), idle),
+            client.route_read(at(0), EPOCH, (KeyHash(7), ME), idle),
         );
         if flush {
             client.flush_sent();
         } else {
-            client.write_sent(KEY);
+            client.write_sent_by_any(KEY);
         }
         let after = read(&mut client, at(0));
         assert!(!grant(&mut client, at(1), &before, 3));
@@ -189,13 +191,44 @@ fn a_write_sent_after_the_read_voids_its_grant() {
     }
 }
 
+/// Whether a read of a connection, at that time, goes home.
+fn goes_home(client: &mut ClientLeases, now: Instant, reader: Connection) -> bool {
+    // The home has its turns, too.
+    (0..4).all(|_| {
+        let ticket = client.route_read(now, EPOCH, (KEY, reader), idle);
+        let is_home = ticket.route() == Route::Home;
+        client.abandon(now, ticket);
+        is_home
+    })
+}
+
 #[test]
-fn an_own_write_ends_the_lease_of_its_key_only() {
+fn who_wrote_a_key_reads_at_its_home_until_a_read_behind_that_is_granted_a_lease() {
     let mut client = leased();
-    client.write_sent(KeyHash(7));
-    assert!(!is_home(&mut client, at(10)));
-    client.write_sent(KEY);
-    assert!(is_home(&mut client, at(10)));
+    client.write_sent(KeyHash(7), ME);
+    assert!(!goes_home(&mut client, at(10), ME));
+    let before = client.home_read(at(10), EPOCH, (KEY, ME));
+    client.write_sent(KEY, ME);
+    assert!(goes_home(&mut client, at(10), ME));
+    assert!(!goes_home(&mut client, at(10), OTHER));
+    // It was sent before the write.
+    grant(&mut client, at(20), &before, 3);
+    assert!(goes_home(&mut client, at(20), ME));
+    let behind = read(&mut client, at(20));
+    grant(&mut client, at(30), &behind, 3);
+    assert!(!goes_home(&mut client, at(30), ME));
+    client.abandon(at(30), before);
+    client.abandon(at(30), behind);
+}
+
+#[test]
+fn a_write_by_anybody_ends_the_lease_for_all() {
+    let mut client = leased();
+    let before = client.home_read(at(5), EPOCH, (KEY, ME));
+    client.write_sent_by_any(KEY);
+    assert!(!grant(&mut client, at(20), &before, 3));
+    assert!(goes_home(&mut client, at(20), ME));
+    client.abandon(at(20), before);
     assert!(client.is_empty());
 }
 
@@ -209,13 +242,13 @@ fn a_flush_ends_every_lease() {
 #[test]
 fn another_epoch_ends_every_lease_and_voids_grants_under_way() {
     let mut client = leased();
-    let under_way = client.route_read(at(10), EPOCH, KeyHash(7), idle);
+    let under_way = client.route_read(at(10), EPOCH, (KeyHash(7), ME), idle);
     assert!(client.is_of(EPOCH, &under_way));
     let newer = Epoch(4);
     let answer = Answer::Hit(Version(5));
     assert!(!client.grant(at(11), newer, &under_way, answer, (3, LEASE)));
     assert!(!client.is_of(newer, &under_way));
-    let again = client.route_read(at(12), newer, KEY, idle);
+    let again = client.route_read(at(12), newer, (KEY, ME), idle);
     assert_eq!(again.route(), Route::Home);
     client.abandon(at(12), again);
     client.abandon(at(12), under_way);
@@ -242,7 +275,7 @@ fn a_miss_or_failure_at_a_shadow_ends_the_lease_and_asks_the_home() {
 #[test]
 fn an_answer_older_than_one_shown_before_is_asked_again_once() {
     let mut client = leased();
-    let home = client.home_read(at(10), EPOCH, KEY);
+    let home = client.home_read(at(10), EPOCH, (KEY, ME));
     assert_eq!(home.route(), Route::Home);
     let shadow = shadow_read(&mut client, at(11));
     let behind = shadow_read(&mut client, at(12));
@@ -266,13 +299,48 @@ fn an_answer_older_than_one_shown_before_is_asked_again_once() {
 fn a_copy_that_was_behind_before_the_lease_was_granted_does_not_end_it() {
     let mut client = leased();
     let shadow = shadow_read(&mut client, at(10));
-    let renewing = client.home_read(at(11), EPOCH, KEY);
+    let renewing = client.home_read(at(11), EPOCH, (KEY, ME));
     let answer = Answer::Hit(Version(6));
     assert!(!client.grant(at(12), EPOCH, &renewing, answer, (3, LEASE)));
+    let verdict = show(&mut client, at(12), renewing, answer);
+    assert_eq!(verdict, Verdict::Show);
     let again = second(show(&mut client, at(13), shadow, Answer::Hit(Version(5))));
     assert!(!is_home(&mut client, at(13)));
     client.abandon(at(13), again);
-    client.abandon(at(13), renewing);
+}
+
+#[test]
+fn what_others_were_shown_since_a_read_was_sent_does_not_make_its_answer_old() {
+    let mut client = leased();
+    let held = shadow_read(&mut client, at(10));
+    let other = client.home_read(at(11), EPOCH, (KEY, OTHER));
+    let verdict = show(&mut client, at(12), other, Answer::Hit(Version(9)));
+    assert_eq!(verdict, Verdict::Show);
+    // They read at the same time.
+    let later = shadow_read(&mut client, at(13));
+    let verdict = show(&mut client, at(500), held, Answer::Hit(Version(5)));
+    assert_eq!(verdict, Verdict::Show);
+    // This one was sent when 9 was known already.
+    let again = second(show(&mut client, at(500), later, Answer::Hit(Version(8))));
+    client.abandon(at(500), again);
+}
+
+#[test]
+fn what_a_connection_was_shown_since_a_read_was_sent_makes_its_answer_old() {
+    let mut client = leased();
+    let (first, second_read) = (
+        shadow_read(&mut client, at(10)),
+        shadow_read(&mut client, at(10)),
+    );
+    let verdict = show(&mut client, at(12), first, Answer::Hit(Version(9)));
+    assert_eq!(verdict, Verdict::Show);
+    let again = second(show(
+        &mut client,
+        at(12),
+        second_read,
+        Answer::Hit(Version(8)),
+    ));
+    client.abandon(at(12), again);
 }
 
 #[test]
@@ -283,7 +351,7 @@ fn a_second_answer_is_shown_although_another_connection_has_seen_a_newer_one() {
     let again = second(show(&mut client, at(11), shadow, Answer::Failed));
     let verdict = show(&mut client, at(12), other, Answer::Hit(Version(9)));
     assert_eq!(verdict, Verdict::Show);
-    let behind = client.home_read(at(12), EPOCH, KEY);
+    let behind = client.home_read(at(12), EPOCH, (KEY, ME));
     let verdict = show(&mut client, at(13), again, Answer::Hit(Version(8)));
     assert_eq!(verdict, Verdict::Show);
     // 9 is still known.
@@ -310,7 +378,7 @@ fn a_read_sent_before_the_lease_still_counts_as_seen() {
 fn a_miss_is_newer_than_the_value_of_its_version() {
     for version in [Version(5), Version(9)] {
         let mut client = leased();
-        let home = client.home_read(at(10), EPOCH, KEY);
+        let home = client.home_read(at(10), EPOCH, (KEY, ME));
         let shadow = shadow_read(&mut client, at(10));
         let verdict = show(&mut client, at(11), home, Answer::Miss(Some(version)));
         assert_eq!(verdict, Verdict::Show);
@@ -323,7 +391,7 @@ fn a_miss_is_newer_than_the_value_of_its_version() {
 #[test]
 fn after_a_miss_without_a_version_what_was_sent_before_is_asked_again() {
     let mut client = leased();
-    let home = client.home_read(at(10), EPOCH, KEY);
+    let home = client.home_read(at(10), EPOCH, (KEY, ME));
     let shadow = shadow_read(&mut client, at(10));
     let verdict = show(&mut client, at(11), home, Answer::Miss(None));
     assert_eq!(verdict, Verdict::Show);
@@ -342,7 +410,7 @@ fn after_a_miss_without_a_version_what_was_sent_before_is_asked_again() {
 fn a_miss_without_a_version_is_asked_again_if_a_replica_may_have_overtaken_it() {
     let mut client = leased();
     let shadow = shadow_read(&mut client, at(10));
-    client.write_sent(KEY);
+    client.write_sent(KEY, ME);
     let home = read(&mut client, at(11));
     assert_eq!(home.route(), Route::Home);
     // The replica was read late and has a value that was written after the home's miss.
@@ -356,7 +424,7 @@ fn a_miss_without_a_version_is_asked_again_if_a_replica_may_have_overtaken_it() 
 #[test]
 fn versions_that_go_back_are_believed_to_a_second_question_and_compared_with_nothing() {
     let mut client = leased();
-    let home = client.home_read(at(10), EPOCH, KEY);
+    let home = client.home_read(at(10), EPOCH, (KEY, ME));
     let shadow = shadow_read(&mut client, at(10));
     // Somebody has chosen version 2.
     let again = second(show(&mut client, at(11), home, Answer::Hit(Version(2))));
@@ -373,9 +441,9 @@ fn versions_that_go_back_are_believed_to_a_second_question_and_compared_with_not
 fn answers_of_two_homes_are_never_compared() {
     let mut client = leased();
     let newer = Epoch(4);
-    let held = client.home_read(at(10), EPOCH, KEY);
-    let old = client.home_read(at(10), EPOCH, KEY);
-    let next = client.route_read(at(10), newer, KEY, idle);
+    let held = client.home_read(at(10), EPOCH, (KEY, ME));
+    let old = client.home_read(at(10), EPOCH, (KEY, ME));
+    let next = client.route_read(at(10), newer, (KEY, ME), idle);
     // Both were sent by the old map. The new home counts lower, and is ahead of the old one.
     let again = second(client.release(at(11), newer, held, Answer::Hit(Version(5))));
     let verdict = client.release(at(12), newer, again, Answer::Hit(Version(3)));
@@ -408,7 +476,7 @@ fn no_lease_comes_from_a_read_sent_before_what_was_shown_was_forgotten() {
 fn a_full_cache_drops_the_idle_lease_that_ends_first_and_never_one_in_use() {
     let mut client = ClientLeases::new(1);
     let lease = |client: &mut ClientLeases, hash: u64, ms: u64| {
-        let ticket = client.route_read(at(ms), EPOCH, KeyHash(hash), idle);
+        let ticket = client.route_read(at(ms), EPOCH, (KeyHash(hash), ME), idle);
         let granted = grant(client, at(ms), &ticket, 3);
         client.abandon(at(ms), ticket);
         granted
@@ -427,7 +495,7 @@ fn a_full_cache_drops_the_idle_lease_that_ends_first_and_never_one_in_use() {
     let now = at(1401);
     let held: Vec<ReadTicket> = hashes
         .iter()
-        .map(|&hash| client.route_read(now, EPOCH, hash, idle))
+        .map(|&hash| client.route_read(now, EPOCH, (hash, ME), idle))
         .collect();
     assert!(held.iter().all(|ticket| ticket.counted));
     assert!(!lease(&mut client, 6000, 1401), "all are in use");

@@ -42,7 +42,7 @@ enum Fault {
 }
 
 /// Runs of the sound cluster, for each pace; one in a hundred is long.
-const RUNS: u64 = 1500;
+const RUNS: u64 = 2500;
 
 /// Runs in which a mutant must be caught.
 const MUTANT_RUNS: u64 = 8000;

@@ -276,7 +276,7 @@ impl World {
             if self.fault != Some(Fault::WritesUntold) {
                 worker.handle_write(self.now, KEYS[key]);
             }
-            leases.write_sent(hash);
+            leases.write_sent_by_any(hash);
             let value = (self.random.below(6) > 0).then(|| self.value(key));
             Ask::Write {
                 name: KEYS[key].to_vec(),

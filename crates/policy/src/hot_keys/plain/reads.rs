@@ -3,7 +3,7 @@
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
 use super::{Found, NamePrefix, PlainHotKeys, Plan, Wants};
-use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route};
+use crate::hot_keys::client::{Answer, ClientLeases, Connection, ReadTicket, Route};
 
 /// Where a read goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ impl PlainHotKeys {
         let (gamma, until) = match self.plan(now, hash, key, wants) {
             Plan::Untracked if !leases.knows(hash) => return ReadRoute::Ordinary,
             Plan::Untracked | Plan::Home => {
-                return ReadRoute::Home(leases.home_read(now, epoch, hash));
+                return ReadRoute::Home(leases.home_read(now, epoch, (hash, Connection::ANY)));
             }
             Plan::Lease { gamma, until } => (gamma, until),
         };
         leases.lend(now, epoch, hash, gamma, until);
-        let ticket = leases.route_read(now, epoch, hash, |suffix| {
+        let ticket = leases.route_read(now, epoch, (hash, Connection::ANY), |suffix| {
             load(self.server_of_copy(hash, suffix)?)
         });
         let Route::Shadow { suffix } = ticket.route() else {
@@ -69,7 +69,7 @@ impl PlainHotKeys {
         key: &[u8],
     ) -> ReadRoute {
         if self.is_tracked(hash, key) || leases.knows(hash) {
-            return ReadRoute::Home(leases.home_read(now, epoch, hash));
+            return ReadRoute::Home(leases.home_read(now, epoch, (hash, Connection::ANY)));
         }
         ReadRoute::Ordinary
     }

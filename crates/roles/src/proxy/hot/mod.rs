@@ -206,8 +206,8 @@ impl ProxyCore {
             return None;
         }
         let load = |server: usize| {
-            let backend = self.backends.get(servers.backends().get(server)?.0)?;
-            backend.takes_requests().then(|| backend.queued_requests())
+            let backend = servers.backends().get(server)?;
+            self.backends.get(backend.0)?.burden(now)
         };
         let home = servers.home(key);
         let of_home = |ticket| Sent {
@@ -270,7 +270,7 @@ impl ProxyCore {
             hot.handle_write(now, key);
         }
         if !pool.leases.is_empty() {
-            pool.leases.write_sent(KeyHash::of(key));
+            pool.leases.write_sent_by_any(KeyHash::of(key));
         }
     }
 

@@ -41,10 +41,11 @@ impl World {
         let special = !sequential && self.chance(1, 20);
         let (now, epoch) = self.proxy_now(client);
         let proxy = self.proxy_of(client);
+        let connection = client::Connection(client as u64);
         let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
         let number = c.first + c.ops.len() as u64;
         if write {
-            p.leases.write_sent(hash);
+            p.leases.write_sent(hash, connection);
             c.ops.push_back(Op::Write { key, answer: None });
             let kind = if self.chance(1, 3) {
                 WriteKind::Delete
@@ -59,8 +60,10 @@ impl World {
             );
         } else {
             let ticket = match special {
-                true => p.leases.home_read(now, epoch, hash),
-                false => p.leases.route_read(now, epoch, hash, |_| Some(0)),
+                true => p.leases.home_read(now, epoch, (hash, connection)),
+                false => p
+                    .leases
+                    .route_read(now, epoch, (hash, connection), |_| Some(0)),
             };
             let route = ticket.route();
             let sent_at = self.time;
