@@ -10,7 +10,8 @@
 //! A key can be between two owners for a moment: the old one has let go and the new one has not been
 //! told yet. Requests for it are parked and tried again after a pause or with the next map, until
 //! their time is up. Those of one connection are tried one after the other, in the order they were
-//! asked: one that is tried under a newer map than the one before it would overtake it.
+//! asked: one that is tried under a newer map than the one before it would overtake it. A `flush_all` is for
+//! one server and no key, so that it fails where another request would be parked.
 
 use super::backend::{Ask, Link, Progress, Question, Tag};
 use super::client::{Answered, HeldRead, Show, Slot, State, Verb};
@@ -233,7 +234,12 @@ impl ProxyCore {
             let may_repeat = may_repeat(&lost);
             let (question, is_written) = lost;
             if may_repeat && self.has_stragglers(&tag) {
-                self.park(now, question);
+                // What is parked goes to the home of its key in the end.
+                if self.has_key(&tag) {
+                    self.park(now, question);
+                } else {
+                    self.fail(question, &unasked);
+                }
             } else if may_repeat && takes_again {
                 self.stats.proxy_requests_resent += 1;
                 self.ask_again(now, question, Ok(id));
@@ -325,6 +331,13 @@ impl ProxyCore {
             let is_older = client.era != self.era;
             has_map && (client.parked > 0 || is_older) && client.awaits_before(tag.slot)
         })
+    }
+
+    /// Whether a request is about keys; not so the one that a `flush_all` is to each server.
+    fn has_key(&mut self, tag: &Tag) -> bool {
+        let client = self.clients.get_mut(tag.client.0);
+        let slot = client.and_then(|client| client.slot(tag.slot));
+        !slot.is_some_and(|slot| matches!(slot.state, State::FanOut { .. }))
     }
 
     /// Whether requests of the client wait for a move.

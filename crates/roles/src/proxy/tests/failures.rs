@@ -1,7 +1,7 @@
 //! Servers that refuse, hang, break off, talk nonsense and come back.
 
 use super::world::SOURCE;
-use super::world::{Connecting, World, key_of, keys_of};
+use super::world::{Connecting, World, key_of, keys_of, map};
 use crate::proxy::{OnDown, PoolKind, PoolSettings, ProxyConfig};
 
 const UNAVAILABLE: &str = "SERVER_ERROR backend a:101 unavailable\r\n";
@@ -325,6 +325,39 @@ fn a_write_that_was_never_written_is_not_lost_with_its_connection() {
     assert_eq!(world.asked(101), format!("md {key} Y1 U{cachelet}\r\n"));
     world.reply(101, "HD\r\n");
     assert_eq!(world.received(client), "END\r\nDELETED\r\n");
+}
+
+/// What waits for a move goes to the home of its key then, and a flush has none.
+#[test]
+fn a_flush_that_was_never_written_goes_to_its_own_server_or_fails() {
+    let mut world = World::evenkeel_with(2, |config| {
+        config.pools[0].settings.allow_flush = true;
+    });
+    let (key, other) = (key_of(1, 2).0, key_of(2, 2).0);
+    let client = world.client();
+    world.send(client, format!("get {key}\r\nget {other}\r\n"));
+    world.reply(101, "EN\r\n");
+    world.reply(102, "EN\r\n");
+    assert_eq!(world.received(client), "END\r\nEND\r\n");
+    (world.asked(101), world.asked(102));
+    world.stop_writing(102);
+    world.send(client, format!("get {key}\r\nflush_all\r\n"));
+    // Under another map, and while the get is under way, the connection of the flush is lost.
+    world.set_map(&map(2, 2, |cachelet| cachelet % 2 + 1));
+    world.drop_connection(102);
+    world.reply(101, "EN\r\nOK\r\n");
+    world.wait_ms(500);
+    let flushes = |asked: String| asked.matches("flush_all").count();
+    assert_eq!(flushes(world.asked(101)), 1, "it was flushed once already");
+    let is_flushed = flushes(world.asked(102)) == 1;
+    if is_flushed {
+        world.reply(102, "OK\r\n");
+    }
+    let expected = match is_flushed {
+        true => "END\r\nOK\r\n",
+        false => "END\r\nSERVER_ERROR backend s2 unavailable\r\n",
+    };
+    assert_eq!(world.received(client), expected);
 }
 
 #[test]
