@@ -77,10 +77,16 @@ impl Application {
         !std::mem::replace(&mut self.writable, true) || self.wire.is_opening()
     }
 
-    /// Gives the core what is left over and what can be read, within the bounds of a turn.
-    pub fn serve(&mut self, core: &mut ProxyCore, now: Instant, scratch: &mut [u8]) -> Served {
+    /// Gives the core what is left over and what can be read, within the bounds of a turn. `time` tells the
+    /// time, and is asked when the input is there.
+    pub fn serve(
+        &mut self,
+        core: &mut ProxyCore,
+        time: impl Fn(&ProxyCore) -> Instant,
+        scratch: &mut [u8],
+    ) -> Served {
         if !self.input.is_empty() || self.ended {
-            self.give(core, now, &[]);
+            self.give(core, time(core), &[]);
         }
         for _ in 0..READS_PER_TURN {
             if !self.readable || self.ended || !core.client_wants_input(self.id) {
@@ -90,13 +96,13 @@ impl Application {
                 Ok(0) => {
                     self.ended = true;
                     core.client_ended(self.id);
-                    self.give(core, now, &[]);
+                    self.give(core, time(core), &[]);
                 }
                 Ok(count) => {
                     // A short read has emptied the socket, and more bytes will be announced anew; an
                     // end of stream that has been announced already will not.
                     self.readable = self.ends || self.wire.may_have_more(count, scratch.len());
-                    self.give(core, now, &scratch[..count]);
+                    self.give(core, time(core), &scratch[..count]);
                     self.stalled_since = None;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
@@ -205,11 +211,11 @@ mod tests {
     fn half_a_request_owes_the_other_half() {
         let (mut core, mut application, mut theirs) = connected();
         let mut scratch = [0; 64];
-        application.serve(&mut core, at(1), &mut scratch);
+        application.serve(&mut core, |_| at(1), &mut scratch);
         assert_eq!(application.stalled_for(&core, at(1)), Duration::ZERO);
         theirs.write_all(b"version").expect("room");
         application.mark_readable(false);
-        application.serve(&mut core, at(2), &mut scratch);
+        application.serve(&mut core, |_| at(2), &mut scratch);
         assert_eq!(application.stalled_for(&core, at(2)), Duration::ZERO);
         assert_eq!(
             application.stalled_for(&core, at(32)),
@@ -217,7 +223,7 @@ mod tests {
         );
         theirs.write_all(b" \r").expect("room");
         application.mark_readable(false);
-        application.serve(&mut core, at(32), &mut scratch);
+        application.serve(&mut core, |_| at(32), &mut scratch);
         assert_eq!(
             application.stalled_for(&core, at(33)),
             Duration::ZERO,
@@ -225,7 +231,7 @@ mod tests {
         );
         theirs.write_all(b"\n").expect("room");
         application.mark_readable(false);
-        application.serve(&mut core, at(40), &mut scratch);
+        application.serve(&mut core, |_| at(40), &mut scratch);
         application.flush(&mut core).expect("it is read");
         assert_eq!(application.stalled_for(&core, at(99)), Duration::ZERO);
     }
@@ -236,7 +242,7 @@ mod tests {
         theirs.write_all(b"version\r\n").expect("room");
         drop(theirs);
         application.mark_readable(true);
-        application.serve(&mut core, at(1), &mut [0; 64]);
+        application.serve(&mut core, |_| at(1), &mut [0; 64]);
         assert!(application.ended, "no further event tells of it");
     }
 }

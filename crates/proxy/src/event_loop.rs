@@ -407,7 +407,14 @@ impl Worker {
             return;
         };
         application.queued = false;
-        match application.serve(&mut self.parts.core, now, &mut self.scratch) {
+        // A lease is judged by a time at which the request was there. This process may have been stopped
+        // since the turn began, so that leases have ended which the request came behind.
+        let clock = self.parts.clock;
+        let time = |core: &ProxyCore| match core.holds_leases() {
+            true => clock.monotonic(),
+            false => now,
+        };
+        match application.serve(&mut self.parts.core, time, &mut self.scratch) {
             Served::Idle => {}
             Served::More => self.enqueue_application(id),
             Served::Closed => self.application_over(id),

@@ -27,8 +27,9 @@ impl Clock {
         }
     }
 
+    /// Reads the monotonic clock alone.
     #[inline]
-    fn monotonic(&self) -> Instant {
+    pub fn monotonic(&self) -> Instant {
         Instant(monotonic_nanos().saturating_sub(self.start))
     }
 

@@ -1,6 +1,6 @@
 //! Starting and stopping a server.
 
-use crate::args::{Args, Extended};
+use crate::args::{Args, Extended, HotKeysConsistency};
 use crate::budget::{Budget, Pool, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
@@ -359,6 +359,18 @@ fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAd
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
+/// How long leases last unless it is said, where writes are atomic. A write may wait for a lease and its
+/// margin, and a proxy waits for an answer for a second.
+const LEASE_OF_ATOMIC_WRITES: Duration = Duration::from_millis(500);
+
+fn lease(args: &Args) -> Duration {
+    match (args.lease_ms, args.hot_keys_consistency) {
+        (Some(ms), _) => Duration::from_millis(ms.into()),
+        (None, HotKeysConsistency::Lease) => HotKeysConfig::default().lease,
+        (None, HotKeysConsistency::Atomic) => LEASE_OF_ATOMIC_WRITES,
+    }
+}
+
 fn worker_config(
     args: &Args,
     extended: &Extended,
@@ -371,7 +383,7 @@ fn worker_config(
     let hot_keys = HotKeysConfig {
         consistency: args.hot_keys_consistency.into(),
         mode: args.hot_keys,
-        lease: Duration::from_millis(args.lease_ms.into()),
+        lease: lease(args),
         sampling: args.hot_sampling.map(|percent| percent / 100.0),
         hot_share,
         cold_share: hot_share / 2.0,

@@ -299,6 +299,13 @@ impl ProxyCore {
         self.now = now;
     }
 
+    /// Whether reads may go to copies, as long as a lease lasts: then the time that comes with input of an
+    /// application must not be earlier than the input was there.
+    #[inline]
+    pub fn holds_leases(&self) -> bool {
+        self.pools.iter().any(|(_, pool)| !pool.leases.is_empty())
+    }
+
     /// Tells the wall clock's time, by which exptimes that are Unix times are read. To be told from
     /// time to time, at least once a second.
     pub fn set_unix_time(&mut self, unix: UnixSeconds) {

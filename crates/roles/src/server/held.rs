@@ -52,7 +52,8 @@ impl HeldAnswers {
     /// What the answer to the command that was just carried out waits for.
     #[inline]
     pub fn take_of_last(&mut self) -> Option<HoldId> {
-        self.of_last.take()
+        // Not written to for nothing: this is asked for each command.
+        self.of_last.and_then(|_| self.of_last.take())
     }
 
     /// Lists an answer.

@@ -234,13 +234,9 @@ pub struct Args {
     pub hot_keys: Mode,
 
     /// How long a client may read a replica before it asks the home again, in milliseconds
-    #[arg(
-        long,
-        default_value_t = 1000,
-        value_name = "MS",
-        env = "EVENKEEL_LEASE_MS"
-    )]
-    pub lease_ms: u32,
+    /// [default: 1000; 500 with atomic writes]
+    #[arg(long, value_name = "MS", env = "EVENKEEL_LEASE_MS")]
+    pub lease_ms: Option<u32>,
 
     /// What readers of replicated keys are promised: nothing that was replaced longer than a lease ago, or
     /// (atomic) that all copies of a key look like one, for which writers wait

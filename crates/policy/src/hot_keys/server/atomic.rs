@@ -34,6 +34,11 @@
 //! there is one message on its way at a time, a new connection ends the older ones, and a blocked replica
 //! remembers the version up to which it refuses.
 //!
+//! *Over* is a lease by the clocks of two machines: the client ends it a twentieth early, the home waits for
+//! it a twentieth longer. A process that is stopped must not go by a time from before: a proxy reads its
+//! clock again when a request is there that a copy may answer, and the home takes a lease for granted at
+//! its *next* reading of the clock ([`HotKeys::handle_turn`]).
+//!
 //! What a cache may do besides, it does atomically too:
 //!
 //! - **Expiry and eviction.** Where a command finds nothing although replicas can be read, the key has just
