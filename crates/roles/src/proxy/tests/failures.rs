@@ -339,7 +339,8 @@ fn a_flush_that_was_never_written_goes_to_its_own_server_or_fails() {
     world.reply(101, "EN\r\n");
     world.reply(102, "EN\r\n");
     assert_eq!(world.received(client), "END\r\nEND\r\n");
-    (world.asked(101), world.asked(102));
+    world.asked(101);
+    world.asked(102);
     world.stop_writing(102);
     world.send(client, format!("get {key}\r\nflush_all\r\n"));
     // Under another map, and while the get is under way, the connection of the flush is lost.
