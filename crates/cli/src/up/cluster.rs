@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use evenkeel_coordinator::api::{Settings, Switch};
+use evenkeel_coordinator::api::{Mode, Settings};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ pub struct ClusterPlan {
     /// Further flags of each server.
     pub server_arguments: Vec<String>,
     /// Whether hot keys are replicated from the start.
-    pub hot_keys: Switch,
+    pub hot_keys: Mode,
 }
 
 /// A running cluster. Dropping it ends all processes and removes their files.

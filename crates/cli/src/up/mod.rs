@@ -11,7 +11,7 @@ mod member;
 
 use cluster::{Cluster, ClusterPlan, Outcome};
 use demo::DemoArgs;
-use evenkeel_coordinator::api::Switch;
+use evenkeel_coordinator::api::Mode;
 use evenkeel_runtime::UsageError;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -88,7 +88,7 @@ impl Args {
                     0
                 },
             server_arguments: self.server_arg.clone(),
-            hot_keys: if self.demo { Switch::Off } else { Switch::On },
+            hot_keys: if self.demo { Mode::Off } else { Mode::On },
         })
     }
 }

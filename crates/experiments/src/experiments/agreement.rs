@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::Parser;
 use evenkeel_bench::RunArgs;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_coordinator::api::Switch;
+use evenkeel_coordinator::api::Mode as HotKeysMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
@@ -137,7 +137,11 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         memory_mb: 64,
         proxies: 1,
         pool: Pool::Cluster {
-            hot_keys: if hot_keys { Switch::On } else { Switch::Off },
+            hot_keys: if hot_keys {
+                HotKeysMode::On
+            } else {
+                HotKeysMode::Off
+            },
         },
         server_flags: Vec::new(),
         connections: 2 * CONNECTIONS,

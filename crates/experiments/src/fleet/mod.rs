@@ -18,7 +18,7 @@ use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_coordinator::api::{Settings, Switch};
+use evenkeel_coordinator::api::{Mode as HotKeysMode, Settings};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
 use std::fmt;
@@ -108,7 +108,7 @@ pub enum Pool {
     /// By the coordinator's map of cachelets.
     Cluster {
         /// Whether hot keys are replicated from the start.
-        hot_keys: Switch,
+        hot_keys: HotKeysMode,
     },
     /// By a placement of the proxies' own, as before plain memcacheds.
     Plain {
@@ -237,7 +237,7 @@ impl Fleet {
 }
 
 impl Cluster {
-    fn start(servers: usize, hot_keys: Switch, cores: &[usize]) -> anyhow::Result<Cluster> {
+    fn start(servers: usize, hot_keys: HotKeysMode, cores: &[usize]) -> anyhow::Result<Cluster> {
         let initial = servers.to_string();
         let arguments = [
             "coordinator",

@@ -13,7 +13,7 @@ use super::Args;
 use super::cluster::{Cluster, ClusterPlan, Outcome};
 use anyhow::{Context, ensure};
 use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
-use evenkeel_coordinator::api::{Settings, Switch};
+use evenkeel_coordinator::api::{Mode, Settings};
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use evenkeel_workload::ValueSizes;
 use evenkeel_workload::trace::TraceFormat;
@@ -273,7 +273,7 @@ impl<'a> Stage<'a> {
             match plan.phase {
                 Phase::Off => {}
                 Phase::OnBeforeSwitch => {
-                    let hot_keys = Switch::On;
+                    let hot_keys = Mode::On;
                     self.wanted = Some(Settings { hot_keys });
                 }
                 Phase::OnAfterSwitch => self.load.switch_hot_keys(),

@@ -8,7 +8,7 @@ use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
-use evenkeel_coordinator::api::Switch;
+use evenkeel_coordinator::api::Mode as HotKeysMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
@@ -173,8 +173,8 @@ fn on_real_servers(
 
 fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     let hot_keys = match setting.hot_keys {
-        HotKeys::Off => Switch::Off,
-        HotKeys::Replicated { .. } => Switch::On,
+        HotKeys::Off => HotKeysMode::Off,
+        HotKeys::Replicated { .. } => HotKeysMode::On,
     };
     let server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
