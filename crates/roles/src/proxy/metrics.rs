@@ -20,6 +20,11 @@ pub fn render(process: &ProcessStats) -> String {
         let help = format!("{name}, as stats and stats proxy show it.");
         text.counter(&full, &help, count);
     }
+    text.ages(
+        "evenkeel_proxy_replica_lease_age_seconds",
+        "For each read of a replica: how old the lease was when it was sent. No value shown is staler.",
+        &process.replica_lease_ages,
+    );
     of_servers(&mut text, &process.backends);
     of_routes(&mut text, &process.routes);
     pool_stats::render(&mut text, process);

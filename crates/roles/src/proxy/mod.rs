@@ -110,6 +110,7 @@ use crate::auth::{Protocols, opening};
 use backend::{Backend, Link, Peer};
 use client::Client;
 use core::time::Duration;
+use evenkeel_policy::hot_keys::ages::Ages;
 use evenkeel_policy::hot_keys::client::Connection;
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
@@ -491,7 +492,12 @@ impl ProxyCore {
 
     /// Everything that this worker has counted.
     pub fn counts(&self, now: Instant) -> WorkerCounts {
+        let mut replica_lease_ages = Ages::default();
+        for (_, pool) in self.pools.iter() {
+            replica_lease_ages.add(pool.leases.lease_ages());
+        }
         WorkerCounts {
+            replica_lease_ages,
             totals: self.stats,
             backends: self.backends(),
             routes: self.route_stats(),

@@ -12,6 +12,7 @@ use super::per_route::{self, RouteStats, add_route};
 use super::pool::Pool;
 use super::pool_stats::{PoolStats, add_pool};
 use crate::auth::AuthMode;
+use evenkeel_policy::hot_keys::ages::Ages;
 use evenkeel_policy::hot_keys::plain::PlainStats;
 use evenkeel_policy::membership::{Counts, Standing};
 use evenkeel_protocol::text;
@@ -275,6 +276,8 @@ pub struct ProcessStats {
     pub request_log_dropped: u64,
     /// Number of the configuration in force.
     pub config_generation: u64,
+    /// How old leases were when replicas were asked under them.
+    pub replica_lease_ages: Ages,
     /// The pools whose servers are looked for.
     pub discoveries: Vec<DiscoveryStats>,
     /// The sum over all workers.
@@ -302,6 +305,8 @@ pub struct WorkerCounts {
     pub routes: Vec<RouteStats>,
     /// The keys that are read most through it.
     pub hot_keys: Vec<HotKeyReport>,
+    /// How old leases were when it asked replicas under them, in the pools of its configuration.
+    pub replica_lease_ages: Ages,
 }
 
 impl ProcessStats {
@@ -316,6 +321,7 @@ impl ProcessStats {
             add_route(&mut self.routes, route);
         }
         self.hot_keys.extend(counts.hot_keys);
+        self.replica_lease_ages.add(&counts.replica_lease_ages);
     }
 }
 
@@ -493,6 +499,17 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
         if let Some(name) = name.strip_prefix("proxy_") {
             stat(out, name, count);
         }
+    }
+    let ages = &process.replica_lease_ages;
+    stat(out, "replica_lease_age", ages.count());
+    stat(out, "replica_lease_age_us_sum", ages.sum_us());
+    stat(out, "replica_lease_age_us_max", ages.max_us());
+    for (bound, count) in ages.within() {
+        stat(
+            out,
+            format_args!("replica_lease_age_within_us:{bound}"),
+            count,
+        );
     }
 }
 

@@ -1,6 +1,8 @@
 //! The command line of `evenkeel server`: memcached's flags with memcached's meanings, and ours.
 
 mod auth;
+#[cfg(test)]
+mod documented;
 mod extended;
 mod files;
 mod nearest;

@@ -3,6 +3,8 @@
 use super::key::{KeyHistory, Stamp};
 use super::violation::Millis;
 use super::{Action, Effect, Found, History, Kind, NEVER, Operation, Promises, Violation, WriteId};
+use core::time::Duration;
+use evenkeel_policy::hot_keys::ages::Ages;
 use std::collections::BTreeMap;
 
 /// How much was checked.
@@ -16,8 +18,9 @@ pub struct Checked {
     pub writes: u64,
     /// Operations of unknown outcome.
     pub unknown: u64,
-    /// Values that had been replaced for certain before the read was sent: as stale as is allowed.
-    pub stale_within_bound: u64,
+    /// Of each value that had been replaced for certain before its read was sent: how long before, at
+    /// least. Without a log of the homes it may have been longer, by the time that the write took.
+    pub staleness: Ages,
 }
 
 /// Judges a history. O(n log n) for n operations.
@@ -122,8 +125,9 @@ fn check_freshness(
         let Some(found) = history.found(write, version) else {
             continue;
         };
-        if history.replaced_before(operation.invoked, &found).is_some() {
-            checked.stale_within_bound += 1;
+        if let Some(at) = history.replaced_at(operation.invoked, &found) {
+            let age = Duration::from_nanos(operation.invoked - at);
+            checked.staleness.record(age);
         }
         let limit = operation.invoked.saturating_sub(promises.staleness);
         if let Some(newer) = history.replaced_before(limit, &found) {

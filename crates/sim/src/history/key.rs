@@ -138,6 +138,20 @@ impl KeyHistory {
         (found.version.is_some() && by_version.version > found.version).then_some(by_version)
     }
 
+    /// When a state that is certainly newer than `found` had certainly begun for the first time, if that
+    /// was before `limit`. O(log n).
+    pub fn replaced_at(&self, limit: Nanos, found: &Stamp) -> Option<Nanos> {
+        let before = self.begun.partition_point(|stamp| stamp.latest < limit);
+        // What is highest so far only rises, so that the first one that is high enough can be searched for.
+        let is_older = |&i: &usize| self.begun[i].earliest <= found.latest;
+        let by_time = self.highest_earliest[..before].partition_point(is_older);
+        let is_lower =
+            |&i: &usize| found.version.is_none() || self.begun[i].version <= found.version;
+        let by_version = self.highest_version[..before].partition_point(is_lower);
+        let first = by_time.min(by_version);
+        (first < before).then(|| self.begun[first].latest)
+    }
+
     /// What the key was just before a value was written; the outer `None` when that is not known.
     pub fn before(&self, id: WriteId) -> Option<Option<WriteId>> {
         let log = self.log.as_ref()?;

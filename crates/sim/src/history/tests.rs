@@ -380,3 +380,33 @@ fn a_violation_says_what_happened() {
         assert!(words.contains(part), "{words}");
     }
 }
+
+#[test]
+fn staleness_counts_from_the_first_state_that_is_newer() {
+    let staleness = |story: Story| {
+        let checked = check(&story.history, &PROMISES).expect("it is good");
+        (checked.staleness.count(), checked.staleness.max_us())
+    };
+    // Two newer values: the first one counts. With a log its time is known, without one the answer's.
+    let story_of_two = || {
+        story()
+            .set(1, 0, 1, 1, None)
+            .set(1, 10, 20, 2, None)
+            .set(1, 30, 40, 3, None)
+            .get(2, 60, 61, 1)
+            .get(2, 62, 63, 3)
+    };
+    assert_eq!(staleness(story_of_two()), (1, 40_000));
+    let logged = story_of_two().log(&[(1, 1), (15, 2), (35, 3)]);
+    assert_eq!(staleness(logged), (1, 45_000));
+    // By versions, where times say nothing: the writes overlap.
+    let versions = story()
+        .set(1, 0, 50, 1, Some(7))
+        .set(2, 0, 50, 2, Some(8))
+        .gets(3, 80, 81, 1, Some(7));
+    assert_eq!(staleness(versions), (1, 30_000));
+    assert_eq!(
+        staleness(story().set(1, 0, 1, 1, None).get(1, 5, 6, 1)).0,
+        0
+    );
+}

@@ -311,7 +311,8 @@ impl World {
                 self.report.tell("writes confirmed", checked.writes);
                 self.report.tell("outcomes unknown", checked.unknown);
                 self.report
-                    .tell("values stale within the bound", checked.stale_within_bound);
+                    .tell("values stale within the bound", checked.staleness.count());
+                self.report.staleness.add(&checked.staleness);
             }
             Err(violations) => {
                 self.violations

@@ -1,6 +1,7 @@
 //! What happened in a run.
 
 use core::fmt;
+use evenkeel_policy::hot_keys::ages::Ages;
 use evenkeel_roles::proxy::ProxyStats;
 use evenkeel_roles::server::Counters;
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ pub struct Report {
     pub counts: BTreeMap<&'static str, u64>,
     /// Stands for every byte that arrived anywhere, and when. Equal plans give equal hashes.
     pub event_hash: u64,
+    /// How stale the values were that applications were shown after they had been replaced.
+    pub staleness: Ages,
 }
 
 impl Report {
@@ -27,6 +30,7 @@ impl Report {
             *self.counts.entry(name).or_default() += count;
         }
         self.event_hash ^= other.event_hash.rotate_left(1);
+        self.staleness.add(&other.staleness);
     }
 
     pub(super) fn tell(&mut self, name: &'static str, times: u64) {
@@ -76,6 +80,27 @@ impl fmt::Display for Report {
         for (name, count) in &self.counts {
             writeln!(f, "{count:>10}  {name}")?;
         }
+        if self.staleness.count() > 0 {
+            writeln!(f, "{}", Staleness(&self.staleness))?;
+        }
         write!(f, "events {:016x}", self.event_hash)
+    }
+}
+
+/// Shows how stale values were, for people.
+struct Staleness<'a>(&'a Ages);
+
+impl fmt::Display for Staleness<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = |us: u64| us as f64 / 1000.0;
+        write!(f, "staleness at most {} ms", millis(self.0.max_us()))?;
+        for (bound, count) in self.0.within() {
+            write!(
+                f,
+                "\n{count:>10}  values stale by {} ms or less",
+                millis(bound)
+            )?;
+        }
+        Ok(())
     }
 }

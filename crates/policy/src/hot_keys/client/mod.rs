@@ -73,6 +73,7 @@ use core::time::Duration;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
+use crate::hot_keys::ages::Ages;
 use crate::random::SplitMix64;
 
 /// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
@@ -217,6 +218,8 @@ pub struct ClientLeases {
     shown: Vec<u64>,
     /// Leases dropped or refused because too many were held, since this was last asked for.
     dropped: u64,
+    /// How old leases were when replicas were asked under them.
+    ages: Ages,
     #[cfg(test)]
     pub(crate) mutants: Vec<Mutant>,
 }
@@ -226,6 +229,8 @@ struct Entry {
     hash: KeyHash,
     /// The lease is valid before this time.
     lease_until: Instant,
+    /// When the read that brought the lease was sent; [`UNKNOWN`] for one that was lent.
+    granted_at: Instant,
     /// Number of the read that brought the lease.
     granted: u64,
     /// The newest that was shown, or granted, while the entry existed.
@@ -266,6 +271,9 @@ impl Seen {
 /// A lease that has ended.
 const NEVER: Instant = Instant(0);
 
+/// Of a lease that was not granted by the home itself, nobody here knows how old it is.
+const UNKNOWN: Instant = Instant(u64::MAX);
+
 impl ClientLeases {
     /// A client without leases. The seed decides among copies that have equally much to do.
     pub fn new(seed: u64) -> Self {
@@ -280,6 +288,7 @@ impl ClientLeases {
             writes: Vec::new(),
             shown: Vec::new(),
             dropped: 0,
+            ages: Ages::default(),
             #[cfg(test)]
             mutants: Vec::new(),
         }
@@ -304,6 +313,10 @@ impl ClientLeases {
             && !self.may_have_written(i, reader)
         {
             ticket.suffix = self.choose(i, load);
+            let granted_at = self.entries[i].granted_at;
+            if ticket.suffix != 0 && granted_at != UNKNOWN {
+                self.ages.record(now.since(granted_at));
+            }
         }
         ticket
     }
@@ -340,10 +353,11 @@ impl ClientLeases {
             ticket.sent_at
         };
         let lease_until = from + (lease - lease / LEASE_MARGIN_DIVISOR);
-        let granted = match self.is(Mutant::GrantPastWrites) {
+        let number = match self.is(Mutant::GrantPastWrites) {
             true => self.number,
             false => ticket.number,
         };
+        let granted = (number, ticket.sent_at);
         let Some((i, began)) = self.begin(now, ticket.hash, gamma, lease_until, granted) else {
             return false;
         };
@@ -366,7 +380,7 @@ impl ClientLeases {
     ) {
         self.observe(epoch);
         let number = self.next_number();
-        self.begin(now, hash, gamma, lease_until, number);
+        self.begin(now, hash, gamma, lease_until, (number, UNKNOWN));
     }
 
     /// Whether something is remembered of a key: a lease, or reads under way.
@@ -489,6 +503,12 @@ impl ClientLeases {
         self.end_all_leases();
     }
 
+    /// For each read of a replica: how old the lease was when it was sent. All copies were current when the
+    /// lease was granted, so that no value shown is staler than that.
+    pub fn lease_ages(&self) -> &Ages {
+        &self.ages
+    }
+
     /// How many keys have an entry; for statistics.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -593,15 +613,15 @@ impl ClientLeases {
         self.voided_in_class[class(hash)] = number;
     }
 
-    /// Begins or prolongs the lease that the read of that number has brought. The key's position, and
-    /// whether it had no lease.
+    /// Begins or prolongs the lease that the read of that number has brought, which was sent then. The
+    /// key's position, and whether it had no lease.
     fn begin(
         &mut self,
         now: Instant,
         hash: KeyHash,
         gamma: u8,
         lease_until: Instant,
-        granted: u64,
+        (granted, granted_at): (u64, Instant),
     ) -> Option<(usize, bool)> {
         if lease_until <= now {
             return None;
@@ -622,6 +642,7 @@ impl ClientLeases {
         let entry = &mut self.entries[i];
         if lease_until > entry.lease_until {
             (entry.lease_until, entry.gamma, entry.granted) = (lease_until, gamma, granted);
+            entry.granted_at = granted_at;
         }
         Some((i, began))
     }
@@ -712,6 +733,7 @@ impl Entry {
         Entry {
             hash,
             lease_until: NEVER,
+            granted_at: UNKNOWN,
             granted: 0,
             newest: Seen::default(),
             learned: 0,

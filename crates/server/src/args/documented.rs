@@ -1,0 +1,144 @@
+//! Holds what docs/hot-keys.md says of settings and statistics against the code.
+
+use super::Args;
+use clap::{Args as _, Command};
+use evenkeel_policy::hot_keys::config::{
+    HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN, SSM_ENTRIES_PER_SERVER,
+    SSM_ENTRIES_PER_WORKER_MIN,
+};
+use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
+use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
+use evenkeel_policy::hot_keys::server::PROMOTION_HOLD_OFF;
+use evenkeel_roles::coordinator::limits::HOT_EVENTS_MAX;
+use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
+use evenkeel_types::Now;
+
+const PAGE: &str = include_str!("../../../../docs/hot-keys.md");
+
+/// The cells of the row of a table whose first cell is this.
+fn row(first: &str) -> Vec<&'static str> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| "));
+    let mut rows = rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect());
+    rows.find(|cells: &Vec<&str>| cells[0] == first)
+        .unwrap_or_else(|| panic!("no row of {first}"))
+}
+
+#[test]
+fn each_flag_stands_there_with_its_default() {
+    let command = Args::augment_args(Command::new("server"));
+    let about_hot_keys =
+        |name: &str| name.starts_with("hot-") || ["lease-ms", "gamma-max"].contains(&name);
+    let mut flags = 0;
+    for argument in command.get_arguments() {
+        let Some(name) = argument.get_long().filter(|name| about_hot_keys(name)) else {
+            continue;
+        };
+        let default = argument.get_default_values().first();
+        let expected = default.map_or("none".to_owned(), |value| {
+            format!("`{}`", value.to_string_lossy())
+        });
+        assert_eq!(row(&format!("`--{name}`"))[1], expected, "--{name}");
+        flags += 1;
+    }
+    let documented = PAGE
+        .lines()
+        .filter(|line| line.starts_with("| `--"))
+        .count();
+    assert_eq!(flags, documented, "the page tells of others");
+}
+
+#[test]
+fn each_limit_is_what_the_page_says() {
+    let config = HotKeysConfig::default();
+    let [lease_min, lease_max] = [LEASE_MIN, LEASE_MAX].map(|lease| lease.as_millis());
+    assert_eq!((lease_min, lease_max), (50, 10_000), "see --lease-ms");
+    assert_eq!(row("`--lease-ms`")[2], "milliseconds, 50 to 10,000");
+    assert_eq!((2.0 * SAMPLES_PER_SLOT, SAMPLING_MIN), (2_000.0, 0.03));
+    assert!(row("`--hot-sampling`")[3].contains("2,000 samples a second, at least 3 %"));
+    let trigger = &config.trigger;
+    assert_eq!((trigger.ratio, trigger.busy_min), (1.05, 0.3));
+    assert!(
+        row("`--hot-trigger-rps`")[3]
+            .contains("1.05 times the mean of the cluster while it is busy for 30 %")
+    );
+    assert_eq!(
+        config.cold_share,
+        config.hot_share / 2.0,
+        "below half of it"
+    );
+    let seconds = |duration: core::time::Duration| format!("{} s", duration.as_secs());
+    let renewed = format!(
+        "{}, renewed every {}",
+        seconds(REPLICA_LIFETIME),
+        seconds(RENEWAL_INTERVAL)
+    );
+    let tracked = format!(
+        "{SSM_ENTRIES_PER_SERVER} by the number of workers, at least {SSM_ENTRIES_PER_WORKER_MIN}"
+    );
+    for (what, value) in [
+        (
+            "reads that a write outweighs",
+            config.write_weight.to_string(),
+        ),
+        (
+            "most of a worker's fair load that one copy should carry; decides γ",
+            format!("{} %", 100.0 * config.copy_share),
+        ),
+        (
+            "samples in half a second below which no key is hot",
+            format!("{} on average", config.hot_samples_min),
+        ),
+        ("keys that a worker tracks", tracked),
+        (
+            "keys that a worker replicates at the same time",
+            config.replicated_max.to_string(),
+        ),
+        ("life of a replica that its home does not renew", renewed),
+        (
+            "a key whose shadow failed it is left without replicas for",
+            seconds(PROMOTION_HOLD_OFF),
+        ),
+        ("entries of a worker's log", LOG_ENTRIES_MAX.to_string()),
+        (
+            "after so long the effect of what was done is measured",
+            seconds(EFFECT_AFTER),
+        ),
+        (
+            "events that a coordinator keeps",
+            HOT_EVENTS_MAX.to_string().replacen('1', "1,", 1),
+        ),
+    ] {
+        assert_eq!(row(what)[1], value, "{what}");
+    }
+}
+
+#[test]
+fn each_count_stands_there() {
+    let (sum, now) = (Counters::default(), Now::default());
+    let text = metrics::render(&sum, &ClassStats::default(), &ProcessFacts::default(), now);
+    let parts = [
+        "hot_",
+        "copies_",
+        "replica_",
+        "holds_",
+        "answers_held",
+        "leases_",
+        "links_lost",
+    ];
+    let mut counts = 0;
+    for line in text.lines() {
+        let Some(name) = line.strip_prefix("# TYPE evenkeel_") else {
+            continue;
+        };
+        let name = name.split(' ').next().expect("a name");
+        let name = name.trim_end_matches("_total").trim_end_matches("_seconds");
+        if parts.iter().any(|part| name.starts_with(part)) {
+            assert!(
+                PAGE.contains(&format!("`{name}`")),
+                "{name} is not on the page"
+            );
+            counts += 1;
+        }
+    }
+    assert!(counts > 20, "{counts}");
+}
