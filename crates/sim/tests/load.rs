@@ -74,8 +74,9 @@ fn both_agree_on_what_hot_keys_do() {
         get_share: 0.99,
         hot_keys: HotKeysConfig {
             mode: Mode::On,
+            // All workers look: none wavers about a threshold in one and not in the other.
             trigger: TriggerConfig {
-                busy_min: 0.0,
+                absolute_rps: Some(1.0),
                 ..TriggerConfig::default()
             },
             ..HotKeysConfig::default()
