@@ -361,7 +361,7 @@ fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAd
 
 /// How long leases last unless it is said, where writes are atomic. A write may wait for a lease and its
 /// margin, and a proxy waits for an answer for a second.
-const LEASE_OF_ATOMIC_WRITES: Duration = Duration::from_millis(500);
+pub(crate) const LEASE_OF_ATOMIC_WRITES: Duration = Duration::from_millis(500);
 
 fn lease(args: &Args) -> Duration {
     match (args.lease_ms, args.hot_keys_consistency) {

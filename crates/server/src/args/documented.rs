@@ -1,6 +1,7 @@
 //! Holds what docs/hot-keys.md says of settings and statistics against the code.
 
 use super::Args;
+use crate::start::LEASE_OF_ATOMIC_WRITES;
 use clap::{Args as _, Command};
 use evenkeel_policy::hot_keys::config::{
     HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN, SSM_ENTRIES_PER_SERVER,
@@ -34,9 +35,16 @@ fn each_flag_stands_there_with_its_default() {
             continue;
         };
         let default = argument.get_default_values().first();
-        let expected = default.map_or("none".to_owned(), |value| {
-            format!("`{}`", value.to_string_lossy())
-        });
+        let expected = match default {
+            // What it is unless it is set depends on another flag.
+            None if name == "lease-ms" => {
+                let leases = [HotKeysConfig::default().lease, LEASE_OF_ATOMIC_WRITES];
+                let [lease, atomic] = leases.map(|lease| lease.as_millis());
+                format!("`{lease}`; `{atomic}` with `atomic`")
+            }
+            None => "none".to_owned(),
+            Some(value) => format!("`{}`", value.to_string_lossy()),
+        };
         assert_eq!(row(&format!("`--{name}`"))[1], expected, "--{name}");
         flags += 1;
     }
