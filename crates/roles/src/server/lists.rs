@@ -41,7 +41,7 @@ impl WorkerCore {
         WorkerHotKeys::of(self.config.index, now, &self.engine.hot, only_spread)
     }
 
-    /// The first [`LINES_MAX`] replicas that this worker holds for other homes.
+    /// The first `LINES_MAX` replicas that this worker holds for other homes.
     pub fn replica_views(&self, now: Now) -> Vec<ReplicaView> {
         let home = |key| self.map.as_ref()?.locate(KeyHash::of(key)).worker;
         let held = self.engine.replicas.list(TimeBase::seconds(now));
