@@ -59,11 +59,8 @@ impl AliasTable {
         let product = u128::from(random) * self.slots.len() as u128;
         let index = (product >> 64) as usize;
         let slot = self.slots[index];
-        if (product as u64) < slot.keep {
-            index
-        } else {
-            slot.alias as usize
-        }
+        // Computed, not branched to: nobody can foretell which it is.
+        core::hint::select_unpredictable((product as u64) < slot.keep, index, slot.alias as usize)
     }
 }
 

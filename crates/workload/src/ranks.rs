@@ -106,9 +106,8 @@ impl Ranks {
             [only] => only,
             classes => &classes[self.table.pick(rng.next_u64())],
         };
-        if class.len == 1 {
-            return class.first;
-        }
+        // A class of one rank takes a random number, too: whether it needs one is what a processor cannot
+        // foretell, and a wrong guess takes longer than the number.
         loop {
             // Whole part: the rank. Fraction: uniform whatever the rank, in steps of len / 2^64.
             let product = u128::from(rng.next_u64()) * u128::from(class.len);
