@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 /// Most servers of one machine's cluster.
 const SERVERS_MAX: usize = 64;
 
+/// The demo has to leave room for its own load on the same machine, so that its servers are never as busy as they have
+/// to be by default to look for hot keys.
+const DEMO_TRIGGER_RPS: u32 = 100;
+const TRIGGER_FLAG: &str = "--hot-trigger-rps";
+
 /// Connections that the proxy has room for besides those of the demo's load: memcached's default.
 const CONNECTIONS: usize = 1024;
 
@@ -58,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub server_arg: Vec<String>,
 
-    /// Drive a skewed workload, without and with replication of hot keys, and compare
+    /// Drive a skewed workload, without and with replication of hot keys, and compare. Servers look for hot keys from
+    /// 100 requests a second on, however little that is to them (--hot-trigger-rps)
     #[arg(long)]
     pub demo: bool,
 
@@ -67,6 +73,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// What servers are told besides what every cluster needs.
+    fn server_arguments(&self) -> Vec<String> {
+        let mut arguments = self.server_arg.clone();
+        let is_said = |argument: &String| argument.starts_with(TRIGGER_FLAG);
+        if self.demo && !arguments.iter().any(is_said) {
+            arguments.push(format!("{TRIGGER_FLAG}={DEMO_TRIGGER_RPS}"));
+        }
+        arguments
+    }
+
     fn plan(&self) -> Result<ClusterPlan, UsageError> {
         if !(1..=SERVERS_MAX).contains(&self.servers) {
             return Err(UsageError(format!(
@@ -87,7 +103,7 @@ impl Args {
                 } else {
                     0
                 },
-            server_arguments: self.server_arg.clone(),
+            server_arguments: self.server_arguments(),
             hot_keys: if self.demo { Mode::Off } else { Mode::On },
         })
     }

@@ -94,10 +94,9 @@ fn every_path_shows_what_it_promises() {
 
     let (_, hot) = json_of(get(at, "/api/v1/hotkeys"));
     assert_eq!((&hot["mode"], &hot["keys"]), (&json!("on"), &json!([])));
-    assert_eq!(
-        hot["with_replicas"],
-        json!({"max_over_mean": 20.0 / 15.25, "max_rps": 20.0})
-    );
+    assert_eq!(hot["with_replicas"]["max_rps"], json!(20.0));
+    let balance = hot["with_replicas"]["max_over_mean"].as_f64();
+    assert!(balance.is_some_and(|it| (it - 20.0 / 15.25).abs() < 1e-9));
     let mut with_news = heartbeat();
     with_news["hot_keys"] = json!({
         "keys": [{
