@@ -17,7 +17,6 @@ use anyhow::Context;
 use clap::Parser;
 use evenkeel_bench::RunArgs;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_coordinator::api::Mode as HotKeysMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
@@ -137,14 +136,17 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         memory_mb: 64,
         proxies: 1,
         pool: Pool::Cluster {
-            hot_keys: if hot_keys {
-                HotKeysMode::On
-            } else {
-                HotKeysMode::Off
-            },
+            hot_keys: replicate(hot_keys),
         },
         server_flags: Vec::new(),
         connections: 2 * CONNECTIONS,
+    }
+}
+
+fn replicate(hot_keys: bool) -> Replicate {
+    match hot_keys {
+        true => Replicate::On,
+        false => Replicate::Off,
     }
 }
 
@@ -185,11 +187,7 @@ fn simulated_plan(
         value_bytes: VALUE_LEN,
         prefill: true,
         hot_keys: HotKeysConfig {
-            mode: if hot_keys {
-                Replicate::On
-            } else {
-                Replicate::Off
-            },
+            mode: replicate(hot_keys),
             entries_max: ssm_entries(1),
             ..HotKeysConfig::default()
         },

@@ -8,7 +8,6 @@ use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
-use evenkeel_coordinator::api::Mode as HotKeysMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
@@ -173,19 +172,17 @@ fn on_real_servers(
 
 fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     let hot_keys = match setting.hot_keys {
-        HotKeys::Off => HotKeysMode::Off,
-        HotKeys::Replicated { .. } => HotKeysMode::On,
+        HotKeys::Off => Replicate::Off,
+        HotKeys::Replicated { .. } => Replicate::On,
     };
     let server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
-        HotKeys::Replicated { gamma_max, lease } => {
-            vec![
-                "--gamma-max".into(),
-                gamma_max.to_string(),
-                "--lease-ms".into(),
-                lease.as_millis().to_string(),
-            ]
-        }
+        HotKeys::Replicated { gamma_max, lease } => vec![
+            "--gamma-max".into(),
+            gamma_max.to_string(),
+            "--lease-ms".into(),
+            lease.as_millis().to_string(),
+        ],
     };
     FleetPlan {
         servers: size.servers(setting),
