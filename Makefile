@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak bench-instructions experiments-small
+.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak chaos bench-instructions experiments-small
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -55,6 +55,9 @@ experiments-small: ## All experiments at the scale of two cores: tables, JSON an
 
 soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh
+
+chaos: ## Kill and stop a cluster's processes under load for CHAOS_SECONDS (default 600) and judge every answer
+	@scripts/chaos.sh
 
 bench-storage: ## A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")
 	@scripts/bench-storage.sh $(BENCH_ARGS)

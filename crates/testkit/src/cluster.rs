@@ -74,7 +74,7 @@ impl Cluster {
             || matches!(cluster.http_get("/readyz"), Ok((200, _))).then_some(()),
         );
         for _ in 0..cluster.options.proxies {
-            let proxy = cluster.spawn_proxy();
+            let proxy = cluster.spawn_proxy("127.0.0.1:0");
             cluster.proxies.push(proxy);
         }
         cluster.wait_until_serving();
@@ -107,6 +107,13 @@ impl Cluster {
         self.servers[index] = self.spawn_server(index);
     }
 
+    /// Kills proxy `index` and starts it again on its port.
+    pub fn restart_proxy(&mut self, index: usize) {
+        let address = self.proxies[index].address().to_string();
+        self.proxies[index].kill();
+        self.proxies[index] = self.spawn_proxy(&address);
+    }
+
     /// Waits until every proxy answers a get of some keys without an error.
     pub fn wait_until_serving(&self) {
         for proxy in &self.proxies {
@@ -128,10 +135,10 @@ impl Cluster {
         evenkeel::server(&arguments)
     }
 
-    fn spawn_proxy(&self) -> Process {
+    fn spawn_proxy(&self, address: &str) -> Process {
         let url = self.coordinator_url();
         let mut arguments = vec!["--coordinator", url.as_str()];
         arguments.extend(self.options.proxy_args.iter().map(String::as_str));
-        evenkeel::proxy(&arguments)
+        evenkeel::proxy_at(address, &arguments)
     }
 }

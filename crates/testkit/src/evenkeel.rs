@@ -17,7 +17,12 @@ pub fn server(arguments: &[&str]) -> Process {
 
 /// `evenkeel proxy` on a free port; returns when it is ready.
 pub fn proxy(arguments: &[&str]) -> Process {
-    start("proxy", &["-l", "127.0.0.1:0"], arguments)
+    proxy_at("127.0.0.1:0", arguments)
+}
+
+/// `evenkeel proxy` at this address; returns when it is ready.
+pub fn proxy_at(address: &str, arguments: &[&str]) -> Process {
+    start("proxy", &["-l", address], arguments)
 }
 
 /// `evenkeel coordinator` on a free port; returns when it is ready.

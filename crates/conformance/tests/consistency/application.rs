@@ -1,16 +1,18 @@
 //! One application connection after another, asking at random and noting everything.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use evenkeel_sim::history::{Action, Effect, Found, NEVER, Operation, WriteId};
+use evenkeel_sim::history::{Action, Effect, Found, History, NEVER, Operation, WriteId};
+use evenkeel_testkit::poll_until;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The keys; the first is the hottest.
+/// The keys, before the number of the round is added; the first is the hottest.
 pub const KEYS: [&str; 8] = [
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta",
 ];
@@ -27,26 +29,46 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(8);
 /// A value that names no write.
 const ALIEN: WriteId = WriteId(u64::MAX);
 
-/// What all applications of a test share.
+/// What all applications of a history share.
 pub struct Shared {
-    /// When the clock of the history began.
-    pub start: Instant,
     pub stop: AtomicBool,
-    /// How many operations have ended, for tests that wait for progress.
-    pub operations: AtomicU64,
+    seed: u64,
+    keys: [String; KEYS.len()],
+    /// When the clock of the history began.
+    start: Instant,
     clients: AtomicU32,
     writes: AtomicU64,
+    /// Keys whose versions do not grow through the whole history.
+    incomparable: Mutex<BTreeSet<u16>>,
 }
 
 impl Shared {
-    pub fn new() -> Self {
+    pub fn new(seed: u64) -> Self {
         Shared {
-            start: Instant::now(),
             stop: AtomicBool::new(false),
-            operations: AtomicU64::new(0),
+            seed,
+            keys: KEYS.map(str::to_owned),
+            start: Instant::now(),
             clients: AtomicU32::new(0),
             writes: AtomicU64::new(0),
+            incomparable: Mutex::default(),
         }
+    }
+
+    /// With keys that no other round has.
+    pub fn in_round(self, round: u64) -> Self {
+        Shared {
+            keys: KEYS.map(|key| format!("{key}-{round}")),
+            ..self
+        }
+    }
+
+    pub fn key(&self, key: usize) -> &str {
+        &self.keys[key]
+    }
+
+    pub fn hottest(&self) -> &str {
+        &self.keys[0]
     }
 
     /// The clock of the history.
@@ -57,6 +79,35 @@ impl Shared {
     /// The name of a connection in the history.
     pub fn new_client(&self) -> u32 {
         self.clients.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on versions of these keys may begin anew.
+    pub fn forget_versions(&self, keys: &[u16]) {
+        let mut incomparable = self.incomparable.lock().expect("nobody panics with it");
+        incomparable.extend(keys);
+    }
+
+    /// The history without the versions that cannot be compared.
+    pub fn comparable(&self, mut history: History) -> History {
+        let incomparable = self.incomparable.lock().expect("nobody panics with it");
+        history
+            .operations
+            .iter_mut()
+            .filter(|operation| incomparable.contains(&operation.key))
+            .for_each(forget_version);
+        history
+    }
+}
+
+fn forget_version(operation: &mut Operation) {
+    match &mut operation.action {
+        Action::Read(Found::Value { version, .. })
+        | Action::Write {
+            effect: Effect::Done { version },
+            ..
+        }
+        | Action::Delete(Effect::Done { version }) => *version = None,
+        _ => {}
     }
 }
 
@@ -89,7 +140,9 @@ pub struct Application<'a> {
 }
 
 impl<'a> Application<'a> {
-    pub fn new(shared: &'a Shared, proxy: SocketAddr, seed: u64) -> Self {
+    /// The connections of a history differ in their number.
+    pub fn new(shared: &'a Shared, proxy: SocketAddr, number: u64) -> Self {
+        let seed = shared.seed.wrapping_add(number << 32);
         Application {
             shared,
             proxy,
@@ -104,7 +157,9 @@ impl<'a> Application<'a> {
     /// Asks until it is told to stop, and gives what it was told.
     pub fn run(mut self) -> Vec<Operation> {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let stream = TcpStream::connect(self.proxy).expect("the proxy listens all the time");
+            let stream = poll_until(ANSWER_DEADLINE, "the proxy to listen", || {
+                TcpStream::connect(self.proxy).ok()
+            });
             stream.set_nodelay(true).expect("a socket has no delay");
             stream
                 .set_read_timeout(Some(ANSWER_DEADLINE))
@@ -138,8 +193,6 @@ impl<'a> Application<'a> {
             stream.get_mut().write_all(&bytes)?;
             while let Some(pending) = self.pending.pop_front() {
                 self.answer(stream, &pending)?;
-                let count = pending.operations.len() as u64;
-                self.shared.operations.fetch_add(count, Ordering::Relaxed);
             }
         }
         Ok(())
@@ -170,7 +223,7 @@ impl<'a> Application<'a> {
 
     fn compose(&mut self, out: &mut Vec<u8>) {
         let key = self.some_key();
-        let name = KEYS[key];
+        let name = self.shared.key(key).to_owned();
         if self.below(1000) >= WRITES_PER_MILLE {
             let read = Action::Read(Found::Unknown);
             let (kind, keys) = match self.below(10) {
@@ -181,7 +234,7 @@ impl<'a> Application<'a> {
             match kind {
                 Kind::MetaGet => out.extend(format!("mg {name} v c\r\n").bytes()),
                 _ => {
-                    let names: Vec<_> = keys.iter().map(|&key| KEYS[key]).collect();
+                    let names: Vec<_> = keys.iter().map(|&key| self.shared.key(key)).collect();
                     out.extend(format!("gets {}\r\n", names.join(" ")).bytes());
                 }
             }
@@ -281,37 +334,37 @@ impl<'a> Application<'a> {
         }
     }
 
-    /// Values until the end: the keys asked for, in order, without those that are not there.
+    /// Values until the end, in the order of the keys asked for. Those that are left out are not there; after an
+    /// error nothing is known of them, wherever they stand.
     fn values(&mut self, stream: &mut BufReader<TcpStream>, pending: &Pending) -> io::Result<()> {
         let mut rest = pending.operations.iter().copied();
-        loop {
+        let mut left_out = Vec::new();
+        let otherwise = loop {
             let line = line(stream)?;
             let words: Vec<_> = line.split(' ').collect();
-            let otherwise = match words[..] {
+            match words[..] {
                 ["VALUE", key, _, len, version] => {
                     let data = data(stream, len.parse().map_err(|_| bad(&line))?)?;
                     let version = Some(version.parse().map_err(|_| bad(&line))?);
-                    loop {
+                    let operation = loop {
                         let operation = rest.next().ok_or_else(|| bad(&line))?;
-                        if KEYS[usize::from(self.operations[operation].key)] == key {
-                            let found = self.found(operation, &data, version);
-                            self.end(operation, Action::Read(found));
-                            break;
+                        if self.shared.key(usize::from(self.operations[operation].key)) == key {
+                            break operation;
                         }
-                        self.end(operation, Action::Read(Found::Miss));
-                    }
-                    continue;
+                        left_out.push(operation);
+                    };
+                    let found = self.found(operation, &data, version);
+                    self.end(operation, Action::Read(found));
                 }
-                ["END"] => Found::Miss,
-                // The keys that are left may have been asked for in vain.
-                ["SERVER_ERROR", ..] => Found::Unknown,
+                ["END"] => break Found::Miss,
+                ["SERVER_ERROR", ..] => break Found::Unknown,
                 _ => return Err(bad(&line)),
-            };
-            for operation in rest {
-                self.end(operation, Action::Read(otherwise));
             }
-            return Ok(());
+        };
+        for operation in left_out.into_iter().chain(rest) {
+            self.end(operation, Action::Read(otherwise));
         }
+        Ok(())
     }
 
     fn found(&mut self, operation: usize, data: &[u8], version: Option<u64>) -> Found {

@@ -1,0 +1,73 @@
+//! Atomic writes: all copies of a key look like one.
+
+use super::application::Shared;
+use super::blows::{Blow, strike};
+use super::lease::{AFTERMATH, STOPPED};
+use super::{
+    Consistency, Deed, IMPATIENT, PATIENT, VALUES_MIN, alone, assert_replicas_were_read, cluster,
+    record, sum,
+};
+use evenkeel_conformance::exchange::seed;
+use evenkeel_sim::history::{History, Linear, check_linearizable};
+
+/// What a history comes to, or why it is not linearizable.
+///
+/// What was lost with a server says nothing here: a replica of it may be read until the last lease is over, and the
+/// point at which the value is gone is anywhere before the server's next life first answers. The checker lets a value be
+/// lost at any time, but only once.
+pub fn judge(history: &History) -> Linear {
+    match check_linearizable(&history.operations) {
+        Ok(linear) => {
+            println!("{linear:?}");
+            assert!(linear.operations > VALUES_MIN, "{linear:?}");
+            linear
+        }
+        Err(violations) => {
+            let told: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            panic!("{}", told.join("\n"));
+        }
+    }
+}
+
+fn judged(request_timeout: &str, deed: Deed<'_>) {
+    let _alone = alone();
+    let shared = Shared::new(seed());
+    let mut cluster = cluster(Consistency::Atomic, request_timeout);
+    let history = record(&mut cluster, &shared, AFTERMATH, deed);
+    assert_replicas_were_read(&cluster);
+    let held = sum(&cluster, "answers_held");
+    println!("answers held: {held}");
+    assert!(held > 0);
+    judge(&history);
+}
+
+#[test]
+fn atomic_writes_in_peace() {
+    judged(PATIENT, &mut |_, _| Vec::new());
+}
+
+#[test]
+fn atomic_writes_while_the_home_is_killed_and_comes_back() {
+    judged(IMPATIENT, &mut |cluster, shared| {
+        strike(
+            cluster,
+            shared,
+            Consistency::Atomic,
+            Blow::HomeKilled,
+            STOPPED,
+        )
+    });
+}
+
+#[test]
+fn atomic_writes_while_a_shadow_server_stops_and_goes_on() {
+    judged(IMPATIENT, &mut |cluster, shared| {
+        strike(
+            cluster,
+            shared,
+            Consistency::Atomic,
+            Blow::ShadowStopped,
+            STOPPED,
+        )
+    });
+}

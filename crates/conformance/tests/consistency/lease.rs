@@ -1,0 +1,97 @@
+//! The default: a value may be read for one lease after it was replaced, by others than its writer.
+
+use super::application::Shared;
+use super::blows::{Blow, strike};
+use super::{
+    Consistency, Deed, IMPATIENT, LEASE, PATIENT, VALUES_MIN, alone, assert_replicas_were_read,
+    cluster, record,
+};
+use evenkeel_conformance::exchange::seed;
+use evenkeel_sim::history::{Checked, History, Promises, check};
+use std::time::Duration;
+
+/// What is added to the bound of staleness for a kill to be noticed by the one who sent it.
+const MARGIN: Duration = Duration::from_millis(20);
+
+/// How long applications go on after what a test does has been done: several leases, and longer
+/// than the coordinator takes to notice a silent server.
+pub const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// How long a server is stopped: longer than a lease and than the time-out of a request.
+pub const STOPPED: Duration = Duration::from_millis(1500);
+
+/// What a history comes to, or the first violations.
+pub fn judge(history: &History) -> Checked {
+    let promises = Promises {
+        staleness: (LEASE + MARGIN).as_nanos() as u64,
+        misses_are_true: false,
+    };
+    match check(history, &promises) {
+        Ok(checked) => {
+            println!("{checked:?}");
+            assert!(checked.values > VALUES_MIN, "{checked:?}");
+            assert!(checked.writes > 0, "{checked:?}");
+            checked
+        }
+        Err(violations) => {
+            let told = violations.iter().take(20).map(ToString::to_string);
+            let told: Vec<_> = told.collect();
+            panic!("{} violations:\n{}", violations.len(), told.join("\n"));
+        }
+    }
+}
+
+fn judged(request_timeout: &str, deed: Deed<'_>) -> Checked {
+    let _alone = alone();
+    let shared = Shared::new(seed());
+    let mut cluster = cluster(Consistency::Lease, request_timeout);
+    let history = record(&mut cluster, &shared, AFTERMATH, deed);
+    assert_replicas_were_read(&cluster);
+    judge(&shared.comparable(history))
+}
+
+#[test]
+fn readers_and_writers_of_hot_keys_in_peace() {
+    let checked = judged(PATIENT, &mut |_, _| Vec::new());
+    assert_eq!(checked.unknown, 0, "nothing was in the way");
+}
+
+#[test]
+fn the_home_of_the_hottest_key_is_killed_and_comes_back() {
+    judged(IMPATIENT, &mut |cluster, shared| {
+        strike(
+            cluster,
+            shared,
+            Consistency::Lease,
+            Blow::HomeKilled,
+            STOPPED,
+        )
+    });
+}
+
+#[test]
+fn a_shadow_server_of_the_hottest_key_stops_and_goes_on() {
+    let checked = judged(IMPATIENT, &mut |cluster, shared| {
+        strike(
+            cluster,
+            shared,
+            Consistency::Lease,
+            Blow::ShadowStopped,
+            STOPPED,
+        )
+    });
+    // It is home of other keys, to which nobody could write.
+    assert!(checked.unknown > 0, "{checked:?}");
+}
+
+#[test]
+fn without_a_coordinator_serving_goes_on() {
+    let checked = judged(PATIENT, &mut |cluster, _| {
+        cluster.coordinator.kill();
+        Vec::new()
+    });
+    assert_eq!(
+        checked.unknown, 0,
+        "nobody needs the coordinator to be served"
+    );
+}
