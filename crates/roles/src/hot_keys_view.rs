@@ -39,14 +39,14 @@ pub struct WorkerHotKeys {
     pub mode: Mode,
     /// Whether the worker is loaded enough to look for hot keys.
     pub is_triggered: bool,
-    /// What it carries, in requests per second.
+    /// What it carries.
     pub load: LoadsView,
-    /// What it would serve if all observed keys had replicas, in requests per second; what it serves
+    /// What it would serve if all observed keys had replicas, in small requests per second; what it serves
     /// where none is observed. Replicas that it would hold for others are not in it.
     pub expected_rps: f64,
     /// Keys that are tracked.
     pub tracked: usize,
-    /// Keys, the most popular first.
+    /// Keys, the greatest load first.
     pub keys: Vec<KeyView>,
     /// The log, oldest entry first.
     pub events: Vec<EventView>,
@@ -56,7 +56,7 @@ pub struct WorkerHotKeys {
     pub copies_behind: AgesView,
 }
 
-/// A worker's load; rates are requests per second.
+/// A worker's load; rates are small requests per second, see [`cost_of`](evenkeel_policy::load::cost_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadsView {
     /// What it would serve without replicas.
@@ -83,6 +83,8 @@ pub struct KeyView {
     pub state_ms: u64,
     /// Reads per second of all its copies, less the weight of its writes.
     pub rps: f64,
+    /// What these add to the load, in small requests per second.
+    pub load_rps: f64,
     /// Replicas besides the home's copy.
     pub gamma: u8,
     /// Where they are, by suffix from 1.
@@ -113,7 +115,7 @@ pub struct EventView {
     pub gamma_before: u8,
     /// Its replicas from then on.
     pub gamma: u8,
-    /// Reads per second of all its copies, less the weight of its writes.
+    /// What reads of all its copies, less the weight of its writes, add to the load.
     pub key_rps: f64,
     /// That by the worker's undiverted load; 0 without any load.
     pub key_share: f64,
@@ -150,7 +152,7 @@ pub struct AgeBound {
 /// What a server tells of its hot keys with a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotKeysNews {
-    /// Keys that have replicas or would have them, the most popular first.
+    /// Keys that have replicas or would have them, the greatest load first.
     pub keys: Vec<KeyView>,
     /// Such keys that found no room.
     #[serde(default)]
@@ -192,7 +194,7 @@ impl WorkerHotKeys {
         let loads = hot.loads();
         let given = |info: &HotKeyInfo| {
             let replicas = info.proposed.len() as f64;
-            info.requests_per_second.max(0.0) * replicas / (replicas + 1.0)
+            info.load.max(0.0) * replicas / (replicas + 1.0)
         };
         let given: f64 = list.iter().map(given).sum();
         WorkerHotKeys {
@@ -250,6 +252,7 @@ impl KeyView {
             state: info.state.to_string(),
             state_ms: millis(now.since(info.since)),
             rps: info.requests_per_second,
+            load_rps: info.load,
             // At most `gamma_max`, which is a byte.
             gamma: u8::try_from(info.shadows.len()).unwrap_or(u8::MAX),
             shadows: info.shadows,
@@ -364,6 +367,7 @@ mod tests {
             state: "cold_pending".into(),
             state_ms: u64::MAX,
             rps,
+            load_rps: rps,
             gamma: shadows as u8,
             shadows: vec![worker; shadows],
             proposed: Vec::new(),

@@ -9,7 +9,7 @@ use evenkeel_types::WorkerRef;
 pub struct Spread<'a> {
     /// Where it is at home.
     pub home: WorkerRef,
-    /// Reads per second of all its copies.
+    /// What reads of all its copies add to the load.
     pub rate: f64,
     /// Where its replicas are.
     pub shadows: &'a [WorkerRef],

@@ -52,7 +52,8 @@ impl fmt::Display for Deed {
     }
 }
 
-/// What a worker sees at one moment. Loads are in requests per second.
+/// What a worker sees at one moment. Loads are in small requests per second; see
+/// [`cost_of`](crate::load::cost_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loads {
     /// What it would serve without replicas.
@@ -82,7 +83,7 @@ pub struct LogEntry {
     pub gamma_before: u8,
     /// Its replicas from then on.
     pub gamma: u8,
-    /// Reads per second of all its copies, less the weight of its writes: an average over two seconds,
+    /// What reads of all its copies, less the weight of its writes, add to the load: an average over two seconds,
     /// so that a key which has just become popular is more so than this says.
     pub rate: f64,
     /// What the worker saw.

@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use crate::load::cost_of;
 use crate::random::SplitMix64;
 
 /// Length of a slot. Short enough that a key can get hot within a second, long enough that the
@@ -27,12 +28,25 @@ pub(crate) struct Popularity {
     slots: [f32; SLOTS],
     /// Weighted mean of the slots when the first was last completed.
     average: f32,
+    /// What a read adds to the load, by the values of late; 0 before the first.
+    cost: f32,
 }
+
+/// Weight of the newest read in what a read costs: values of one key seldom differ much.
+const COST_WEIGHT: f32 = 0.25;
 
 impl Popularity {
     #[inline]
     pub(crate) fn add(&mut self, requests: f32) {
         self.slots[0] += requests;
+    }
+
+    /// Tells of the value of a read that is counted.
+    #[inline]
+    pub(crate) fn see_value(&mut self, bytes: usize) {
+        let cost = cost_of(bytes) as f32;
+        let weight = if self.cost == 0.0 { 1.0 } else { COST_WEIGHT };
+        self.cost += weight * (cost - self.cost);
     }
 
     /// Completes the current slot. If nobody called for `slots` > 1 slots, what was counted is spread
@@ -57,6 +71,17 @@ impl Popularity {
     #[inline]
     pub(crate) fn per_slot(&self) -> f64 {
         f64::from(self.average)
+    }
+
+    /// What a read adds to the load.
+    pub(crate) fn cost(&self) -> f64 {
+        f64::from(self.cost).max(1.0)
+    }
+
+    /// Load per slot: requests, each as many times as it costs.
+    #[inline]
+    pub(crate) fn load_per_slot(&self) -> f64 {
+        self.per_slot() * self.cost()
     }
 
     /// Whether nothing was counted within reach.
@@ -191,6 +216,23 @@ mod tests {
         }
         popularity.roll(1);
         assert!(popularity.is_zero());
+    }
+
+    #[test]
+    fn a_key_with_large_values_is_more_load_than_its_requests() {
+        let mut popularity = Popularity::default();
+        assert_eq!(popularity.cost(), 1.0, "nothing is known");
+        popularity.see_value(100 << 10);
+        assert_eq!(popularity.cost(), 26.0);
+        for _ in 0..4 {
+            popularity.add(1000.0);
+            popularity.roll(1);
+        }
+        assert_eq!(popularity.load_per_slot(), 26_000.0);
+        for _ in 0..50 {
+            popularity.see_value(0);
+        }
+        assert!((popularity.cost() - 1.0).abs() < 0.001, "values got small");
     }
 
     #[test]

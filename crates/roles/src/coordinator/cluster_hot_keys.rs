@@ -172,7 +172,7 @@ impl CoordinatorCore {
             };
             keys_left_out += news.keys_left_out;
             for key in &news.keys {
-                let (home, rate) = (worker(key.worker), key.rps);
+                let (home, rate) = (worker(key.worker), key.load_rps);
                 let of = |shadows| Spread {
                     home,
                     rate,
@@ -187,8 +187,8 @@ impl CoordinatorCore {
             }
         }
         keys.sort_by(|a, b| {
-            let by_rate = b.key.rps.total_cmp(&a.key.rps);
-            by_rate.then_with(|| a.key.key.cmp(&b.key.key))
+            let by_load = b.key.load_rps.total_cmp(&a.key.load_rps);
+            by_load.then_with(|| a.key.key.cmp(&b.key.key))
         });
         let with_replicas = spread_loads(&loads, spread);
         let with_observed = spread_loads(&with_replicas, proposed);
@@ -228,7 +228,7 @@ impl Balance {
 }
 
 fn is_sensible_key(key: &KeyView) -> bool {
-    key.rps.is_finite() && are_short([&key.key, &key.state])
+    key.rps.is_finite() && key.load_rps.is_finite() && are_short([&key.key, &key.state])
 }
 
 fn is_sensible_event(event: &EventView) -> bool {

@@ -177,6 +177,7 @@ impl Engine {
         hint: Hint,
     ) -> Result<Version, PutError> {
         let (key, version) = (item.key, item.version);
+        let bytes = item.value[0].len() + item.value[1].len();
         // An item that has expired already need not be stored to be found missing.
         if item.expires_at != NEVER && item.expires_at <= at.seconds {
             self.store
@@ -189,6 +190,9 @@ impl Engine {
             .insert_hinted(at.cachelet, item, at.table, hint, at.seconds)
         {
             Ok(()) => {
+                if at.owned {
+                    self.hot.handle_stored(bytes);
+                }
                 self.saw_write(at, key, WriteKind::Update);
                 Ok(version)
             }
@@ -284,20 +288,20 @@ pub enum PutError {
     NoMemory,
 }
 
-/// Tells the hot keys of a read at the home. `present`: the key was found. Takes the parts of an
-/// [`Engine`] that it needs, so that the item that was found may still be borrowed.
+/// Tells the hot keys of a read at the home, and how many bytes the value has if the key was found. Takes the
+/// parts of an [`Engine`] that it needs, so that the item that was found may still be borrowed.
 #[inline]
 pub fn saw_read(
     hot: &mut HotKeys,
     counters: &mut Counters,
     at: &At,
     key: &[u8],
-    present: bool,
+    found: Option<usize>,
 ) -> ReadAdvice {
-    if !at.owned || hot.pass_read() {
+    if !at.owned || hot.pass_read(found.unwrap_or(0)) {
         return ReadAdvice::default();
     }
-    let advice = hot.handle_read(at.now.monotonic, at.key_hash(key), key, at.reader, present);
+    let advice = hot.handle_read(at.now.monotonic, at.key_hash(key), key, at.reader, found);
     counters.leases_granted += u64::from(advice.gamma > 0);
     advice
 }

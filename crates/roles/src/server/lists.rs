@@ -84,10 +84,11 @@ impl WorkerCore {
 fn write_key(out: &mut Vec<u8>, key: &KeyView) {
     let _ = write!(
         out,
-        "STAT {} state={} rps={:.0} gamma={} shadows=",
+        "STAT {} state={} rps={:.0} load={:.0} gamma={} shadows=",
         key.key,
         key.state.to_uppercase(),
         key.rps.max(0.0),
+        key.load_rps.max(0.0),
         key.gamma
     );
     write_workers(out, &key.shadows);

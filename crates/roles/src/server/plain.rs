@@ -340,11 +340,11 @@ pub(super) fn read_probed(
     out: &mut Vec<u8>,
 ) {
     let place = (probe.cachelet, probe.table, probe.hint);
-    let present = get::plain(engine, place, TimeBase::seconds(now), key, out);
-    if probe.owned && !engine.hot.pass_read() {
+    let found = get::plain(engine, place, TimeBase::seconds(now), key, out);
+    if probe.owned && !engine.hot.pass_read(found.unwrap_or(0)) {
         // A classic client knows nothing of leases: whatever the advice, it is not told.
         let (hash, reader) = (KeyHash::of(key), Reader::Unaware);
         let hot = &mut engine.hot;
-        let _ = hot.handle_read(now.monotonic, hash, key, reader, present);
+        let _ = hot.handle_read(now.monotonic, hash, key, reader, found);
     }
 }

@@ -10,6 +10,7 @@ use evenkeel_policy::hot_keys::config::{
 use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
 use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
 use evenkeel_policy::hot_keys::server::PROMOTION_HOLD_OFF;
+use evenkeel_policy::load::BYTES_PER_REQUEST;
 use evenkeel_roles::coordinator::limits::HOT_EVENTS_MAX;
 use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Now;
@@ -95,6 +96,10 @@ fn each_limit_is_what_the_page_says() {
         (
             "samples in half a second below which no key is hot",
             format!("{} on average", config.hot_samples_min),
+        ),
+        (
+            "bytes of a value that count as a request",
+            BYTES_PER_REQUEST.to_string().replacen('4', "4,", 1),
         ),
         ("keys that a worker tracks", tracked),
         (

@@ -357,7 +357,8 @@ impl<'a> Cluster<'a> {
     /// Whether a read at a home needs no further look.
     #[inline]
     fn passes_read(&mut self, home: usize) -> bool {
-        self.hot.get_mut(home).is_none_or(HotKeys::pass_read)
+        let bytes = self.plan.value_bytes;
+        (self.hot.get_mut(home)).is_none_or(|hot| hot.pass_read(bytes))
     }
 
     /// Whether a write at a home needs no further look.
@@ -383,7 +384,11 @@ impl<'a> Cluster<'a> {
     fn look_at_read(&mut self, ask: &Ask, hit: bool) {
         let (at, epoch, name) = (Instant(ask.at), self.epoch(), self.names.of(ask.key));
         let (hash, home) = (KeyHash::of(&name), usize::from(ask.home));
-        let advice = self.hot[home].handle_read(at, hash, &name, Reader::Aware { epoch }, hit);
+        let (reader, found) = (
+            Reader::Aware { epoch },
+            hit.then_some(self.plan.value_bytes),
+        );
+        let advice = self.hot[home].handle_read(at, hash, &name, reader, found);
         if self.hot[home].has_output() {
             self.settle(ask.at, home);
         }
@@ -431,7 +436,7 @@ impl<'a> Cluster<'a> {
             Route::Shadow { suffix } => {
                 release(leases, at, epoch, ticket);
                 let shadow = shadow(suffix).unwrap_or(home);
-                self.hot[shadow].handle_replica_read();
+                self.hot[shadow].handle_replica_read(self.plan.value_bytes);
                 let measured = self.tally.measures(ask.at + self.way);
                 self.tally.replica_reads += u64::from(measured);
                 shadow
@@ -478,6 +483,9 @@ impl<'a> Cluster<'a> {
     fn set(&mut self, now: Nanos, ask: &Ask) {
         let home = usize::from(ask.home);
         self.keys.store(self.plan.server_of(ask.home), ask.key);
+        if let Some(hot) = self.hot.get_mut(home) {
+            hot.handle_stored(self.plan.value_bytes);
+        }
         if !self.passes_write(home) {
             let name = self.names.of(ask.key);
             let hash = KeyHash::of(&name);

@@ -43,7 +43,7 @@ use crate::hot_keys::replication::{Errand, LINK_RETRY, Replication};
 pub use crate::hot_keys::replication::{HoldId, PropagationTag};
 use crate::hot_keys::ssm::{Filter, Slot, Table};
 use crate::hot_keys::state::{Event, State, Transitions};
-use crate::load::{LoadAverage, Trigger};
+use crate::load::{BYTES_PER_REQUEST, LoadAverage, Trigger};
 use crate::placement::map::ClusterMap;
 use crate::placement::renaming;
 use atomic::Quiet;
@@ -122,6 +122,8 @@ pub struct HotKeyInfo {
     pub since: Instant,
     /// Estimated reads per second of all its copies, less the weight of its writes.
     pub requests_per_second: f64,
+    /// What they add to the load, in small requests per second; see [`cost_of`](crate::load::cost_of).
+    pub load: f64,
     /// Where its replicas are, by suffix from 1; γ is their number.
     pub shadows: Vec<WorkerRef>,
     /// In [`Mode::Observe`]: where they would be. Empty unless they would.
@@ -168,9 +170,9 @@ pub struct HotKeys {
     sampler: Sampler,
     filter: Filter,
     /// Reads and writes since the last slot.
-    requests: u64,
+    work: Work,
     /// Reads that replicas are estimated to have served since the last slot.
-    diverted: u64,
+    diverted: Work,
     config: HotKeysConfig,
     mode: Mode,
     table: Table,
@@ -192,7 +194,7 @@ pub struct HotKeys {
     /// Nanoseconds that this worker slept.
     slept: LoadAverage,
     /// Reads of other homes' replicas since the last slot.
-    replica_reads: u64,
+    replica_reads: Work,
     trigger: Trigger,
     mean_worker_load: Option<f64>,
     next_slot: Instant,
@@ -216,6 +218,28 @@ pub struct HotKeys {
     pub(crate) mutant: Option<Mutant>,
 }
 
+/// What was done in a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    requests: u64,
+    /// Of the values read and written.
+    bytes: u64,
+}
+
+impl Work {
+    /// Adds so many requests with a value of so many bytes each, or the bytes alone of one that is counted already.
+    #[inline]
+    fn add(&mut self, requests: u64, bytes: usize) {
+        self.requests += requests;
+        self.bytes += requests.max(1) * bytes as u64;
+    }
+
+    /// In small requests.
+    fn load(&self) -> u64 {
+        self.requests + self.bytes / BYTES_PER_REQUEST
+    }
+}
+
 /// Later than everything.
 const NEVER: Instant = Instant(u64::MAX);
 
@@ -231,8 +255,8 @@ impl HotKeys {
         Ok(HotKeys {
             sampler: Sampler::new(sampling_for(config.sampling, 0.0), seed),
             filter: Filter::new(),
-            requests: 0,
-            diverted: 0,
+            work: Work::default(),
+            diverted: Work::default(),
             mode: config.mode,
             table: Table::new(config.entries_max),
             replicated: Vec::new(),
@@ -246,7 +270,7 @@ impl HotKeys {
             load: LoadAverage::new(now),
             served: LoadAverage::new(now),
             slept: LoadAverage::new(now),
-            replica_reads: 0,
+            replica_reads: Work::default(),
             trigger: Trigger::new(config.trigger.clone()),
             mean_worker_load: None,
             next_slot: now + SLOT,
@@ -265,8 +289,7 @@ impl HotKeys {
         })
     }
 
-    /// Tells of a read of a key that this worker is home of; `present` says whether it was found.
-    /// A few instructions for most reads.
+    /// Tells of a read of a key that this worker is home of, and how many bytes its value has if it was found. A few instructions for most reads.
     #[inline]
     pub fn handle_read(
         &mut self,
@@ -274,23 +297,25 @@ impl HotKeys {
         hash: KeyHash,
         key: &[u8],
         reader: Reader,
-        present: bool,
+        found: Option<usize>,
     ) -> ReadAdvice {
-        self.requests += 1;
+        self.work.add(1, found.unwrap_or(0));
         let sampled = self.sampler.take();
         if !sampled && !self.filter.may_hold(hash) {
             return ReadAdvice::default();
         }
-        self.look_at_read(now, hash, key, reader, present, sampled)
+        self.look_at_read(now, hash, key, reader, found, sampled)
     }
 
     /// Counts a read that needs no further look, because it is not sampled and no key has replicas:
     /// most of them, and without a look at the key. False, and not counted, when it is one for
-    /// [`HotKeys::handle_read`].
+    /// [`HotKeys::handle_read`]. `bytes`: of its value, 0 if there is none.
     #[inline]
-    pub fn pass_read(&mut self) -> bool {
+    pub fn pass_read(&mut self, bytes: usize) -> bool {
         let passes = self.replicated.is_empty() && self.sampler.skip();
-        self.requests += u64::from(passes);
+        if passes {
+            self.work.add(1, bytes);
+        }
         passes
     }
 
@@ -299,8 +324,14 @@ impl HotKeys {
     #[inline]
     pub fn pass_write(&mut self) -> bool {
         let passes = self.table.len() == 0;
-        self.requests += u64::from(passes);
+        self.work.requests += u64::from(passes);
         passes
+    }
+
+    /// Tells how many bytes the value of a write had, besides telling of the write itself.
+    #[inline]
+    pub fn handle_stored(&mut self, bytes: usize) {
+        self.work.add(0, bytes);
     }
 
     /// Whether [`HotKeys::poll_output`] may have something to say.
@@ -310,10 +341,10 @@ impl HotKeys {
     }
 
     /// Tells of a read of a replica that this worker holds for another home. Such reads are load that
-    /// it cannot divert, but a reason to divert others.
+    /// it cannot divert, but a reason to divert others. `bytes`: of its value, 0 if there is none.
     #[inline]
-    pub fn handle_replica_read(&mut self) {
-        self.replica_reads += 1;
+    pub fn handle_replica_read(&mut self, bytes: usize) {
+        self.replica_reads.add(1, bytes);
     }
 
     /// Tells that this worker had nothing to do for so long. A worker that tells of nothing is taken for
@@ -325,7 +356,7 @@ impl HotKeys {
 
     /// Tells of a write that was just applied. Must come before its answer leaves.
     pub fn handle_write(&mut self, now: Instant, hash: KeyHash, key: &[u8], kind: WriteKind) {
-        self.requests += 1;
+        self.work.requests += 1;
         if self.table.len() == 0 {
             return;
         }
@@ -572,7 +603,8 @@ impl HotKeys {
         self.mode
     }
 
-    /// Requests per second that this worker would serve without replicas; an average.
+    /// What this worker would serve without replicas, in small requests per second; an average. See
+    /// [`cost_of`](crate::load::cost_of).
     pub fn load(&self) -> f64 {
         self.load.per_second()
     }
@@ -612,16 +644,16 @@ impl HotKeys {
         &self.log
     }
 
-    /// The keys that have replicas, or would have them, the most popular first. For reports.
+    /// The keys that have replicas, or would have them, the greatest load first. For reports.
     pub fn list_spread(&self) -> Vec<HotKeyInfo> {
         let slots = self.replicated.iter().chain(self.proposed.keys());
-        by_popularity(slots.map(|&slot| self.describe(slot)).collect())
+        by_load(slots.map(|&slot| self.describe(slot)).collect())
     }
 
-    /// Every tracked key, the most popular first. O(n log n); for statistics.
+    /// Every tracked key, the greatest load first. O(n log n); for statistics.
     pub fn list(&self) -> Vec<HotKeyInfo> {
         let slots = self.table.slots().into_iter();
-        by_popularity(slots.map(|slot| self.describe(slot)).collect())
+        by_load(slots.map(|slot| self.describe(slot)).collect())
     }
 
     /// How often each move between states was made.
@@ -647,6 +679,7 @@ impl HotKeys {
             state: entry.state,
             since: entry.since,
             requests_per_second: entry.popularity.per_slot() / SLOT.as_secs_f64(),
+            load: entry.popularity.load_per_slot() / SLOT.as_secs_f64(),
             shadows: entry
                 .replication
                 .as_deref()
@@ -668,10 +701,10 @@ impl HotKeys {
     }
 }
 
-/// The most popular first.
-fn by_popularity(mut list: Vec<HotKeyInfo>) -> Vec<HotKeyInfo> {
+/// The greatest load first.
+fn by_load(mut list: Vec<HotKeyInfo>) -> Vec<HotKeyInfo> {
     list.sort_by(|a, b| {
-        let order = b.requests_per_second.total_cmp(&a.requests_per_second);
+        let order = b.load.total_cmp(&a.load);
         order.then_with(|| a.key.cmp(&b.key))
     });
     list

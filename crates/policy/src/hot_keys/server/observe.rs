@@ -69,7 +69,7 @@ impl HotKeys {
         let per_slot = self.table[slot].popularity.per_slot();
         if per_slot < 0.0 {
             self.withdraw(now, slot, Event::WriteHeavy);
-        } else if per_slot < self.cold_per_slot() {
+        } else if self.has_cooled(slot) {
             self.withdraw(now, slot, Event::Cooled);
         }
     }
@@ -84,7 +84,7 @@ impl HotKeys {
             key: entry.key.clone(),
             gamma_before: gammas.0,
             gamma: gammas.1,
-            rate: entry.popularity.per_slot() / SLOT.as_secs_f64(),
+            rate: entry.popularity.load_per_slot() / SLOT.as_secs_f64(),
             before: self.loads(),
             after: None,
         });

@@ -18,19 +18,19 @@ impl HotKeys {
         hash: KeyHash,
         key: &[u8],
         reader: Reader,
-        present: bool,
+        found: Option<usize>,
         sampled: bool,
     ) -> ReadAdvice {
         let slot = self.table.find(hash, key);
         if let Some(slot) = slot
             && self.table[slot].replication.is_some()
         {
-            return self.read_replicated(now, slot, reader, present);
+            return self.read_replicated(now, slot, reader, found);
         }
         if sampled {
             self.stats.reads_sampled += 1;
-            if present {
-                self.read_sampled(now, slot, hash, key, reader);
+            if let Some(bytes) = found {
+                self.read_sampled(now, slot, (hash, key), reader, bytes);
             }
         }
         ReadAdvice::default()
@@ -41,7 +41,7 @@ impl HotKeys {
         now: Instant,
         slot: Slot,
         reader: Reader,
-        present: bool,
+        found: Option<usize>,
     ) -> ReadAdvice {
         let pending_too = self.is(Mutant::GrantWhilePending);
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
@@ -55,6 +55,9 @@ impl HotKeys {
         let Some(replication) = &mut entry.replication else {
             return advice;
         };
+        if let Some(bytes) = found {
+            entry.popularity.see_value(bytes);
+        }
         let hot = entry.state == State::Hot || pending_too;
         let Reader::Aware { epoch } = reader else {
             entry.popularity.add(1.0);
@@ -67,9 +70,9 @@ impl HotKeys {
         // Each of the γ + 1 copies sees an equal share of such reads; this is the home's.
         let gamma = replication.gamma();
         entry.popularity.add(f32::from(gamma) + 1.0);
-        self.diverted += u64::from(gamma);
+        self.diverted.add(u64::from(gamma), found.unwrap_or(0));
         let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
-        if !present || !(same_map || any_epoch) {
+        if found.is_none() || !(same_map || any_epoch) {
             return advice;
         }
         replication.last_grant = Some(now);
@@ -89,9 +92,9 @@ impl HotKeys {
         &mut self,
         now: Instant,
         slot: Option<Slot>,
-        hash: KeyHash,
-        key: &[u8],
+        (hash, key): (KeyHash, &[u8]),
         reader: Reader,
+        bytes: usize,
     ) {
         let slot = match slot {
             Some(slot) => {
@@ -103,10 +106,15 @@ impl HotKeys {
                 None => return,
             },
         };
-        let (weight, hot) = (self.sampler.weight(), self.hot_per_slot());
+        let weight = self.sampler.weight();
+        let (few, little) = (self.samples_min(), self.hot_load_per_slot());
         let entry = &mut self.table[slot];
         entry.popularity.add(weight);
-        let hot = entry.popularity.per_slot() >= hot && now >= entry.promote_after;
+        entry.popularity.see_value(bytes);
+        let popularity = &entry.popularity;
+        let hot = popularity.per_slot() >= few
+            && popularity.load_per_slot() >= little
+            && now >= entry.promote_after;
         // Replicas that only unaware clients would have a use for are of none.
         if hot && reader != Reader::Unaware {
             self.promote(now, slot);
@@ -162,7 +170,7 @@ impl HotKeys {
     /// γ by the heat of the key, relative to what a worker should carry.
     pub(super) fn wanted_gamma(&self, slot: Slot) -> u8 {
         let Some(map) = &self.map else { return 0 };
-        let rate = self.table[slot].popularity.per_slot() / SLOT.as_secs_f64();
+        let rate = self.table[slot].popularity.load_per_slot() / SLOT.as_secs_f64();
         let fair = self
             .mean_worker_load
             .unwrap_or_else(|| self.load())
@@ -193,8 +201,8 @@ impl HotKeys {
         shadows
     }
 
-    fn hot_per_slot(&self) -> f64 {
-        (self.config.hot_share * self.load() * SLOT.as_secs_f64()).max(self.samples_min())
+    fn hot_load_per_slot(&self) -> f64 {
+        self.config.hot_share * self.load() * SLOT.as_secs_f64()
     }
 
     /// Requests in a slot that the fewest samples stand for which are more than chance.
@@ -205,10 +213,13 @@ impl HotKeys {
         }
     }
 
-    pub(super) fn cold_per_slot(&self) -> f64 {
-        // The same distance from the threshold below which nothing is hot.
+    /// Whether a key is not hot any more.
+    pub(super) fn has_cooled(&self, slot: Slot) -> bool {
+        // The same distance from both thresholds above which a key is hot.
         let distance = self.config.cold_share / self.config.hot_share.max(f64::MIN_POSITIVE);
-        let least = self.samples_min() * distance.min(1.0);
-        (self.config.cold_share * self.load() * SLOT.as_secs_f64()).max(least)
+        let few = self.samples_min() * distance.min(1.0);
+        let little = self.config.cold_share * self.load() * SLOT.as_secs_f64();
+        let popularity = &self.table[slot].popularity;
+        popularity.per_slot() < few || popularity.load_per_slot() < little
     }
 }

@@ -17,14 +17,18 @@ impl HotKeys {
         let slot_ns = SLOT.as_nanos() as u64;
         let slots = now.since(self.next_slot).as_nanos() as u64 / slot_ns + 1;
         self.next_slot = Instant(self.next_slot.0.saturating_add(slots * slot_ns));
-        self.load.add(self.requests + self.diverted);
+        let own = self.work.load();
+        self.load.add(own + self.diverted.load());
         self.load.roll(now);
-        self.served.add(self.requests + self.replica_reads);
+        self.served.add(own + self.replica_reads.load());
         self.served.roll(now);
         self.slept.roll(now);
-        let sampling = sampling_for(self.config.sampling, self.requests as f64 / slots as f64);
+        let sampling = sampling_for(
+            self.config.sampling,
+            self.work.requests as f64 / slots as f64,
+        );
         self.sampler.set_probability(sampling);
-        (self.requests, self.diverted, self.replica_reads) = (0, 0, 0);
+        (self.work, self.diverted, self.replica_reads) = Default::default();
         // Loaded is a worker that would be without its replicas, or that is with those of others.
         let load = self.load().max(self.served.per_second());
         let busy = self.busy();
@@ -49,7 +53,7 @@ impl HotKeys {
         let per_slot = self.table[slot].popularity.per_slot();
         if per_slot < 0.0 {
             self.cool(now, slot, Event::WriteHeavy);
-        } else if per_slot < self.cold_per_slot() {
+        } else if self.has_cooled(slot) {
             self.cool(now, slot, Event::Cooled);
         } else if self.table[slot].state == State::Hot && self.is_triggered() {
             self.widen(now, slot);

@@ -16,15 +16,15 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
     match request.command {
         Command::Get { key, with_key } => {
             engine.counters.cmd_get += 1;
-            let present = show(engine, at, request, key, with_key, out);
-            if present {
+            let found = show(engine, at, request, key, with_key, out);
+            if found.is_some() {
                 engine.counters.get_hits += 1;
             } else {
                 engine.counters.get_misses += 1;
                 miss(request, key, with_key, out);
             }
             // A binary client knows nothing of leases: whatever the advice, it is not told.
-            let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, present);
+            let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
         }
         Command::GetAndTouch {
             key,
@@ -32,7 +32,7 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
             exptime,
         } => {
             engine.counters.cmd_touch += 1;
-            if !show(engine, at, request, key, with_key, out) {
+            if show(engine, at, request, key, with_key, out).is_none() {
                 engine.counters.touch_misses += 1;
                 return miss(request, key, with_key, out);
             }
@@ -123,19 +123,17 @@ fn show(
     key: &[u8],
     with_key: bool,
     out: &mut Vec<u8>,
-) -> bool {
-    let Some(mut item) = engine
+) -> Option<usize> {
+    let mut item = engine
         .store
-        .get_hashed(at.cachelet, key, at.table, at.seconds)
-    else {
-        return false;
-    };
+        .get_hashed(at.cachelet, key, at.table, at.seconds)?;
     item.touch_access(at.seconds);
     let item = item.into_item();
     let cas = shown_version(engine.cas_shown, at, item.version()).0;
     let key = if with_key { key } else { b"" };
-    answer::hit(out, request.echo(), item.flags(), key, item.value(), cas);
-    true
+    let value = item.value();
+    answer::hit(out, request.echo(), item.flags(), key, value, cas);
+    Some(value.len())
 }
 
 fn miss(request: &Request<'_>, key: &[u8], with_key: bool, out: &mut Vec<u8>) {

@@ -12,18 +12,18 @@ use evenkeel_types::CacheletId;
 #[inline]
 pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
     engine.counters.cmd_get += 1;
-    let present = show(engine, at, key, with_cas, out);
-    if present {
+    let found = show(engine, at, key, with_cas, out);
+    if found.is_some() {
         engine.counters.get_hits += 1;
     } else {
         missed(engine, key, out);
     }
     // A classic client knows nothing of leases: whatever the advice, it is not told.
-    let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, present);
+    let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
 }
 
 /// As [`get_key`] without versions, of a key in this place, and without telling anybody of the read.
-/// Gives whether the key is there.
+/// Gives the length of the value if the key is there.
 #[inline(always)]
 pub fn plain(
     engine: &mut Engine,
@@ -31,17 +31,18 @@ pub fn plain(
     now: Seconds,
     key: &[u8],
     out: &mut Vec<u8>,
-) -> bool {
+) -> Option<usize> {
     engine.counters.cmd_get += 1;
     match engine.store.read_hinted(cachelet, key, table, hint, now) {
         Some(item) => {
             engine.counters.get_hits += 1;
-            answer::value(out, key, item.flags(), item.value(), None);
-            true
+            let value = item.value();
+            answer::value(out, key, item.flags(), value, None);
+            Some(value.len())
         }
         None => {
             missed(engine, key, out);
-            false
+            None
         }
     }
 }
@@ -65,7 +66,7 @@ pub fn get_and_touch_key(
     out: &mut Vec<u8>,
 ) {
     engine.counters.cmd_touch += 1;
-    if !show(engine, at, key, with_cas, out) {
+    if show(engine, at, key, with_cas, out).is_none() {
         engine.counters.touch_misses += 1;
         return;
     }
@@ -75,14 +76,19 @@ pub fn get_and_touch_key(
     }
 }
 
-/// Writes the `VALUE` block of a key, if it is there.
+/// Writes the `VALUE` block of a key, if it is there. Gives the length of the value.
 #[inline]
-fn show(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> bool {
+fn show(
+    engine: &mut Engine,
+    at: &At,
+    key: &[u8],
+    with_cas: bool,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
     let store = &mut engine.store;
-    let Some(item) = store.read_hashed(at.cachelet, key, at.table, at.seconds) else {
-        return false;
-    };
+    let item = store.read_hashed(at.cachelet, key, at.table, at.seconds)?;
     let cas = with_cas.then(|| shown_version(engine.cas_shown, at, item.version()));
-    answer::value(out, key, item.flags(), item.value(), cas);
-    true
+    let value = item.value();
+    answer::value(out, key, item.flags(), value, cas);
+    Some(value.len())
 }

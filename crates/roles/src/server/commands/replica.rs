@@ -10,9 +10,9 @@ use evenkeel_types::{Epoch, Version};
 /// Answers `mg` with `G` at a shadow: from the replica index, never from the keys it is home of.
 pub fn replica_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
     engine.counters.cmd_meta += 1;
-    engine.hot.handle_replica_read();
     match engine.replicas.get(key, at.seconds) {
         Some(replica) => {
+            engine.hot.handle_replica_read(replica.value.len());
             engine.counters.replica_hits += 1;
             let facts = ItemFacts {
                 value_len: replica.value.len(),
@@ -29,6 +29,7 @@ pub fn replica_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, ou
             }
         }
         None => {
+            engine.hot.handle_replica_read(0);
             engine.counters.replica_misses += 1;
             answer::echo_flags(answer::meta(out, MetaStatus::Miss), meta, key).end();
         }

@@ -43,7 +43,7 @@ impl World {
                 let reader = Reader::Aware { epoch };
                 let advice = s
                     .hot
-                    .handle_read(now, hash, KEYS[key], reader, item.is_some());
+                    .handle_read(now, hash, KEYS[key], reader, item.map(|_| 1));
                 let answer = match item {
                     Some(item) => Answer::Hit(item.version),
                     None => Answer::Miss(advice.replicated.then_some(Version(s.counter))),

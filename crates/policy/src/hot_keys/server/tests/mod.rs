@@ -102,8 +102,13 @@ impl Home {
     }
 
     fn read_as(&mut self, key: &[u8], reader: Reader, present: bool) -> ReadAdvice {
-        self.hot
-            .handle_read(self.now(), KeyHash::of(key), key, reader, present)
+        self.hot.handle_read(
+            self.now(),
+            KeyHash::of(key),
+            key,
+            reader,
+            present.then_some(0),
+        )
     }
 
     fn read(&mut self) -> ReadAdvice {

@@ -193,13 +193,55 @@ fn a_worker_full_of_other_homes_replicas_diverts_its_own_reads() {
     // … but with as many of replicas beside them it is loaded, and has something to give away.
     for _ in 0..300 {
         home.read();
-        home.hot.handle_replica_read();
+        home.hot.handle_replica_read(0);
         home.pass(10);
     }
     assert!(home.hot.is_triggered());
     assert_eq!(home.state(), State::HotPending);
     // Replica reads are no load that replication of its own keys could divert.
     assert!((home.hot.load() - 100.0).abs() < 5.0);
+}
+
+#[test]
+fn a_large_value_is_hotter_than_a_small_one_that_is_read_twice_as_often() {
+    let mut home = Home::new(HotKeysConfig {
+        hot_share: 0.5,
+        cold_share: 0.25,
+        ..config()
+    });
+    let (hash, reader) = (KeyHash::of(b"small"), Reader::Aware { epoch: EPOCH });
+    // Less than a lease from its promotion on, after which the shadows would count as silent.
+    for _ in 0..200 {
+        for _ in 0..2 {
+            let now = home.now();
+            home.hot.handle_read(now, hash, b"small", reader, Some(100));
+        }
+        let (now, hash) = (home.now(), KeyHash::of(KEY));
+        home.hot
+            .handle_read(now, hash, KEY, reader, Some(100 << 10));
+        home.pass(10);
+    }
+    assert_eq!(home.state(), State::HotPending);
+    assert_eq!(home.state_of(b"small"), State::Cold);
+    let list = home.hot.list();
+    assert_eq!(list[0].key, KEY, "the greatest load comes first");
+    // Of two seconds, half a second is missing.
+    assert!((list[0].requests_per_second - 87.5).abs() < 2.0);
+    assert!((list[0].load - 26.0 * list[0].requests_per_second).abs() < 1.0);
+    let load = home.hot.load();
+    assert!((load - 2805.0).abs() < 50.0, "{load}");
+}
+
+#[test]
+fn writes_count_by_their_values_too() {
+    let mut home = Home::new(config());
+    for _ in 0..300 {
+        home.write(WriteKind::Update);
+        home.hot.handle_stored(40_960);
+        home.pass(10);
+    }
+    let load = home.hot.load();
+    assert!((load - 1100.0).abs() < 20.0, "{load}");
 }
 
 #[test]
