@@ -224,26 +224,12 @@ impl Server {
         Ok(kib.with_context(|| format!("no {name} in /proc/PID/status"))? * 1024)
     }
 
-    /// The answer to `stats`.
+    /// The answer to `stats`, or to `stats PAGE` where a page is named.
     ///
     /// # Errors
     /// When it does not answer within 10 s.
-    pub fn stats(&self) -> anyhow::Result<Stats> {
-        let mut socket = TcpStream::connect(self.address)?;
-        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        socket.write_all(b"stats\r\n")?;
-        let mut stats = BTreeMap::new();
-        for line in BufReader::new(socket).lines() {
-            let line = line?;
-            if line == "END" {
-                return Ok(Stats(stats));
-            }
-            if let Some((name, value)) = line.strip_prefix("STAT ").and_then(|l| l.split_once(' '))
-            {
-                stats.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        bail!("stats has no end")
+    pub fn stats(&self, page: &str) -> anyhow::Result<Stats> {
+        Stats::of(self.address, page)
     }
 }
 
@@ -265,6 +251,28 @@ impl Drop for Server {
 pub struct Stats(BTreeMap<String, String>);
 
 impl Stats {
+    /// What whoever listens there answers to `stats`, or to `stats PAGE` where a page is named.
+    ///
+    /// # Errors
+    /// When there is no answer within 10 s, or none that begins like one.
+    pub fn of(address: SocketAddr, page: &str) -> anyhow::Result<Stats> {
+        let mut socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        socket.write_all(format!("{}\r\n", format!("stats {page}").trim_end()).as_bytes())?;
+        let mut stats = BTreeMap::new();
+        for line in BufReader::new(socket).lines() {
+            let line = line?;
+            if line == "END" {
+                return Ok(Stats(stats));
+            }
+            let figure = line.strip_prefix("STAT ");
+            let figure = figure.with_context(|| format!("stats {page} says '{line}'"))?;
+            let (name, value) = figure.split_once(' ').unwrap_or((figure, ""));
+            stats.insert(name.to_owned(), value.to_owned());
+        }
+        bail!("stats {page} has no end")
+    }
+
     /// A figure.
     ///
     /// # Errors

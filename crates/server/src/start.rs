@@ -1,6 +1,6 @@
 //! Starting and stopping a server.
 
-use crate::args::{Args, Extended, HotKeysConsistency};
+use crate::args::{Args, Extended};
 use crate::budget::{Budget, Pool, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
@@ -11,7 +11,7 @@ use crate::toll::Toll;
 use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
+use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig, ssm_entries};
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
@@ -359,15 +359,10 @@ fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAd
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
-/// How long leases last unless it is said, where writes are atomic. A write may wait for a lease and its
-/// margin, and a proxy waits for an answer for a second.
-pub(crate) const LEASE_OF_ATOMIC_WRITES: Duration = Duration::from_millis(500);
-
 fn lease(args: &Args) -> Duration {
-    match (args.lease_ms, args.hot_keys_consistency) {
-        (Some(ms), _) => Duration::from_millis(ms.into()),
-        (None, HotKeysConsistency::Lease) => HotKeysConfig::default().lease,
-        (None, HotKeysConsistency::Atomic) => LEASE_OF_ATOMIC_WRITES,
+    match args.lease_ms {
+        Some(ms) => Duration::from_millis(ms.into()),
+        None => Consistency::from(args.hot_keys_consistency).lease_default(),
     }
 }
 

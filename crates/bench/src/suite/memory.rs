@@ -110,7 +110,7 @@ fn fill(
         false => count / REFUSED_DIVISOR,
     };
     suite.ground.fill(server, workload.clone(), refused_max)?;
-    let stats = server.stats()?;
+    let stats = server.stats("")?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;
     let sample = crate::measure(LoadPlan {

@@ -17,7 +17,7 @@ pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
 use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
-use evenkeel_bench::process::{Server, allowed_cores};
+use evenkeel_bench::process::{Server, Stats, allowed_cores};
 use evenkeel_coordinator::api::{Mode as HotKeysMode, Settings};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
@@ -220,20 +220,45 @@ impl Fleet {
             .collect()
     }
 
-    /// Keys that each server has served since its start: read, written, and read as a replica.
+    /// Keys that each server has served since its start; see [`keys_served_by`].
     ///
     /// # Errors
     /// When a server does not answer.
     pub fn keys_served(&self) -> anyhow::Result<Vec<u64>> {
-        let served = |small: &Small| {
-            let stats = small.server.stats()?;
-            let own = stats.number("cmd_get")? + stats.number("cmd_set")?;
-            // Servers without a cluster do not show these.
-            let replica = |name| stats.number(name).unwrap_or(0);
-            Ok(own + replica("replica_hits") + replica("replica_misses"))
-        };
+        let served = |small: &Small| keys_served_by(small.server.address);
         self.servers.iter().map(served).collect()
     }
+}
+
+/// Counters of `stats` and of `stats evenkeel` that together are the keys that a server has served.
+const SERVED: [(&str, &[&str]); 2] = [
+    ("", &["cmd_get", "cmd_set"]),
+    (
+        "evenkeel",
+        &[
+            "replica_hits",
+            "replica_misses",
+            "replica_stores",
+            "replica_deletes",
+            "replica_refused_old",
+        ],
+    ),
+];
+
+/// Keys that a server has served since its start: read, written, read as a copy for another home, and written or
+/// deleted as one, as simulated servers count them.
+///
+/// # Errors
+/// When the server does not answer, or has no counter of one of these names.
+pub fn keys_served_by(server: SocketAddr) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for (page, names) in SERVED {
+        let stats = Stats::of(server, page)?;
+        for name in names {
+            sum += stats.number(name)?;
+        }
+    }
+    Ok(sum)
 }
 
 impl Cluster {

@@ -65,6 +65,17 @@ impl Mode {
     pub const ALL: [Mode; 3] = [Mode::Off, Mode::Observe, Mode::On];
 }
 
+impl Consistency {
+    /// How long leases last unless it is said. An atomic write may wait for a lease and its margin, and a
+    /// proxy waits for an answer for a second.
+    pub fn lease_default(self) -> Duration {
+        match self {
+            Consistency::Lease => Duration::from_secs(1),
+            Consistency::Atomic => Duration::from_millis(500),
+        }
+    }
+}
+
 impl core::fmt::Display for Mode {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.pad(match self {
@@ -115,7 +126,7 @@ impl Default for HotKeysConfig {
         HotKeysConfig {
             mode: Mode::On,
             consistency: Consistency::Lease,
-            lease: Duration::from_secs(1),
+            lease: Consistency::Lease.lease_default(),
             sampling: None,
             write_weight: 9.0,
             hot_share: 0.01,

@@ -1,11 +1,10 @@
 //! Holds what docs/hot-keys.md says of settings and statistics against the code.
 
 use super::Args;
-use crate::start::LEASE_OF_ATOMIC_WRITES;
 use clap::{Args as _, Command};
 use evenkeel_policy::hot_keys::config::{
-    HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN, SSM_ENTRIES_PER_SERVER,
-    SSM_ENTRIES_PER_WORKER_MIN,
+    Consistency, HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN,
+    SSM_ENTRIES_PER_SERVER, SSM_ENTRIES_PER_WORKER_MIN,
 };
 use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
 use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
@@ -39,8 +38,8 @@ fn each_flag_stands_there_with_its_default() {
         let expected = match default {
             // What it is unless it is set depends on another flag.
             None if name == "lease-ms" => {
-                let leases = [HotKeysConfig::default().lease, LEASE_OF_ATOMIC_WRITES];
-                let [lease, atomic] = leases.map(|lease| lease.as_millis());
+                let modes = [Consistency::Lease, Consistency::Atomic];
+                let [lease, atomic] = modes.map(|mode| mode.lease_default().as_millis());
                 format!("`{lease}`; `{atomic}` with `atomic`")
             }
             None => "none".to_owned(),

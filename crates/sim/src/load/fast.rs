@@ -229,6 +229,7 @@ pub fn run(plan: &LoadPlan) -> Result<LoadReport, String> {
     for (turns, served) in cluster.turns.iter().zip(&mut cluster.tally.served) {
         *served = turns.served;
     }
+    cluster.tally.replicas = cluster.count_replicas();
     Ok(LoadReport::new(plan, &cluster.tally, simulated, elapsed))
 }
 
@@ -281,6 +282,12 @@ impl<'a> Cluster<'a> {
             simulated: 0,
             costs: Costs::of(plan),
         })
+    }
+
+    /// Copies of all keys, those at homes not counted.
+    fn count_replicas(&self) -> u64 {
+        let spread = self.hot.iter().flat_map(HotKeys::list_spread);
+        spread.map(|info| info.shadows.len() as u64).sum()
     }
 
     fn epoch(&self) -> Epoch {

@@ -19,6 +19,8 @@ pub(super) struct Tally {
     errors: u64,
     /// Reads of copies.
     pub replica_reads: u64,
+    /// Copies that there are in the end.
+    pub replicas: u64,
     /// Keys that each worker served.
     pub served: Vec<u64>,
     /// How long reads took.
@@ -104,6 +106,7 @@ impl Tally {
             hits: 0,
             errors: 0,
             replica_reads: 0,
+            replicas: 0,
             served: vec![0; workers],
             reads: Latencies::new(),
             writes: Latencies::new(),
@@ -194,6 +197,8 @@ pub struct LoadReport {
     pub hit_ratio: f64,
     /// Reads of copies, of all keys served.
     pub replica_read_share: f64,
+    /// Copies in the end, those at homes not counted.
+    pub replicas: u64,
     /// The most loaded worker's load by the mean.
     pub load_max_over_mean: f64,
     /// Keys that each worker served a virtual second, those that it served as a copy and the stores
@@ -227,6 +232,7 @@ impl LoadReport {
             errors: tally.errors,
             hit_ratio: part(tally.hits, reads.len()),
             replica_read_share: part(tally.replica_reads, served),
+            replicas: tally.replicas,
             load_max_over_mean: part(most * tally.served.len() as u64, served),
             worker_keys_per_second: tally.served.iter().map(|&n| a_second(n)).collect(),
             latency_us: LatencyUs::of(&all),
@@ -254,6 +260,7 @@ impl fmt::Display for LoadReport {
         line("errors", self.errors.to_string())?;
         line("hit ratio", format!("{:.4}", self.hit_ratio))?;
         line("reads of copies", format!("{:.4}", self.replica_read_share))?;
+        line("copies in the end", self.replicas.to_string())?;
         line(
             "most loaded worker / mean",
             format!("{:.3}", self.load_max_over_mean),

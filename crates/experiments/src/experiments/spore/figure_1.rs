@@ -1,7 +1,6 @@
 //! Figure 1: where imbalance comes from.
 
 use super::Experiment;
-use super::measure::measure;
 use super::report::{Latencies, Measured};
 use super::setting::{SERVERS, Setting};
 use super::size::Size;
@@ -23,21 +22,17 @@ const REALISTIC: &str = "realistic: Zipf 0.99, hashed";
 
 fn figure_1(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = Size::of(run);
-    let found = measure(
+    let measured = Measured::new(
         run,
         &size,
+        Latencies::Together,
+        IDEAL,
         &[
             (IDEAL, Setting::ideal(SERVERS)),
             (SEMI_IDEAL, Setting::plain(SERVERS).uniform()),
             (REALISTIC, Setting::plain(SERVERS)),
         ],
     )?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
     let mut report = measured.report(experiment, run);
     let [hashing, both] = [SEMI_IDEAL, REALISTIC].map(|label| measured.efficiency(label));
     report.claims = vec![

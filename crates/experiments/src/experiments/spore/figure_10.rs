@@ -1,7 +1,6 @@
 //! Figure 10: how much depends on the number of replicas (a) and on the length of leases (b).
 
 use super::Experiment;
-use super::measure::measure;
 use super::report::{Latencies, Measured};
 use super::setting::{SERVERS, Setting};
 use super::size::Size;
@@ -40,9 +39,11 @@ const LARGE_PART: f64 = 0.5;
 fn figure_10a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = Size::of(run);
     let replicated = Setting::replicated(SERVERS).get_share(1.0);
-    let found = measure(
+    let measured = Measured::new(
         run,
         &size,
+        Latencies::Together,
+        IDEAL,
         &[
             (PLAIN, Setting::plain(SERVERS).get_share(1.0)),
             (ONE, replicated.clone().gamma_max(1)),
@@ -52,12 +53,6 @@ fn figure_10a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             (IDEAL, Setting::ideal(SERVERS).get_share(1.0)),
         ],
     )?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
     let mut report = measured.report(experiment, run);
     let gain = |label: &str| measured.of(label).rate() - measured.of(PLAIN).rate();
     let part = gain(ONE) / gain(THREE);
@@ -116,13 +111,7 @@ fn figure_10b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         settings.push((label, Setting::replicated(SERVERS).lease(lease)));
     }
     settings.push((IDEAL, Setting::ideal(SERVERS)));
-    let found = measure(run, &size, &settings)?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
+    let measured = Measured::new(run, &size, Latencies::Together, IDEAL, &settings)?;
     let mut report = measured.report(experiment, run);
     let rates = LEASES.map(|(_, label)| measured.of(label).rate());
     let (least, most) = rates

@@ -1,7 +1,6 @@
 //! Figure 6: replicated hot keys beside more servers, with a popularity that stays (a) and one that changes (b).
 
 use super::Experiment;
-use super::measure::measure;
 use super::report::{Latencies, Measured};
 use super::setting::{MORE_SERVERS, SERVERS, Setting};
 use super::size::Size;
@@ -33,9 +32,11 @@ const IDEAL: &str = "12 by the map, uniform keys";
 
 fn figure_6a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = Size::of(run);
-    let found = measure(
+    let measured = Measured::new(
         run,
         &size,
+        Latencies::Together,
+        IDEAL,
         &[
             (PLAIN, Setting::plain(SERVERS)),
             (MORE, Setting::plain(MORE_SERVERS)),
@@ -43,12 +44,6 @@ fn figure_6a(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             (IDEAL, Setting::ideal(SERVERS)),
         ],
     )?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
     let mut report = measured.report(experiment, run);
     let gain = measured.ratio(REPLICATED, MORE);
     report.claims = vec![
@@ -71,9 +66,11 @@ fn figure_6b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         limit_of: Percentile::P90,
         ..Size::of(run)
     };
-    let found = measure(
+    let measured = Measured::new(
         run,
         &size,
+        Latencies::Together,
+        IDEAL,
         &[
             (PLAIN, Setting::plain(SERVERS).reshuffled()),
             (MORE, Setting::plain(MORE_SERVERS).reshuffled()),
@@ -81,12 +78,6 @@ fn figure_6b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             (IDEAL, Setting::ideal(SERVERS)),
         ],
     )?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
     let mut report = measured.report(experiment, run);
     let (gain, beside) = (
         measured.ratio(REPLICATED, PLAIN),

@@ -1,7 +1,6 @@
 //! Figure 8: popular keys that are never written among keys that are, at three shares of reads.
 
 use super::Experiment;
-use super::measure::measure;
 use super::report::{Latencies, Measured};
 use super::setting::{SERVERS, Setting};
 use super::size::Size;
@@ -43,13 +42,7 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         settings.push((replicated, mixed(Setting::replicated(SERVERS))));
     }
     settings.push((IDEAL, Setting::ideal(SERVERS).get_share(0.7)));
-    let found = measure(run, &size, &settings)?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::ReadsAndWrites,
-    };
+    let measured = Measured::new(run, &size, Latencies::ReadsAndWrites, IDEAL, &settings)?;
     let mut report = measured.report(experiment, run);
     for (reads, plain, replicated) in MIXES {
         let gain = measured.ratio(replicated, plain);

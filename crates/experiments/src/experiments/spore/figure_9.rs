@@ -1,7 +1,6 @@
 //! Figure 9: a pool of 64 servers with ten million keys, read-only.
 
 use super::Experiment;
-use super::measure::measure;
 use super::report::{Latencies, Measured};
 use super::setting::Setting;
 use super::size::Size;
@@ -36,21 +35,17 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         duration: Duration::from_secs(run.by_scale([5, 15, 15, 15])),
         ..Size::of(run)
     };
-    let found = measure(
+    let measured = Measured::new(
         run,
         &size,
+        Latencies::Together,
+        IDEAL,
         &[
             (PLAIN, Setting::plain(servers).get_share(1.0)),
             (REPLICATED, Setting::replicated(servers).get_share(1.0)),
             (IDEAL, Setting::ideal(servers).get_share(1.0)),
         ],
     )?;
-    let measured = Measured {
-        size: &size,
-        found: &found,
-        ideal: IDEAL,
-        latencies: Latencies::Together,
-    };
     let mut report = measured.report(experiment, run);
     report
         .settings

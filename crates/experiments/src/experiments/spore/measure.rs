@@ -8,7 +8,9 @@ use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
+use evenkeel_policy::hot_keys::config::{
+    Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
+};
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
 use std::num::NonZero;
@@ -177,11 +179,20 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     };
     let server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
-        HotKeys::Replicated { gamma_max, lease } => vec![
+        HotKeys::Replicated {
+            gamma_max,
+            lease,
+            consistency,
+        } => vec![
             "--gamma-max".into(),
             gamma_max.to_string(),
             "--lease-ms".into(),
             lease.as_millis().to_string(),
+            "--hot-keys-consistency".into(),
+            match consistency {
+                Consistency::Lease => "lease".into(),
+                Consistency::Atomic => "atomic".into(),
+            },
         ],
     };
     FleetPlan {
@@ -273,7 +284,7 @@ fn on_simulated_servers(
         .collect()
 }
 
-fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
+pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
     let servers = size.servers(setting);
     let content = size.keys as usize * VALUE_LEN / servers;
     let nanos = |duration: Duration| duration.as_nanos() as u64;
@@ -306,7 +317,12 @@ fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
 }
 
 fn hot_keys(setting: &Setting) -> HotKeysConfig {
-    let HotKeys::Replicated { gamma_max, lease } = setting.hot_keys else {
+    let HotKeys::Replicated {
+        gamma_max,
+        lease,
+        consistency,
+    } = setting.hot_keys
+    else {
         return HotKeysConfig {
             mode: Replicate::Off,
             ..HotKeysConfig::default()
@@ -316,6 +332,7 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
         mode: Replicate::On,
         gamma_max,
         lease,
+        consistency,
         entries_max: ssm_entries(1),
         ..HotKeysConfig::default()
     }

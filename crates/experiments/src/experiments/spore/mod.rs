@@ -11,8 +11,7 @@
 //!                 └── setting ─┘        └── size: how large by scale and mode
 //! ```
 //!
-//! A figure is a file here. Replication with atomic writes (SE-SPORE, Figure 7) will be another
-//! [`setting::HotKeys`].
+//! A figure is a file here. Replication with atomic writes (SE-SPORE, Figure 7) is a setting like any other.
 
 mod figure_1;
 mod figure_10;
@@ -21,9 +20,11 @@ mod figure_7;
 mod figure_8;
 mod figure_9;
 mod measure;
+mod overhead;
 mod report;
 mod setting;
 mod size;
+mod space;
 
 pub(super) use figure_1::FIGURE_1;
 pub(super) use figure_6::{FIGURE_6A, FIGURE_6B};
@@ -31,6 +32,7 @@ pub(super) use figure_7::FIGURE_7;
 pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10A, FIGURE_10B};
+pub(super) use overhead::OVERHEAD;
 
 use super::Experiment;
 

@@ -1,7 +1,8 @@
 //! The tables and plots of a figure.
 
 use super::Experiment;
-use super::measure::{Found, smallness};
+use super::measure::{Found, measure, smallness};
+use super::setting::Setting;
 use super::size::{KEY_LEN, Size, VALUE_LEN};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
@@ -24,14 +25,30 @@ pub(super) enum Latencies {
 /// What a figure was made of.
 #[derive(Debug)]
 pub(super) struct Measured<'m> {
-    pub size: &'m Size,
-    pub found: &'m [Found],
+    size: &'m Size,
+    found: Vec<Found>,
     /// Perfect balance is the setting of this label.
-    pub ideal: &'static str,
-    pub latencies: Latencies,
+    ideal: &'static str,
+    latencies: Latencies,
 }
 
-impl Measured<'_> {
+impl<'m> Measured<'m> {
+    /// Measures the settings, each by its label, one of which is `ideal`, perfect balance.
+    pub fn new(
+        run: &Run,
+        size: &'m Size,
+        latencies: Latencies,
+        ideal: &'static str,
+        settings: &[(&'static str, Setting)],
+    ) -> anyhow::Result<Measured<'m>> {
+        Ok(Measured {
+            size,
+            found: measure(run, size, settings)?,
+            ideal,
+            latencies,
+        })
+    }
+
     /// What was found in the setting of this label.
     pub fn of(&self, label: &str) -> &Found {
         let labelled = self.found.iter().find(|found| found.label == label);
@@ -159,7 +176,7 @@ impl Measured<'_> {
                 "max/mean load",
             ],
         );
-        for found in self.found {
+        for found in &self.found {
             let mut rates = found.rates();
             rates.sort_by(f64::total_cmp);
             let trials: Vec<&Trial> = found

@@ -1,6 +1,6 @@
 //! What a curve is of: servers, how keys get to them, and what is asked.
 
-use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig};
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(super) enum HotKeys {
         gamma_max: u8,
         /// How long a client may read a replica.
         lease: Duration,
+        /// What its readers are promised.
+        consistency: Consistency,
     },
 }
 
@@ -71,9 +73,20 @@ impl Setting {
             hot_keys: HotKeys::Replicated {
                 gamma_max: default.gamma_max,
                 lease: default.lease,
+                consistency: default.consistency,
             },
             ..Setting::plain(servers)
         }
+    }
+
+    /// The same with atomic writes (SE-SPORE), and the leases that these have by default.
+    pub fn atomic(servers: usize) -> Setting {
+        let atomic = Consistency::Atomic;
+        let mut setting = Setting::replicated(servers).lease(atomic.lease_default());
+        if let HotKeys::Replicated { consistency, .. } = &mut setting.hot_keys {
+            *consistency = atomic;
+        }
+        setting
     }
 
     /// Perfect balance: uniform keys, the same number for each server.
@@ -120,7 +133,10 @@ impl Setting {
     }
 
     fn with_hot_keys(mut self, change: impl FnOnce(&mut u8, &mut Duration)) -> Setting {
-        if let HotKeys::Replicated { gamma_max, lease } = &mut self.hot_keys {
+        if let HotKeys::Replicated {
+            gamma_max, lease, ..
+        } = &mut self.hot_keys
+        {
             change(gamma_max, lease);
         }
         self

@@ -246,10 +246,14 @@ impl<'a> Cluster<'a> {
     }
 
     fn count_served(&mut self) {
+        let now = now_at(self.time);
         for (worker, served) in self.workers.iter_mut().zip(&mut self.tally.served) {
             let (keys, replica_reads) = worker.counted();
             *served = keys;
             self.tally.replica_reads += replica_reads;
+            let spread = worker.core.hot_keys_view(now, true).keys;
+            let replicas = spread.iter().map(|key| key.shadows.len() as u64);
+            self.tally.replicas += replicas.sum::<u64>();
         }
     }
 }

@@ -1,0 +1,387 @@
+//! What it costs to look for hot keys where there are none (section 5.2, "Performance overhead").
+//!
+//! Servers of full speed, one worker each, alike but for their sampling; the trigger is off, so that each looks all
+//! the time. They share a core, get the same load of equally popular keys in turns, and each is compared with the
+//! one that has hot keys switched off *in the same round*: machines drift more than the effect is large.
+
+use super::size::{KEY_LEN, VALUE_LEN};
+use super::{Experiment, space};
+use crate::args::Mode;
+use crate::report::{Claim, Report, Table};
+use crate::run::Run;
+use anyhow::ensure;
+use evenkeel_bench::process::{Server, allowed_cores};
+use evenkeel_bench::{Driver, Latency, LoadPlan, Source, Stop, Target, median};
+use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
+use std::time::Duration;
+
+pub(in crate::experiments) const OVERHEAD: Experiment = Experiment {
+    name: "spore-overhead",
+    title: "What looking for hot keys costs where there are none: time (real) and space (sim)",
+    source: "SPORE, section 5.2",
+    modes: &[Mode::Real, Mode::Sim],
+    run: overhead,
+};
+
+/// Servers by their flags. The first is what the others are compared with.
+const SERVERS: [(&str, &[&str]); 4] = [
+    (OFF, &["--hot-keys", "off"]),
+    (
+        "0 % sampled",
+        &["--hot-sampling", "0", "--hot-trigger-rps", "0"],
+    ),
+    (DEFAULT, &["--hot-sampling", "3", "--hot-trigger-rps", "0"]),
+    (ALL, &["--hot-sampling", "100", "--hot-trigger-rps", "0"]),
+];
+
+const OFF: &str = "hot keys off";
+const DEFAULT: &str = "3 % sampled";
+const ALL: &str = "100 % sampled";
+
+const KEYS: u64 = 100_000;
+const GET_SHARE: f64 = 0.99;
+const CONNECTIONS: usize = 8;
+
+/// Requests in flight on each connection where throughput is measured: the server is what limits it.
+const PIPELINE: usize = 16;
+
+/// Requests a second where latency is measured: a lightly loaded server, on which nothing queues.
+const LIGHT_RATE: f64 = 5_000.0;
+
+/// At most so much worse than with hot keys off, at 3 %.
+const TARGET: f64 = 0.01;
+
+/// The paper's bounds of latency: at 3 %, and at 100 % (the mean; the 90th percentile is the other).
+const PAPER_LIGHT: f64 = 0.03;
+
+/// A load that all servers get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    /// As much as goes.
+    Full,
+    /// A little, of which latency is told.
+    Light,
+}
+
+/// What was measured of a server in a round.
+#[derive(Clone, Debug, Default)]
+struct Round {
+    requests_per_second: f64,
+    latency: Latency,
+    /// The server's processor time for a request, in microseconds.
+    cpu_us: f64,
+}
+
+/// All rounds of one load, for each server.
+type Rounds = Vec<Vec<Round>>;
+
+fn overhead(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    match run.mode {
+        Mode::Real => time(experiment, run),
+        Mode::Sim => space::space(experiment, run),
+    }
+}
+
+fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let cores = allowed_cores()?;
+    ensure!(
+        cores.len() >= 2,
+        "two cores are needed: one for the servers, one for the generator"
+    );
+    let (server_core, generator_cores) = cores.split_at(1);
+    let rounds = run.by_scale([1, 9, 25, 51]);
+    let duration = Duration::from_millis(run.by_scale([100, 500, 2_000, 5_000]));
+    run.progress.say("starting");
+    let servers = SERVERS
+        .iter()
+        .map(|(_, flags)| Server::evenkeel_server(&[&["-m", "256"], *flags].concat(), server_core))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    for server in &servers {
+        fill(server, generator_cores, run.seed)?;
+    }
+    let mut measured = [Load::Full, Load::Light].map(|_| vec![Vec::new(); servers.len()]);
+    for round in 0..rounds {
+        for (load, measured) in [Load::Full, Load::Light].iter().zip(&mut measured) {
+            // Another one begins each round, so that none always follows the same one.
+            for turn in 0..servers.len() {
+                let server = (turn + round) % servers.len();
+                let (label, _) = SERVERS[server];
+                run.progress
+                    .say(format!("{label}, round {}/{rounds}", round + 1));
+                let plan = plan(&servers[server], *load, duration, generator_cores, run.seed)?;
+                measured[server].push(measure(&servers[server], plan)?);
+            }
+        }
+    }
+    let sampled = servers
+        .iter()
+        .map(sampled_share)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let [full, light] = measured;
+    let mut report = run.report(experiment);
+    report.settings = vec![
+        (
+            "servers".into(),
+            "real processes of one worker at their own speed, all on one core".into(),
+        ),
+        ("keys".into(), format!("{KEYS} of {KEY_LEN} B, uniform")),
+        ("values".into(), format!("{VALUE_LEN} B")),
+        ("gets".into(), format!("{:.0} %", GET_SHARE * 100.0)),
+        (
+            "rounds".into(),
+            format!("{rounds} of {duration:?} for each server and load, in turns"),
+        ),
+    ];
+    report.tables = vec![full_table(&full, &sampled), light_table(&light)];
+    report.claims = claims(&full, &light);
+    report.notes.push(format!(
+        "Throughput is of a closed loop of {CONNECTIONS} connections with {PIPELINE} requests in flight each; latency of \
+         an open loop of {LIGHT_RATE:.0} requests/s. Ratios are medians over the rounds, each by \"{OFF}\" in the same \
+         round, with the least and the most.",
+    ));
+    report.notes.push(
+        "A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.".into(),
+    );
+    Ok(report)
+}
+
+fn workload(seed: u64) -> anyhow::Result<WorkloadSpec> {
+    Ok(WorkloadSpec {
+        keys: Some(KEYS),
+        popularity: Popularity::Uniform,
+        mix: Mix::gets(GET_SHARE)?,
+        key_sizes: KeySizes::fixed(KEY_LEN as u32)?,
+        value_sizes: ValueSizes::fixed(VALUE_LEN as u32)?,
+        seed,
+        ..WorkloadSpec::default()
+    })
+}
+
+fn fill(server: &Server, cores: &[usize], seed: u64) -> anyhow::Result<()> {
+    let plan = LoadPlan {
+        connections_per_thread: CONNECTIONS,
+        pipeline: 64,
+        pin: cores.to_vec(),
+        ..LoadPlan::new(Target::from(server.address), Source::Fill(workload(seed)?))
+    };
+    let stored = Driver::start(plan)?.wait()?.counters.sets;
+    ensure!(stored == KEYS, "{stored} of {KEYS} keys were stored");
+    Ok(())
+}
+
+fn plan(
+    server: &Server,
+    load: Load,
+    duration: Duration,
+    cores: &[usize],
+    seed: u64,
+) -> anyhow::Result<LoadPlan> {
+    let source = Source::Generated(workload(seed)?);
+    let plan = LoadPlan {
+        connections_per_thread: CONNECTIONS,
+        pin: cores.to_vec(),
+        stop: Stop {
+            after: Some(duration),
+            requests: None,
+        },
+        seed,
+        ..LoadPlan::new(Target::from(server.address), source)
+    };
+    Ok(match load {
+        Load::Full => LoadPlan {
+            pipeline: PIPELINE,
+            ..plan
+        },
+        Load::Light => LoadPlan {
+            pipeline: PIPELINE,
+            pace: Arrivals::Poisson(Rate::Constant(LIGHT_RATE)),
+            ..plan
+        },
+    })
+}
+
+fn measure(server: &Server, plan: LoadPlan) -> anyhow::Result<Round> {
+    let before = server.cpu_time()?;
+    let report = evenkeel_bench::measure(plan)?;
+    let cpu = server.cpu_time()?.saturating_sub(before);
+    let counters = report.counters;
+    ensure!(
+        counters.errors == 0 && counters.misses == 0 && counters.requests > 0,
+        "{} errors and {} misses of {} requests",
+        counters.errors,
+        counters.misses,
+        counters.requests
+    );
+    Ok(Round {
+        requests_per_second: report.requests_per_second,
+        latency: report.latency,
+        cpu_us: cpu.as_secs_f64() * 1e6 / counters.requests as f64,
+    })
+}
+
+/// Share of the reads that a server looked at since its start.
+fn sampled_share(server: &Server) -> anyhow::Result<f64> {
+    let reads = server.stats("")?.number("cmd_get")?;
+    let sampled = server.stats("evenkeel")?.number("hot_reads_sampled")?;
+    Ok(sampled as f64 / reads.max(1) as f64)
+}
+
+/// Ratios of a figure to that of hot keys off, round by round.
+struct Ratio {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Ratio {
+    fn of(rounds: &Rounds, server: usize, figure: fn(&Round) -> f64) -> Ratio {
+        let ratios: Vec<f64> = rounds[server]
+            .iter()
+            .zip(&rounds[0])
+            .map(|(round, off)| figure(round) / figure(off))
+            .collect();
+        Ratio {
+            median: median(ratios.clone()),
+            least: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            most: ratios.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{:.3} ({:.3} to {:.3})", self.median, self.least, self.most)
+    }
+}
+
+fn middle(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
+    median(rounds.iter().map(figure).collect())
+}
+
+const RATE: fn(&Round) -> f64 = |round| round.requests_per_second;
+const CPU: fn(&Round) -> f64 = |round| round.cpu_us;
+const MEAN: fn(&Round) -> f64 = |round| round.latency.latency_us_mean;
+const P50: fn(&Round) -> f64 = |round| round.latency.latency_us_p50;
+const P90: fn(&Round) -> f64 = |round| round.latency.latency_us_p90;
+const P99: fn(&Round) -> f64 = |round| round.latency.latency_us_p99;
+
+fn full_table(rounds: &Rounds, sampled: &[f64]) -> Table {
+    let mut table = Table::new(
+        "As much as goes",
+        &[
+            "",
+            "reads looked at",
+            "requests/s",
+            "by off (least to most)",
+            "server µs a request",
+            "by off (least to most)",
+        ],
+    );
+    for (server, (label, _)) in SERVERS.iter().enumerate() {
+        table.row([
+            (*label).to_owned(),
+            format!("{:.1} %", sampled[server] * 100.0),
+            format!("{:.0}", middle(&rounds[server], RATE)),
+            Ratio::of(rounds, server, RATE).text(),
+            format!("{:.2}", middle(&rounds[server], CPU)),
+            Ratio::of(rounds, server, CPU).text(),
+        ]);
+    }
+    table
+}
+
+fn light_table(rounds: &Rounds) -> Table {
+    let figures = [("mean", MEAN), ("p50", P50), ("p90", P90), ("p99", P99)];
+    let named: Vec<[String; 2]> = figures
+        .iter()
+        .map(|(name, _)| [format!("{name} µs"), "by off (least to most)".to_owned()])
+        .collect();
+    let columns: Vec<&str> = std::iter::once("")
+        .chain(named.iter().flatten().map(String::as_str))
+        .collect();
+    let mut table = Table::new("Latency of a lightly loaded server", &columns);
+    for (server, (label, _)) in SERVERS.iter().enumerate() {
+        let mut row = vec![(*label).to_owned()];
+        for (_, figure) in figures {
+            row.push(format!("{:.1}", middle(&rounds[server], figure)));
+            row.push(Ratio::of(rounds, server, figure).text());
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn claims(full: &Rounds, light: &Rounds) -> Vec<Claim> {
+    let place = |label: &str| {
+        let places = SERVERS.iter().position(|(other, _)| *other == label);
+        places.expect("a server of the list")
+    };
+    let [default, all] = [DEFAULT, ALL].map(place);
+    let (rate, p99) = (
+        Ratio::of(full, default, RATE),
+        Ratio::of(light, default, P99),
+    );
+    let (mean, p90) = (
+        Ratio::of(light, default, MEAN),
+        Ratio::of(light, default, P90),
+    );
+    vec![
+        Claim::new(
+            "throughput at 3 %, by hot keys off",
+            "ours: at least 0.99",
+            rate.text(),
+            Some(rate.median >= 1.0 - TARGET),
+        ),
+        Claim::new(
+            "99th percentile at 3 %, by hot keys off",
+            "ours: at most 1.01",
+            p99.text(),
+            Some(p99.median <= 1.0 + TARGET),
+        ),
+        Claim::new(
+            "mean latency at 3 %, by hot keys off",
+            "at most 1.03",
+            mean.text(),
+            Some(mean.median <= 1.0 + PAPER_LIGHT),
+        ),
+        Claim::new(
+            "90th percentile at 3 %, by hot keys off",
+            "at most 1.03",
+            p90.text(),
+            Some(p90.median <= 1.0 + PAPER_LIGHT),
+        ),
+        Claim::new(
+            "mean latency at 100 %, by hot keys off",
+            "1.07",
+            Ratio::of(light, all, MEAN).text(),
+            None,
+        ),
+        Claim::new(
+            "90th percentile at 100 %, by hot keys off",
+            "1.10",
+            Ratio::of(light, all, P90).text(),
+            None,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_is_compared_with_off_in_the_same_round() {
+        // A machine that drifts to a third: the ratio stays what it is.
+        let rounds = |rate: f64| -> Vec<Round> {
+            let drift = [1.0, 0.5, 0.3];
+            let round = |drift: f64| Round {
+                requests_per_second: rate * drift,
+                ..Round::default()
+            };
+            drift.map(round).into()
+        };
+        let measured = vec![rounds(1_000.0), rounds(990.0)];
+        let ratio = Ratio::of(&measured, 1, RATE);
+        for found in [ratio.median, ratio.least, ratio.most] {
+            assert!((found - 0.99).abs() < 1e-9, "{found}");
+        }
+    }
+}
