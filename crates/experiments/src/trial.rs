@@ -32,12 +32,16 @@ pub struct Trial {
 impl Trial {
     /// The busiest server's load by the mean of all; 1 is perfectly even. 0 where nothing was served.
     pub fn max_to_mean(&self) -> f64 {
-        let loads = &self.keys_per_second_of_servers;
-        let sum: f64 = loads.iter().sum();
-        match sum > 0.0 {
-            true => loads.iter().fold(0.0, |a: f64, &b| a.max(b)) * loads.len() as f64 / sum,
-            false => 0.0,
-        }
+        max_to_mean(&self.keys_per_second_of_servers)
+    }
+}
+
+/// The largest load by the mean of all; 0 where all are 0.
+pub(crate) fn max_to_mean(loads: &[f64]) -> f64 {
+    let sum: f64 = loads.iter().sum();
+    match sum > 0.0 {
+        true => loads.iter().fold(0.0, |a: f64, &b| a.max(b)) * loads.len() as f64 / sum,
+        false => 0.0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! All experiments. Each is a file here, in a folder for each paper, and a line in [`ALL`].
 
 mod agreement;
+mod detection;
 mod rnb;
 mod spore;
 
@@ -38,6 +39,8 @@ pub const ALL: &[Experiment] = &[
     rnb::FIGURE_3,
     rnb::FIGURE_13,
     agreement::AGREEMENT,
+    spore::TARGETS,
+    detection::DETECTION,
 ];
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::ensure;
-use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop};
+use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop, Target};
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, Popularity, Rate, ReadOnly, ValueSizes, WorkloadSpec,
 };
@@ -66,7 +66,7 @@ impl LoadSpec {
         })
     }
 
-    fn plan(&self, target: evenkeel_bench::Target, source: Source) -> LoadPlan {
+    fn plan(&self, target: Target, source: Source) -> LoadPlan {
         LoadPlan {
             connections_per_thread: self.connections,
             pipeline: PIPELINE,
@@ -111,24 +111,36 @@ pub struct LoadedFleet<'f> {
     pub load: LoadSpec,
 }
 
-impl Subject for LoadedFleet<'_> {
-    fn trial(&mut self, requests_per_second: f64) -> anyhow::Result<Trial> {
+impl LoadedFleet<'_> {
+    /// Starts so many requests a second through all proxies, for so long or until they are stopped.
+    pub(super) fn start(
+        &self,
+        requests_per_second: f64,
+        duration: Option<Duration>,
+    ) -> anyhow::Result<Vec<LoadHandle>> {
         let load = &self.load;
         let targets: Vec<_> = self.fleet.targets().collect();
-        let mut running = Vec::new();
-        for (index, target) in (0u64..).zip(&targets) {
+        let rate = Rate::Constant(requests_per_second / targets.len() as f64);
+        let start = |(index, target): (u64, &Target)| {
             let source = Source::Generated(load.workload()?);
-            let rate = Rate::Constant(requests_per_second / targets.len() as f64);
-            running.push(Driver::start(LoadPlan {
+            Driver::start(LoadPlan {
                 pace: Arrivals::Poisson(rate),
                 stop: Stop {
-                    after: Some(load.duration),
+                    after: duration,
                     requests: None,
                 },
                 seed: load.seed.wrapping_add(index),
                 ..load.plan(target.clone(), source)
-            })?);
-        }
+            })
+        };
+        (0..).zip(&targets).map(start).collect()
+    }
+}
+
+impl Subject for LoadedFleet<'_> {
+    fn trial(&mut self, requests_per_second: f64) -> anyhow::Result<Trial> {
+        let load = &self.load;
+        let running = self.start(requests_per_second, Some(load.duration))?;
         // What the servers do is counted from the end of the warm-up, too.
         std::thread::sleep(load.warm_up);
         let (before, begun) = (self.fleet.keys_served()?, Instant::now());

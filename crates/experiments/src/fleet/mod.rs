@@ -10,9 +10,11 @@
 
 mod load;
 mod quota;
+mod watch;
 
 pub use load::{LoadSpec, LoadedFleet};
 pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
+pub use watch::Watched;
 
 use crate::args::SmallBy;
 use anyhow::{Context, ensure};
@@ -118,7 +120,7 @@ pub enum Pool {
 }
 
 /// What a fleet consists of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FleetPlan {
     /// Servers, of one worker each.
     pub servers: usize,

@@ -50,11 +50,9 @@ fn figure_7(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let measured = Measured::new(run, &size, Latencies::ReadsAndWrites, IDEAL, &settings)?;
     let mut report = measured.report(experiment, run);
     let gain = measured.ratio(REPLICATED, PLAIN);
-    let ms = |found: &Found, p90_us: fn(&Trial) -> f64| -> f64 {
-        mean(&found.at(&size, COMPARED_AT), p90_us) / 1000.0
-    };
-    let compared = |what: &str, p90_us: fn(&Trial) -> f64| {
-        let [plain, replicated] = [PLAIN, REPLICATED].map(|label| ms(measured.of(label), p90_us));
+    let compared = |what: &str, p90_us: P90Us| {
+        let [plain, replicated] =
+            [PLAIN, REPLICATED].map(|label| ms(measured.of(label), &size, p90_us));
         Claim::new(
             &format!(
                 "90th percentile of {what} at {:.0} % of the capacity, plain and with replication",
@@ -77,7 +75,7 @@ fn figure_7(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         measured.efficiency_claim("with replication", REPLICATED, "", None),
     ];
     if has_atomic {
-        report.claims.extend(atomic_claims(&measured, &ms));
+        report.claims.extend(atomic_claims(&measured, &size));
     } else {
         report.notes.push(ATOMIC_LEFT_OUT.into());
     }
@@ -89,15 +87,20 @@ fn holds_answers(run: &Run) -> bool {
     run.mode == Mode::Real || run.fidelity == Fidelity::Whole
 }
 
-/// What the paper says of SE-SPORE (section 5.1.2). `ms` is a latency of a setting where they are compared.
-fn atomic_claims(
-    measured: &Measured<'_>,
-    ms: &dyn Fn(&Found, fn(&Trial) -> f64) -> f64,
-) -> [Claim; 4] {
+/// A 90th percentile of a trial, in microseconds.
+type P90Us = fn(&Trial) -> f64;
+
+/// A latency of a setting where latencies are compared, in milliseconds.
+fn ms(found: &Found, size: &Size, p90_us: P90Us) -> f64 {
+    mean(&found.at(size, COMPARED_AT), p90_us) / 1000.0
+}
+
+/// What the paper says of SE-SPORE (section 5.1.2).
+fn atomic_claims(measured: &Measured<'_>, size: &Size) -> [Claim; 4] {
     let gain = measured.ratio(ATOMIC, PLAIN);
     let beside = measured.ratio(ATOMIC, REPLICATED);
-    let p90: fn(&Trial) -> f64 = |trial| trial.writes.latency_us_p90;
-    let [lease, atomic] = [REPLICATED, ATOMIC].map(|label| ms(measured.of(label), p90));
+    let p90: P90Us = |trial| trial.writes.latency_us_p90;
+    let [lease, atomic] = [REPLICATED, ATOMIC].map(|label| ms(measured.of(label), size, p90));
     [
         Claim::new(
             "atomic writes: replication carries more than plain servers",

@@ -34,13 +34,13 @@ const MIXES: [(f64, &str, &str); 3] = [
 const IDEAL: &str = "uniform keys by the map, 70 % reads";
 
 fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let size = Size::of(run);
-    let mut settings = Vec::new();
-    for (reads, plain, replicated) in MIXES {
-        let mixed = |setting: Setting| setting.get_share(reads).read_only(READ_ONLY);
-        settings.push((plain, mixed(Setting::plain(SERVERS))));
-        settings.push((replicated, mixed(Setting::replicated(SERVERS))));
-    }
+    let size = Size::of(run).coarse(run);
+    let mixed = |setting: Setting, reads| setting.get_share(reads).read_only(READ_ONLY);
+    // First all of plain servers, so that these are started once.
+    let plain = MIXES.map(|(reads, plain, _)| (plain, mixed(Setting::plain(SERVERS), reads)));
+    let replicated =
+        MIXES.map(|(reads, _, label)| (label, mixed(Setting::replicated(SERVERS), reads)));
+    let mut settings = [plain, replicated].concat();
     settings.push((IDEAL, Setting::ideal(SERVERS).get_share(0.7)));
     let measured = Measured::new(run, &size, Latencies::ReadsAndWrites, IDEAL, &settings)?;
     let mut report = measured.report(experiment, run);

@@ -1,34 +1,17 @@
 //! Measures settings: the curve and the knee of each, on real servers one after the other, or on simulated ones on
 //! all cores at once.
 
-use super::setting::{HotKeys, Placement, Setting};
-use super::size::{KEY_LEN, Size, VALUE_LEN};
+use super::setting::Setting;
+use super::size::Size;
+use super::subject::{Ground, load_plan};
 use crate::args::Mode;
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::simulated::SimulatedLoad;
 use crate::trial::{Knee, Subject, Sweep, Trial, mean, sweep};
-use evenkeel_policy::hot_keys::config::{
-    Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
-};
-use evenkeel_policy::placement::config::Distribution;
-use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
-
-/// Time before each trial on real servers that is not measured.
-const WARM_UP: Duration = Duration::from_millis(500);
-
-/// Part of the capacity that is asked of real servers while hot keys are found.
-const SETTLE_AT: f64 = 0.5;
-
-/// Memory of a real server, in megabytes; of a simulated one at least, and by what it has to hold.
-const MEMORY_MB: usize = 64;
-const MEMORY_SIMULATED: usize = 16 << 20;
-const MEMORY_BY_CONTENT: usize = 8;
 
 /// What was found in one setting.
 #[derive(Debug)]
@@ -98,11 +81,11 @@ pub(super) fn measure(
         .filter(|(_, known)| known.is_none())
         .map(|(setting, _)| setting)
         .collect();
-    let mut fresh = match run.mode {
-        Mode::Real => on_real_servers(run, size, &wanted)?,
-        Mode::Sim => on_simulated_servers(run, size, &wanted)?,
-    }
-    .into_iter();
+    let judge = |subject: &mut dyn Subject, setting: &Setting, say: &dyn Fn(&str)| {
+        let rates = rates(size, setting);
+        sweep(subject, &rates, size.limit(), size.precision, say)
+    };
+    let mut fresh = each(run, size, &wanted, &judge)?.into_iter();
     let mut found = Vec::new();
     for ((label, setting), known) in settings.iter().zip(known) {
         let again = known.is_some();
@@ -135,117 +118,69 @@ fn rates(size: &Size, setting: &Setting) -> Vec<f64> {
     size.rates.iter().map(|share| share * capacity).collect()
 }
 
-fn on_real_servers(
+/// Puts one rate, a part of the capacity, on each of the settings: a trial for each set of names.
+pub(super) fn trials_at(
+    run: &Run,
+    size: &Size,
+    settings: &[Setting],
+    share: f64,
+) -> anyhow::Result<Vec<Vec<Trial>>> {
+    let labelled: Vec<_> = settings
+        .iter()
+        .map(|setting| ("", setting.clone()))
+        .collect();
+    let wanted: Vec<_> = labelled.iter().collect();
+    let judge = |subject: &mut dyn Subject, setting: &Setting, say: &dyn Fn(&str)| {
+        let rate = share * size.capacity(setting);
+        say(&format!("{rate:.0} requests/s"));
+        subject.trial(rate)
+    };
+    each(run, size, &wanted, &judge)
+}
+
+/// What is found out about a subject in a setting; the last argument is told what is being done.
+type Judge<'j, T> =
+    &'j (dyn Fn(&mut dyn Subject, &Setting, &dyn Fn(&str)) -> anyhow::Result<T> + Sync);
+
+/// Judges each setting with each set of names.
+fn each<T: Send>(
     run: &Run,
     size: &Size,
     settings: &[&(&'static str, Setting)],
-) -> anyhow::Result<Vec<Vec<Sweep>>> {
+    judge: Judge<'_, T>,
+) -> anyhow::Result<Vec<Vec<T>>> {
+    match run.mode {
+        Mode::Real => on_real_servers(run, size, settings, judge),
+        Mode::Sim => on_simulated_servers(run, size, settings, judge),
+    }
+}
+
+fn on_real_servers<T>(
+    run: &Run,
+    size: &Size,
+    settings: &[&(&'static str, Setting)],
+    judge: Judge<'_, T>,
+) -> anyhow::Result<Vec<Vec<T>>> {
+    let mut ground = Ground::default();
     let mut all = Vec::new();
     for (label, setting) in settings {
         let say = |what: &str| run.progress.say(format!("{label}: {what}"));
-        say("starting");
-        let fleet = Fleet::start(&fleet_plan(run, size, setting))?;
-        let mut sweeps = Vec::new();
-        for names in 0..size.names {
-            let load = load(run, size, setting, names);
-            say("filling");
-            load.fill(&fleet)?;
-            let mut subject = LoadedFleet {
-                fleet: &fleet,
-                load,
-            };
-            if setting.hot_keys != HotKeys::Off {
-                say("hot keys are being found");
-                settle(&mut subject, size, setting)?;
-            }
-            let rates = rates(size, setting);
-            sweeps.push(sweep(
-                &mut subject,
-                &rates,
-                size.limit(),
-                size.precision,
-                &say,
-            )?);
-        }
-        all.push(sweeps);
+        let judged = (0..size.names).map(|names| {
+            let mut subject = ground.ready(run, size, setting, names, &say)?;
+            judge(&mut subject, setting, &say)
+        });
+        all.push(judged.collect::<anyhow::Result<Vec<_>>>()?);
     }
     Ok(all)
 }
 
-fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
-    let hot_keys = match setting.hot_keys {
-        HotKeys::Off => Replicate::Off,
-        HotKeys::Replicated { .. } => Replicate::On,
-    };
-    let server_flags = match setting.hot_keys {
-        HotKeys::Off => Vec::new(),
-        HotKeys::Replicated {
-            gamma_max,
-            lease,
-            consistency,
-        } => vec![
-            "--gamma-max".into(),
-            gamma_max.to_string(),
-            "--lease-ms".into(),
-            lease.as_millis().to_string(),
-            "--hot-keys-consistency".into(),
-            match consistency {
-                Consistency::Lease => "lease".into(),
-                Consistency::Atomic => "atomic".into(),
-            },
-        ],
-    };
-    FleetPlan {
-        servers: size.servers(setting),
-        smallness: smallness(run, size),
-        memory_mb: MEMORY_MB,
-        proxies: 1,
-        pool: match setting.placement {
-            Placement::Ketama => Pool::Plain {
-                distribution: "ketama_weighted",
-            },
-            Placement::Map => Pool::Cluster { hot_keys },
-        },
-        server_flags,
-        connections: 2 * size.connections,
-    }
-}
-
-pub(super) fn smallness(run: &Run, size: &Size) -> Smallness {
-    Smallness::of_capacity(run.small_by, size.capacity)
-}
-
-fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
-    LoadSpec {
-        keys: size.keys,
-        prefix: format!("{names}:"),
-        key_len: KEY_LEN,
-        value_len: VALUE_LEN,
-        popularity: setting.popularity,
-        get_share: setting.get_share,
-        read_only: setting.read_only,
-        reshuffle: setting.reshuffled.then_some(size.reshuffle),
-        connections: size.connections,
-        warm_up: WARM_UP,
-        duration: size.trial(setting),
-        seed: run.seed.wrapping_add(names),
-    }
-}
-
-/// Lets hot keys be found.
-fn settle(subject: &mut LoadedFleet<'_>, size: &Size, setting: &Setting) -> anyhow::Result<()> {
-    let duration = std::mem::replace(&mut subject.load.duration, size.settle);
-    subject.trial(SETTLE_AT * size.capacity(setting))?;
-    subject.load.duration = duration;
-    Ok(())
-}
-
 /// Settings and names share nothing, so that each is simulated by whichever thread is free.
-fn on_simulated_servers(
+fn on_simulated_servers<T: Send>(
     run: &Run,
     size: &Size,
     settings: &[&(&'static str, Setting)],
-) -> anyhow::Result<Vec<Vec<Sweep>>> {
+    judge: Judge<'_, T>,
+) -> anyhow::Result<Vec<Vec<T>>> {
     let jobs: Vec<_> = settings
         .iter()
         .flat_map(|setting| (0..size.names).map(move |names| (*setting, names)))
@@ -263,10 +198,9 @@ fn on_simulated_servers(
                 plan: load_plan(seed.wrapping_add(*names), size, setting),
                 fidelity: size.fidelity,
             };
-            let rates = rates(size, setting);
-            let sweep = sweep(&mut subject, &rates, size.limit(), size.precision, &say);
+            let judged = judge(&mut subject, setting, &say);
             let mut done = done.lock().expect("no thread panics while it holds it");
-            done.push((job, sweep));
+            done.push((job, judged));
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -277,63 +211,9 @@ fn on_simulated_servers(
     });
     let mut done = done.into_inner().expect("all threads have ended well");
     done.sort_by_key(|(job, _)| *job);
-    let mut sweeps = done.into_iter().map(|(_, sweep)| sweep);
+    let mut judged = done.into_iter().map(|(_, judged)| judged);
     settings
         .iter()
-        .map(|_| sweeps.by_ref().take(size.names as usize).collect())
+        .map(|_| judged.by_ref().take(size.names as usize).collect())
         .collect()
-}
-
-pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
-    let servers = size.servers(setting);
-    let content = size.keys as usize * VALUE_LEN / servers;
-    let nanos = |duration: Duration| duration.as_nanos() as u64;
-    LoadPlan {
-        seed,
-        servers,
-        placement: match setting.placement {
-            Placement::Ketama => KeyPlacement::Plain(Distribution::KetamaWeighted),
-            Placement::Map => KeyPlacement::Map,
-        },
-        proxies: 1,
-        clients: size.connections,
-        keys: size.keys,
-        popularity: setting.popularity,
-        reshuffle: setting.reshuffled.then(|| nanos(size.reshuffle)),
-        get_share: setting.get_share,
-        read_only: setting.read_only,
-        value_bytes: VALUE_LEN,
-        prefill: true,
-        memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
-        hot_keys: hot_keys(setting),
-        service: ServiceModel {
-            operation_ns: 1e9 / size.capacity as f64,
-            ..ServiceModel::default()
-        },
-        warm_up: nanos(size.settle),
-        length: nanos(size.trial(setting)),
-        ..LoadPlan::default()
-    }
-}
-
-fn hot_keys(setting: &Setting) -> HotKeysConfig {
-    let HotKeys::Replicated {
-        gamma_max,
-        lease,
-        consistency,
-    } = setting.hot_keys
-    else {
-        return HotKeysConfig {
-            mode: Replicate::Off,
-            ..HotKeysConfig::default()
-        };
-    };
-    HotKeysConfig {
-        mode: Replicate::On,
-        gamma_max,
-        lease,
-        consistency,
-        entries_max: ssm_entries(1),
-        ..HotKeysConfig::default()
-    }
 }

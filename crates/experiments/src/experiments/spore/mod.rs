@@ -21,10 +21,13 @@ mod figure_8;
 mod figure_9;
 mod measure;
 mod overhead;
+mod recovery;
 mod report;
 mod setting;
 mod size;
 mod space;
+mod subject;
+mod targets;
 
 pub(super) use figure_1::FIGURE_1;
 pub(super) use figure_6::{FIGURE_6A, FIGURE_6B};
@@ -33,6 +36,7 @@ pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10A, FIGURE_10B};
 pub(super) use overhead::OVERHEAD;
+pub(super) use targets::TARGETS;
 
 use super::Experiment;
 

@@ -1,9 +1,10 @@
 //! The tables and plots of a figure.
 
 use super::Experiment;
-use super::measure::{Found, measure, smallness};
+use super::measure::{Found, measure};
 use super::setting::Setting;
 use super::size::{KEY_LEN, Size, VALUE_LEN};
+use super::subject::smallness;
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
@@ -106,42 +107,13 @@ impl<'m> Measured<'m> {
 
     fn settings(&self, run: &Run) -> Vec<(String, String)> {
         let size = self.size;
-        let mut settings: Vec<(String, String)> = Vec::new();
+        let mut settings = settings(run, size);
         let mut tell = |what: &str, value: String| settings.push((what.into(), value));
-        let key_len = match run.mode {
-            Mode::Real => {
-                let how = smallness(run, size);
-                tell(
-                    "servers",
-                    format!("real processes of one worker {how} (a test option)"),
-                );
-                KEY_LEN
-            }
-            Mode::Sim => {
-                let (what, micros) = (size.fidelity, 1_000_000 / size.capacity);
-                tell(
-                    "servers",
-                    format!("simulated ({what}), {micros} µs for each key"),
-                );
-                SIMULATED_KEY_LEN
-            }
-        };
-        tell("keys", format!("{} of {key_len} B", size.keys));
-        tell("values", format!("{VALUE_LEN} B"));
+        let trials = self.found.iter().map(|found| size.trial(&found.setting));
         tell(
-            "clients",
-            format!(
-                "{} connections of an open loop (Poisson) through one proxy",
-                size.connections
-            ),
+            "each rate",
+            format!("{:?}", trials.max().unwrap_or_default()),
         );
-        let longest = self
-            .found
-            .iter()
-            .map(|found| size.trial(&found.setting))
-            .max();
-        tell("each rate", format!("{:?}", longest.unwrap_or_default()));
-        tell("sets of names of the keys", size.names.to_string());
         if self.found.iter().any(|found| found.setting.reshuffled) {
             tell(
                 "other keys become hot every",
@@ -259,4 +231,37 @@ impl<'m> Measured<'m> {
                 .collect(),
         }
     }
+}
+
+/// What is the same for all curves of a size.
+pub(super) fn settings(run: &Run, size: &Size) -> Vec<(String, String)> {
+    let (servers, key_len) = match run.mode {
+        Mode::Real => {
+            let how = smallness(run, size);
+            (
+                format!("real processes of one worker {how} (a test option)"),
+                KEY_LEN,
+            )
+        }
+        Mode::Sim => {
+            let (what, micros) = (size.fidelity, 1_000_000 / size.capacity);
+            (
+                format!("simulated ({what}), {micros} µs for each key"),
+                SIMULATED_KEY_LEN,
+            )
+        }
+    };
+    let clients = size.connections;
+    [
+        ("servers", servers),
+        ("keys", format!("{} of {key_len} B", size.keys)),
+        ("values", format!("{VALUE_LEN} B")),
+        (
+            "clients",
+            format!("{clients} connections of an open loop (Poisson) through one proxy"),
+        ),
+        ("sets of names of the keys", size.names.to_string()),
+    ]
+    .map(|(what, value)| (what.to_owned(), value))
+    .into()
 }

@@ -89,6 +89,14 @@ impl Setting {
         setting
     }
 
+    /// The same servers and placement, with hot keys left alone.
+    pub fn unreplicated(servers: usize) -> Setting {
+        Setting {
+            hot_keys: HotKeys::Off,
+            ..Setting::replicated(servers)
+        }
+    }
+
     /// Perfect balance: uniform keys, the same number for each server.
     pub fn ideal(servers: usize) -> Setting {
         Setting {
@@ -98,10 +106,11 @@ impl Setting {
     }
 
     pub fn uniform(self) -> Setting {
-        Setting {
-            popularity: Popularity::Uniform,
-            ..self
-        }
+        self.popularity(Popularity::Uniform)
+    }
+
+    pub fn popularity(self, popularity: Popularity) -> Setting {
+        Setting { popularity, ..self }
     }
 
     pub fn get_share(self, get_share: f64) -> Setting {

@@ -1,7 +1,7 @@
 //! How large everything is, by the scale and by what the servers are.
 
 use super::setting::Setting;
-use crate::args::{Mode, SmallBy};
+use crate::args::{Mode, Scale, SmallBy};
 use crate::run::Run;
 use crate::simulated::Fidelity;
 use crate::small;
@@ -22,8 +22,9 @@ const CAPACITY_BEYOND: u64 = 20_000;
 const CONNECTIONS: usize = 66;
 
 /// Rates of a curve, by the capacity of all servers. Virtual time has room for more of them.
-const RATES: [f64; 5] = [0.3, 0.45, 0.6, 0.75, 0.9];
+const RATES: [f64; 4] = [0.3, 0.6, 0.75, 0.9];
 const RATES_QUICK: [f64; 2] = [0.4, 0.8];
+const RATES_COARSE: [f64; 3] = [0.3, 0.6, 0.9];
 const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
 /// The limit of servers in a quota: they are kept waiting for most of a period, so that their latencies are of that
@@ -118,6 +119,34 @@ impl Size {
         }
     }
 
+    /// The same with fewer and shorter trials of small real servers, where several settings must fit in a minute.
+    pub fn coarse(&self, run: &Run) -> Size {
+        if !is_small_and_real(run) {
+            return self.clone();
+        }
+        Size {
+            settle: Duration::from_secs(3),
+            duration: Duration::from_millis(1_500),
+            rates: &RATES_COARSE,
+            precision: 0.1,
+            ..self.clone()
+        }
+    }
+
+    /// The same with fewer keys in small real servers, which take a millisecond to set each: for what is no throughput
+    /// to be compared with others.
+    pub fn brief(&self, run: &Run) -> Size {
+        if !is_small_and_real(run) {
+            return self.clone();
+        }
+        Size {
+            keys: 12_000,
+            settle: Duration::from_secs(3),
+            duration: Duration::from_secs(3),
+            ..self.clone()
+        }
+    }
+
     /// What a throughput must keep to.
     pub fn limit(&self) -> Limit {
         Limit {
@@ -143,4 +172,9 @@ impl Size {
             false => self.duration,
         }
     }
+}
+
+/// Whether minutes on two cores have to do for real servers.
+fn is_small_and_real(run: &Run) -> bool {
+    run.mode == Mode::Real && run.scale == Scale::Small
 }

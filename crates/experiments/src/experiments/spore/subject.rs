@@ -1,0 +1,193 @@
+//! Makes what load can be put on of a setting: a fleet of real servers, or a plan for the simulator.
+
+use super::setting::{HotKeys, Placement, Setting};
+use super::size::{KEY_LEN, Size, VALUE_LEN};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
+use crate::run::Run;
+use crate::trial::Subject;
+use evenkeel_policy::hot_keys::config::{
+    Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
+};
+use evenkeel_policy::placement::config::Distribution;
+use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
+use std::time::Duration;
+
+/// Time before each trial on real servers that is not measured.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Part of the capacity that is asked of real servers while hot keys are found.
+pub(super) const SETTLE_AT: f64 = 0.5;
+
+/// Memory of a real server, in megabytes; of a simulated one at least, and by what it has to hold.
+const MEMORY_MB: usize = 64;
+const MEMORY_SIMULATED: usize = 16 << 20;
+const MEMORY_BY_CONTENT: usize = 8;
+
+/// A fleet that stays for the next setting if that has the same servers: to start them and to set every key takes
+/// longer than a trial.
+#[derive(Debug, Default)]
+pub(super) struct Ground {
+    running: Option<(FleetPlan, Fleet)>,
+    /// The names of the keys that were set last.
+    filled: Option<u64>,
+}
+
+impl Ground {
+    /// The servers of a setting under its load: filled, and with their hot keys found.
+    pub fn ready(
+        &mut self,
+        run: &Run,
+        size: &Size,
+        setting: &Setting,
+        names: u64,
+        say: &dyn Fn(&str),
+    ) -> anyhow::Result<LoadedFleet<'_>> {
+        let plan = fleet_plan(run, size, setting);
+        if self
+            .running
+            .as_ref()
+            .is_none_or(|(running, _)| *running != plan)
+        {
+            say("starting");
+            // The old one has to go first: both would not fit on the machine.
+            (self.running, self.filled) = (None, None);
+            let fleet = Fleet::start(&plan)?;
+            self.running = Some((plan, fleet));
+        }
+        let (_, fleet) = self.running.as_ref().expect("it was just started");
+        let load = load(run, size, setting, names);
+        if self.filled != Some(names) {
+            say("filling");
+            load.fill(fleet)?;
+            self.filled = Some(names);
+        }
+        let mut subject = LoadedFleet { fleet, load };
+        if setting.hot_keys != HotKeys::Off {
+            say("hot keys are being found");
+            settle(&mut subject, size, setting)?;
+        }
+        Ok(subject)
+    }
+}
+
+/// Lets hot keys be found.
+fn settle(subject: &mut LoadedFleet<'_>, size: &Size, setting: &Setting) -> anyhow::Result<()> {
+    let duration = std::mem::replace(&mut subject.load.duration, size.settle);
+    subject.trial(SETTLE_AT * size.capacity(setting))?;
+    subject.load.duration = duration;
+    Ok(())
+}
+
+fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
+    let hot_keys = match setting.hot_keys {
+        HotKeys::Off => Replicate::Off,
+        HotKeys::Replicated { .. } => Replicate::On,
+    };
+    let server_flags = match setting.hot_keys {
+        HotKeys::Off => Vec::new(),
+        HotKeys::Replicated {
+            gamma_max,
+            lease,
+            consistency,
+        } => vec![
+            "--gamma-max".into(),
+            gamma_max.to_string(),
+            "--lease-ms".into(),
+            lease.as_millis().to_string(),
+            "--hot-keys-consistency".into(),
+            match consistency {
+                Consistency::Lease => "lease".into(),
+                Consistency::Atomic => "atomic".into(),
+            },
+        ],
+    };
+    FleetPlan {
+        servers: size.servers(setting),
+        smallness: smallness(run, size),
+        memory_mb: MEMORY_MB,
+        proxies: 1,
+        pool: match setting.placement {
+            Placement::Ketama => Pool::Plain {
+                distribution: "ketama_weighted",
+            },
+            Placement::Map => Pool::Cluster { hot_keys },
+        },
+        server_flags,
+        connections: 2 * size.connections,
+    }
+}
+
+pub(super) fn smallness(run: &Run, size: &Size) -> Smallness {
+    Smallness::of_capacity(run.small_by, size.capacity)
+}
+
+fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
+    LoadSpec {
+        keys: size.keys,
+        prefix: format!("{names}:"),
+        key_len: KEY_LEN,
+        value_len: VALUE_LEN,
+        popularity: setting.popularity,
+        get_share: setting.get_share,
+        read_only: setting.read_only,
+        reshuffle: setting.reshuffled.then_some(size.reshuffle),
+        connections: size.connections,
+        warm_up: WARM_UP,
+        duration: size.trial(setting),
+        seed: run.seed.wrapping_add(names),
+    }
+}
+
+pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
+    let servers = size.servers(setting);
+    let content = size.keys as usize * VALUE_LEN / servers;
+    let nanos = |duration: Duration| duration.as_nanos() as u64;
+    LoadPlan {
+        seed,
+        servers,
+        placement: match setting.placement {
+            Placement::Ketama => KeyPlacement::Plain(Distribution::KetamaWeighted),
+            Placement::Map => KeyPlacement::Map,
+        },
+        proxies: 1,
+        clients: size.connections,
+        keys: size.keys,
+        popularity: setting.popularity,
+        reshuffle: setting.reshuffled.then(|| nanos(size.reshuffle)),
+        get_share: setting.get_share,
+        read_only: setting.read_only,
+        value_bytes: VALUE_LEN,
+        prefill: true,
+        memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
+        hot_keys: hot_keys(setting),
+        service: ServiceModel {
+            operation_ns: 1e9 / size.capacity as f64,
+            ..ServiceModel::default()
+        },
+        warm_up: nanos(size.settle),
+        length: nanos(size.trial(setting)),
+        ..LoadPlan::default()
+    }
+}
+
+fn hot_keys(setting: &Setting) -> HotKeysConfig {
+    let HotKeys::Replicated {
+        gamma_max,
+        lease,
+        consistency,
+    } = setting.hot_keys
+    else {
+        return HotKeysConfig {
+            mode: Replicate::Off,
+            ..HotKeysConfig::default()
+        };
+    };
+    HotKeysConfig {
+        mode: Replicate::On,
+        gamma_max,
+        lease,
+        consistency,
+        entries_max: ssm_entries(1),
+        ..HotKeysConfig::default()
+    }
+}
