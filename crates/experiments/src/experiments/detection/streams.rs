@@ -34,7 +34,7 @@ const TRACES: [(&str, &str); 2] = [
     ("e-commerce objects (cache2k)", "cache2k/orm-busy.be32.gz"),
 ];
 
-/// A read: the number of its key, and the size of its value.
+/// A read: the number of its key, and what it moves: key and value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub key: usize,
@@ -71,7 +71,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn read(&mut self, name: &[u8], bytes: impl FnOnce(&Key) -> u32) {
+    fn read(&mut self, name: &[u8], value_len: impl FnOnce(&Key) -> u32) {
         let key = match self.numbers.get(name) {
             Some(&number) => number,
             None => {
@@ -81,7 +81,7 @@ impl Numbered {
                 number
             }
         };
-        let bytes = bytes(&self.stream.keys[key]);
+        let bytes = value_len(&self.stream.keys[key]) + name.len() as u32;
         self.stream.reads.push(Read { key, bytes });
     }
 }

@@ -30,6 +30,7 @@ const IDEAL: &str = "12 by the map, uniform keys";
 const USUAL: &str = "12 with hot keys replicated, Zipf 0.99";
 const STEEP: &str = "12 with hot keys replicated, Zipf 1.2";
 const ONE_KEY: &str = "12 with hot keys replicated, one key at 46 %";
+const ONE_KEY_READ: &str = "12 with hot keys replicated, one key at 46 %, read-only";
 const MORE: &str = "18 plain, Zipf 0.99";
 
 /// Plain servers that twelve with hot keys are to be worth.
@@ -68,6 +69,11 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let others = [
         (STEEP, replicated().popularity(steep)),
         (ONE_KEY, replicated().popularity(one_key)),
+        // As in the registry's trace.
+        (
+            ONE_KEY_READ,
+            replicated().popularity(one_key).get_share(1.0),
+        ),
         (MORE, Setting::plain(SERVERS_SAVED_FROM)),
     ];
     found.extend(measure(run, &size.coarse(run), &others)?);
@@ -115,6 +121,7 @@ fn knee_claims(found: &[Found]) -> anyhow::Result<Vec<Claim>> {
         ("Zipf 0.99", USUAL, EFFICIENCY_USUAL),
         ("Zipf 1.2", STEEP, EFFICIENCY_STEEP),
         ("one key at 46 %", ONE_KEY, EFFICIENCY_STEEP),
+        ("one key at 46 %, read-only", ONE_KEY_READ, EFFICIENCY_STEEP),
     ] {
         let efficiency = efficiency(found, label)?;
         claims.push(Claim::new(
