@@ -4,7 +4,7 @@
 //!
 //! For a comparison; what ships is in `policy`. Beside the buckets stand the names of the keys that were found.
 
-use super::{Counted, Detector, Key};
+use super::{Counted, Detector, Key, Told};
 use evenkeel_types::{Instant, KeyHash};
 use evenkeel_workload::rng::{WorkloadRng, mix64, stream, unit};
 use std::collections::HashMap;
@@ -90,7 +90,8 @@ impl Detector for HeavyKeeper {
         self.names_max
     }
 
-    fn read(&mut self, _now: Instant, key: &Key, weight: f64) {
+    fn read(&mut self, _now: Instant, key: &Key, told: Told) {
+        let weight = told.weight;
         self.total += weight;
         let count = self.add(key.hash, weight);
         if let Some((_, known)) = self.names.get_mut(&key.hash) {
@@ -136,7 +137,11 @@ mod tests {
     fn counts_of_hot_keys_are_near_exact_ones_and_hardly_ever_above() {
         let (mut sketch, mut exact) = (HeavyKeeper::new(256, 32, 1), Exact::default());
         for (key, _) in reads(50_000) {
-            sketch.read(Instant(0), &key, 1.0);
+            let told = Told {
+                weight: 1.0,
+                bytes: 0,
+            };
+            sketch.read(Instant(0), &key, told);
             exact.read(&key, 1.0);
         }
         let total = exact.total();

@@ -1,6 +1,6 @@
 //! What ships, as detectors: the SSM cache of the server, sampled, and the summary of the proxy.
 
-use super::{Counted, Detector, Key};
+use super::{Counted, Detector, Key, Told};
 use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::hot_keys::sketch::TopKeys;
@@ -8,7 +8,7 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_types::{Instant, KeyHash};
 
 /// The server's SSM cache (SPORE, section 3.3): an LRU list of the keys that were sampled, with the popularity of each
-/// over the last two seconds. It counts requests, whatever their size.
+/// over the last two seconds. It counts small requests: a large value is worth several.
 #[derive(Debug)]
 pub(super) struct Ssm {
     hot: HotKeys,
@@ -39,11 +39,9 @@ impl Ssm {
         let mut ssm = Ssm::new(entries, Some(1.0), 1)?;
         let now = ssm.hot.poll_deadline();
         for number in 0..2 * entries {
-            ssm.read(
-                now,
-                &Key::new(format!("{number:0key_len$}").as_bytes()),
-                1.0,
-            );
+            let key = Key::new(format!("{number:0key_len$}").as_bytes());
+            ssm.hot
+                .handle_read(now, key.hash, &key.name, Reader::Unaware, Some(0));
         }
         Ok(ssm.hot.ssm_bytes())
     }
@@ -54,13 +52,14 @@ impl Detector for Ssm {
         self.entries
     }
 
-    fn read(&mut self, now: Instant, key: &Key, _weight: f64) {
+    fn read(&mut self, now: Instant, key: &Key, told: Told) {
         if now >= self.hot.poll_deadline() {
             self.hot.handle_timeout(now);
         }
-        if !self.hot.pass_read() {
+        if !self.hot.pass_read(told.bytes) {
+            let found = Some(told.bytes);
             self.hot
-                .handle_read(now, key.hash, &key.name, Reader::Unaware, true);
+                .handle_read(now, key.hash, &key.name, Reader::Unaware, found);
         }
     }
 
@@ -72,7 +71,7 @@ impl Detector for Ssm {
         let keys = self.hot.list().into_iter();
         keys.map(|info| Counted {
             hash: KeyHash::of(&info.key),
-            share: info.requests_per_second / load,
+            share: info.load / load,
         })
         .collect()
     }
@@ -102,8 +101,8 @@ impl Detector for Summary {
         self.counters
     }
 
-    fn read(&mut self, _now: Instant, key: &Key, weight: f64) {
-        self.keys.read(key.hash, &key.name, weight);
+    fn read(&mut self, _now: Instant, key: &Key, told: Told) {
+        self.keys.read(key.hash, &key.name, told.weight);
     }
 
     fn forget_half(&mut self) {

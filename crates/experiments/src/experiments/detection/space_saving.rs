@@ -7,7 +7,7 @@
 //!
 //! For a comparison; what ships is in `policy`. A heap keeps the smallest counter at hand.
 
-use super::{Counted, Detector, Key};
+use super::{Counted, Detector, Key, Told};
 use evenkeel_types::{Instant, KeyHash};
 use std::collections::HashMap;
 
@@ -87,7 +87,8 @@ impl Detector for SpaceSaving {
         self.counters_max
     }
 
-    fn read(&mut self, _now: Instant, key: &Key, weight: f64) {
+    fn read(&mut self, _now: Instant, key: &Key, told: Told) {
+        let weight = told.weight;
         self.total += weight;
         if let Some(&at) = self.places.get(&key.hash) {
             self.heap[at].count += weight;
@@ -136,7 +137,7 @@ mod tests {
         for counters in [1, 2, 7, 64] {
             let (mut sketch, mut exact) = (SpaceSaving::new(counters), Exact::default());
             for (step, (key, weight)) in reads(20_000).into_iter().enumerate() {
-                sketch.read(Instant(0), &key, weight);
+                sketch.read(Instant(0), &key, Told { weight, bytes: 0 });
                 exact.read(&key, weight);
                 if step % 5_000 == 4_999 {
                     sketch.forget_half();

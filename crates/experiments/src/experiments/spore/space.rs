@@ -139,7 +139,7 @@ fn full_ssm(key_len: usize) -> anyhow::Result<(usize, usize)> {
     for number in 0..SHOWN {
         let key = format!("{number:0key_len$}");
         let hash = KeyHash::of(key.as_bytes());
-        hot.handle_read(now, hash, key.as_bytes(), Reader::Unaware, true);
+        hot.handle_read(now, hash, key.as_bytes(), Reader::Unaware, Some(0));
     }
     Ok((hot.tracked_count(), hot.ssm_bytes()))
 }
