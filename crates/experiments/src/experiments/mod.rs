@@ -41,6 +41,7 @@ pub const ALL: &[Experiment] = &[
     agreement::AGREEMENT,
     spore::TARGETS,
     detection::DETECTION,
+    spore::PLACEMENT,
 ];
 
 #[cfg(test)]

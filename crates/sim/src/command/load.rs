@@ -181,6 +181,7 @@ impl LoadArgs {
             fill: !self.no_fill,
             memory_bytes: self.memory << 20,
             hot_keys: self.hot_keys(),
+            reads: default.reads,
             arrivals: match (self.rate, self.pipeline) {
                 (Some(rate), _) => Arrivals::Open { rate },
                 (None, Some(pipeline)) => Arrivals::Closed { pipeline },

@@ -9,11 +9,12 @@
 //! What is left out: parsing, connections, versions (copies are as new as their home at once), and
 //! that an answer's way back takes time before a lease begins.
 
+use super::choice::CopyLeases;
 use super::cluster::{Homes, worker_number, worker_ref};
 use super::keys::Keys;
 use super::names::KeyNames;
 use super::report::{Outcome, Tally};
-use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport};
+use super::{Arrivals, CLIENT_STREAM, KEY_LEN, KeyPlacement, LoadPlan, LoadReport, ReadChoice};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_policy::burden::{RecentRequests, burden};
@@ -130,6 +131,8 @@ struct Cluster<'a> {
     hot: Vec<HotKeys>,
     /// Of each proxy.
     leases: Vec<ClientLeases>,
+    /// Of clients that do not guard versions.
+    copy_leases: CopyLeases,
     /// What each proxy has lately asked of each worker, if that matters.
     recent: Vec<RecentRequests>,
     /// The proxy of each client.
@@ -271,6 +274,7 @@ impl<'a> Cluster<'a> {
             leases: (0..plan.proxies)
                 .map(|proxy| ClientLeases::new(plan.seed ^ proxy as u64))
                 .collect(),
+            copy_leases: CopyLeases::new(plan.seed),
             recent: vec![RecentRequests::default(); plan.proxies * replicating],
             proxies: (0..plan.clients)
                 .map(|client| (client % plan.proxies) as u16)
@@ -401,6 +405,11 @@ impl<'a> Cluster<'a> {
         }
         if advice.gamma > 0 {
             self.keys.of(ask.key).lent = true;
+            if self.plan.reads != ReadChoice::Guarded {
+                let length = self.plan.hot_keys.lease.as_nanos() as Nanos;
+                let (key, client) = (ask.key, ask.client);
+                return (self.copy_leases).grant(ask.at, key, client, advice.gamma, length);
+            }
             let leases = &mut self.leases[usize::from(ask.proxy)];
             let ticket = leases.home_read(at, epoch, (hash, Connection(u64::from(ask.client))));
             let lease = (advice.gamma, self.plan.hot_keys.lease);
@@ -409,8 +418,63 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A get of a key for which the client's proxy may have a lease.
+    /// A get of a key for which the client or its proxy may have a lease.
     fn get_lent(&mut self, ask: &Ask) {
+        match self.plan.reads {
+            ReadChoice::Guarded => self.get_guarded(ask),
+            ReadChoice::Sticky => {
+                let suffix = self.copy_leases.sticky(ask.at, ask.key, ask.client);
+                self.get_copy(ask, suffix.unwrap_or(0));
+            }
+            ReadChoice::TwoChoices => {
+                let two = self.copy_leases.two(ask.at, ask.key, ask.client);
+                let suffix = two.map_or(0, |two| self.with_less_waiting(ask, two));
+                self.get_copy(ask, suffix);
+            }
+        }
+    }
+
+    /// The one of two copies at which less waits.
+    fn with_less_waiting(&mut self, ask: &Ask, [one, other]: [u8; 2]) -> u8 {
+        let [waits, other_waits] = [one, other].map(|suffix| {
+            let copy = self.find_copy(ask, suffix);
+            let turns = &self.turns[copy];
+            turns.ends.saturating_sub(ask.at) + turns.next
+        });
+        if waits <= other_waits { one } else { other }
+    }
+
+    /// The worker that has a copy: the home of suffix 0, and of one that there is not.
+    fn find_copy(&mut self, ask: &Ask, suffix: u8) -> usize {
+        let home = usize::from(ask.home);
+        self.find_shadows(ask.key, home);
+        let shadows = &self.shadows[&ask.key];
+        let place = usize::from(suffix).checked_sub(1);
+        let shadow = place.and_then(|place| shadows.get(place));
+        shadow.map_or(home, |&shadow| usize::from(shadow))
+    }
+
+    /// A get at a copy that was chosen.
+    fn get_copy(&mut self, ask: &Ask, suffix: u8) {
+        let home = usize::from(ask.home);
+        let worker = self.find_copy(ask, suffix);
+        let hit = self.keys.of(ask.key).read();
+        if worker != home {
+            self.note_replica_read(ask, worker);
+        } else if !self.passes_read(home) {
+            self.look_at_read(ask, hit);
+        }
+        self.finish_get(ask, worker, hit);
+    }
+
+    fn note_replica_read(&mut self, ask: &Ask, shadow: usize) {
+        self.hot[shadow].handle_replica_read(self.plan.value_bytes);
+        let measured = self.tally.measures(ask.at + self.way);
+        self.tally.replica_reads += u64::from(measured);
+    }
+
+    /// A get by what ships, for which the client's proxy may have a lease.
+    fn get_guarded(&mut self, ask: &Ask) {
         let (at, epoch, home) = (Instant(ask.at), self.epoch(), usize::from(ask.home));
         let hash = KeyHash::of(&self.names.of(ask.key));
         self.find_shadows(ask.key, home);
@@ -443,9 +507,7 @@ impl<'a> Cluster<'a> {
             Route::Shadow { suffix } => {
                 release(leases, at, epoch, ticket);
                 let shadow = shadow(suffix).unwrap_or(home);
-                self.hot[shadow].handle_replica_read(self.plan.value_bytes);
-                let measured = self.tally.measures(ask.at + self.way);
-                self.tally.replica_reads += u64::from(measured);
+                self.note_replica_read(ask, shadow);
                 shadow
             }
         };
@@ -497,6 +559,7 @@ impl<'a> Cluster<'a> {
             let name = self.names.of(ask.key);
             let hash = KeyHash::of(&name);
             self.leases[usize::from(ask.proxy)].write_sent(hash, Connection(u64::from(ask.client)));
+            self.copy_leases.forget(ask.key, ask.client);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {
                 self.settle(now, home);

@@ -9,6 +9,7 @@
 //! the network a fixed time. What they must agree on (each worker's share of the load, the hit ratio,
 //! latency while queues are short) is a test.
 
+mod choice;
 mod cluster;
 pub mod fast;
 mod keys;
@@ -17,6 +18,7 @@ mod report;
 pub mod service;
 pub mod whole;
 
+pub use choice::ReadChoice;
 pub use report::{LatencyUs, LoadReport};
 pub use service::ServiceModel;
 
@@ -131,6 +133,8 @@ pub struct LoadPlan {
     pub memory_bytes: usize,
     /// Hot keys.
     pub hot_keys: HotKeysConfig,
+    /// Which copy of a hot key is read.
+    pub reads: ReadChoice,
     /// When applications ask.
     pub arrivals: Arrivals,
     /// One way between a proxy and a server, in nanoseconds.
@@ -168,6 +172,7 @@ impl Default for LoadPlan {
                 mode: Mode::Off,
                 ..HotKeysConfig::default()
             },
+            reads: ReadChoice::default(),
             arrivals: Arrivals::Open { rate: 10_000.0 },
             network: 50_000,
             local: 10_000,

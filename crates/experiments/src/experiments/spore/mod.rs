@@ -21,6 +21,7 @@ mod figure_8;
 mod figure_9;
 mod measure;
 mod overhead;
+mod placement;
 mod recovery;
 mod report;
 mod setting;
@@ -36,6 +37,7 @@ pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10A, FIGURE_10B};
 pub(super) use overhead::OVERHEAD;
+pub(super) use placement::PLACEMENT;
 pub(super) use targets::TARGETS;
 
 use super::Experiment;
@@ -58,6 +60,7 @@ mod tests {
     fn what_the_paper_claims_of_one_setting_beside_another_holds() {
         let figures = [
             FIGURE_1, FIGURE_6A, FIGURE_6B, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10A, FIGURE_10B,
+            OVERHEAD, PLACEMENT,
         ];
         for experiment in figures {
             let report = simulated(&experiment);

@@ -1,6 +1,7 @@
 //! What a curve is of: servers, how keys get to them, and what is asked.
 
 use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig};
+use evenkeel_sim::load::ReadChoice;
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(super) struct Setting {
     pub read_only: Option<ReadOnly>,
     /// Whether other keys become hot all the time.
     pub reshuffled: bool,
+    /// Which copy of a hot key simulated clients read; real ones read as what ships does.
+    pub reads: ReadChoice,
 }
 
 impl Setting {
@@ -62,6 +65,7 @@ impl Setting {
             get_share: 0.99,
             read_only: None,
             reshuffled: false,
+            reads: ReadChoice::Guarded,
         }
     }
 
@@ -129,6 +133,10 @@ impl Setting {
             reshuffled: true,
             ..self
         }
+    }
+
+    pub fn reads(self, reads: ReadChoice) -> Setting {
+        Setting { reads, ..self }
     }
 
     /// Replicated, with at most so many replicas.

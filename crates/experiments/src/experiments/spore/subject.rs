@@ -160,6 +160,7 @@ pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
         prefill: true,
         memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
         hot_keys: hot_keys(setting),
+        reads: setting.reads,
         service: ServiceModel {
             operation_ns: 1e9 / size.capacity as f64,
             ..ServiceModel::default()

@@ -16,7 +16,7 @@ mod workers;
 use super::cluster::map_of;
 use super::names::KeyNames;
 use super::report::Tally;
-use super::{Arrivals, CLIENT_STREAM, KeyPlacement, LoadPlan, LoadReport};
+use super::{Arrivals, CLIENT_STREAM, KeyPlacement, LoadPlan, LoadReport, ReadChoice};
 use crate::history::Nanos;
 use crate::world::queue::Queue;
 use applications::Client;
@@ -95,6 +95,12 @@ struct Cluster<'a> {
 /// When the plan is out of bounds, or an application was answered what it must not be.
 pub fn run(plan: &LoadPlan) -> Result<LoadReport, String> {
     plan.validate()?;
+    if plan.reads != ReadChoice::Guarded {
+        return Err(format!(
+            "the whole mode reads as what ships does, not {}",
+            plan.reads
+        ));
+    }
     let mut cluster = Cluster::new(plan)?;
     let begun = std::time::Instant::now();
     cluster.start();
