@@ -272,7 +272,7 @@ fn pure_crates_name_no_clock_socket_thread_or_global_state() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A module that its parent declares under `#[cfg(test)]`: `tests.rs`, or files of a `tests` folder.
+/// A module that its parent declares under `#[cfg(test)]`, or one that is inside such a module.
 fn is_test_module(file: &Path) -> bool {
     let Some(stem) = file.file_stem().and_then(|stem| stem.to_str()) else {
         return false;
@@ -285,7 +285,7 @@ fn is_test_module(file: &Path) -> bool {
         .iter()
         .filter_map(|parent| fs::read_to_string(parent).ok())
         .any(|parent| parent.contains(&declaration))
-        || (dir.file_name().is_some_and(|name| name == "tests") && is_test_module(dir))
+        || is_test_module(dir)
 }
 
 #[test]

@@ -110,6 +110,7 @@ impl LogEntry {
 
 /// The log of one worker.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Log {
     /// Oldest first, by ascending number.
     entries: VecDeque<LogEntry>,

@@ -10,10 +10,14 @@
 pub mod ages;
 pub mod client;
 pub mod config;
+#[cfg(test)]
+mod exhaustive;
 pub mod gain;
 pub mod log;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod page;
 pub mod plain;
 mod popularity;
 pub mod replication;

@@ -84,6 +84,12 @@ impl Popularity {
         self.per_slot() * self.cost()
     }
 
+    /// Which counts are not zero: all that matters where thresholds and the weight of writes are.
+    #[cfg(test)]
+    pub(crate) fn signs(&self) -> ([bool; SLOTS], bool) {
+        (self.slots.map(|count| count != 0.0), self.average != 0.0)
+    }
+
     /// Whether nothing was counted within reach.
     pub(crate) fn is_zero(&self) -> bool {
         self.average == 0.0 && self.slots.iter().all(|&count| count == 0.0)

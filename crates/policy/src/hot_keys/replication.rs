@@ -73,6 +73,7 @@ pub(crate) enum Errand {
 
 /// The replicas of one key.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Replication {
     /// Suffixes 1, 2, … γ.
     pub(crate) shadows: Vec<Shadow>,
@@ -98,6 +99,7 @@ pub(crate) struct Replication {
 
 /// A replica.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Shadow {
     pub(crate) target: WorkerRef,
     /// Newest round that the shadow worker is known to have; 0 for none.
@@ -268,6 +270,33 @@ impl Replication {
             .filter(|shadow| shadow.target == target)
         {
             shadow.retry_at = None;
+        }
+    }
+}
+
+#[cfg(test)]
+impl Replication {
+    /// Hashes all that decides what happens to the replicas within `over`, before which no renewal comes.
+    ///
+    /// Of rounds it matters whether one is the newest: a confirmation compares with nothing else.
+    pub(crate) fn digest(
+        &self,
+        over: impl Fn(Instant) -> bool,
+        state: &mut impl core::hash::Hasher,
+    ) {
+        use core::hash::Hash;
+        let grant = self
+            .last_grant
+            .map(|at| if over(at) { Instant(0) } else { at });
+        (self.epoch, self.gone, grant, self.undated).hash(state);
+        (self.retiring, self.hold.map(|hold| hold.since)).hash(state);
+        for shadow in &self.shadows {
+            (shadow.target, shadow.is_readable, shadow.owed_since).hash(state);
+            (shadow.retry_at, shadow.refused, shadow.renew, shadow.queued).hash(state);
+            let under_way = shadow
+                .tag
+                .map(|_| (shadow.sent == self.round, shadow.errand as u8));
+            under_way.hash(state);
         }
     }
 }

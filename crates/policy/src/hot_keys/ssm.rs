@@ -20,6 +20,7 @@ const _: () = assert!(super::config::SSM_ENTRIES_MAX < NONE as usize);
 
 /// A tracked key.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Entry {
     pub(crate) hash: KeyHash,
     pub(crate) key: Vec<u8>,
@@ -39,6 +40,7 @@ pub(crate) struct Entry {
 
 /// The table.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Table {
     entries: Vec<Entry>,
     /// Slots whose entry is gone; their buffers are reused.
@@ -236,6 +238,7 @@ impl core::ops::IndexMut<Slot> for Table {
 
 /// Says of most keys without replicas that they have none, for the price of one look at 512 bytes.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Filter([u64; FILTER_WORDS]);
 
 /// With 64 replicated keys, one other key in 64 looks like one of them.

@@ -67,11 +67,16 @@
 //! that ends the lease.
 
 #[cfg(test)]
+mod canonical;
+#[cfg(test)]
 mod tests;
 
 use core::time::Duration;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
+
+#[cfg(test)]
+pub(crate) use canonical::Canonical;
 
 use crate::hot_keys::ages::Ages;
 use crate::random::SplitMix64;
@@ -143,6 +148,7 @@ pub enum Verdict {
 /// A read in flight. Must come back through [`ClientLeases::release`] or [`ClientLeases::abandon`],
 /// also when its application has gone.
 #[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Clone, Hash))]
 #[must_use]
 pub struct ReadTicket {
     hash: KeyHash,
@@ -225,6 +231,7 @@ pub struct ClientLeases {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 struct Entry {
     hash: KeyHash,
     /// The lease is valid before this time.
@@ -252,6 +259,7 @@ struct Entry {
 
 /// What an answer told of a key. A miss is newer than the value of the same version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(test, derive(Hash))]
 struct Seen {
     version: Version,
     is_miss: bool,
@@ -352,7 +360,11 @@ impl ClientLeases {
         } else {
             ticket.sent_at
         };
-        let lease_until = from + (lease - lease / LEASE_MARGIN_DIVISOR);
+        let margin = match self.is(Mutant::WholeLease) {
+            true => Duration::ZERO,
+            false => lease / LEASE_MARGIN_DIVISOR,
+        };
+        let lease_until = from + (lease - margin);
         let number = match self.is(Mutant::GrantPastWrites) {
             true => self.number,
             false => ticket.number,
@@ -811,6 +823,8 @@ pub(crate) enum Mutant {
     GrantPastWrites,
     /// Counts a lease from the arrival of the grant.
     LeaseFromArrival,
+    /// Reads copies for the whole of a lease, as if all clocks ran alike.
+    WholeLease,
     /// Shows every answer, whatever was shown before.
     ShowAnything,
     /// Forgets what was shown as soon as it was.

@@ -26,7 +26,7 @@ use world::{Pace, Plan, Turmoil, World};
 
 /// A fault built into the cluster on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     Server(server::Mutant),
     Client(client::Mutant),
     /// Writes are not told to the home's `HotKeys`.
@@ -39,6 +39,14 @@ enum Fault {
     OldEpochsServed,
     /// Answers are released as they arrive.
     ReleasedOnArrival,
+    /// Shadow servers hear what older links of a home hold after they have heard a newer one.
+    OldLinksHeard,
+    /// Servers that start again are in no new epoch.
+    LivesAlike,
+    /// A key gets another home although its former one has not said that it let go.
+    GivenUnasked,
+    /// Servers keep the items of keys that they are not the home of any more.
+    ItemsKept,
 }
 
 /// Runs of the sound cluster, for each pace; one in a hundred is long.

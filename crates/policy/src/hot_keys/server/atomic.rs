@@ -85,6 +85,15 @@ pub(super) struct Quiet {
     undated: bool,
 }
 
+#[cfg(test)]
+impl Quiet {
+    /// Hashes what decides when the waiting ends.
+    pub(super) fn digest(&self, state: &mut impl core::hash::Hasher) {
+        use core::hash::Hash;
+        (self.epoch, self.until, self.undated).hash(state);
+    }
+}
+
 /// A time of waiting that is over: the answers that were held for it may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {

@@ -22,6 +22,8 @@
 //! the same worker carries anything.
 
 mod atomic;
+#[cfg(test)]
+mod digest;
 mod observe;
 mod reads;
 mod replicas;
@@ -166,6 +168,7 @@ pub struct HotKeysStats {
 
 /// The hot keys of one worker.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct HotKeys {
     sampler: Sampler,
     filter: Filter,
@@ -722,4 +725,6 @@ pub(crate) enum Mutant {
     AckCoversAll,
     /// Takes messages lost with their connection for confirmed.
     LostCountsAsAcked,
+    /// Removes replicas although leases are not over.
+    RetireAtOnce,
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use evenkeel_types::Instant;
 
-use super::{HotKeys, PROMOTION_HOLD_OFF};
+use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF};
 use crate::hot_keys::client::LEASE_MARGIN_DIVISOR;
 use crate::hot_keys::config::sampling_for;
 use crate::hot_keys::popularity::SLOT;
@@ -136,9 +136,11 @@ impl HotKeys {
         let entry = &self.table[slot];
         let replication = entry.replication.as_ref()?;
         let cold = entry.state == State::ColdPending && replication.retiring.is_none();
+        let waits = !self.is(Mutant::RetireAtOnce);
         cold.then(|| {
             replication
                 .last_grant
+                .filter(|_| waits)
                 .map_or(Instant(0), |at| at + self.lease_waited())
         })
     }
