@@ -64,7 +64,7 @@ fn figure_6b(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         // While the new hot keys are found latencies are those of plain servers. That is more than one request in
         // a hundred of any minute, so that a 99th percentile would tell nothing else; the paper shows the 90th.
         limit_of: Percentile::P90,
-        ..Size::of(run).coarse(run)
+        ..Size::of(run).coarse(run, &[0.3, 0.6, 0.9], 0.1)
     };
     let measured = Measured::new(
         run,

@@ -34,7 +34,7 @@ const MIXES: [(f64, &str, &str); 3] = [
 const IDEAL: &str = "uniform keys by the map, 70 % reads";
 
 fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let size = Size::of(run).coarse(run);
+    let size = Size::of(run).coarse(run, &[0.3, 0.6, 0.9], 0.1);
     let mixed = |setting: Setting, reads| setting.get_share(reads).read_only(READ_ONLY);
     // First all of plain servers, so that these are started once.
     let plain = MIXES.map(|(reads, plain, _)| (plain, mixed(Setting::plain(SERVERS), reads)));

@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(250);
 
 /// How long it is watched after the change, and before it on real servers.
-const WATCHED: Duration = Duration::from_secs(6);
+const WATCHED: Duration = Duration::from_secs(5);
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// Makes other keys hot once, for each set of names, and says how the load went. Half of the capacity is asked.

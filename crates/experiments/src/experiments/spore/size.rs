@@ -24,7 +24,6 @@ const CONNECTIONS: usize = 66;
 /// Rates of a curve, by the capacity of all servers. Virtual time has room for more of them.
 const RATES: [f64; 4] = [0.3, 0.6, 0.75, 0.9];
 const RATES_QUICK: [f64; 2] = [0.4, 0.8];
-const RATES_COARSE: [f64; 3] = [0.3, 0.6, 0.9];
 const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
 /// The limit of servers in a quota: they are kept waiting for most of a period, so that their latencies are of that
@@ -119,16 +118,17 @@ impl Size {
         }
     }
 
-    /// The same with fewer and shorter trials of small real servers, where several settings must fit in a minute.
-    pub fn coarse(&self, run: &Run) -> Size {
+    /// The same with fewer and shorter trials of small real servers, at these rates, where several settings must fit in
+    /// a minute or two.
+    pub fn coarse(&self, run: &Run, rates: &'static [f64], precision: f64) -> Size {
         if !is_small_and_real(run) {
             return self.clone();
         }
         Size {
             settle: Duration::from_secs(3),
             duration: Duration::from_millis(1_500),
-            rates: &RATES_COARSE,
-            precision: 0.1,
+            rates,
+            precision,
             ..self.clone()
         }
     }
@@ -142,7 +142,7 @@ impl Size {
         Size {
             keys: 12_000,
             settle: Duration::from_secs(3),
-            duration: Duration::from_secs(3),
+            duration: Duration::from_millis(2_500),
             ..self.clone()
         }
     }
@@ -175,6 +175,6 @@ impl Size {
 }
 
 /// Whether minutes on two cores have to do for real servers.
-fn is_small_and_real(run: &Run) -> bool {
+pub(super) fn is_small_and_real(run: &Run) -> bool {
     run.mode == Mode::Real && run.scale == Scale::Small
 }
