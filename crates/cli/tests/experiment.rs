@@ -22,7 +22,17 @@ fn the_list_names_what_can_be_run() {
     let output = experiment(&["list"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
-    for name in ["spore-1", "spore-6a", "spore-10b", "rnb-3", "rnb-13"] {
+    for name in [
+        "spore-1",
+        "spore-6a",
+        "spore-10b",
+        "spore-overhead",
+        "rnb-3",
+        "rnb-13",
+        "hot-targets",
+        "hot-placement",
+        "hot-detection",
+    ] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }

@@ -127,6 +127,7 @@ impl Size {
         Size {
             settle: Duration::from_secs(3),
             duration: Duration::from_millis(1_500),
+            reshuffle: Duration::from_secs(2),
             rates,
             precision,
             ..self.clone()
