@@ -184,7 +184,8 @@ fn trial(
     keys_per_second_of_servers: Vec<f64>,
 ) -> Trial {
     let counters = stats.counters;
-    let answered = counters.requests - counters.errors;
+    // Requests that nobody answered are errors, but not among those that were answered.
+    let answered = counters.requests - (counters.errors - counters.unanswered);
     Trial {
         offered_per_second,
         requests_per_second: answered as f64 / seconds,
@@ -195,5 +196,22 @@ fn trial(
         keys_per_second_of_servers,
         errors: counters.errors,
         wrong_values: counters.wrong_values,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when a pool falls silent: more connections broke off their requests than had answers.
+    #[test]
+    fn requests_that_nobody_answered_take_nothing_from_those_that_were() {
+        let mut stats = LoadStats::default();
+        stats.counters.requests = 100;
+        stats.counters.errors = 210;
+        stats.counters.unanswered = 200;
+        let trial = trial(1_000.0, 2.0, &stats, Vec::new());
+        assert_eq!(trial.requests_per_second, 45.0);
+        assert_eq!(trial.errors, 210);
     }
 }
