@@ -3,7 +3,7 @@
 use super::touch::set_expiry;
 use crate::server::engine::{At, Engine, saw_read, shown_version, ttl};
 use crate::server::time::{NEVER, Seconds, TimeBase};
-use evenkeel_policy::hot_keys::server::{ReadAdvice, WriteKind};
+use evenkeel_policy::hot_keys::server::{ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_storage::{ItemMut, NewItem};
@@ -54,7 +54,9 @@ fn miss(
     if meta.flags.has(b'q') {
         return;
     }
-    let newest = advice.replicated.then(|| engine.newest_version());
+    // Only who knows leases can make anything of it.
+    let is_told = advice.replicated && matches!(at.reader, Reader::Aware { .. });
+    let newest = is_told.then(|| engine.newest_version());
     let line = answer::echo_flags(answer::meta(out, MetaStatus::Miss), meta, key);
     answer::extension_flags(line, None, newest).end();
 }
