@@ -12,7 +12,9 @@
 //! counters of two home servers cannot be compared, but the map says which of them came later. A store
 //! or a removal that is not older than what is held takes effect and is confirmed; equal is a renewal.
 //! An older one is refused, and so is a store for which there is no room, which must then drop the
-//! replica that it would have replaced. A new connection from a home worker replaces the former one,
+//! replica that it would have replaced. What comes by an older map than anything that was heard before is
+//! refused even where nothing is held: bytes of a former home may be on their way for long, and a replica of
+//! the present one that was evicted or removed left nothing to compare them with. A new connection from a home worker replaces the former one,
 //! whose unread messages are dropped: otherwise one of them could bring back a value after a newer
 //! replica was evicted.
 //!

@@ -6,7 +6,9 @@
 //!
 //! A replica is ordered by (epoch, version): versions of two homes cannot be compared, so the epoch
 //! of the map by which the home wrote decides first. An older store never replaces a newer one, and
-//! an older removal never removes it.
+//! an older removal never removes it. What was sent by an older map than anything heard before is refused
+//! even where nothing is held: bytes of a former home may be on their way for long, and must not come after
+//! a replica of the present one that was evicted or removed, for it is taken for current.
 
 use super::time::{NEVER, Seconds};
 use evenkeel_storage::{NewItem, Store};
@@ -103,6 +105,8 @@ pub struct Replicas {
     facts: Vec<Facts>,
     /// Positions of which no item knows.
     free: Vec<u32>,
+    /// The newest map by which any home has sent anything.
+    newest_epoch: Epoch,
 }
 
 /// Positions below which nobody looks for those that expiry and eviction have left behind.
@@ -116,7 +120,14 @@ impl Replicas {
             store,
             facts: Vec::new(),
             free: Vec::new(),
+            newest_epoch: Epoch(0),
         }
+    }
+
+    /// Whether something sent by that map may still take effect. If so, nothing of an older one may any more.
+    fn hear(&mut self, epoch: Epoch) -> bool {
+        self.newest_epoch = self.newest_epoch.max(epoch);
+        epoch == self.newest_epoch
     }
 
     /// Looks a replica up.
@@ -141,7 +152,9 @@ impl Replicas {
     /// Stores or renews a replica unless a newer one is there.
     pub fn store(&mut self, new: &NewReplica<'_>, now: Seconds) -> ReplicaStored {
         let held = self.stamp(new.key, now);
-        if held.is_some_and(|held| (held.0, held.1) > (new.epoch, new.version)) {
+        if !self.hear(new.epoch)
+            || held.is_some_and(|held| (held.0, held.1) > (new.epoch, new.version))
+        {
             return ReplicaStored::Older;
         }
         let position = match held {
@@ -219,6 +232,9 @@ impl Replicas {
 
     /// Removes a replica unless a newer one is there. True when nothing as old is left.
     pub fn remove(&mut self, key: &[u8], epoch: Epoch, version: Version, now: Seconds) -> bool {
+        if !self.hear(epoch) {
+            return false;
+        }
         match self.stamp(key, now) {
             Some(held) if (held.0, held.1) > (epoch, version) => false,
             Some((_, _, position)) => {
@@ -241,7 +257,7 @@ impl Replicas {
         now: Seconds,
     ) -> bool {
         let held = self.stamp(key, now);
-        if held.is_some_and(|held| (held.0, held.1) > (epoch, version)) {
+        if !self.hear(epoch) || held.is_some_and(|held| (held.0, held.1) > (epoch, version)) {
             return false;
         }
         let position = held.map_or_else(|| self.make_facts(now), |held| held.2);
@@ -453,6 +469,20 @@ mod tests {
         assert!(replicas.remove(b"k", Epoch(2), Version(6), 10));
         assert!(replicas.get(b"k", 10).is_none());
         assert!(replicas.remove(b"k", Epoch(2), Version(6), 10));
+    }
+
+    #[test]
+    fn nothing_of_a_former_home_comes_after_what_is_gone() {
+        let mut replicas = replicas();
+        assert_eq!(replicas.store(&new(b"v5", 3, 5), 10), ReplicaStored::Yes);
+        assert!(replicas.remove(b"k", Epoch(3), Version(6), 10));
+        assert_eq!(replicas.store(&new(b"v9", 2, 9), 10), ReplicaStored::Older);
+        assert_eq!(replicas.store(&new(b"v7", 3, 7), 10), ReplicaStored::Yes);
+        replicas.flush();
+        assert_eq!(replicas.store(&new(b"v9", 2, 9), 10), ReplicaStored::Older);
+        assert!(!replicas.remove(b"k", Epoch(2), Version(9), 10));
+        assert!(!replicas.block(b"k", Epoch(2), Version(9), 100, 10));
+        assert!(replicas.get(b"k", 10).is_none());
     }
 
     #[test]

@@ -352,6 +352,20 @@ pub(super) const SCOPES: &[Scope] = &[
         moves: &[Event::MapChanged, Event::Promoted],
         ..SEQUENTIAL
     },
+    // What a former home sent arrives when the replica that came after it is gone.
+    Scope {
+        name: "a former home",
+        servers: 3,
+        clients: &[setter(0, 1, 2)],
+        maps: &[None, Some(1)],
+        budget: Budget {
+            replica_evictions: 1,
+            ..QUIET
+        },
+        reaches: &[OldMapRefused, OldRefused],
+        moves: &[Event::MapChanged],
+        ..PLAIN
+    },
     // A proxy's connection breaks; what it sent may still be carried out.
     Scope {
         name: "connections",
@@ -418,6 +432,23 @@ pub(super) const SCOPES: &[Scope] = &[
 
 /// Those that are too large for that.
 pub(super) const LARGE_SCOPES: &[Scope] = &[
+    // As "a former home", when the key was deleted at its new home and others still have leases.
+    Scope {
+        name: "deleted after a move",
+        servers: 3,
+        pipeline: 1,
+        clients: &[
+            ClientPlan {
+                deletes: 1,
+                ..setter(0, 0, 2)
+            },
+            reader(0, 3),
+        ],
+        maps: &[None, Some(1)],
+        reaches: &[OldMapRefused, OldRefused],
+        moves: &[Event::MapChanged, Event::Removed],
+        ..PLAIN
+    },
     // Requests that come to a home that was another's in between.
     Scope {
         name: "old requests",
@@ -454,6 +485,8 @@ pub(super) const MUTANTS: &[(Fault, &str)] = &[
     (Fault::EpochIgnored, "a shadow of two"),
     (Fault::RefusalsIgnored, "refusals"),
     (Fault::OldEpochsServed, "old requests"),
+    (Fault::FormerHomesHeard, "a former home"),
+    (Fault::FormerHomesHeard, "deleted after a move"),
     (Fault::ReleasedOnArrival, "pipeline"),
     (Fault::OldLinksHeard, "late bytes"),
     (Fault::LivesAlike, "home restarts"),

@@ -33,6 +33,8 @@ pub(super) enum Fault {
     WritesUntold,
     /// Shadow servers order replicas by version alone.
     EpochIgnored,
+    /// Shadow servers compare epochs with that of the replica that they hold alone.
+    FormerHomesHeard,
     /// Shadow servers without room keep what they have and confirm.
     RefusalsIgnored,
     /// Servers answer requests sent by a map older than the one that made them the key's home.

@@ -56,6 +56,7 @@ impl Cluster {
             home_since: (state.owner() == Some(server)).then_some(epoch),
             replica: None,
             counter: self.scope.counters[usize::from(life)][server],
+            newest_heard: Epoch(0),
             filled: 0,
         }
     }
@@ -446,11 +447,19 @@ impl Step<'_> {
     }
 
     /// The rule for replicas: ordered by the epoch first, since the counters of two homes cannot be
-    /// compared, then by version; equal is a renewal. One that cannot be held is not kept older.
+    /// compared, then by version; equal is a renewal. Nothing is taken of an older epoch than one heard
+    /// before, though its replica may be gone. One that cannot be held is not kept older.
     fn apply(&mut self, shadow: usize, m: Message, full: bool) -> bool {
         let by_epoch = !self.cluster.has(Fault::EpochIgnored);
         let ignores_refusal = self.cluster.has(Fault::RefusalsIgnored);
+        let hears_former = self.cluster.has(Fault::FormerHomesHeard);
         let s = Arc::make_mut(&mut self.state.servers[shadow]);
+        s.newest_heard = s.newest_heard.max(m.epoch);
+        if by_epoch && m.epoch < s.newest_heard && !hears_former {
+            self.reach(Reached::OldRefused);
+            self.tell(|_| format!("shadow {shadow} has heard of a newer map"));
+            return false;
+        }
         if let Some(held) = s.replica {
             let is_newer = match by_epoch {
                 true => (held.epoch, held.item.version) > (m.epoch, m.version),

@@ -69,6 +69,8 @@ pub(super) struct Server {
     pub(super) replica: Option<Replica>,
     /// The newest version given.
     pub(super) counter: u64,
+    /// The newest map by which a home has sent anything here.
+    pub(super) newest_heard: Epoch,
     /// The newest position that a replica here had in this life.
     pub(super) filled: usize,
 }
@@ -275,6 +277,7 @@ impl Hash for State {
         for server in &self.servers {
             (server.life, server.epoch, server.item, server.home_since).hash(state);
             (server.replica, server.counter, server.filled).hash(state);
+            server.newest_heard.hash(state);
             server.hot.digest(self.server_now(), state);
         }
     }

@@ -118,6 +118,8 @@ struct Server {
     links: Vec<Link>,
     /// Newest connection heard of, by server.
     heard: [u64; SERVERS],
+    /// Newest epoch that a home has sent anything by.
+    newest_heard: Epoch,
     tick_at: u64,
 }
 

@@ -252,6 +252,7 @@ impl World {
             counter,
             links: (0..SERVERS).map(|_| Link::default()).collect(),
             heard: [0; SERVERS],
+            newest_heard: Epoch(0),
             tick_at: u64::MAX,
         }
     }
@@ -269,7 +270,8 @@ impl World {
 
 impl Server {
     /// The rule for replicas: ordered by the epoch first, since the counters of two homes cannot be
-    /// compared, then by version; equal is a renewal. One that cannot be held is not kept older.
+    /// compared, then by version; equal is a renewal. Nothing is taken of an older epoch than one heard
+    /// before, though its replica may be gone. One that cannot be held is not kept older.
     pub(super) fn apply(
         &mut self,
         time: u64,
@@ -278,6 +280,10 @@ impl Server {
         fault: Option<Fault>,
     ) -> bool {
         let by_epoch = fault != Some(Fault::EpochIgnored);
+        self.newest_heard = self.newest_heard.max(m.epoch);
+        if by_epoch && m.epoch < self.newest_heard && fault != Some(Fault::FormerHomesHeard) {
+            return false;
+        }
         if let Some(held) = self.replicas.get(&m.key) {
             let newer = match by_epoch {
                 true => (held.epoch, held.item.version) > (m.epoch, m.version),
