@@ -411,7 +411,7 @@ fn what_is_only_observed_is_told_and_grants_no_lease() {
     }
     // What a third of the reads would be, as each of three copies would get them.
     let view = home.workers[0].hot_keys_view(at(ms), true);
-    let spread = view.load.served_rps - view.keys[0].rps * 2.0 / 3.0;
+    let spread = view.load.served_rps - view.keys[0].load_rps * 2.0 / 3.0;
     assert!((view.expected_rps - spread).abs() < 1e-6, "{view:?}");
     assert!(view.expected_rps < 0.5 * view.load.served_rps, "{view:?}");
 }
