@@ -87,6 +87,8 @@ impl Links {
                     let seconds = TimeBase::seconds(now);
                     let store = &engine.store;
                     let item = store.peek_hashed(place.cachelet, message.key, table, seconds);
+                    // The next who reads what is stale must be told to replace it, which is the home's to do.
+                    let item = item.filter(|item| !item.stale());
                     let line = item.map(|item| {
                         let mut line = Vec::new();
                         let mut begun = request::meta_set(
@@ -101,6 +103,9 @@ impl Links {
                         if item.expires_at() != NEVER {
                             let left = item.expires_at().saturating_sub(seconds);
                             begun = begun.number(b'T', left);
+                        }
+                        if item.win_sent() {
+                            begun = begun.flag(b'I');
                         }
                         begun.end_with(item.value());
                         line

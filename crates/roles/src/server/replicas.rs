@@ -37,6 +37,8 @@ pub struct Replica<'a> {
     pub flags: u32,
     /// Version that the home gave it.
     pub version: Version,
+    /// Whether somebody is about to put another value in its place, who was asked to by the home.
+    pub win_sent: bool,
 }
 
 /// What became of a replica that a home sent.
@@ -63,6 +65,8 @@ pub struct NewReplica<'a> {
     pub epoch: Epoch,
     /// The home's version.
     pub version: Version,
+    /// As in [`Replica`].
+    pub win_sent: bool,
     /// When it vanishes unless the home renews it.
     pub expires_at: Seconds,
 }
@@ -146,6 +150,7 @@ impl Replicas {
             value,
             flags: item.flags(),
             version: item.version(),
+            win_sent: item.win_sent(),
         })
     }
 
@@ -173,7 +178,14 @@ impl Replicas {
             version: new.version,
         };
         match self.store.insert(CACHELET, item, now) {
-            Ok(()) => ReplicaStored::Yes,
+            Ok(()) => {
+                if new.win_sent
+                    && let Some(mut item) = self.store.get(CACHELET, new.key, now)
+                {
+                    item.set_win_sent(true);
+                }
+                ReplicaStored::Yes
+            }
             Err(_) => {
                 // The replica that it was to replace is gone, too.
                 self.free.push(position);
@@ -379,6 +391,7 @@ mod tests {
             flags: 9,
             epoch: Epoch(epoch),
             version: Version(version),
+            win_sent: false,
             expires_at: 100,
         }
     }

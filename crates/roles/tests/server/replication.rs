@@ -355,6 +355,56 @@ fn a_shadow_that_stays_silent_loses_its_link_and_the_key_its_replicas() {
 }
 
 #[test]
+fn copies_know_that_somebody_replaces_the_value_and_what_is_stale_has_none() {
+    let mut cluster = Cluster::new(2);
+    let key = key_of(&cluster, 0);
+    let (mut client, mut shadow) = (agreed(&mut cluster, 0), agreed(&mut cluster, 1));
+    let store = format!("ms {key} 2 Y1 T100\r\nv1\r\n");
+    client.ask(&mut cluster.servers[0], at(0), &store);
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, 0);
+    assert_eq!(answer, "VA 2 G1\r\nv1\r\n");
+    let replica = format!("mg {key} v G\r\n");
+
+    // Who reads it with less than 200 seconds to live is to replace it: one alone.
+    let mut plain = Client::open(&mut cluster.servers[0], 0);
+    let recache = format!("mg {key} v R200\r\n");
+    assert_eq!(
+        plain.ask(&mut cluster.servers[0], at(ms), &recache),
+        "VA 2 W\r\nv1\r\n"
+    );
+    cluster.settle(at(ms));
+    assert_eq!(
+        shadow.ask(&mut cluster.servers[1], at(ms), &replica),
+        "VA 2 Z\r\nv1\r\n"
+    );
+
+    // The next who reads it must be told that it is stale, and that it is theirs to replace.
+    let stale = format!("md {key} I T100 Y1\r\n");
+    client.ask(&mut cluster.servers[0], at(ms), stale);
+    cluster.settle(at(ms));
+    assert_eq!(
+        shadow.ask(&mut cluster.servers[1], at(ms), &replica),
+        "EN\r\n"
+    );
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, ms);
+    assert_eq!(
+        answer, "VA 2 Z X\r\nv1\r\n",
+        "no lease, as often as it is read"
+    );
+    assert_eq!(
+        shadow.ask(&mut cluster.servers[1], at(ms), &replica),
+        "EN\r\n"
+    );
+    client.ask(&mut cluster.servers[0], at(ms), &store);
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, ms);
+    assert_eq!(answer, "VA 2 G1\r\nv1\r\n");
+    assert_eq!(
+        shadow.ask(&mut cluster.servers[1], at(ms), &replica),
+        "VA 2\r\nv1\r\n"
+    );
+}
+
+#[test]
 fn a_flush_reaches_the_replicas() {
     let mut cluster = Cluster::new(2);
     let key = key_of(&cluster, 0);

@@ -25,8 +25,9 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         return miss(engine, at, key, meta, advice, out);
     };
     engine.counters.get_hits += 1;
-    let bytes = item.value().len();
-    let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, Some(bytes));
+    // What is stale gets no replicas: the next who reads it must be told to replace it.
+    let found = (!item.stale()).then(|| item.value().len());
+    let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
     let terms = Terms {
         cas_shown: engine.cas_shown,
         recache_before: recache_before(&engine.time, at, meta),

@@ -18,6 +18,7 @@ pub fn replica_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, ou
                 value_len: replica.value.len(),
                 version: replica.version,
                 flags: replica.flags,
+                win_sent: replica.win_sent,
                 ..ItemFacts::default()
             };
             if meta.flags.has(b'v') {
@@ -55,6 +56,7 @@ pub fn replica_set(
         flags: flags.client_flags().unwrap_or(0),
         epoch: Epoch(flags.unsigned(b'Y').unwrap_or(0)),
         version: Version(flags.unsigned(b'E').unwrap_or(0)),
+        win_sent: flags.has(b'I'),
         expires_at: replica_expiry(item_expiry, at.seconds, lifetime_s),
     };
     let status = match engine.replicas.store(&new, at.seconds) {
