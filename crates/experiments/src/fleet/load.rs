@@ -2,7 +2,7 @@
 
 use super::Fleet;
 use crate::trial::{Subject, Trial};
-use anyhow::ensure;
+use anyhow::bail;
 use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop, Target};
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, Popularity, Rate, ReadOnly, ValueSizes, WorkloadSpec,
@@ -14,6 +14,9 @@ const FILL_PIPELINE: usize = 16;
 
 /// Connections that fill a fleet.
 const FILL_CONNECTIONS: usize = 16;
+
+/// How often it is tried to set all keys.
+const FILL_ATTEMPTS: usize = 3;
 
 /// Requests that may be in flight on a connection of a trial: an open loop that is held up by its own
 /// pipelines is none.
@@ -75,10 +78,10 @@ impl LoadSpec {
         }
     }
 
-    /// Sets every key once.
+    /// Sets every key, all of them anew where a busy machine let some time out.
     ///
     /// # Errors
-    /// When one is not stored.
+    /// When one is not stored in any of a few attempts.
     pub fn fill(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let Some(target) = fleet.targets().next() else {
             return Ok(());
@@ -91,14 +94,14 @@ impl LoadSpec {
             answer_timeout: Duration::from_secs(30),
             ..self.plan(target, source)
         };
-        let stats = Driver::start(plan)?.wait()?;
-        let stored = stats.counters.sets;
-        ensure!(
-            stored == self.keys,
-            "{stored} of {} keys were stored",
-            self.keys
-        );
-        Ok(())
+        let mut stored = 0;
+        for _ in 0..FILL_ATTEMPTS {
+            stored = Driver::start(plan.clone())?.wait()?.counters.sets;
+            if stored == self.keys {
+                return Ok(());
+            }
+        }
+        bail!("{stored} of {} keys were stored", self.keys)
     }
 }
 
