@@ -74,6 +74,8 @@ pub(super) struct Scope {
     pub(super) starts_hot: bool,
     /// Owners of the key by the maps that the coordinator makes one after the other.
     pub(super) maps: &'static [Option<usize>],
+    /// Whether the first shadow of a key is another one by every second map.
+    pub(super) shadows_alternate: bool,
     /// From where each server counts versions, by its lives.
     pub(super) counters: [[u64; SERVERS_MAX]; 3],
     pub(super) budget: Budget,
@@ -124,6 +126,7 @@ const PLAIN: Scope = Scope {
     clocks_differ: false,
     starts_hot: true,
     maps: &[],
+    shadows_alternate: false,
     counters: DOWNWARDS,
     budget: QUIET,
     reaches: &[],
@@ -352,6 +355,18 @@ pub(super) const SCOPES: &[Scope] = &[
         moves: &[Event::MapChanged, Event::Promoted],
         ..SEQUENTIAL
     },
+    // A map that changes the shadow alone, of which a proxy has not heard.
+    Scope {
+        name: "another shadow",
+        servers: 3,
+        starts_hot: false,
+        clients: &[setter(0, 5, 1)],
+        maps: &[Some(0)],
+        shadows_alternate: true,
+        reaches: &[Leased, ReplicaShown],
+        moves: &[Event::MapChanged, Event::Retired, Event::Promoted],
+        ..SEQUENTIAL
+    },
     // What a former home sent arrives when the replica that came after it is gone.
     Scope {
         name: "a former home",
@@ -469,6 +484,7 @@ pub(super) const LARGE_SCOPES: &[Scope] = &[
 /// Faults built in on purpose, and the scope in which each breaks a promise.
 pub(super) const MUTANTS: &[(Fault, &str)] = &[
     (Fault::Server(ServerMutant::GrantWhilePending), "trust"),
+    (Fault::Server(ServerMutant::GrantAnyEpoch), "another shadow"),
     (Fault::Server(ServerMutant::AckCoversAll), "trust"),
     (Fault::Server(ServerMutant::LostCountsAsAcked), "two links"),
     (Fault::Server(ServerMutant::RetireAtOnce), "clocks"),

@@ -25,6 +25,11 @@ impl HotKeys {
         replication.is_some_and(|replication| replication.is_under_way(target, tag))
     }
 
+    /// Counts moves from now on.
+    pub(crate) fn reset_transitions(&mut self) {
+        self.transitions = Transitions::default();
+    }
+
     /// State of a key; [`State::Invalid`] if it is not tracked.
     pub(crate) fn state_of(&self, hash: KeyHash, key: &[u8]) -> State {
         let slot = self.table.find(hash, key);

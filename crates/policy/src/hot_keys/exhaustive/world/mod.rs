@@ -405,8 +405,8 @@ fn worker(server: usize) -> WorkerRef {
     }
 }
 
-/// `owner` has the cachelet of the key, and the last server all others, so that it is the first shadow of
-/// every other home.
+/// `owner` has the cachelet of the key and one other server all others, so that it is the first shadow of
+/// every other home: the last server, or by turns the one before it.
 fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
     let entry = |server: usize| ServerEntry {
         id: ServerId(server as u16),
@@ -420,9 +420,11 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
     };
     const NODES: usize = 16;
     let of_key = (KeyHash::of(KEY).0 >> (u64::BITS - NODES.ilog2())) as usize;
+    let is_alternate = scope.shadows_alternate && epoch.is_multiple_of(2);
+    let shadow = scope.servers - 1 - usize::from(is_alternate);
     let owner_of = |node: usize| match node == of_key {
         true => owner.map(worker),
-        false => Some(worker(scope.servers - 1)),
+        false => Some(worker(shadow)),
     };
     MapDocument {
         epoch: Epoch(epoch),

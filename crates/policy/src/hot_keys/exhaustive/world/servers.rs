@@ -172,6 +172,9 @@ impl Cluster {
             }
         }
         *state = step.state;
+        // What it took to get here is no part of the story.
+        state.server_mut(0).hot.reset_transitions();
+        self.moves.store(0, Ordering::Relaxed);
         let hot = &state.servers[0].hot;
         let spread = hot
             .list_spread()
