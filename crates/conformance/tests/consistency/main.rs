@@ -14,6 +14,7 @@ mod atomic;
 mod blows;
 mod chaos;
 mod lease;
+mod porcupine;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
