@@ -10,11 +10,11 @@ use crate::hot_keys::model::Fault;
 use crate::hot_keys::server::Mutant as ServerMutant;
 use crate::hot_keys::state::Event;
 
-/// Most transitions that a scope may have: two seconds of one core of a small machine, in the profile of
+/// Most transitions that a scope may have: four seconds of one core of a small machine, in the profile of
 /// tests. A scope that has more is to be cut, or to go among the large ones.
 pub(super) const STEPS_MAX: u64 = 1_200_000;
 
-/// The same for the large scopes, which `make model` runs: some minutes.
+/// The same for the large scopes, which `make model` runs: two minutes each.
 pub(super) const LARGE_STEPS_MAX: u64 = 40_000_000;
 
 /// What the clients are like.
