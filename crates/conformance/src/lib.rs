@@ -3,6 +3,7 @@
 //! * [`transcript`] sends the same bytes to a real memcached, to `evenkeel server` and to
 //!   `evenkeel proxy`, and compares what comes back byte for byte. The texts lie in `transcripts/`.
 //! * [`differential`] does the same with random sessions, and makes small what it finds.
+//! * [`go`] builds the tests' programs in Go.
 //! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
 //!   crates must not know.
 //! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
@@ -13,5 +14,6 @@
 
 pub mod differential;
 pub mod exchange;
+pub mod go;
 pub mod source;
 pub mod transcript;

@@ -95,7 +95,8 @@ impl fmt::Display for Limit {
             Percentile::P90 => "p90",
             Percentile::P99 => "p99",
         };
-        write!(f, "{of} of {} ms", self.us / 1000.0)
+        // Hundredths, and none where there are none.
+        write!(f, "{of} of {} ms", (self.us / 10.0).round() / 100.0)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use evenkeel_conformance::go;
 use evenkeel_testkit::require_program;
 
 /// The user that servers with authentication know.
@@ -281,19 +282,8 @@ fn gomemcache(address: SocketAddr) -> Command {
 fn go_program() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gomemcache-check");
-        let output = Command::new(require_program("go"))
-            .current_dir(clients().join("go"))
-            .args(["build", "-mod=readonly", "-o"])
-            .arg(&binary)
-            .output()
-            .expect("go is installed");
-        assert!(
-            output.status.success(),
-            "go could not build the check (make deps fetches its module):\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        binary
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        go::build(".", folder.join("gomemcache-check"))
     })
 }
 

@@ -7,12 +7,12 @@ use super::application::{KEYS, Shared};
 use super::lease::AFTERMATH;
 use super::{Consistency, PATIENT, alone, cluster, record};
 use evenkeel_conformance::exchange::seed;
+use evenkeel_conformance::go;
 use evenkeel_sim::history::{Action, Effect, Found, NEVER, Operation, WriteId, check_linearizable};
-use evenkeel_testkit::require_program;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Operations at the beginning of the history that are looked at.
@@ -24,25 +24,6 @@ const READS_THINNED: u64 = 16;
 
 /// Histories made wrong.
 const FORGERIES: usize = 20;
-
-/// Builds the Go program. `make deps` fetches its module.
-fn porcupine() -> PathBuf {
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("porcupine-check");
-    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-    let output = Command::new(require_program("go"))
-        .current_dir(clients.join("go"))
-        .args(["build", "-mod=readonly", "-o"])
-        .arg(&binary)
-        .arg("./porcupine")
-        .output()
-        .expect("go is installed");
-    assert!(
-        output.status.success(),
-        "go could not build the check (make deps fetches its module):\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    binary
-}
 
 /// The first operations, with few of the reads. What was not answered by then may or may not happen.
 fn beginning(mut operations: Vec<Operation>, random: &mut Xoshiro256PlusPlus) -> Vec<Operation> {
@@ -149,7 +130,8 @@ fn forge(operations: &mut [Operation], random: &mut Xoshiro256PlusPlus) {
 
 #[test]
 fn porcupine_agrees_about_real_histories_and_forged_ones() {
-    let program = porcupine();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = go::build("./porcupine", folder.join("porcupine-check"));
     let _alone = alone();
     let seed = seed();
     let shared = Shared::new(seed);

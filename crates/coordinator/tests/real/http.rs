@@ -100,7 +100,7 @@ fn every_path_shows_what_it_promises() {
     let mut with_news = heartbeat();
     with_news["hot_keys"] = json!({
         "keys": [{
-            "worker": 1, "key": "page%20home", "state": "hot", "state_ms": 5, "rps": 12.0, "gamma": 1,
+            "worker": 1, "key": "page%20home", "state": "hot", "state_ms": 5, "rps": 11.0, "load_rps": 12.0, "gamma": 1,
             "shadows": [{"server": 0, "worker": 0}],
         }],
         "events": [{
