@@ -262,7 +262,8 @@ impl Process {
         self.stdout.text()
     }
 
-    /// Sends a signal. A process that has ended already is left alone.
+    /// Sends a signal. A process that has ended already is left alone. One that is stopped does nothing any more
+    /// when this returns: until its last thread has been told, another could still serve a request.
     pub fn signal(&mut self, signal: Signal) {
         use rustix::process as unix;
         if !self.is_running() {
@@ -277,8 +278,13 @@ impl Process {
             Signal::Hangup => unix::Signal::HUP,
             Signal::Drain => unix::Signal::USR1,
         };
-        unix::kill_process(unix::Pid::from_child(&self.child), signal)
-            .expect("a child that was not reaped can be signalled");
+        let process = unix::Pid::from_child(&self.child);
+        unix::kill_process(process, signal).expect("a child that was not reaped can be signalled");
+        if signal == unix::Signal::STOP {
+            use unix::WaitIdOptions as Wait;
+            let until = Wait::STOPPED | Wait::EXITED | Wait::NOWAIT;
+            unix::waitid(unix::WaitId::Pid(process), until).expect("a child can be waited for");
+        }
     }
 
     /// `kill -9`, then reaps: when it returns, the kernel has closed every socket of the process.
