@@ -30,6 +30,7 @@
 
 mod cluster_hot_keys;
 mod config;
+pub mod election;
 mod event;
 mod hot_keys;
 pub mod limits;
