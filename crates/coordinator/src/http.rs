@@ -51,7 +51,13 @@ pub(crate) struct ErrorDetail {
     /// What is wrong with a text that was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) problems: Vec<ConfigProblem>,
+    /// Address of the coordinator that leads, from one that does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) leader: Option<String>,
 }
+
+/// Reason of every error of a coordinator that does not lead.
+pub(crate) const NOT_LEADER: &str = "not_leader";
 
 /// What an operator may send to change settings: a misspelled name must not pass for a change.
 #[derive(Debug, Deserialize)]
@@ -301,6 +307,7 @@ pub(crate) fn error_with(
         reason: reason.to_owned(),
         message,
         problems,
+        leader: None,
     };
     (status, Json(ErrorBody { error })).into_response()
 }
