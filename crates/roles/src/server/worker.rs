@@ -17,6 +17,7 @@ use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
 use core::time::Duration;
+use evenkeel_policy::cachelet_load::LoadMeter;
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
@@ -107,6 +108,8 @@ pub struct WorkerCore {
     pub(super) touched: VecDeque<ConnectionId>,
     /// Messages on their way to each worker.
     pub(super) outbox: Outbox,
+    /// How much each cachelet adds to the load.
+    pub(super) meter: LoadMeter,
     /// Room for the keys of plain reads.
     pub(super) run: Run,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
@@ -184,7 +187,7 @@ impl WorkerCore {
             config.first_version,
             config.cas_shown,
         );
-        Ok(WorkerCore {
+        let mut core = WorkerCore {
             engine,
             placement,
             map: None,
@@ -194,6 +197,7 @@ impl WorkerCore {
             free: Vec::new(),
             touched: VecDeque::new(),
             outbox: Outbox::new(config.workers),
+            meter: LoadMeter::new(config.start.monotonic),
             run: Run::default(),
             spare: Vec::new(),
             round: (0, true),
@@ -220,7 +224,9 @@ impl WorkerCore {
             connections_before_reset: (0, 0),
             input_held: (0, 0),
             config,
-        })
+        };
+        core.settle_meters(core.config.start.monotonic);
+        Ok(core)
     }
 
     /// Who may come in from now on; connections that are known already stay so, as with memcached.
@@ -303,6 +309,7 @@ impl WorkerCore {
         for id in wanted.difference(&held) {
             self.engine.store.create_cachelet(*id);
         }
+        self.settle_meters(now.monotonic);
         self.placement = placement;
         self.server = server;
         self.map = Some(map.clone());
@@ -389,6 +396,7 @@ impl WorkerCore {
             self.flush(now);
         }
         self.engine.hot.handle_timeout(now.monotonic);
+        self.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);
         self.release_held(now);
@@ -396,8 +404,8 @@ impl WorkerCore {
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     pub fn poll_deadline(&self) -> Instant {
-        let hot = self.engine.hot.poll_deadline();
-        self.links.deadline().map_or(hot, |links| links.min(hot))
+        let own = (self.engine.hot.poll_deadline()).min(self.meter.poll_deadline());
+        self.links.deadline().map_or(own, |links| links.min(own))
     }
 
     /// A bounded step of housekeeping. True when there is more to do at once; otherwise call it again
