@@ -56,11 +56,6 @@ pub struct CacheletStats {
     pub reads: u64,
     /// Gets that found an item.
     pub hits: u64,
-    /// Inserts and deletes, changes of an item's expiry or version, and look-ups for any of these that
-    /// found nothing.
+    /// Inserts and deletes.
     pub writes: u64,
-    /// Bytes of the values that gets found.
-    pub bytes_out: u64,
-    /// Bytes of the values that were to be inserted.
-    pub bytes_in: u64,
 }

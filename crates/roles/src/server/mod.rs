@@ -30,7 +30,6 @@ mod in_order;
 mod links;
 mod listing;
 mod lists;
-mod loads;
 mod message;
 pub mod metrics;
 mod observe;

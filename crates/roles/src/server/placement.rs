@@ -66,7 +66,7 @@ enum By {
 }
 
 /// The guest cachelet of a worker.
-pub(super) fn guest(worker: u16) -> CacheletId {
+fn guest(worker: u16) -> CacheletId {
     CacheletId(GUEST_CACHELET_LAST - worker)
 }
 

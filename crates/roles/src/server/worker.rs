@@ -17,7 +17,6 @@ use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
 use core::time::Duration;
-use evenkeel_policy::cachelet_load::LoadMeter;
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
@@ -108,8 +107,6 @@ pub struct WorkerCore {
     pub(super) touched: VecDeque<ConnectionId>,
     /// Messages on their way to each worker.
     pub(super) outbox: Outbox,
-    /// How much each cachelet adds to the load.
-    pub(super) meter: LoadMeter,
     /// Room for the keys of plain reads.
     pub(super) run: Run,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
@@ -187,7 +184,7 @@ impl WorkerCore {
             config.first_version,
             config.cas_shown,
         );
-        let mut core = WorkerCore {
+        Ok(WorkerCore {
             engine,
             placement,
             map: None,
@@ -197,7 +194,6 @@ impl WorkerCore {
             free: Vec::new(),
             touched: VecDeque::new(),
             outbox: Outbox::new(config.workers),
-            meter: LoadMeter::new(config.start.monotonic),
             run: Run::default(),
             spare: Vec::new(),
             round: (0, true),
@@ -224,9 +220,7 @@ impl WorkerCore {
             connections_before_reset: (0, 0),
             input_held: (0, 0),
             config,
-        };
-        core.settle_meters(core.config.start.monotonic);
-        Ok(core)
+        })
     }
 
     /// Who may come in from now on; connections that are known already stay so, as with memcached.
@@ -309,7 +303,6 @@ impl WorkerCore {
         for id in wanted.difference(&held) {
             self.engine.store.create_cachelet(*id);
         }
-        self.settle_meters(now.monotonic);
         self.placement = placement;
         self.server = server;
         self.map = Some(map.clone());
@@ -396,7 +389,6 @@ impl WorkerCore {
             self.flush(now);
         }
         self.engine.hot.handle_timeout(now.monotonic);
-        self.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);
         self.release_held(now);
@@ -404,8 +396,8 @@ impl WorkerCore {
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     pub fn poll_deadline(&self) -> Instant {
-        let own = (self.engine.hot.poll_deadline()).min(self.meter.poll_deadline());
-        self.links.deadline().map_or(own, |links| links.min(own))
+        let hot = self.engine.hot.poll_deadline();
+        self.links.deadline().map_or(hot, |links| links.min(hot))
     }
 
     /// A bounded step of housekeeping. True when there is more to do at once; otherwise call it again

@@ -6,7 +6,6 @@ mod auth;
 mod binary;
 mod commands;
 mod harness;
-mod loads;
 mod plain;
 mod replication;
 mod workers;

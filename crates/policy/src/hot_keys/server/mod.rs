@@ -192,8 +192,6 @@ pub struct HotKeys {
     map: Option<Arc<ClusterMap>>,
     me: WorkerRef,
     load: LoadAverage,
-    /// Requests for its own keys that this worker served.
-    own: LoadAverage,
     /// Requests that this worker really served, those for replicas of other homes' keys included.
     served: LoadAverage,
     /// Nanoseconds that this worker slept.
@@ -273,7 +271,6 @@ impl HotKeys {
             map: None,
             me: WorkerRef::default(),
             load: LoadAverage::new(now),
-            own: LoadAverage::new(now),
             served: LoadAverage::new(now),
             slept: LoadAverage::new(now),
             replica_reads: Work::default(),
@@ -613,17 +610,6 @@ impl HotKeys {
     /// [`cost_of`](crate::load::cost_of).
     pub fn load(&self) -> f64 {
         self.load.per_second()
-    }
-
-    /// The part of [`load`](Self::load) that replicas elsewhere are estimated to serve; an average.
-    pub fn diverted_load(&self) -> f64 {
-        (self.load() - self.own.per_second()).max(0.0)
-    }
-
-    /// What this worker serves of the replicas that it holds for other homes, in small requests per second;
-    /// an average.
-    pub fn replica_load(&self) -> f64 {
-        (self.served.per_second() - self.own.per_second()).max(0.0)
     }
 
     /// Part of its time that this worker has something to do; an average.

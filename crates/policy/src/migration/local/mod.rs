@@ -1,0 +1,516 @@
+//! Phase 2: cachelets pass between the workers of one server (MBal, section 3.3).
+//!
+//! Only the host changes: the home worker of a cachelet stays who the map says, and lends the cachelet for a time
+//! ([`LocalConfig::lease`]). So a move costs next to nothing, and a wrong one is soon undone.
+//!
+//! ```text
+//!                      who is overloaded?
+//!   nobody ──────────────┬────────────── more than 75 % ──▶ phase 3 instead
+//!      │                 │
+//!      ▼                 ▼
+//!   whose lease is    one: fewest moves (program 1)   ─┐  checked; better than
+//!   over goes home    several: least deviation of two  ├─ greedy's, or greedy's ──▶ plan
+//!   (`home.rs`)       sources and two destinations     ─┘  is taken
+//!                     at a time (program 2)
+//! ```
+//!
+//! A worker is overloaded above [`LocalLimits::overloaded`] and relieved once it is down to
+//! [`LocalLimits::permissible`], the paper's `T_j`, which nobody is ever loaded beyond by a plan. The paper has one
+//! number for both; a worker that stays just below it would be overloaded again with the next breath.
+//!
+//! Phase 2 answers [`LocalAnswer::NoRoom`] where it can do nothing that is worth a move, and
+//! [`LocalAnswer::ServerOverloaded`] where moving within the server would only push load around. Both are for
+//! phase 3.
+
+mod assignment;
+mod check;
+mod greedy;
+mod home;
+mod programs;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use evenkeel_types::{CacheletId, Instant};
+use serde::{Deserialize, Serialize};
+
+pub use check::{Refusal, check};
+
+use super::solver::{Unsolved, WorkLimit};
+use super::{deviation, is_load, mean};
+use assignment::Assignment;
+
+/// A cachelet as its server sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostedCachelet {
+    /// Its number in the map.
+    pub cachelet: CacheletId,
+    /// The worker that the map gives it to.
+    pub home: u16,
+    /// The worker that has it at present.
+    pub host: u16,
+    /// Its load.
+    pub load: f64,
+    /// What its items take, in bytes. A local move does not copy them; it is kept with the plan.
+    pub memory_bytes: u64,
+    /// When it last changed hands within the server, if it ever did.
+    pub moved_at: Option<Instant>,
+}
+
+impl HostedCachelet {
+    /// Whether another worker than its home has it.
+    pub fn is_lent(&self) -> bool {
+        self.host != self.home
+    }
+}
+
+/// What phase 2 is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalInput {
+    /// Now.
+    pub now: Instant,
+    /// Load of each worker, by its index: its cachelets and whatever else it does, such as replicas and guests.
+    /// Where the cachelets have more together, their sum counts.
+    pub loads: Vec<f64>,
+    /// Every cachelet that the workers host, each once.
+    pub cachelets: Vec<HostedCachelet>,
+}
+
+/// An input that contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum BadInput {
+    /// A load is not a number from 0 on.
+    #[error("a load of {0}")]
+    Load(f64),
+    /// A cachelet with a home or a host that the server does not have.
+    #[error("cachelet {cachelet} belongs to worker {worker} of {workers}")]
+    Worker {
+        /// The cachelet.
+        cachelet: CacheletId,
+        /// Its home or its host.
+        worker: u16,
+        /// So many workers there are.
+        workers: usize,
+    },
+    /// A cachelet is listed twice.
+    #[error("cachelet {0} is listed twice")]
+    Twice(CacheletId),
+}
+
+impl LocalInput {
+    /// Checks that loads are loads, workers exist and no cachelet is listed twice.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken.
+    pub fn validate(&self) -> Result<(), BadInput> {
+        let workers = self.loads.len();
+        let loads = self.loads.iter().copied();
+        let all_loads = loads.chain(self.cachelets.iter().map(|c| c.load));
+        if let Some(bad) = all_loads.into_iter().find(|&load| !is_load(load)) {
+            return Err(BadInput::Load(bad));
+        }
+        let mut seen = BTreeSet::new();
+        for c in &self.cachelets {
+            for worker in [c.home, c.host] {
+                if usize::from(worker) >= workers {
+                    let cachelet = c.cachelet;
+                    return Err(BadInput::Worker {
+                        cachelet,
+                        worker,
+                        workers,
+                    });
+                }
+            }
+            if !seen.insert(c.cachelet) {
+                return Err(BadInput::Twice(c.cachelet));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Loads that decide. The caller derives them from the mean load of the cluster, or from what a worker can do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalLimits {
+    /// A worker above this load is overloaded.
+    pub overloaded: f64,
+    /// No plan loads a worker beyond this, and an overloaded one is to come down to it. At most
+    /// [`overloaded`](Self::overloaded).
+    pub permissible: f64,
+}
+
+/// Settings of phase 2.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalConfig {
+    /// With more than this part of its workers overloaded a server cannot help itself (the paper's
+    /// `SERVER_LOAD_thresh`).
+    pub server_overloaded_ratio: f64,
+    /// A plan has to lower the deviation by so much, in parts of the mean load. Below it a move costs more than it
+    /// brings, and loads waver by as much from one second to the next.
+    pub gain_ratio_min: f64,
+    /// Moves of one plan. Each makes clients learn a new address.
+    pub moves_max: usize,
+    /// Rounds of program 2 for one plan, each with two sources and two destinations.
+    pub iterations_max: usize,
+    /// A cachelet that changed hands stays for so long at least: loads are averages, and before that nobody knows
+    /// what it brought.
+    pub stay_min: Duration,
+    /// A cachelet is lent for so long; afterwards it goes home as soon as its home has room.
+    pub lease: Duration,
+    /// Work for each integer program.
+    pub work: WorkLimit,
+}
+
+impl Default for LocalConfig {
+    fn default() -> Self {
+        LocalConfig {
+            server_overloaded_ratio: 0.75,
+            gain_ratio_min: 0.05,
+            moves_max: 32,
+            iterations_max: 8,
+            stay_min: Duration::from_secs(2),
+            lease: Duration::from_secs(10),
+            work: WorkLimit::default(),
+        }
+    }
+}
+
+/// How hard to look for a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Greedy search alone: microseconds, for whoever cannot wait.
+    Fast,
+    /// Integer programs, too: milliseconds to a second, on a thread of its own.
+    Thorough,
+}
+
+/// One cachelet changes hands.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalMove {
+    /// The cachelet.
+    pub cachelet: CacheletId,
+    /// Its host until then.
+    pub from: u16,
+    /// Its host from then on.
+    pub to: u16,
+    /// The load that goes with it.
+    pub load: f64,
+}
+
+/// Why cachelets change hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LocalCause {
+    /// A worker is overloaded.
+    Overload,
+    /// The hot spot is over.
+    GoingHome,
+}
+
+/// Who found a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Greedy search with moves and swaps.
+    Greedy,
+    /// The integer program with fewest moves.
+    FewestMoves,
+    /// The integer programs with least deviation.
+    LeastDeviation,
+    /// The rule by which cachelets go home.
+    Home,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Method::Greedy => "greedy",
+            Method::FewestMoves => "fewest_moves",
+            Method::LeastDeviation => "least_deviation",
+            Method::Home => "home",
+        })
+    }
+}
+
+/// Moves within a server, with what they should lead to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalPlan {
+    /// Why.
+    pub cause: LocalCause,
+    /// Who found it.
+    pub method: Method,
+    /// At most one for each cachelet, in ascending order of cachelet.
+    pub moves: Vec<LocalMove>,
+    /// Load of each worker, by its index.
+    pub before: Vec<f64>,
+    /// Predicted load of each worker.
+    pub after: Vec<f64>,
+    /// Workers that stay overloaded although the plan does what can be done here. Some mean that phase 3 is wanted
+    /// besides.
+    pub still_overloaded: usize,
+}
+
+impl LocalPlan {
+    /// By how much the deviation falls, in parts of the mean load. Negative for a plan that makes things less even,
+    /// as going home may.
+    pub fn gain_ratio(&self) -> f64 {
+        let mean = mean(&self.before);
+        if mean == 0.0 {
+            return 0.0;
+        }
+        (deviation(&self.before) - deviation(&self.after)) / mean
+    }
+}
+
+/// What phase 2 says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LocalAnswer {
+    /// Nobody is overloaded, and nobody has to go home.
+    Even,
+    /// Do this.
+    Plan(LocalPlan),
+    /// Somebody is overloaded, and no move within the server helps: phase 3 has to.
+    NoRoom,
+    /// The best that could be done gains too little to be worth it.
+    TooSmall {
+        /// Its [`gain_ratio`](LocalPlan::gain_ratio).
+        gain_ratio: f64,
+    },
+    /// Too many workers are overloaded: phase 3 instead.
+    ServerOverloaded {
+        /// Workers that are.
+        overloaded: usize,
+        /// Workers there are.
+        workers: usize,
+    },
+}
+
+/// How integer programs fared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SolverCounts {
+    /// Plans of a solver that were taken.
+    pub taken: u64,
+    /// Plans of a solver that were sound and no better than greedy's, which was taken.
+    pub no_better: u64,
+    /// Plans of a solver that our check refused.
+    pub refused: u64,
+    /// Programs that no assignment satisfies.
+    pub infeasible: u64,
+    /// Programs without a solution within the work allowed.
+    pub interrupted: u64,
+    /// Programs at which the solver broke.
+    pub failed: u64,
+}
+
+impl SolverCounts {
+    pub(super) fn count_unsolved(&mut self, why: &Unsolved) {
+        match why {
+            Unsolved::Infeasible => self.infeasible += 1,
+            Unsolved::Interrupted => self.interrupted += 1,
+            Unsolved::Failed(_) => self.failed += 1,
+        }
+    }
+}
+
+/// Phase 2 of one server.
+#[derive(Clone, Debug, Default)]
+pub struct LocalPlanner {
+    config: LocalConfig,
+    counts: SolverCounts,
+}
+
+impl LocalPlanner {
+    /// A planner that has planned nothing yet.
+    pub fn new(config: LocalConfig) -> Self {
+        LocalPlanner {
+            config,
+            counts: SolverCounts::default(),
+        }
+    }
+
+    /// How its integer programs fared.
+    pub fn counts(&self) -> SolverCounts {
+        self.counts
+    }
+
+    /// What to do. The same input gives the same answer.
+    ///
+    /// Fast, it takes O(m · c · n) for m moves, c cachelets of a worker and n of the server.
+    ///
+    /// # Errors
+    ///
+    /// If the input contradicts itself.
+    ///
+    /// # Panics
+    ///
+    /// If the limits are not loads or stand the wrong way round, or if greedy search makes a plan that breaks them.
+    pub fn plan(
+        &mut self,
+        input: &LocalInput,
+        limits: LocalLimits,
+        effort: Effort,
+    ) -> Result<LocalAnswer, BadInput> {
+        assert!(
+            is_load(limits.permissible) && limits.permissible <= limits.overloaded,
+            "{limits:?}"
+        );
+        input.validate()?;
+        let start = Assignment::new(input);
+        let workers = input.loads.len();
+        let overloaded = start.overloaded(limits).len();
+        if overloaded == 0 {
+            let home = home::go_home(&start, input.now, limits, &self.config);
+            return Ok(self.answer_home(input, &start, &home, limits));
+        }
+        if overloaded as f64 > self.config.server_overloaded_ratio * workers as f64 {
+            return Ok(LocalAnswer::ServerOverloaded {
+                overloaded,
+                workers,
+            });
+        }
+        let movable = movable(input, self.config.stay_min);
+        let greedy = greedy::relieve(&start, &movable, limits, self.config.moves_max);
+        let mut plan = self.plan_of(&start, &greedy, limits, Method::Greedy);
+        check(input, limits, &self.config, &plan).expect("greedy search keeps the rules");
+        if effort == Effort::Thorough
+            && let Some(better) = self.solve(input, &start, &movable, limits, &plan)
+        {
+            plan = better;
+        }
+        if plan.moves.is_empty() {
+            return Ok(LocalAnswer::NoRoom);
+        }
+        let gain_ratio = plan.gain_ratio();
+        if gain_ratio < self.config.gain_ratio_min {
+            return Ok(LocalAnswer::TooSmall { gain_ratio });
+        }
+        Ok(LocalAnswer::Plan(plan))
+    }
+
+    fn answer_home(
+        &self,
+        input: &LocalInput,
+        start: &Assignment<'_>,
+        home: &Assignment<'_>,
+        limits: LocalLimits,
+    ) -> LocalAnswer {
+        let plan = self.plan_of(start, home, limits, Method::Home);
+        if plan.moves.is_empty() {
+            return LocalAnswer::Even;
+        }
+        check(input, limits, &self.config, &plan).expect("going home keeps the rules");
+        LocalAnswer::Plan(plan)
+    }
+
+    /// The plan of the integer program that fits, if it is sound and better than greedy's.
+    fn solve(
+        &mut self,
+        input: &LocalInput,
+        start: &Assignment<'_>,
+        movable: &[bool],
+        limits: LocalLimits,
+        greedy: &LocalPlan,
+    ) -> Option<LocalPlan> {
+        let sources = start.overloaded(limits);
+        let (solved, method) = match sources[..] {
+            [source] => (
+                programs::fewest_moves(start, movable, source, limits, &self.config),
+                Method::FewestMoves,
+            ),
+            _ => (
+                programs::least_deviation(start, movable, limits, &self.config),
+                Method::LeastDeviation,
+            ),
+        };
+        let proposal = solved.map(|end| self.plan_of(start, &end, limits, method));
+        self.judge(input, limits, greedy, proposal)
+    }
+
+    /// The proposal of a solver, if it is sound and better than greedy's. Whatever becomes of it is counted.
+    fn judge(
+        &mut self,
+        input: &LocalInput,
+        limits: LocalLimits,
+        greedy: &LocalPlan,
+        proposal: Result<LocalPlan, Unsolved>,
+    ) -> Option<LocalPlan> {
+        let plan = match proposal {
+            Ok(plan) => plan,
+            Err(why) => {
+                self.counts.count_unsolved(&why);
+                return None;
+            }
+        };
+        if check(input, limits, &self.config, &plan).is_err() {
+            self.counts.refused += 1;
+            return None;
+        }
+        if is_better(&plan, greedy) {
+            self.counts.taken += 1;
+            Some(plan)
+        } else {
+            self.counts.no_better += 1;
+            None
+        }
+    }
+
+    fn plan_of(
+        &self,
+        start: &Assignment<'_>,
+        end: &Assignment<'_>,
+        limits: LocalLimits,
+        method: Method,
+    ) -> LocalPlan {
+        LocalPlan {
+            cause: match method {
+                Method::Home => LocalCause::GoingHome,
+                _ => LocalCause::Overload,
+            },
+            method,
+            moves: end.moves(),
+            before: start.loads.clone(),
+            after: end.loads.clone(),
+            still_overloaded: end.overloaded(limits).len(),
+        }
+    }
+}
+
+/// Whether a solver's plan is better than greedy's by what its program asked for. Who stays overloaded comes first.
+fn is_better(plan: &LocalPlan, greedy: &LocalPlan) -> bool {
+    let cost = |p: &LocalPlan| match plan.method {
+        Method::FewestMoves => (
+            p.still_overloaded,
+            p.moves.len() as f64,
+            deviation(&p.after),
+        ),
+        _ => {
+            let move_cost = programs::MOVE_COST_RATIO * mean(&p.before);
+            let deviation = deviation(&p.after);
+            (
+                p.still_overloaded,
+                deviation + p.moves.len() as f64 * move_cost,
+                0.0,
+            )
+        }
+    };
+    cost(plan) < cost(greedy)
+}
+
+/// Which cachelets may move: those with a load that have not just moved.
+fn movable(input: &LocalInput, stay_min: Duration) -> Vec<bool> {
+    let has_stayed = |c: &HostedCachelet| {
+        c.moved_at
+            .is_none_or(|moved_at| input.now.since(moved_at) >= stay_min)
+    };
+    input
+        .cachelets
+        .iter()
+        .map(|c| c.load > 0.0 && has_stayed(c))
+        .collect()
+}
