@@ -84,6 +84,8 @@ fn meaning(event: Event) -> &'static str {
         Event::WriteHeavy => "its writes outweigh its reads",
         Event::SwitchedOff => "replication was switched off",
         Event::MapChanged => "a map gives it another home or other shadows",
+        Event::Leaving => "`atomic`: its cachelet is to go to another worker once no lease is left",
+        Event::Left => "its cachelet is at another worker of the server now",
         Event::ShadowSilent => "a shadow has confirmed nothing for a lease",
         Event::ShadowRefused => "a shadow cannot hold the replica",
         Event::Removed => "every shadow has removed its replica after a delete",

@@ -100,6 +100,10 @@ pub enum Event {
     SwitchedOff,
     /// Another map gives the key another home or other shadow servers.
     MapChanged,
+    /// Its cachelet is to go to another worker of the server, as soon as no lease is left.
+    Leaving,
+    /// Its cachelet is at another worker of the server now.
+    Left,
     /// A shadow server has not confirmed anything for a lease.
     ShadowSilent,
     /// A shadow server cannot hold the replica.
@@ -130,6 +134,8 @@ impl fmt::Display for Event {
             Event::WriteHeavy => "write_heavy",
             Event::SwitchedOff => "switched_off",
             Event::MapChanged => "map_changed",
+            Event::Leaving => "leaving",
+            Event::Left => "left",
             Event::ShadowSilent => "shadow_silent",
             Event::ShadowRefused => "shadow_refused",
             Event::Removed => "removed",
@@ -140,7 +146,7 @@ impl fmt::Display for Event {
 
 /// Every allowed move: what happened, from where, to where. A move to the same state is one that
 /// matters to the replicas.
-pub const MOVES: [(Event, State, State); 41] = {
+pub const MOVES: [(Event, State, State); 47] = {
     use Event::*;
     use State::*;
     [
@@ -179,6 +185,12 @@ pub const MOVES: [(Event, State, State); 41] = {
         (MapChanged, Cold, Invalid),
         (MapChanged, HotPending, ColdPending),
         (MapChanged, Hot, ColdPending),
+        (Leaving, HotPending, ColdPending),
+        (Leaving, Hot, ColdPending),
+        (Left, Cold, Invalid),
+        (Left, HotPending, Cold),
+        (Left, Hot, Cold),
+        (Left, ColdPending, Cold),
         (ShadowSilent, HotPending, ColdPending),
         (ShadowRefused, HotPending, ColdPending),
         (ShadowRefused, Hot, ColdPending),

@@ -268,10 +268,10 @@ impl WorkerCore {
                 if self.dispatch(now, id, session, &request, &input[..consumed]) {
                     Step::Done(consumed)
                 } else {
-                    // A multi-get or a list that waits for room, or has had its share of the turn; it
-                    // goes on where it stopped.
+                    // A multi-get or a list that waits for room, or has had its share of the turn, goes on
+                    // where it stopped; what waits for a key that moves is shown again when it has.
                     Step::Waits {
-                        more: !session.is_paused(),
+                        more: !session.is_paused() && !self.handovers.has_waiting(id),
                     }
                 }
             }
@@ -284,7 +284,9 @@ impl WorkerCore {
                 consumed,
                 swallow,
             } => {
-                self.refuse(now, session, &refusal);
+                if !self.refuse(now, id, session, &refusal) {
+                    return Step::Waits { more: false };
+                }
                 session.swallow = swallow;
                 Step::Done(consumed)
             }

@@ -108,6 +108,24 @@ counters! {
     forwarded_in,
     /// Commands passed to another worker.
     forwarded_out,
+    /// Commands of other workers' connections passed on to the new host of their key.
+    passed_on,
+    /// Cachelets given to other workers of this server.
+    cachelets_given,
+    /// Cachelets taken from other workers of this server.
+    cachelets_taken,
+    /// Orders to give a cachelet away that were not possible in time.
+    cachelets_kept,
+    /// Cachelets that came from another worker when the map had taken them from this server already.
+    cachelets_refused,
+    /// Times that connections of a worker had to wait, or would have had to, for a cachelet that moved.
+    cachelet_waits,
+    /// Those of 100 microseconds at most.
+    cachelet_waits_short,
+    /// How long they were, in microseconds.
+    cachelet_waits_us,
+    /// Commands that did wait.
+    commands_waited,
     /// Requests for keys whose home is elsewhere, answered with the owner.
     moved,
     /// Replicas held for other servers now.

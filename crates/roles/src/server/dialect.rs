@@ -9,7 +9,7 @@ use super::dispatch::NO_OWNER;
 use super::engine::At;
 use super::forward::Form;
 use super::observe::Deed;
-use super::placement::owner_by_map;
+use super::placement::CHANGING;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use super::{commands, stats};
@@ -145,7 +145,10 @@ impl WorkerCore {
                     request,
                     consumed: length,
                 } => {
-                    self.dispatch_binary(now, id, session, &request, &rest[..length]);
+                    if !self.dispatch_binary(now, id, session, &request, &rest[..length]) {
+                        let more = false;
+                        return Progress { consumed, more };
+                    }
                     consumed += length;
                 }
                 Outcome::Incomplete { total } => session.need = total,
@@ -154,6 +157,11 @@ impl WorkerCore {
                     consumed: length,
                     swallow,
                 } => {
+                    let key = refusal.invalidates;
+                    if key.is_some_and(|key| self.waits_for_host(id, key)) {
+                        let more = false;
+                        return Progress { consumed, more };
+                    }
                     self.refuse_binary(now, session, &refusal);
                     consumed += length;
                     session.swallow = swallow;
@@ -201,6 +209,7 @@ impl WorkerCore {
         }
     }
 
+    /// Carries a command out, or sends it on its way. False when it must be shown again later.
     fn dispatch_binary(
         &mut self,
         now: Now,
@@ -208,10 +217,22 @@ impl WorkerCore {
         session: &mut Session,
         request: &binary::Request<'_>,
         frame: &[u8],
-    ) {
+    ) -> bool {
         if let Some(key) = request.command.key() {
             return self.binary_key(now, id, session, request, key, frame);
         }
+        self.dispatch_general(now, id, session, request);
+        true
+    }
+
+    /// Carries out a command that is about no key.
+    fn dispatch_general(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        request: &binary::Request<'_>,
+    ) {
         let echo = request.echo();
         let as_text = match request.command {
             Command::Noop => return answer::done(session.sink(), echo, 0),
@@ -295,7 +316,8 @@ impl WorkerCore {
         }
     }
 
-    /// A command on one key: here, at another worker, or refused because the client's map is old.
+    /// A command on one key: here, at another worker, or refused because the client's map is old. False
+    /// when it must wait for its key to come to another worker.
     fn binary_key(
         &mut self,
         now: Now,
@@ -304,32 +326,47 @@ impl WorkerCore {
         request: &binary::Request<'_>,
         key: &[u8],
         frame: &[u8],
-    ) {
+    ) -> bool {
         let located = self.locate(key);
         let at = located.at(now, Reader::Unaware);
         let is_here = located.place.worker == self.config.index;
         if session.agreed {
+            let is_here = self.hosts(&located.place);
             // The vbucket of an agreed client names the cachelet by the map of its hello.
             let is_home = at.owned && is_here && at.cachelet.0 == request.vbucket;
             if !is_home || session.epoch < at.since {
-                return self.not_my_vbucket(at.key_hash(key), request, session.sink());
+                let hash = at.key_hash(key);
+                self.not_my_vbucket(&located, hash, request, session.sink());
+                return true;
             }
-        }
-        if is_here {
             let before = session.sink().len();
             self.execute_binary(at, request, key, session.sink());
             self.hold_last(id, session, before);
+        } else if is_here {
+            let before = session.sink().len();
+            self.execute_binary(at, request, key, session.sink());
+            self.hold_last(id, session, before);
+        } else if located.place.worker == CHANGING {
+            self.wait_for_host(id);
+            return false;
         } else {
             // Also a quiet command has its place in the order: it may turn out to have an answer.
             self.forward_awaited(id, session, located, Form::Frame, |bytes| {
                 bytes.extend_from_slice(frame);
             });
         }
+        true
     }
 
-    fn not_my_vbucket(&mut self, hash: KeyHash, request: &binary::Request<'_>, out: &mut Vec<u8>) {
+    fn not_my_vbucket(
+        &mut self,
+        located: &Located,
+        hash: KeyHash,
+        request: &binary::Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
         self.engine.counters.moved += 1;
-        let owner = self.map.as_deref().and_then(|map| owner_by_map(map, hash));
+        let owner = self.owner_of(located, hash);
         let mut words = Vec::new();
         match owner {
             Some(owner) => {
@@ -380,7 +417,7 @@ impl WorkerCore {
         };
         let located = located.unwrap_or_else(|| self.locate(key));
         let at = located.at(now, Reader::Unaware);
-        if located.place.worker != self.config.index {
+        if !self.hosts(&located.place) {
             answer::error_with(out, request.echo(), Status::Busy, KEY_MOVED);
         } else if awaited {
             self.execute_binary(at, &request, key, out);

@@ -5,11 +5,10 @@ use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, st
 use super::counters::Counters;
 use super::engine::At;
 use super::forward::Form;
-use super::held::Whom;
 use super::listing::list_share;
 use super::message::{Message, ReturnAddress, Task};
 use super::observe::{Deed, dump_prefixes};
-use super::placement::owner_by_map;
+use super::placement::CHANGING;
 use super::session::{ConnectionId, Session};
 use super::stats::{self, ClassStats};
 use super::time::{Seconds, TimeBase};
@@ -30,7 +29,10 @@ pub(super) const NO_OWNER: &str = "key has no owner at the moment, try again";
 enum Route {
     Here(At),
     Worker(Located),
-    Elsewhere(KeyHash),
+    /// To the worker that an aware client should have asked.
+    Elsewhere(Located, KeyHash),
+    /// Nowhere yet: its key changes its worker.
+    Nowhere,
 }
 
 /// The form of a classic get, for passing single keys on.
@@ -99,23 +101,33 @@ impl WorkerCore {
             | Request::MetaSet(_)
             | Request::MetaDelete(_)
             | Request::MetaArithmetic(_)
-            | Request::MetaDebug { .. } => self.one_key(now, id, session, request, frame),
+            | Request::MetaDebug { .. } => return self.one_key(now, id, session, request, frame),
         }
         true
     }
 
-    /// A refused request is answered, and the item that it meant to replace goes.
-    pub(super) fn refuse(&mut self, now: Now, session: &mut Session, refusal: &Refusal<'_>) {
+    /// A refused request is answered, and the item that it meant to replace goes. False when it must wait
+    /// for that item to come to another worker.
+    pub(super) fn refuse(
+        &mut self,
+        now: Now,
+        id: ConnectionId,
+        session: &mut Session,
+        refusal: &Refusal<'_>,
+    ) -> bool {
+        let mut scratch = KeyScratch::default();
+        let key = refusal.invalidates.map(|sent| sent.decode(&mut scratch));
+        if key.is_some_and(|key| self.waits_for_host(id, key)) {
+            return false;
+        }
         self.engine.counters.protocol_errors += 1;
         self.engine.counters.store_too_large += u64::from(refusal.too_large);
         session.sink().extend_from_slice(refusal.reply);
-        let Some(sent) = refusal.invalidates else {
-            return;
-        };
-        let mut scratch = KeyScratch::default();
-        let key = sent.decode(&mut scratch);
-        self.observe_refusal(now, key);
-        self.invalidate(now, key);
+        if let Some(key) = key {
+            self.observe_refusal(now, key);
+            self.invalidate(now, key);
+        }
+        true
     }
 
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
@@ -134,6 +146,7 @@ impl WorkerCore {
         }
     }
 
+    /// Carries out a command on one key. False when it must wait for its key to come to another worker.
     fn one_key(
         &mut self,
         now: Now,
@@ -141,18 +154,19 @@ impl WorkerCore {
         session: &mut Session,
         request: &Request<'_>,
         frame: &[u8],
-    ) {
+    ) -> bool {
         let meta = meta_of(request);
         if !session.agreed && meta.is_some_and(|meta| meta.flags.uses_extension()) {
             self.engine.counters.protocol_errors += 1;
-            return session
-                .sink()
-                .extend_from_slice(answer::unknown_flag(request));
+            let reply = answer::unknown_flag(request);
+            session.sink().extend_from_slice(reply);
+            return true;
         }
         let mut scratch = KeyScratch::default();
         let key = key_of(request, &mut scratch);
         if let Some(meta) = meta.filter(|meta| meta.flags.has(b'G')) {
-            return self.replica_command(now, key, request, meta, session.sink());
+            self.replica_command(now, key, request, meta, session.sink());
+            return true;
         }
         match self.route(now, session, key, meta.map(|meta| &meta.flags)) {
             Route::Here(at) => {
@@ -166,8 +180,15 @@ impl WorkerCore {
                     bytes.extend_from_slice(frame);
                 });
             }
-            Route::Elsewhere(hash) => self.point_elsewhere(hash, session.sink()),
+            Route::Elsewhere(located, hash) => {
+                self.point_elsewhere(&located, hash, session.sink());
+            }
+            Route::Nowhere => {
+                self.wait_for_host(id);
+                return false;
+            }
         }
+        true
     }
 
     /// Finds where a key's command goes. Only a command that names its map (`Y`) can be sent
@@ -190,19 +211,27 @@ impl WorkerCore {
         };
         let located = self.locate(key);
         let at = located.at(now, reader);
-        let is_here = located.place.worker == self.config.index;
+        let is_changing = located.place.worker == CHANGING;
+        let is_here = if is_changing && epoch.is_some() {
+            // Nothing that an aware client asked is on its way between workers.
+            self.hosts(&located.place)
+        } else {
+            located.place.worker == self.config.index
+        };
         if epoch.is_some_and(|epoch| !(at.owned && is_here) || epoch < at.since) {
-            Route::Elsewhere(at.key_hash(key))
+            Route::Elsewhere(located, at.key_hash(key))
         } else if is_here {
             Route::Here(confine(at, key, flags))
+        } else if is_changing {
+            Route::Nowhere
         } else {
             Route::Worker(located)
         }
     }
 
-    fn point_elsewhere(&mut self, hash: KeyHash, out: &mut Vec<u8>) {
+    fn point_elsewhere(&mut self, located: &Located, hash: KeyHash, out: &mut Vec<u8>) {
         self.engine.counters.moved += 1;
-        let owner = self.map.as_deref().and_then(|map| owner_by_map(map, hash));
+        let owner = self.owner_of(located, hash);
         match owner {
             Some(owner) => answer::moved(
                 out,
@@ -321,6 +350,10 @@ impl WorkerCore {
                 return false;
             }
             let located = self.locate(key);
+            if located.place.worker == CHANGING {
+                self.wait_for_host(id);
+                return false;
+            }
             self.read_key(now, id, session, located, key, form);
             session.keys_done += 1;
         }
@@ -411,31 +444,27 @@ impl WorkerCore {
             self.send_whole(worker, to, task);
         }
         let mut bytes = Vec::new();
-        let task = self.do_share(now, task, &mut bytes);
-        if let Some(to) = to.and_then(|to| self.keep_share(None, to, task)) {
+        let (to, task) = self.do_share(now, me, to, task, &mut bytes);
+        if let Some(to) = to {
             self.add_share(now, session, to, task, &bytes);
         }
     }
 
-    /// Keeps this worker's share in a `flush_all` while anything is held back, or gives the address back.
-    pub(super) fn keep_share(
+    /// Does this worker's share of a command about the whole server, of a connection at worker `asker`. Gives
+    /// back whom to answer, unless that must wait, and the task as it is to go on: a list says where it
+    /// has come to.
+    pub(super) fn do_share(
         &mut self,
-        from: Option<u16>,
-        to: ReturnAddress,
+        now: Now,
+        asker: u16,
+        to: Option<ReturnAddress>,
         task: Task,
-    ) -> Option<ReturnAddress> {
-        let flushes = matches!(task, Task::Flush { at_s: None });
-        if !flushes || !self.engine.hot.is_careful() {
-            return Some(to);
-        }
-        self.wait_for_all(Whom::Share(from, to, task)).map(|_| to)
-    }
-
-    /// Does this worker's share of a command about the whole server. Gives the task as it is to go
-    /// on: a list says where it has come to.
-    pub(super) fn do_share(&mut self, now: Now, task: Task, out: &mut Vec<u8>) -> Task {
+        out: &mut Vec<u8>,
+    ) -> (Option<ReturnAddress>, Task) {
         match task {
-            Task::List(step) => return Task::List(list_share(&self.engine, step, now, out)),
+            Task::List(step) => {
+                return (to, Task::List(list_share(&self.engine, step, now, out)));
+            }
             Task::Classes(_) => {
                 self.engine.classes(now).encode(out);
                 self.engine.counts().encode(out);
@@ -445,14 +474,17 @@ impl WorkerCore {
             Task::Watch { .. } => self.take_watched(task),
             Task::Verbosity(level) => self.verbosity = Some(level),
             Task::DebugTime(change) => self.debug_clock.change(change),
-            Task::Flush { at_s: None } => self.flush(now),
+            Task::Flush { at_s: None } => {
+                self.flush(now);
+                return (self.finish_flush(now, asker, to), task);
+            }
             Task::Flush { at_s } => self.flush_at = at_s,
             Task::Stats(_) => self.counts().encode(out),
             Task::Connections => self.connection_lines(now, out),
             Task::Lines(view) => self.lines(view, now, out),
             Task::ResetStats => self.reset_stats(now),
         }
-        task
+        (to, task)
     }
 
     /// What this worker has counted, with what is counted only when somebody asks.
@@ -548,7 +580,12 @@ impl WorkerCore {
         if session.agreed {
             // An agreed client says it to every worker itself. A worker that passed it on would flush
             // the others a second time, and with that what the client stored there meanwhile.
-            self.do_share(now, task, &mut Vec::new());
+            let is_far = at_s.is_none() && self.has_given_lately(now);
+            let to = (is_far && !noreply).then(|| self.expect(id, session, 1));
+            self.do_share(now, self.config.index, to, task, &mut Vec::new());
+            if to.is_some() {
+                return;
+            }
             let before = session.sink().len();
             reply(session, text::OK, noreply);
             if at_s.is_none() && self.engine.hot.is_careful() {

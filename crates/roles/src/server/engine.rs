@@ -131,6 +131,11 @@ impl Engine {
         self.version
     }
 
+    /// Versions from now on are newer than this one of a worker whose items come here.
+    pub fn adopt_version(&mut self, newest: Version) {
+        self.version.0 = self.version.0.max(newest.0);
+    }
+
     /// The newest version handed out.
     pub fn newest_version(&self) -> Version {
         self.version

@@ -9,13 +9,14 @@ use super::dispatch::{GetForm, confine, key_of, meta_of};
 use super::held::Whom;
 use super::in_order::Ticket;
 use super::message::Message;
+use super::placement::CHANGING;
 use super::plain::{WINDOW, read_probed};
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::REQUEST_MAGIC;
 use evenkeel_protocol::{KeyScratch, RequestOutcome, parse_request, text};
-use evenkeel_types::{Epoch, Now};
+use evenkeel_types::Now;
 
 /// What a forwarded command is answered when its key changed worker on the way.
 const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
@@ -64,10 +65,11 @@ struct Command {
 /// Commands for the worker that holds their keys, in the order in which they are to be carried out.
 #[derive(Debug)]
 pub struct Commands {
-    /// The connection that waits, at the worker that sent the message; `None` when nobody does.
+    /// The connection that waits; `None` when nobody does.
     connection: Option<ConnectionId>,
-    /// Epoch of the map by which the keys were located.
-    epoch: Epoch,
+    /// The worker of that connection, if it is not the one that sent the message: its keys have moved, and
+    /// the former host has passed them on.
+    asker: Option<u16>,
     list: Vec<Command>,
     /// Their bytes, one after the other.
     bytes: Vec<u8>,
@@ -85,10 +87,10 @@ pub struct Answers {
 }
 
 impl Commands {
-    /// Whether a command of this connection, located by the map of this epoch, may join.
-    fn takes(&self, connection: Option<ConnectionId>, epoch: Epoch) -> bool {
+    /// Whether a command of this connection may join.
+    fn takes(&self, asker: Option<u16>, connection: Option<ConnectionId>) -> bool {
         self.connection == connection
-            && self.epoch == epoch
+            && self.asker == asker
             && self.list.len() < TOGETHER_MAX
             && self.bytes.len() < TOGETHER_BYTES
     }
@@ -137,7 +139,21 @@ impl WorkerCore {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.engine.counters.forwarded_out += 1;
-        let epoch = self.placement.epoch();
+        let worker = located.place.worker;
+        self.send_command(worker, (None, connection), ticket, located, form, write);
+    }
+
+    /// Sends a command to a worker on behalf of a connection, of another worker perhaps.
+    #[inline]
+    fn send_command(
+        &mut self,
+        worker: u16,
+        (asker, connection): (Option<u16>, Option<ConnectionId>),
+        ticket: Option<Ticket>,
+        located: Located,
+        form: Form,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let add = |commands: &mut Commands| {
             let before = commands.bytes.len();
             write(&mut commands.bytes);
@@ -148,16 +164,15 @@ impl WorkerCore {
                 located,
             });
         };
-        let worker = located.place.worker;
         self.outbox.change_last(worker, |last| match last {
-            Some(Message::Commands(commands)) if commands.takes(connection, epoch) => {
+            Some(Message::Commands(commands)) if commands.takes(asker, connection) => {
                 add(commands);
                 None
             }
             _ => {
                 let mut commands = Commands {
                     connection,
-                    epoch,
+                    asker,
                     list: Vec::with_capacity(EXPECTED.0),
                     bytes: Vec::with_capacity(EXPECTED.1),
                 };
@@ -180,14 +195,16 @@ impl WorkerCore {
         self.forward(Some(id), ticket, located, form, write);
     }
 
-    /// Carries out what another worker sent, and sends the answers back.
+    /// Carries out what another worker sent, and sends the answers back to the worker that asks.
     pub(super) fn carry_out_commands(&mut self, now: Now, from: u16, commands: &Commands) {
         self.engine.counters.forwarded_in += commands.list.len() as u64;
+        let asker = commands.asker.unwrap_or(from);
         if self.observers.is_on() {
-            let number = commands.connection.map_or(0, |id| self.number_at(from, id));
+            let number = commands
+                .connection
+                .map_or(0, |id| self.number_at(asker, id));
             self.observers.set_asking(number);
         }
-        let by_same_map = commands.epoch == self.placement.epoch();
         let mut unread = &commands.bytes[..];
         let mut answers = commands
             .connection
@@ -199,7 +216,13 @@ impl WorkerCore {
             for (place, command) in window.iter().enumerate() {
                 let (bytes, rest) = unread.split_at(command.len as usize);
                 unread = rest;
-                let located = by_same_map.then_some(command.located);
+                let located = self.locate_again(&command.located);
+                if let Some(located) = located
+                    && commands.asker.is_none()
+                    && self.pass_on(from, commands.connection, command, located, bytes)
+                {
+                    continue;
+                }
                 let (Some(sent), Some(ticket)) = (&mut answers, command.ticket) else {
                     self.carry_out_frame(now, bytes, located, false, &mut unwanted);
                     unwanted.clear();
@@ -215,7 +238,7 @@ impl WorkerCore {
                 }
                 if let Some(hold) = self.held.take_of_last() {
                     let whom = Whom::At {
-                        worker: from,
+                        worker: asker,
                         connection: sent.connection,
                         ticket,
                         answer: sent.bytes.split_off(before),
@@ -227,13 +250,58 @@ impl WorkerCore {
                 if sent.bytes.len() >= ANSWERS_BYTES {
                     let next = Answers::new(sent.connection, 0);
                     let full = core::mem::replace(sent, next);
-                    self.outbox.push(from, Message::Answers(full));
+                    self.send_answers(asker, full);
                 }
             }
         }
         if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
-            self.outbox.push(from, Message::Answers(sent));
+            self.send_answers(asker, sent);
         }
+    }
+
+    /// Answers of what was passed on may be for a connection of this worker.
+    #[inline]
+    fn send_answers(&mut self, asker: u16, answers: Answers) {
+        if asker == self.config.index {
+            self.take_answers(&answers);
+        } else {
+            self.outbox.push(asker, Message::Answers(answers));
+        }
+    }
+
+    /// Where a key is that another worker has located, without a look at the key. `None` when that worker
+    /// located it by other means than this one would.
+    #[inline]
+    fn locate_again(&self, located: &Located) -> Option<Located> {
+        let place = self
+            .placement
+            .locate_again(located.table, located.placement)?;
+        Some(Located { place, ..*located })
+    }
+
+    /// Passes a command on whose key has moved since the worker `from` sent it. False when it is for here.
+    #[inline]
+    fn pass_on(
+        &mut self,
+        from: u16,
+        connection: Option<ConnectionId>,
+        command: &Command,
+        located: Located,
+        bytes: &[u8],
+    ) -> bool {
+        if located.place.worker == self.config.index {
+            return false;
+        }
+        let host = self.handovers.host_of(&located.place);
+        if host == self.config.index || host == CHANGING {
+            return false;
+        }
+        self.engine.counters.passed_on += 1;
+        let whose = (Some(from), connection);
+        self.send_command(host, whose, command.ticket, located, command.form, |sent| {
+            sent.extend_from_slice(bytes);
+        });
+        true
     }
 
     /// Answers one command of another worker's connection, later than those that came with it.
@@ -247,7 +315,7 @@ impl WorkerCore {
         let mut sent = Answers::new(connection, 1);
         sent.list.push((ticket, answer.len() as u32));
         sent.bytes.extend_from_slice(answer);
-        self.outbox.push(worker, Message::Answers(sent));
+        self.send_answers(worker, sent);
     }
 
     /// Gets a key for another worker. `place` is its place in the run.
@@ -260,8 +328,8 @@ impl WorkerCore {
         out: &mut Vec<u8>,
     ) {
         let located = located.unwrap_or_else(|| self.locate(key));
-        if located.place.worker != self.config.index {
-            // A key that changed worker on the way is a miss.
+        if !self.hosts(&located.place) {
+            // A key that changed worker on the way again is a miss.
         } else if self.observers.is_on() || self.engine.hot.is_careful() {
             let at = located.at(now, Reader::Unaware);
             self.get_one(&at, key, GetForm::PLAIN, out);
@@ -291,7 +359,7 @@ impl WorkerCore {
         let place = |core: &Self, key: &[u8]| {
             let located = located.unwrap_or_else(|| core.locate(key));
             let at = located.at(now, Reader::Unaware);
-            (at, located.place.worker == core.config.index)
+            (at, core.hosts(&located.place))
         };
         if let Some((keys, form)) = GetForm::of(&request) {
             // One key of a multi-get, without the closing `END`.

@@ -6,8 +6,8 @@
 //! them is paused like one that awaits other workers, and no other bound is needed.
 
 use super::engine::At;
+use super::handover::FlushGiven;
 use super::in_order::Ticket;
-use super::message::{Message, ReturnAddress, Task};
 use super::session::{ConnectionId, Session};
 use super::worker::WorkerCore;
 use evenkeel_policy::hot_keys::server::{HoldId, Released, ReleasedBy};
@@ -27,9 +27,8 @@ pub(super) enum Whom {
         ticket: Ticket,
         answer: Vec<u8>,
     },
-    /// A command about the whole server: this worker's share of the answer. `None` when a connection of
-    /// this worker waits.
-    Share(Option<u16>, ReturnAddress, Task),
+    /// A `flush_all`, of which this worker has done its share.
+    Flush(FlushGiven),
 }
 
 /// A held answer.
@@ -150,11 +149,7 @@ impl WorkerCore {
                 ticket,
                 answer,
             } => self.answer_worker(worker, connection, ticket, &answer),
-            Whom::Share(None, to, task) => self.take_share(now, to, task, b""),
-            Whom::Share(Some(worker), to, task) => {
-                let bytes = Vec::new();
-                (self.outbox).push(worker, Message::Share { to, task, bytes });
-            }
+            Whom::Flush(flush) => self.pass_flush_on(now, flush),
         }
     }
 

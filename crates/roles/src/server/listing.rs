@@ -124,7 +124,7 @@ impl WorkerCore {
             let to = self.expect(id, session, 1);
             if step.worker == self.config.index {
                 let mut bytes = Vec::new();
-                let task = self.do_share(now, Task::List(step), &mut bytes);
+                let task = Task::List(list_share(&self.engine, step, now, &mut bytes));
                 self.add_share(now, session, to, task, &bytes);
             } else {
                 session.hold();

@@ -5,6 +5,7 @@
 //! every worker.
 
 use super::forward::{Answers, Commands};
+use super::handover::{FlushGiven, Follow, Handover, Hosted};
 use super::in_order::Ticket;
 use super::listing::ListStep;
 use super::observe::Lines;
@@ -43,6 +44,16 @@ pub enum Message {
         /// The share.
         bytes: Vec<u8>,
     },
+    /// Host this cachelet from now on.
+    Handover(Box<Handover>),
+    /// A cachelet is here now.
+    Hosted(Hosted),
+    /// The last that comes by a cachelet's former host.
+    Follow(Follow),
+    /// It has come to the host.
+    Followed(Follow),
+    /// Flush these, too, which were given away by who flushes.
+    FlushGiven(FlushGiven),
     /// Lines for your watchers.
     Log(Lines),
     /// Your lines were taken; more may follow.

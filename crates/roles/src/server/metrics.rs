@@ -326,6 +326,51 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.forwarded_out,
         ),
         (
+            "passed_on_total",
+            "Commands of other workers' connections passed on to the new host of their key.",
+            sum.passed_on,
+        ),
+        (
+            "cachelets_given_total",
+            "Cachelets given to other workers of this server.",
+            sum.cachelets_given,
+        ),
+        (
+            "cachelets_taken_total",
+            "Cachelets taken from other workers of this server.",
+            sum.cachelets_taken,
+        ),
+        (
+            "cachelets_kept_total",
+            "Orders to give a cachelet away that were not possible in time.",
+            sum.cachelets_kept,
+        ),
+        (
+            "cachelets_refused_total",
+            "Cachelets from other workers that the map had taken from this server.",
+            sum.cachelets_refused,
+        ),
+        (
+            "cachelet_waits_total",
+            "Times that a worker's connections had to wait for a cachelet that moved.",
+            sum.cachelet_waits,
+        ),
+        (
+            "cachelet_waits_short_total",
+            "Those of 100 microseconds at most.",
+            sum.cachelet_waits_short,
+        ),
+        (
+            "cachelet_waits_us_total",
+            "How long they were, in microseconds.",
+            sum.cachelet_waits_us,
+        ),
+        (
+            "commands_waited_total",
+            "Commands that waited for a cachelet that moved.",
+            sum.commands_waited,
+        ),
+        (
             "moved_total",
             "Requests answered with another owner.",
             sum.moved,

@@ -25,6 +25,7 @@ mod dialect;
 mod dispatch;
 mod engine;
 mod forward;
+mod handover;
 mod held;
 mod in_order;
 mod links;

@@ -9,10 +9,14 @@
 //!
 //! A server without a coordinator owns every key, and nobody else needs to know where it keeps one.
 //! So it spreads them by the hash of its tables, which each command computes anyway.
+//!
+//! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
+//! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
 
 use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_storage::TableHash;
-use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId};
+use std::collections::BTreeMap;
 
 /// Cachelets of each worker of a server that has no coordinator.
 pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
@@ -20,12 +24,18 @@ pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
 /// Guest cachelets are numbered downwards from here; a map may not reach into their numbers.
 const GUEST_CACHELET_LAST: u16 = u16::MAX;
 
+/// Stands for the worker that holds a cachelet while commands of this worker's connections have to wait,
+/// because earlier ones are still on their way to the former host. No worker has this number.
+pub const CHANGING: u16 = u16::MAX;
+
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     cachelet: CacheletId,
-    /// Index of the local worker that holds the cachelet.
+    /// Index of the local worker that hosts the cachelet, or [`CHANGING`].
     worker: u16,
+    /// Its home worker.
+    home: u16,
     /// Whether the cachelet is this server's by the map.
     owned: bool,
     /// Epoch from which on the worker holds it without a break.
@@ -37,7 +47,7 @@ struct Node {
 pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
     pub cachelet: CacheletId,
-    /// Local worker that holds the cachelet.
+    /// Local worker that hosts the cachelet, or [`CHANGING`].
     pub worker: u16,
     /// False for a guest: the key's home is another server, or unknown.
     pub owned: bool,
@@ -65,6 +75,14 @@ enum By {
     Table,
 }
 
+impl By {
+    /// The hash that only this server knows, as bits of which the highest choose a node.
+    #[inline]
+    fn spread(table: TableHash) -> u64 {
+        u64::from(table.spread()) << (u64::BITS - u16::BITS)
+    }
+}
+
 /// The guest cachelet of a worker.
 fn guest(worker: u16) -> CacheletId {
     CacheletId(GUEST_CACHELET_LAST - worker)
@@ -85,6 +103,7 @@ impl LocalPlacement {
                 Node {
                     cachelet: CacheletId(cachelet),
                     worker: cachelet % workers,
+                    home: cachelet % workers,
                     owned: true,
                     since: Epoch(0),
                 }
@@ -106,6 +125,7 @@ impl LocalPlacement {
                 Node {
                     cachelet: guest(worker),
                     worker,
+                    home: worker,
                     owned: false,
                     since: Epoch(0),
                 }
@@ -119,7 +139,8 @@ impl LocalPlacement {
         }
     }
 
-    /// The cluster map as server `me` with `workers` workers keeps it, after this one.
+    /// The cluster map as server `me` with `workers` workers keeps it, after this one. What it goes on to
+    /// own stays with its host worker.
     ///
     /// # Errors
     /// Says why, when the map numbers so many cachelets that they would meet the guests, or gives
@@ -148,14 +169,14 @@ impl LocalPlacement {
                         self.nodes.len() == count
                             && self.by == By::Placement
                             && node.owned
-                            && (node.cachelet, node.worker) == (cachelet, owner.worker)
+                            && (node.cachelet, node.home) == (cachelet, owner.worker)
                     });
-                    let since = held.map_or(document.epoch, |node| node.since);
                     Node {
                         cachelet,
-                        worker: owner.worker,
+                        worker: held.map_or(owner.worker, |node| node.worker),
+                        home: owner.worker,
                         owned: true,
-                        since,
+                        since: held.map_or(document.epoch, |node| node.since),
                     }
                 }
                 None => {
@@ -163,6 +184,7 @@ impl LocalPlacement {
                     Node {
                         cachelet: guest(worker),
                         worker,
+                        home: worker,
                         owned: false,
                         since: Epoch(0),
                     }
@@ -184,14 +206,22 @@ impl LocalPlacement {
     #[inline]
     pub fn locate(&self, key: &[u8], table: TableHash) -> (LocalPlace, Option<KeyHash>) {
         match self.by {
-            By::Table => {
-                let bits = u64::from(table.spread()) << (u64::BITS - u16::BITS);
-                (self.place_of(bits), None)
-            }
+            By::Table => (self.place_of(By::spread(table)), None),
             By::Placement => {
                 let hash = KeyHash::of(key);
                 (self.place_of(hash.0), Some(hash))
             }
+        }
+    }
+
+    /// Where this server keeps a key, by the hashes that another worker located it by. `None` when that one
+    /// went by another kind of placement.
+    #[inline]
+    pub fn locate_again(&self, table: TableHash, placement: Option<KeyHash>) -> Option<LocalPlace> {
+        match (self.by, placement) {
+            (By::Placement, Some(hash)) => Some(self.place_of(hash.0)),
+            (By::Table, None) => Some(self.place_of(By::spread(table))),
+            _ => None,
         }
     }
 
@@ -217,22 +247,49 @@ impl LocalPlacement {
         self.epoch
     }
 
-    /// Every cachelet that a worker holds under this placement, each once, ascending.
-    pub fn cachelets_of(&self, worker: u16) -> Vec<CacheletId> {
-        let mut found: Vec<CacheletId> = self
-            .nodes
-            .iter()
-            .filter(|node| node.worker == worker)
-            .map(|node| node.cachelet)
-            .chain([guest(worker)])
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+    /// The guest cachelet of a worker: it never changes its worker.
+    pub fn guest_of(worker: u16) -> CacheletId {
+        guest(worker)
+    }
+
+    /// Where a cachelet is that this server owns; `None` for others, guests among them.
+    pub fn seat(&self, cachelet: CacheletId) -> Option<Seat> {
+        let node = self.nodes.iter().find(|node| node.cachelet == cachelet)?;
+        node.owned.then_some(Seat {
+            home: node.home,
+            worker: node.worker,
+            since: node.since,
+        })
+    }
+
+    /// Every cachelet that this server owns, each once, ascending, and where it is. O(nodes).
+    pub fn seats(&self) -> BTreeMap<CacheletId, Seat> {
+        let owned = self.nodes.iter().filter(|node| node.owned);
+        let seat = |node: &Node| Seat {
+            home: node.home,
+            worker: node.worker,
+            since: node.since,
+        };
+        owned.map(|node| (node.cachelet, seat(node))).collect()
+    }
+
+    /// From now on a cachelet is at another worker, or [`CHANGING`]. O(nodes).
+    pub fn set_host(&mut self, cachelet: CacheletId, worker: u16) {
+        for node in &mut self.nodes {
+            if node.cachelet == cachelet {
+                node.worker = worker;
+            }
+        }
     }
 }
 
-/// The owner of a key by the map, for the answer to a client that came to the wrong worker.
-pub fn owner_by_map(map: &ClusterMap, hash: KeyHash) -> Option<WorkerRef> {
-    map.locate(hash).worker
+/// Where a cachelet is that this server owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The worker that the map names.
+    pub home: u16,
+    /// The one that hosts it, or [`CHANGING`].
+    pub worker: u16,
+    /// Epoch from which on this server holds it without a break.
+    pub since: Epoch,
 }

@@ -17,6 +17,7 @@ use super::commands::{get, store};
 use super::connections::Progress;
 use super::dispatch::GetForm;
 use super::engine::{At, Engine};
+use super::placement::CHANGING;
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
 use super::worker::{Located, WorkerCore};
@@ -252,6 +253,10 @@ impl WorkerCore {
             let sent = self.run.keys[place];
             let key = sent.of(input);
             let located = self.locate(key);
+            if located.place.worker == CHANGING {
+                self.wait_for_host(id);
+                break;
+            }
             self.read_key(now, id, session, located, key, GetForm::PLAIN);
             answered.keys += 1;
             session.keys_done += 1;

@@ -4,6 +4,7 @@ use super::admin::{AdminConfig, DebugClock, ProcessRequests};
 use super::connections::Slot;
 use super::counters::Counters;
 use super::engine::{At, Engine};
+use super::handover::Handovers;
 use super::held::HeldAnswers;
 use super::links::{LinkRequest, Links, Surroundings};
 use super::message::Message;
@@ -120,6 +121,8 @@ pub struct WorkerCore {
     pub(super) flush_at: Option<Seconds>,
     /// Who may come in; nobody until they are set, where authentication is on.
     pub(super) credentials: Option<Arc<Credentials>>,
+    /// Cachelets that are not at their home workers, and how they get from one worker to another.
+    pub(super) handovers: Handovers,
     /// Answers that wait until copies of their keys cannot be read.
     pub(super) held: HeldAnswers,
     /// Who looks on.
@@ -172,9 +175,12 @@ impl WorkerCore {
         } else {
             LocalPlacement::standalone(config.workers)
         };
-        for id in placement.cachelets_of(config.index) {
+        let seats = placement.seats();
+        let here = seats.iter().filter(|(_, seat)| seat.home == config.index);
+        for id in here.map(|(id, _)| *id) {
             store.create_cachelet(id);
         }
+        store.create_cachelet(LocalPlacement::guest_of(config.index));
         let engine = Engine::new(
             store,
             replicas,
@@ -201,6 +207,7 @@ impl WorkerCore {
             home_links: BTreeMap::new(),
             flush_at: None,
             credentials: None,
+            handovers: Handovers::default(),
             held: HeldAnswers::default(),
             observers: Observers::new(&ObserverConfig {
                 worker: config.index,
@@ -235,11 +242,16 @@ impl WorkerCore {
             Message::Answers(answers) => self.take_answers(&answers),
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
-                let task = self.do_share(now, task, &mut bytes);
-                if let Some(to) = to.and_then(|to| self.keep_share(Some(from), to, task)) {
+                let (to, task) = self.do_share(now, from, to, task, &mut bytes);
+                if let Some(to) = to {
                     self.outbox.push(from, Message::Share { to, task, bytes });
                 }
             }
+            Message::Handover(handover) => self.take_handover(now, from, handover),
+            Message::Hosted(hosted) => self.take_hosted(now, hosted),
+            Message::Follow(follow) => self.take_follow(now, follow),
+            Message::Followed(follow) => self.take_followed(now, follow),
+            Message::FlushGiven(flush) => self.take_flush_given(now, flush),
             Message::Share { to, task, bytes } => self.take_share(now, to, task, &bytes),
             Message::Log(lines) => {
                 self.write_to_watchers(&lines);
@@ -287,10 +299,7 @@ impl WorkerCore {
             self.engine.counters.maps_refused += 1;
             return false;
         };
-        let wanted: BTreeSet<_> = placement
-            .cachelets_of(self.config.index)
-            .into_iter()
-            .collect();
+        let wanted = self.revise_handovers(&placement);
         let mut held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
         if self.placement.is_private() {
             for id in core::mem::take(&mut held) {
@@ -309,6 +318,7 @@ impl WorkerCore {
         self.update_cluster_config();
         let me = self.me();
         self.engine.hot.handle_map(now.monotonic, map.clone(), me);
+        self.take_early(now);
         self.carry_out_replication(now);
         self.release_held(now);
         true
@@ -387,7 +397,9 @@ impl WorkerCore {
         if self.flush_at.is_some_and(|at| at <= seconds) {
             self.flush_at = None;
             self.flush(now);
+            self.finish_flush(now, self.config.index, None);
         }
+        self.carry_out_orders(now);
         self.engine.hot.handle_timeout(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);
@@ -397,7 +409,8 @@ impl WorkerCore {
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     pub fn poll_deadline(&self) -> Instant {
         let hot = self.engine.hot.poll_deadline();
-        self.links.deadline().map_or(hot, |links| links.min(hot))
+        let due = [self.links.deadline(), self.orders_deadline()];
+        due.into_iter().flatten().fold(hot, Instant::min)
     }
 
     /// A bounded step of housekeeping. True when there is more to do at once; otherwise call it again
@@ -475,7 +488,26 @@ impl WorkerCore {
     #[inline]
     pub(super) fn at(&self, now: Now, key: &[u8], reader: Reader) -> (At, u16) {
         let located = self.locate(key);
-        (located.at(now, reader), located.place.worker)
+        (
+            located.at(now, reader),
+            self.handovers.host_of(&located.place),
+        )
+    }
+
+    /// Whether this worker hosts a key.
+    #[inline]
+    pub(super) fn hosts(&self, place: &LocalPlace) -> bool {
+        place.worker == self.config.index || self.handovers.host_of(place) == self.config.index
+    }
+
+    /// The worker that an aware client should ask for a key, if there is one.
+    pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> Option<WorkerRef> {
+        if located.place.owned {
+            let worker = self.handovers.host_of(&located.place);
+            let server = self.server;
+            return Some(WorkerRef { server, worker });
+        }
+        self.map.as_deref()?.locate(hash).worker
     }
 
     /// Where a key is kept.

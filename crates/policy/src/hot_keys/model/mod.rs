@@ -101,8 +101,11 @@ fn pipelining_clients_never_see_time_run_backwards_or_stand_still_for_more_than_
         if from == State::Hot && matches!(event, Event::Absent | Event::ShadowRefused) {
             continue;
         }
-        // Writes are not atomic here; the simulator has those (`history/linear.rs`).
-        if matches!(event, Event::Prepared | Event::LeasesOver) {
+        // Writes are not atomic here, and servers have one worker; the simulator has those.
+        if matches!(
+            event,
+            Event::Prepared | Event::LeasesOver | Event::Leaving | Event::Left
+        ) {
             continue;
         }
         assert!(count > 0, "never: {event} from {from} to {to}");

@@ -24,6 +24,7 @@
 mod atomic;
 #[cfg(test)]
 mod digest;
+mod moves;
 mod observe;
 mod reads;
 mod replicas;
@@ -35,7 +36,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, WorkerRef};
 
 use crate::hot_keys::ages::Ages;
 use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
@@ -50,6 +51,7 @@ use crate::placement::map::ClusterMap;
 use crate::placement::renaming;
 use atomic::Quiet;
 pub use atomic::{Released, ReleasedBy};
+use moves::is_host;
 
 /// How long a key is left without replicas after one of its shadow workers failed it.
 pub const PROMOTION_HOLD_OFF: Duration = Duration::from_secs(5);
@@ -191,6 +193,8 @@ pub struct HotKeys {
     lost: BTreeMap<WorkerRef, Instant>,
     map: Option<Arc<ClusterMap>>,
     me: WorkerRef,
+    /// Cachelets whose host is not the worker that the map names: whether this worker is.
+    moved: BTreeMap<CacheletId, bool>,
     load: LoadAverage,
     /// Requests that this worker really served, those for replicas of other homes' keys included.
     served: LoadAverage,
@@ -270,6 +274,7 @@ impl HotKeys {
             lost: BTreeMap::new(),
             map: None,
             me: WorkerRef::default(),
+            moved: BTreeMap::new(),
             load: LoadAverage::new(now),
             served: LoadAverage::new(now),
             slept: LoadAverage::new(now),
@@ -466,7 +471,7 @@ impl HotKeys {
         self.me = me;
         for slot in self.table.slots() {
             let entry = &mut self.table[slot];
-            let at_home = map.locate(entry.hash).worker == Some(me);
+            let at_home = is_host(&self.moved, &map, me, entry.hash);
             let Some(replication) = &mut entry.replication else {
                 let proposed = self.proposed.get(&slot);
                 let is_outdated = |targets: &Vec<WorkerRef>| {

@@ -269,3 +269,23 @@ fn replicas_that_are_taken_back_are_blocked_by_writes_until_then() {
     assert_eq!(home.state(), State::Cold);
     assert!(!home.hot.is_careful());
 }
+
+#[test]
+fn a_cachelet_stays_until_no_lease_of_its_keys_is_left() {
+    let mut home = leased();
+    let cachelet = CacheletId((KeyHash::of(KEY).0 >> 58) as u16);
+    let granted = home.now();
+    assert!(!home.hot.prepare_to_leave(home.now(), cachelet));
+    assert_eq!(home.state(), State::ColdPending);
+    while !home.hot.prepare_to_leave(home.now(), cachelet) {
+        assert_eq!(home.read().gamma, 0);
+        let sent = home.sent();
+        home.confirm(&sent);
+        home.pass(10);
+    }
+    let waited = home.now().since(granted);
+    assert!(waited >= Duration::from_millis(LEASE_MS), "{waited:?}");
+    assert!(waited <= Duration::from_millis(2 * LEASE_MS), "{waited:?}");
+    home.hot.handle_left(home.now(), cachelet, true);
+    assert_eq!(home.state(), State::Invalid);
+}

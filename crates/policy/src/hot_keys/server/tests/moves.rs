@@ -45,6 +45,12 @@ switched_off   hot         cold_pending
 map_changed    cold        invalid
 map_changed    hot_pending cold_pending
 map_changed    hot         cold_pending
+leaving        hot_pending cold_pending
+leaving        hot         cold_pending
+left           cold        invalid
+left           hot_pending cold
+left           hot         cold
+left           cold_pending cold
 shadow_silent  hot_pending cold_pending
 shadow_refused hot_pending cold_pending
 shadow_refused hot         cold_pending
@@ -405,6 +411,59 @@ fn a_cold_key_that_moves_away_is_forgotten_at_once() {
         (home.state(), home.count(Event::MapChanged)),
         (State::Invalid, 1)
     );
+}
+
+/// The cachelet of [`KEY`] by the map of every story.
+fn cachelet() -> CacheletId {
+    CacheletId((KeyHash::of(KEY).0 >> 58) as u16)
+}
+
+#[test]
+fn a_hot_key_whose_cachelet_goes_to_another_worker_is_that_ones_from_then_on() {
+    let mut home = Home::hot();
+    assert_eq!(home.read().gamma, 3);
+    assert!(home.hot.prepare_to_leave(home.now(), cachelet()));
+    home.hot.handle_left(home.now(), cachelet(), true);
+    assert_eq!(
+        (home.state(), home.count(Event::Left)),
+        (State::Invalid, 2),
+        "without a word to the shadows, who may hear of the new host by now"
+    );
+    assert_eq!(home.sent(), []);
+    // The next map leaves it there, and another one after it has come back here.
+    home.hot
+        .handle_map(home.now(), map(|d| d.epoch = Epoch(8)), ME);
+    home.hot.handle_came(cachelet(), true);
+    home.read_for(1200);
+    assert!(home.state().is_replicated(), "{}", home.state());
+    home.hot
+        .handle_map(home.now(), map(|d| d.epoch = Epoch(9)), ME);
+    assert!(home.state().is_replicated(), "{}", home.state());
+}
+
+#[test]
+fn a_borrowed_cachelet_keeps_its_hot_keys_over_maps_until_they_take_it_away() {
+    let other = WorkerRef {
+        server: ServerId(1),
+        worker: 1,
+    };
+    let at_other = |epoch: u64| {
+        map(move |d| {
+            d.epoch = Epoch(epoch);
+            d.servers[0].worker_ports.push(3);
+            d.cachelets[usize::from(cachelet().0)] = Some(other);
+        })
+    };
+    let mut home = Home::new(config());
+    home.hot.handle_map(home.now(), at_other(8), ME);
+    home.hot.handle_came(cachelet(), false);
+    home.read_for(1200);
+    assert!(home.state().is_replicated(), "{}", home.state());
+    home.hot.handle_map(home.now(), at_other(9), ME);
+    assert!(home.state().is_replicated(), "{}", home.state());
+    home.hot.handle_host_by_map(cachelet());
+    home.hot.handle_map(home.now(), at_other(10), ME);
+    assert_eq!(home.state(), State::ColdPending);
 }
 
 #[test]

@@ -1,0 +1,531 @@
+//! How a cachelet changes its worker while everybody goes on (MBal, section 3.3).
+//!
+//! The map names a *home worker* for each cachelet of a server. When that one has too much to do, another
+//! worker *hosts* the cachelet for a while. Nothing is copied: index and items change hands by pointer, in a
+//! message. What takes care is the order of the commands that are on their way meanwhile. Those of
+//! aware clients are no trouble, because a worker that does not host their key only points to the one that
+//! does. Other clients ask any worker, and theirs travel over the queues between workers:
+//!
+//! ```text
+//!   asker        former host       new host
+//!     │ command ────>│                │
+//!     │              │── Handover ───>│  hosts it from here on
+//!     │ command ────>│── passed on ──>│  behind the cachelet, in the same queue
+//!     │<─────────────┼──── Hosted ────│
+//!     │ Follow ─────>│── passed on ──>│  the last that comes by the old way
+//!     ┊ waits        │                │
+//!     │<─────────────┼─── Followed ───│
+//!     │ command ──────────────────────>  straight
+//! ```
+//!
+//! An asker keeps back the commands of its own connections for this one cachelet from when it says `Follow`
+//! until it hears `Followed`, so that none overtakes one before it. The new host is an asker, too: its own
+//! connections' commands may be on their way to the former host. A cachelet moves again only when every worker has
+//! followed (it is *settled*), so that a command is passed on once at most.
+//!
+//! Maps reach workers one after the other. What is said of a cachelet carries the epoch from which on the server
+//! has held it without a break; a worker that knows another one ignores what it hears, or waits for its
+//! map. When a map takes a cachelet from the server, or gives it to another home worker, whoever hosts it
+//! lets it go.
+//!
+//! A `flush_all` reaches each worker at another time, so a cachelet could pass it by. Therefore a worker that
+//! flushes tells the hosts of what it gave away lately ([`FLUSH_REACH`]), and its share of the answer comes from
+//! them.
+
+use super::held::Whom;
+use super::message::{Message, ReturnAddress, Task};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement};
+use super::session::ConnectionId;
+use super::worker::WorkerCore;
+use core::time::Duration;
+use evenkeel_storage::Cachelet;
+use evenkeel_types::{CacheletId, Epoch, Instant, Now, Version};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// For how long after a cachelet was given away a `flush_all` reaches it at its new host, too: longer than
+/// any two workers are apart in what they were asked by one client.
+pub const FLUSH_REACH: Duration = Duration::from_secs(10);
+
+/// How long an order to give a cachelet away waits until that is possible: leases of atomic writes end, and
+/// workers follow an earlier move.
+pub const ORDER_TIME: Duration = Duration::from_secs(5);
+
+/// How often it is tried.
+const ORDER_LOOK: Duration = Duration::from_millis(5);
+
+/// What connections of this server should wait for a move at most: see
+/// [`Counters::cachelet_waits_short`](super::Counters::cachelet_waits_short).
+const SHORT_WAIT: Duration = Duration::from_micros(100);
+
+/// A cachelet on its way to its new host.
+#[derive(Debug)]
+pub struct Handover {
+    cachelet: Cachelet,
+    since: Epoch,
+    /// How often it has moved since then, this time included.
+    moves: u32,
+    /// The newest version of the former host: the new one's are to be newer.
+    newest: Version,
+}
+
+/// What is said of a cachelet by the worker that hosts it now.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosted {
+    cachelet: CacheletId,
+    since: Epoch,
+    moves: u32,
+    host: u16,
+}
+
+/// The last word that an asker sends by the way to the former host.
+#[derive(Clone, Copy, Debug)]
+pub struct Follow {
+    cachelet: CacheletId,
+    since: Epoch,
+    asker: u16,
+}
+
+/// Why a cachelet was not given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotGiven {
+    /// This worker does not host it, or it is to go where it is, or there is no such worker.
+    NotPossible,
+    /// Leases of its keys are not over, or workers have not followed its last move.
+    NotYet,
+}
+
+/// A cachelet that has moved since the server holds it.
+#[derive(Debug)]
+struct Moved {
+    since: Epoch,
+    moves: u32,
+    host: u16,
+    /// At the host: whose commands may still come by the former one.
+    stragglers: BTreeSet<u16>,
+    /// From when on this worker's connections wait for it.
+    changing: Option<Instant>,
+    /// It has moved on before this worker heard `Followed`.
+    next: Option<Hosted>,
+}
+
+/// What a worker knows of cachelets that are not, or were not, at their home workers.
+#[derive(Debug, Default)]
+pub(super) struct Handovers {
+    moved: BTreeMap<CacheletId, Moved>,
+    /// Of maps that this worker does not know yet.
+    early: Vec<Hosted>,
+    early_handovers: Vec<(u16, Box<Handover>)>,
+    /// What is to be given away, to whom, and until when that is tried.
+    orders: BTreeMap<CacheletId, (u16, Instant)>,
+    /// What was given away lately, and when; each once.
+    given: Vec<(Instant, CacheletId)>,
+    /// Connections of which a command waits.
+    waiting: Vec<ConnectionId>,
+}
+
+impl Handovers {
+    /// The worker that hosts a key, where its place may say [`CHANGING`].
+    #[inline]
+    pub fn host_of(&self, place: &LocalPlace) -> u16 {
+        match place.worker {
+            CHANGING => self.moved.get(&place.cachelet).map_or(CHANGING, |m| m.host),
+            worker => worker,
+        }
+    }
+
+    /// Whether a connection waits for a cachelet that moves.
+    pub fn has_waiting(&self, id: ConnectionId) -> bool {
+        self.waiting.last() == Some(&id)
+    }
+
+    /// What was given away within [`FLUSH_REACH`] and is elsewhere now, by host as far as known.
+    fn given_lately(&self, now: Instant, me: u16) -> BTreeMap<u16, Vec<CacheletId>> {
+        let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
+        let lately = self.given.iter();
+        for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
+            let host = self.moved.get(&cachelet).map(|moved| moved.host);
+            if let Some(host) = host.filter(|host| *host != me) {
+                by_host.entry(host).or_default().push(cachelet);
+            }
+        }
+        by_host
+    }
+}
+
+impl WorkerCore {
+    /// Is to give a cachelet to another worker of this server, as soon as that is possible.
+    pub fn order_move(&mut self, now: Now, cachelet: CacheletId, to: u16) {
+        let until = now.monotonic + ORDER_TIME;
+        self.handovers.orders.insert(cachelet, (to, until));
+        self.carry_out_orders(now);
+    }
+
+    /// Gives away what it was told to, where that is possible now.
+    pub(super) fn carry_out_orders(&mut self, now: Now) {
+        if self.handovers.orders.is_empty() {
+            return;
+        }
+        for (cachelet, (to, until)) in core::mem::take(&mut self.handovers.orders) {
+            match self.give(now, cachelet, to) {
+                Ok(()) => {}
+                Err(NotGiven::NotYet) if now.monotonic < until => {
+                    self.handovers.orders.insert(cachelet, (to, until));
+                }
+                Err(_) => self.engine.counters.cachelets_kept += 1,
+            }
+        }
+    }
+
+    /// When an order should be looked at again.
+    pub(super) fn orders_deadline(&self) -> Option<Instant> {
+        (!self.handovers.orders.is_empty()).then(|| self.now.monotonic + ORDER_LOOK)
+    }
+
+    /// Gives a cachelet to another worker of this server.
+    fn give(&mut self, now: Now, cachelet: CacheletId, to: u16) -> Result<(), NotGiven> {
+        let me = self.config.index;
+        let seat = self.placement.seat(cachelet).ok_or(NotGiven::NotPossible)?;
+        if to >= self.config.workers || to == me {
+            return Err(NotGiven::NotPossible);
+        }
+        let earlier = self.handovers.moved.get(&cachelet);
+        if earlier.is_some_and(|moved| moved.host == me && !moved.stragglers.is_empty()) {
+            return Err(NotGiven::NotYet);
+        }
+        if seat.worker != me {
+            return Err(NotGiven::NotPossible);
+        }
+        let moves = earlier.map_or(1, |moved| moved.moves + 1);
+        if !(self.engine.hot).prepare_to_leave(now.monotonic, cachelet) {
+            return Err(NotGiven::NotYet);
+        }
+        let taken = self.engine.store.detach(cachelet);
+        let Some(contents) = taken else {
+            return Err(NotGiven::NotPossible);
+        };
+        (self.engine.hot).handle_left(now.monotonic, cachelet, seat.home == me);
+        self.placement.set_host(cachelet, to);
+        let moved = Moved {
+            since: seat.since,
+            moves,
+            host: to,
+            stragglers: BTreeSet::new(),
+            changing: None,
+            next: None,
+        };
+        self.handovers.moved.insert(cachelet, moved);
+        let handover = Handover {
+            cachelet: contents,
+            since: seat.since,
+            moves,
+            newest: self.engine.newest_version(),
+        };
+        self.outbox.push(to, Message::Handover(Box::new(handover)));
+        let given = &mut self.handovers.given;
+        given.retain(|(at, other)| *other != cachelet && now.monotonic.since(*at) < FLUSH_REACH);
+        given.push((now.monotonic, cachelet));
+        self.engine.counters.cachelets_given += 1;
+        Ok(())
+    }
+
+    /// A cachelet comes from another worker.
+    pub(super) fn take_handover(&mut self, now: Now, from: u16, handover: Box<Handover>) {
+        let cachelet = handover.cachelet.id();
+        let (since, moves) = (handover.since, handover.moves);
+        let seat = self.placement.seat(cachelet);
+        let Some(seat) = seat.filter(|seat| seat.since == since) else {
+            if since > self.placement.epoch() {
+                self.handovers.early_handovers.push((from, handover));
+            } else {
+                // The map has taken it from its former host, too, who has not heard so yet.
+                self.engine.counters.cachelets_refused += 1;
+            }
+            return;
+        };
+        let me = self.config.index;
+        let others = (0..self.config.workers).filter(|worker| *worker != from);
+        let moved = Moved {
+            since,
+            moves,
+            host: me,
+            stragglers: others.clone().collect(),
+            changing: Some(now.monotonic),
+            next: None,
+        };
+        self.handovers.moved.insert(cachelet, moved);
+        self.engine.adopt_version(handover.newest);
+        self.engine.store.attach(handover.cachelet);
+        self.engine.hot.handle_came(cachelet, seat.home == me);
+        self.engine.counters.cachelets_taken += 1;
+        let host = me;
+        for worker in others.filter(|worker| *worker != me) {
+            let hosted = Hosted {
+                cachelet,
+                since,
+                moves,
+                host,
+            };
+            self.outbox.push(worker, Message::Hosted(hosted));
+        }
+        self.follow(cachelet, since, from);
+    }
+
+    /// The commands of this worker's connections wait until all before them have come to the new host.
+    fn follow(&mut self, cachelet: CacheletId, since: Epoch, former: u16) {
+        self.placement.set_host(cachelet, CHANGING);
+        let asker = self.config.index;
+        let follow = Follow {
+            cachelet,
+            since,
+            asker,
+        };
+        self.outbox.push(former, Message::Follow(follow));
+    }
+
+    /// A cachelet is at another worker now.
+    pub(super) fn take_hosted(&mut self, now: Now, hosted: Hosted) {
+        let Hosted {
+            cachelet, since, ..
+        } = hosted;
+        let seat = self.placement.seat(cachelet);
+        let Some(seat) = seat.filter(|seat| seat.since == since) else {
+            if since > self.placement.epoch() {
+                self.handovers.early.push(hosted);
+            }
+            return;
+        };
+        if seat.worker == CHANGING {
+            if let Some(moved) = self.handovers.moved.get_mut(&cachelet) {
+                moved.next = Some(hosted);
+            }
+            return;
+        }
+        let moved = Moved {
+            since,
+            moves: hosted.moves,
+            host: hosted.host,
+            stragglers: BTreeSet::new(),
+            changing: Some(now.monotonic),
+            next: None,
+        };
+        self.handovers.moved.insert(cachelet, moved);
+        self.follow(cachelet, since, seat.worker);
+    }
+
+    /// Nothing of the asker's comes by the former host any more.
+    pub(super) fn take_follow(&mut self, now: Now, follow: Follow) {
+        let Some(moved) = self.handovers.moved.get_mut(&follow.cachelet) else {
+            return;
+        };
+        if moved.since != follow.since {
+            return;
+        }
+        if moved.host != self.config.index {
+            let host = moved.host;
+            return self.outbox.push(host, Message::Follow(follow));
+        }
+        moved.stragglers.remove(&follow.asker);
+        if follow.asker == self.config.index {
+            self.take_followed(now, follow);
+        } else {
+            self.outbox.push(follow.asker, Message::Followed(follow));
+        }
+    }
+
+    /// The commands of this worker's connections can go to the new host.
+    pub(super) fn take_followed(&mut self, now: Now, follow: Follow) {
+        let Some(moved) = self.handovers.moved.get_mut(&follow.cachelet) else {
+            return;
+        };
+        let Some(began) = moved.changing.filter(|_| moved.since == follow.since) else {
+            return;
+        };
+        moved.changing = None;
+        let (host, next) = (moved.host, moved.next.take());
+        self.placement.set_host(follow.cachelet, host);
+        let waited = now.monotonic.since(began);
+        let counters = &mut self.engine.counters;
+        counters.cachelet_waits += 1;
+        counters.cachelet_waits_short += u64::from(waited <= SHORT_WAIT);
+        counters.cachelet_waits_us += u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        if let Some(next) = next {
+            self.take_hosted(now, next);
+        }
+        self.wake_waiting();
+    }
+
+    /// A connection's command is about a cachelet that moves.
+    #[cold]
+    pub(super) fn wait_for_host(&mut self, id: ConnectionId) {
+        self.handovers.waiting.push(id);
+        self.engine.counters.commands_waited += 1;
+    }
+
+    /// As [`wait_for_host`](Self::wait_for_host), if a key's cachelet moves.
+    pub(super) fn waits_for_host(&mut self, id: ConnectionId, key: &[u8]) -> bool {
+        let waits = self.locate(key).place.worker == CHANGING;
+        if waits {
+            self.wait_for_host(id);
+        }
+        waits
+    }
+
+    fn wake_waiting(&mut self) {
+        self.touched.extend(self.handovers.waiting.drain(..));
+    }
+
+    /// The server has another placement: forgets what was known of cachelets that it does not hold any more, or
+    /// holds anew. Gives those that are hosted here otherwise than the placement itself says.
+    pub(super) fn revise_handovers(&mut self, placement: &LocalPlacement) -> BTreeSet<CacheletId> {
+        let me = self.config.index;
+        let seats = placement.seats();
+        let hot = &mut self.engine.hot;
+        self.handovers.moved.retain(|cachelet, moved| {
+            let seat = seats.get(cachelet);
+            let is_held = seat.is_some_and(|seat| seat.since == moved.since);
+            if !is_held {
+                hot.handle_host_by_map(*cachelet);
+            }
+            is_held
+        });
+        let moved = &self.handovers.moved;
+        self.handovers.orders.retain(|id, _| seats.contains_key(id));
+        self.handovers
+            .given
+            .retain(|(_, id)| moved.contains_key(id));
+        let hosted = seats.iter().filter_map(|(id, seat)| {
+            let host = match seat.worker {
+                CHANGING => moved.get(id)?.host,
+                worker => worker,
+            };
+            (host == me).then_some(*id)
+        });
+        hosted.chain([LocalPlacement::guest_of(me)]).collect()
+    }
+
+    /// Takes what came too early for the former placement.
+    pub(super) fn take_early(&mut self, now: Now) {
+        for (from, handover) in core::mem::take(&mut self.handovers.early_handovers) {
+            self.take_handover(now, from, handover);
+        }
+        for hosted in core::mem::take(&mut self.handovers.early) {
+            self.take_hosted(now, hosted);
+        }
+        self.wake_waiting();
+    }
+
+    /// Whether a `flush_all` that this worker carries out must reach cachelets elsewhere.
+    pub(super) fn has_given_lately(&self, now: Now) -> bool {
+        !self
+            .handovers
+            .given_lately(now.monotonic, self.config.index)
+            .is_empty()
+    }
+
+    /// This worker has done its share in a `flush_all`. Gives the address back if that can be answered at once;
+    /// otherwise it is answered later, by whoever is the last to be done. `asker` is the worker at which
+    /// somebody waits.
+    pub(super) fn finish_flush(
+        &mut self,
+        now: Now,
+        asker: u16,
+        to: Option<ReturnAddress>,
+    ) -> Option<ReturnAddress> {
+        let me = self.config.index;
+        let given = self.handovers.given_lately(now.monotonic, me);
+        let errands = given.into_iter().map(|(host, cachelets)| Errand {
+            by: me,
+            host,
+            cachelets,
+        });
+        let flush = FlushGiven {
+            cachelets: Vec::new(),
+            errands: errands.collect(),
+            asker,
+            to,
+        };
+        let flush = self.hold_flush(flush)?;
+        if flush.errands.is_empty() {
+            return flush.to;
+        }
+        self.pass_flush_on(now, flush);
+        None
+    }
+
+    /// Another worker has flushed what it holds, and gave these away before.
+    pub(super) fn take_flush_given(&mut self, now: Now, mut flush: FlushGiven) {
+        let me = self.config.index;
+        for cachelet in core::mem::take(&mut flush.cachelets) {
+            match self.handovers.moved.get(&cachelet).map(|moved| moved.host) {
+                Some(host) if host != me => flush.errands.push(Errand {
+                    by: me,
+                    host,
+                    cachelets: vec![cachelet],
+                }),
+                _ => {
+                    self.engine.store.flush_cachelet(cachelet);
+                }
+            }
+        }
+        // Newer than everything that is gone, as after a delete.
+        self.engine.next_version();
+        self.engine.hot.handle_flush(now.monotonic);
+        if let Some(flush) = self.hold_flush(flush) {
+            self.pass_flush_on(now, flush);
+        }
+    }
+
+    /// Keeps a `flush_all` while answers are held back, or gives it back.
+    fn hold_flush(&mut self, flush: FlushGiven) -> Option<FlushGiven> {
+        if flush.to.is_none() || !self.engine.hot.is_careful() {
+            return Some(flush);
+        }
+        match self.wait_for_all(Whom::Flush(flush)) {
+            Some(Whom::Flush(flush)) => Some(flush),
+            _ => None,
+        }
+    }
+
+    /// Sends a `flush_all` to the next host that it must reach, or the answer to who waits for it.
+    pub(super) fn pass_flush_on(&mut self, now: Now, mut flush: FlushGiven) {
+        if let Some(errand) = flush.errands.pop() {
+            let to = if errand.by == self.config.index {
+                flush.cachelets = errand.cachelets;
+                errand.host
+            } else {
+                let by = errand.by;
+                flush.errands.push(errand);
+                by
+            };
+            return self.outbox.push(to, Message::FlushGiven(flush));
+        }
+        let Some(to) = flush.to else { return };
+        let task = Task::Flush { at_s: None };
+        if flush.asker == self.config.index {
+            return self.take_share(now, to, task, b"");
+        }
+        let bytes = Vec::new();
+        let share = Message::Share { to, task, bytes };
+        self.outbox.push(flush.asker, share);
+    }
+}
+
+/// A `flush_all` on its way to cachelets that were given away.
+#[derive(Debug)]
+pub struct FlushGiven {
+    /// What the receiver is to flush.
+    cachelets: Vec<CacheletId>,
+    /// What is left to do.
+    errands: Vec<Errand>,
+    /// The worker at which somebody waits, and who.
+    asker: u16,
+    to: Option<ReturnAddress>,
+}
+
+/// Who sends a `flush_all` on, to whom, and for which cachelets: it has to come behind them, in the same queue.
+#[derive(Debug)]
+struct Errand {
+    by: u16,
+    host: u16,
+    cachelets: Vec<CacheletId>,
+}
