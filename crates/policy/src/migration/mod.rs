@@ -5,6 +5,7 @@
 //!
 //! - [`local`], phase 2: from one worker to another of the same server. Nothing is copied, the move is lent, and
 //!   the cachelet goes home when the hot spot is over.
+//! - [`phase`]: which of the three phases has to act, and since when; a log of what was decided.
 //!
 //! Everything here is told loads and answers with a plan, which is a value: it can be printed, checked, compared
 //! and thrown away. Nobody here carries it out.
@@ -25,6 +26,7 @@
 //! just moved stays; and one that was lent goes home only where its home has room to spare.
 
 pub mod local;
+pub mod phase;
 pub mod solver;
 
 /// Sum over the loads of how far each is from their mean: the paper's measure of imbalance. 0 for no loads. O(n).

@@ -365,8 +365,7 @@ impl LocalPlanner {
         let workers = input.loads.len();
         let overloaded = start.overloaded(limits).len();
         if overloaded == 0 {
-            let home = home::go_home(&start, input.now, limits, &self.config);
-            return Ok(self.answer_home(input, &start, &home, limits));
+            return Ok(self.home_answer(input, &start, limits));
         }
         if overloaded as f64 > self.config.server_overloaded_ratio * workers as f64 {
             return Ok(LocalAnswer::ServerOverloaded {
@@ -393,14 +392,28 @@ impl LocalPlanner {
         Ok(LocalAnswer::Plan(plan))
     }
 
-    fn answer_home(
+    /// Which lent cachelets go home, and nothing else: for while overload is not for phase 2 to see to.
+    ///
+    /// # Errors
+    ///
+    /// If the input contradicts itself.
+    pub fn go_home(
+        &self,
+        input: &LocalInput,
+        limits: LocalLimits,
+    ) -> Result<LocalAnswer, BadInput> {
+        input.validate()?;
+        Ok(self.home_answer(input, &Assignment::new(input), limits))
+    }
+
+    fn home_answer(
         &self,
         input: &LocalInput,
         start: &Assignment<'_>,
-        home: &Assignment<'_>,
         limits: LocalLimits,
     ) -> LocalAnswer {
-        let plan = self.plan_of(start, home, limits, Method::Home);
+        let end = home::go_home(start, input.now, limits, &self.config);
+        let plan = self.plan_of(start, &end, limits, Method::Home);
         if plan.moves.is_empty() {
             return LocalAnswer::Even;
         }
