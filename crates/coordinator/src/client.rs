@@ -13,6 +13,7 @@ use crate::api::{
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
+use crate::member::REDIRECTS_MAX;
 use crate::proxy_config::{ConfigProblem, LINEAGE_HEADER};
 
 /// Longest wait for a configuration of proxies, or for its being judged: it may be large and the network
@@ -164,9 +165,7 @@ impl ApiClient {
     pub fn put_settings(&self, settings: Settings) -> ClientResult<Settings> {
         let body = serde_json::to_vec(&settings)
             .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
-        self.endpoint
-            .put(&self.agent, "/api/v1/settings", &body)
-            .map_err(|error| self.error(error))
+        self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/settings", &body))
     }
 
     /// Tells what a proxy has counted of the keys of a pool; returns what all have.
@@ -177,9 +176,7 @@ impl ApiClient {
     pub fn share_hot_keys(&self, report: &HotKeysReport) -> ClientResult<SharedCounts> {
         let body = serde_json::to_vec(report)
             .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
-        self.endpoint
-            .post(&self.agent, "/api/v1/hot-keys", &body)
-            .map_err(|error| self.error(error))
+        self.call(|endpoint| endpoint.post(&self.agent, "/api/v1/hot-keys", &body))
     }
 
     /// The configurations that are kept for proxies.
@@ -199,10 +196,8 @@ impl ApiClient {
     pub fn proxy_config(&self, name: &str) -> ClientResult<ProxyConfigDocument> {
         let agent = agent_within(TEXT_TIMEOUT);
         let path = format!("/api/v1/proxy-config?name={name}");
-        let read = self
-            .endpoint
-            .get_text(&agent, &path, ["etag", LINEAGE_HEADER]);
-        let (text, [etag, lineage]) = read.map_err(|error| self.error(error))?;
+        let (text, [etag, lineage]) =
+            self.call(|endpoint| endpoint.get_text(&agent, &path, ["etag", LINEAGE_HEADER]))?;
         match (etag.trim_matches('"').parse(), lineage.parse()) {
             (Ok(revision), Ok(lineage)) if revision > 0 => Ok(ProxyConfigDocument {
                 id: ProxyConfigId { lineage, revision },
@@ -257,9 +252,7 @@ impl ApiClient {
         let body = serde_json::to_vec(report)
             .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
         let agent = agent_within(wait + FOLLOW_GRACE);
-        self.endpoint
-            .post(&agent, "/api/v1/proxy-config/follow", &body)
-            .map_err(|error| self.error(error))
+        self.call(|endpoint| endpoint.post(&agent, "/api/v1/proxy-config/follow", &body))
     }
 
     fn change_proxy_config(
@@ -278,16 +271,29 @@ impl ApiClient {
                 Some(("if-match", tag.as_str()))
             }
         };
-        let changed =
-            (self.endpoint).change_text::<ProxyConfigEntry>(&agent, path, condition, text);
-        let changed = changed.map_err(|error| self.error(error))?;
+        let changed: ProxyConfigEntry =
+            self.call(|endpoint| endpoint.change_text(&agent, path, condition, text))?;
         Ok(changed.revision)
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
-        self.endpoint
-            .get(&self.agent, path)
-            .map_err(|error| self.error(error))
+        self.call(|endpoint| endpoint.get(&self.agent, path))
+    }
+
+    /// Asks the coordinator, or the leader that it names.
+    fn call<T>(&self, ask: impl Fn(&Endpoint) -> Result<T, CallError>) -> ClientResult<T> {
+        let mut answer = ask(&self.endpoint);
+        for _ in 0..REDIRECTS_MAX {
+            let leader = match &answer {
+                Err(CallError::Refused { leader, .. }) => leader.as_deref(),
+                _ => None,
+            };
+            let Some(leader) = leader.and_then(|leader| Endpoint::parse(leader).ok()) else {
+                break;
+            };
+            answer = ask(&leader);
+        }
+        answer.map_err(|error| self.error(error))
     }
 
     fn error(&self, error: CallError) -> ClientError {
@@ -300,6 +306,7 @@ impl ApiClient {
                 reason,
                 message,
                 problems,
+                leader: _,
             } => ClientError::Refused {
                 endpoint,
                 status,

@@ -1,40 +1,42 @@
 //! Where everything meets the core: one lock, one clock, and saving before telling.
+//!
+//! The lock is held from a decision until what it changed is saved, so that nobody is told of a state that
+//! a crash could still take back, and states are saved in the order in which they were made. What counts
+//! and tells without the core has locks of its own, and never waits for a save.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_types::{Instant, Now};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::api::{CoordinatorCore, HotKeysBoard};
-use crate::state_file::StateFile;
+use crate::store::StateStore;
 
-/// The coordinator's core with its clock and its state file.
+/// The coordinator's core with its clock and the place where its state is kept.
 #[derive(Debug)]
 pub(crate) struct Desk {
     start: std::time::Instant,
-    inner: Mutex<Inner>,
+    term: Arc<tokio::sync::Mutex<Term>>,
+    tally: Arc<Mutex<Tally>>,
     /// Apart, because nothing of it is saved and nobody waits for it.
     hot_keys: Mutex<HotKeysBoard>,
     /// Changes with each change of a proxy configuration, once that is saved.
     proxy_config_news: watch::Sender<()>,
 }
 
+/// The core, and how far it is saved.
 #[derive(Debug)]
-struct Inner {
+struct Term {
     core: CoordinatorCore,
-    /// `None`: the state is kept in memory alone.
-    file: Option<StateFile>,
-    /// [`CoordinatorCore::revision`] that is in the file; `None` before the first save.
+    store: Box<dyn StateStore>,
+    /// [`CoordinatorCore::revision`] that the store has; `None` before the first save.
     saved: Option<u64>,
-    saves: Saves,
     /// Whether the last save failed.
     failing: bool,
-    bad_requests: [u64; BadRequest::ALL.len()],
-    unusable_configs: u64,
 }
 
-/// Counts of state files written.
+/// Counts of states saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saves {
     /// Written.
@@ -81,34 +83,42 @@ impl BadRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsaved;
 
-/// What the metrics show besides the core.
-#[derive(Clone, Copy, Debug)]
+/// What is counted beside the core.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) saves: Saves,
-    pub(crate) bad_requests: [(BadRequest, u64); BadRequest::ALL.len()],
+    bad_requests: [u64; BadRequest::ALL.len()],
     /// Configurations of proxies that their judge has turned down.
     pub(crate) unusable_configs: u64,
+}
+
+impl Tally {
+    /// Requests that never reached the core, by kind.
+    pub(crate) fn bad_requests(&self) -> impl Iterator<Item = (BadRequest, u64)> {
+        let counts = self.bad_requests;
+        BadRequest::ALL
+            .into_iter()
+            .map(move |kind| (kind, counts[kind as usize]))
+    }
 }
 
 impl Desk {
     /// A desk whose clock began at `start`.
     pub(crate) fn new(
         core: CoordinatorCore,
-        file: Option<StateFile>,
+        store: Box<dyn StateStore>,
         start: std::time::Instant,
     ) -> Self {
-        let inner = Inner {
+        let term = Term {
             core,
-            file,
+            store,
             saved: None,
-            saves: Saves::default(),
             failing: false,
-            bad_requests: [0; BadRequest::ALL.len()],
-            unusable_configs: 0,
         };
         Desk {
             start,
-            inner: Mutex::new(inner),
+            term: Arc::new(tokio::sync::Mutex::new(term)),
+            tally: Arc::default(),
             hot_keys: Mutex::default(),
             proxy_config_news: watch::Sender::new(()),
         }
@@ -120,32 +130,40 @@ impl Desk {
     ///
     /// The state cannot be saved now. What was done stays done and is saved with the next call that
     /// succeeds.
-    pub(crate) fn decide<T>(
+    pub(crate) async fn decide<T>(
         &self,
         decide: impl FnOnce(&mut CoordinatorCore, Now) -> T,
     ) -> Result<T, Unsaved> {
-        let mut inner = self.lock();
+        let mut term = Arc::clone(&self.term).lock_owned().await;
         // Read under the lock, so that the core never sees time go backwards.
         let now = self.now();
-        let result = decide(&mut inner.core, now);
-        inner.save()?;
+        let result = decide(&mut term.core, now);
+        if term.saved == Some(term.core.revision()) {
+            return Ok(result);
+        }
+        // On a task of its own: whoever asked may hang up in the middle, and half a save must not be
+        // left behind for that.
+        let tally = Arc::clone(&self.tally);
+        let saving = tokio::spawn(save(term, tally));
+        // A save that panics has not said that it is done.
+        saving.await.unwrap_or(Err(Unsaved))?;
         Ok(result)
     }
 
     /// Looks at the core, be it saved or not: for whom nothing depends on it.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&CoordinatorCore, Now, Tally) -> T) -> T {
-        let inner = self.lock();
-        let tally = Tally {
-            saves: inner.saves,
-            bad_requests: BadRequest::ALL.map(|kind| (kind, inner.bad_requests[kind as usize])),
-            unusable_configs: inner.unusable_configs,
-        };
-        look(&inner.core, self.now(), tally)
+    pub(crate) async fn look<T>(&self, look: impl FnOnce(&CoordinatorCore, Now) -> T) -> T {
+        let term = self.term.lock().await;
+        look(&term.core, self.now())
+    }
+
+    /// What was counted so far.
+    pub(crate) fn tally(&self) -> Tally {
+        *lock(&self.tally)
     }
 
     /// Does something with what proxies tell of hot keys.
     pub(crate) fn share<T>(&self, share: impl FnOnce(&mut HotKeysBoard, Instant) -> T) -> T {
-        let mut board = self.hot_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut board = lock(&self.hot_keys);
         let now = self.now().monotonic;
         share(&mut board, now)
     }
@@ -162,17 +180,17 @@ impl Desk {
 
     /// Counts a request that never reached the core.
     pub(crate) fn count(&self, kind: BadRequest) {
-        self.lock().bad_requests[kind as usize] += 1;
+        lock(&self.tally).bad_requests[kind as usize] += 1;
     }
 
     /// Counts a configuration of proxies that cannot be used.
     pub(crate) fn count_unusable_config(&self) {
-        self.lock().unusable_configs += 1;
+        lock(&self.tally).unusable_configs += 1;
     }
 
     /// How long until the core wants to be called.
-    pub(crate) fn until_deadline(&self) -> std::time::Duration {
-        let deadline = self.lock().core.poll_deadline();
+    pub(crate) async fn until_deadline(&self) -> std::time::Duration {
+        let deadline = self.term.lock().await.core.poll_deadline();
         deadline.since(self.now().monotonic)
     }
 
@@ -183,46 +201,40 @@ impl Desk {
             unix: since_1970.map_or(0, |d| u32::try_from(d.as_secs()).unwrap_or(u32::MAX)),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The core keeps its invariants between statements that can panic, and a coordinator that
-        // answers is better than one that is stuck.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Inner {
-    fn save(&mut self) -> Result<(), Unsaved> {
-        let revision = self.core.revision();
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        if self.saved == Some(revision) {
-            return Ok(());
+/// Counts and boards are sound between any two statements, and a coordinator that answers is better than
+/// one that is stuck.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Saves the core's state; the first failure in a row and the end of failures are said on standard error.
+async fn save(mut term: OwnedMutexGuard<Term>, tally: Arc<Mutex<Tally>>) -> Result<(), Unsaved> {
+    let term = &mut *term;
+    let revision = term.core.revision();
+    let was_failing = term.failing;
+    let result = term.store.save(&term.core.saved_state()).await;
+    term.failing = result.is_err();
+    let place = term.store.place();
+    match result {
+        Ok(()) => {
+            lock(&tally).saves.done += 1;
+            term.saved = Some(revision);
+            if was_failing {
+                eprintln!("evenkeel coordinator: {place} is saved again");
+            }
+            Ok(())
         }
-        let was_failing = self.failing;
-        let result = file.save(&self.core.saved_state());
-        self.failing = result.is_err();
-        let path = file.path().display();
-        match result {
-            Ok(()) => {
-                self.saves.done += 1;
-                self.saved = Some(revision);
-                if was_failing {
-                    eprintln!("evenkeel coordinator: state file {path} is saved again");
-                }
-                Ok(())
+        Err(error) => {
+            lock(&tally).saves.failed += 1;
+            if !was_failing {
+                eprintln!(
+                    "evenkeel coordinator: cannot save {place}: {error}; \
+                     no heartbeat is answered until it can be"
+                );
             }
-            Err(error) => {
-                self.saves.failed += 1;
-                if !was_failing {
-                    eprintln!(
-                        "evenkeel coordinator: cannot save state file {path}: {error}; \
-                         no heartbeat is answered until it can be"
-                    );
-                }
-                Err(Unsaved)
-            }
+            Err(Unsaved)
         }
     }
 }

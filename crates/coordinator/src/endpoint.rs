@@ -43,6 +43,8 @@ pub(crate) enum CallError {
         reason: String,
         message: String,
         problems: Vec<ConfigProblem>,
+        /// Who can help instead, if the coordinator says so.
+        leader: Option<String>,
     },
     /// The answer makes no sense.
     #[error("the answer makes no sense: {0}")]
@@ -201,6 +203,7 @@ fn read_bytes(
             reason: format!("http_{}", status.as_u16()),
             message: text,
             problems: Vec::new(),
+            leader: None,
         },
     };
     let problems = error.problems.into_iter().take(PROBLEMS_MAX);
@@ -213,6 +216,7 @@ fn read_bytes(
         reason: shortened(&error.reason),
         message: shortened(&error.message),
         problems: problems.collect(),
+        leader: error.leader,
     })
 }
 

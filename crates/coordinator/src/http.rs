@@ -51,7 +51,13 @@ pub(crate) struct ErrorDetail {
     /// What is wrong with a text that was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) problems: Vec<ConfigProblem>,
+    /// Address of the coordinator that leads, from one that does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) leader: Option<String>,
 }
+
+/// Reason of every error of a coordinator that does not lead.
+pub(crate) const NOT_LEADER: &str = "not_leader";
 
 /// What an operator may send to change settings: a misspelled name must not pass for a change.
 #[derive(Debug, Deserialize)]
@@ -107,7 +113,7 @@ async fn healthy() -> &'static str {
 }
 
 async fn ready(State(desk): Shared) -> Response {
-    match desk.decide(|core, _| missing_map(core)) {
+    match desk.decide(|core, _| missing_map(core)).await {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(message)) => error(StatusCode::SERVICE_UNAVAILABLE, "no_map", message),
         Err(Unsaved) => unsaved(),
@@ -115,7 +121,9 @@ async fn ready(State(desk): Shared) -> Response {
 }
 
 async fn show_metrics(State(desk): Shared) -> Response {
-    let text = desk.look(|core, now, tally| metrics::render(core, now.monotonic, &tally));
+    let text = desk
+        .look(|core, now| metrics::render(core, now.monotonic, &desk.tally()))
+        .await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
@@ -124,7 +132,10 @@ async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonReject
         Ok(Json(heartbeat)) => heartbeat,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    match desk.decide(|core, now| core.handle_heartbeat(now, &heartbeat)) {
+    match desk
+        .decide(|core, now| core.handle_heartbeat(now, &heartbeat))
+        .await
+    {
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
@@ -153,7 +164,9 @@ async fn hot_keys(
 }
 
 async fn map(State(desk): Shared) -> Response {
-    let map = desk.decide(|core, _| core.map().cloned().ok_or_else(|| missing_map(core)));
+    let map = desk
+        .decide(|core, _| core.map().cloned().ok_or_else(|| missing_map(core)))
+        .await;
     match map {
         Ok(Ok(map)) => Json(map.document()).into_response(),
         Ok(Err(missing)) => error(StatusCode::NOT_FOUND, "no_map", missing.unwrap_or_default()),
@@ -162,28 +175,28 @@ async fn map(State(desk): Shared) -> Response {
 }
 
 async fn servers(State(desk): Shared) -> Response {
-    Json(desk.look(|core, now, _| core.servers(now.monotonic))).into_response()
+    Json(desk.look(|core, now| core.servers(now.monotonic)).await).into_response()
 }
 
 async fn cluster_hot_keys(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _, _| core.cluster_hot_keys())).into_response()
+    Json(desk.look(|core, _| core.cluster_hot_keys()).await).into_response()
 }
 
 async fn hot_key_events(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _, _| core.hot_key_events())).into_response()
+    Json(desk.look(|core, _| core.hot_key_events()).await).into_response()
 }
 
 async fn proxies(State(desk): Shared) -> Response {
-    Json(desk.look(|core, now, _| core.proxies(now.monotonic))).into_response()
+    Json(desk.look(|core, now| core.proxies(now.monotonic)).await).into_response()
 }
 
 async fn events(State(desk): Shared) -> Response {
-    let events = desk.look(|core, _, _| core.events().cloned().collect());
+    let events = desk.look(|core, _| core.events().cloned().collect()).await;
     Json(EventsBody { events }).into_response()
 }
 
 async fn settings(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _, _| core.settings())).into_response()
+    Json(desk.look(|core, _| core.settings()).await).into_response()
 }
 
 async fn put_settings(
@@ -194,7 +207,7 @@ async fn put_settings(
         Ok(Json(SettingsBody { hot_keys })) => Settings { hot_keys },
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    match desk.decide(|core, _| core.set_settings(settings)) {
+    match desk.decide(|core, _| core.set_settings(settings)).await {
         Ok(()) => Json(settings).into_response(),
         Err(Unsaved) => unsaved(),
     }
@@ -294,6 +307,7 @@ pub(crate) fn error_with(
         reason: reason.to_owned(),
         message,
         problems,
+        leader: None,
     };
     (status, Json(ErrorBody { error })).into_response()
 }

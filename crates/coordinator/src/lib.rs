@@ -35,6 +35,7 @@ mod metrics;
 mod proxy_config;
 mod serve;
 mod state_file;
+mod store;
 
 /// The words of the API: heartbeats, settings, views.
 pub use evenkeel_roles::coordinator as api;

@@ -11,6 +11,7 @@
 //!          <── on_event() ── └────────┘ <── id, map, load, settings
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use evenkeel_roles::hot_keys_view::HotKeysNews;
 
 use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
+use crate::http::NOT_LEADER;
 
 /// Bounds on the interval that a coordinator may ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -40,8 +42,15 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
 pub(crate) const LOST_AFTER: u32 = 3;
 
+/// Reason of a refusal: the answer came from a leader that is none any more.
+const FORMER_LEADER: &str = "former_leader";
+
 /// Most coordinators in a list. One works at a time; the others are there to take over.
 pub(crate) const COORDINATORS_MAX: usize = 16;
+
+/// Most coordinators that a caller is sent on to, one after the other: one that says where the leader is may be
+/// behind by one change of leaders.
+pub(crate) const REDIRECTS_MAX: usize = 2;
 
 /// What a member says of itself for as long as its process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +174,7 @@ impl MemberHandle {
         let orders = Arc::new(Orders::default());
         let member = Member {
             endpoints: endpoints?,
-            preferred: 0,
+            preferred: None,
             agent: agent(),
             heartbeat,
             orders: orders.clone(),
@@ -291,6 +300,8 @@ impl Pace {
 struct View {
     server_id: Option<ServerId>,
     lineage: Option<u64>,
+    /// Greatest token of a leader that has answered in this lineage.
+    leader: u64,
     epoch: Epoch,
     cluster_load: Option<f64>,
     settings: Option<Settings>,
@@ -319,6 +330,10 @@ impl View {
                            restore its state file or restart the member";
             return Err(("foreign_map", message.to_owned()));
         }
+        if !foreign && answer.leader < self.leader {
+            let message = "the coordinator answered as a leader that another has followed since";
+            return Err((FORMER_LEADER, message.to_owned()));
+        }
         if answer.epoch < self.epoch {
             return bad("the coordinator's map is older than one that it gave before");
         }
@@ -332,6 +347,7 @@ impl View {
 
         let mut events = Vec::new();
         self.lineage = Some(answer.lineage);
+        self.leader = answer.leader;
         if let Some(server_id) = answer.server_id
             && self.server_id.replace(server_id) != Some(server_id)
         {
@@ -357,8 +373,8 @@ impl View {
 /// The thread.
 struct Member<R, E> {
     endpoints: Vec<Endpoint>,
-    /// Position of the coordinator that answered last.
-    preferred: usize,
+    /// The coordinator that answered last, if it is to be asked first.
+    preferred: Option<Endpoint>,
     agent: ureq::Agent,
     /// The next heartbeat, but for the report.
     heartbeat: Heartbeat,
@@ -396,15 +412,38 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             return self.handle_refusal("bad_report", message);
         };
         let mut unable = None;
-        for turn in 0..self.endpoints.len() {
-            let position = (self.preferred + turn) % self.endpoints.len();
-            let endpoint = &self.endpoints[position];
+        let mut turns = self.turns();
+        let mut redirects = 0;
+        while let Some(endpoint) = turns.pop_front() {
             match endpoint.post(&self.agent, "/api/v1/heartbeat", &body) {
-                Ok(answer) => {
-                    self.preferred = position;
-                    return self.handle_answer(answer);
-                }
+                Ok(answer) => match self.handle_answer(answer) {
+                    Ok(()) => {
+                        self.preferred = Some(endpoint);
+                        return;
+                    }
+                    // Its successor may be among the others.
+                    Err((FORMER_LEADER, message)) => {
+                        unable = Some((FORMER_LEADER.to_owned(), message));
+                    }
+                    Err((reason, message)) => return self.handle_refusal(reason, message),
+                },
                 Err(CallError::Unreachable(_)) => {}
+                Err(CallError::Refused {
+                    leader,
+                    reason,
+                    message,
+                    ..
+                }) if reason == NOT_LEADER => {
+                    unable = Some((reason, message));
+                    let leader = leader.and_then(|leader| Endpoint::parse(&leader).ok());
+                    if let Some(leader) = leader
+                        && redirects < REDIRECTS_MAX
+                    {
+                        redirects += 1;
+                        turns.retain(|other| *other != leader);
+                        turns.push_front(leader);
+                    }
+                }
                 // It cannot serve us now; another might.
                 Err(CallError::Refused {
                     status: 500..,
@@ -415,7 +454,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                 Err(CallError::Refused {
                     reason, message, ..
                 }) => {
-                    self.preferred = position;
+                    self.preferred = Some(endpoint);
                     return self.handle_refusal(&reason, message);
                 }
                 Err(CallError::BadAnswer(message)) => {
@@ -432,21 +471,31 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         }
     }
 
-    fn handle_answer(&mut self, answer: HeartbeatAnswer) {
-        let interval = Duration::from_millis(answer.interval_ms);
-        match self.view.take(self.heartbeat.kind, answer) {
-            Ok(events) => {
-                self.pace.failures = 0;
-                self.pace.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
-                self.view.refused = None;
-                self.view.lost = false;
-                if !std::mem::replace(&mut self.view.found, true) {
-                    (self.on_event)(MemberEvent::Found);
-                }
-                events.into_iter().for_each(&mut self.on_event);
-            }
-            Err((reason, message)) => self.handle_refusal(reason, message),
+    /// Whom to ask in this round: the one that answered last, which need not be in the list, and then the list
+    /// in turn from there on.
+    fn turns(&self) -> VecDeque<Endpoint> {
+        let preferred = self.preferred.as_ref();
+        let at = preferred.and_then(|one| self.endpoints.iter().position(|e| e == one));
+        let mut turns: VecDeque<_> = self.endpoints.iter().cloned().collect();
+        turns.rotate_left(at.unwrap_or(0));
+        if let (None, Some(elsewhere)) = (at, preferred) {
+            turns.push_front(elsewhere.clone());
         }
+        turns
+    }
+
+    fn handle_answer(&mut self, answer: HeartbeatAnswer) -> Result<(), (&'static str, String)> {
+        let interval = Duration::from_millis(answer.interval_ms);
+        let events = self.view.take(self.heartbeat.kind, answer)?;
+        self.pace.failures = 0;
+        self.pace.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        self.view.refused = None;
+        self.view.lost = false;
+        if !std::mem::replace(&mut self.view.found, true) {
+            (self.on_event)(MemberEvent::Found);
+        }
+        events.into_iter().for_each(&mut self.on_event);
+        Ok(())
     }
 
     fn handle_refusal(&mut self, reason: &str, message: String) {
@@ -518,6 +567,7 @@ mod tests {
             server_id: None,
             epoch: Epoch(epoch),
             lineage: 7,
+            leader: 0,
             map: Some(map(epoch)),
             mean_worker_load: 10.0,
             settings: Settings::default(),
@@ -584,6 +634,60 @@ mod tests {
             assert_eq!(view.take(MemberKind::Proxy, bad).unwrap_err().0, reason);
         }
         assert_eq!(view.take(MemberKind::Proxy, answer(5)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_former_leader_is_not_believed_whatever_it_says() {
+        let of = |leader, lineage| HeartbeatAnswer {
+            leader,
+            lineage,
+            ..answer(5)
+        };
+        let mut view = View::default();
+        view.take(MemberKind::Proxy, of(20, 7)).unwrap();
+        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
+        let late = HeartbeatAnswer {
+            settings: Settings {
+                hot_keys: Mode::Off,
+            },
+            epoch: Epoch(9),
+            map: Some(map(9)),
+            ..of(20, 7)
+        };
+        for former in [late, of(30, 7), of(0, 7)] {
+            let refused = view.take(MemberKind::Proxy, former).unwrap_err();
+            assert_eq!(refused.0, FORMER_LEADER);
+        }
+        let foreign = view.take(MemberKind::Proxy, of(40, 8)).unwrap_err();
+        assert_eq!(
+            foreign.0, "foreign_map",
+            "tokens of two lineages say nothing"
+        );
+        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
+    }
+
+    /// Whatever order leaders' answers arrive in, those that are taken have tokens that never fall, and what a
+    /// leader says first that is newer than all before is always taken.
+    #[test]
+    fn tokens_of_answers_taken_never_fall() {
+        let seed = std::env::var("EVENKEEL_SEED").ok();
+        let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        println!("EVENKEEL_SEED={seed}");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for _ in 0..200 {
+            let mut view = View::default();
+            let mut newest = 0;
+            for _ in 0..50 {
+                let token = random.next_u64() % 20;
+                let said = HeartbeatAnswer {
+                    leader: token,
+                    ..answer(5)
+                };
+                let is_taken = view.take(MemberKind::Proxy, said).is_ok();
+                assert_eq!(is_taken, token >= newest, "{token} after {newest}");
+                newest = newest.max(token);
+            }
+        }
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
         "bad_requests_total",
         "HTTP requests that were no valid call, by reason.",
     );
-    for (kind, count) in tally.bad_requests {
+    for (kind, count) in tally.bad_requests() {
         text.labelled("bad_requests_total", "reason", kind.as_str(), count);
     }
     text.counter("map_changes_total", "Changes of the cluster map, by cause.");
@@ -176,7 +176,10 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
         "Times that the coordinator found itself to have been asleep.",
     );
     text.value("pauses_total", counters.pauses);
-    text.counter("state_saves_total", "State files written, by outcome.");
+    text.counter(
+        "state_saves_total",
+        "Times that the state was saved, by outcome.",
+    );
     text.labelled("state_saves_total", "outcome", "done", tally.saves.done);
     text.labelled("state_saves_total", "outcome", "failed", tally.saves.failed);
     text.0

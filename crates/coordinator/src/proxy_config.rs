@@ -96,7 +96,7 @@ type WhichResult = Result<Query<Which>, QueryRejection>;
 
 /// `GET /api/v1/proxy-configs`.
 pub(crate) async fn list(State(desk): Shared) -> Response {
-    match desk.decide(|core, _| core.proxy_configs()) {
+    match desk.decide(|core, _| core.proxy_configs()).await {
         Ok(configs) => Json(configs).into_response(),
         Err(Unsaved) => unsaved(),
     }
@@ -108,7 +108,9 @@ pub(crate) async fn show(State(desk): Shared, which: WhichResult) -> Response {
         Ok(which) => which,
         Err(rejection) => return bad_query(&rejection),
     };
-    let kept = desk.decide(|core, _| (core.proxy_config(&which.name).cloned(), core.lineage()));
+    let kept = desk
+        .decide(|core, _| (core.proxy_config(&which.name).cloned(), core.lineage()))
+        .await;
     match kept {
         Ok((Some(ProxyConfigText { revision, text }), lineage)) => {
             let headers = [
@@ -155,7 +157,10 @@ pub(crate) async fn put(
         }
     };
     // Before the work of judging it.
-    match desk.decide(|core, _| core.may_put_proxy_config(&name, body.len(), expected)) {
+    match desk
+        .decide(|core, _| core.may_put_proxy_config(&name, body.len(), expected))
+        .await
+    {
         Ok(Ok(())) => {}
         Ok(Err(refusal)) => return refused(&refusal),
         Err(Unsaved) => return unsaved(),
@@ -176,10 +181,12 @@ pub(crate) async fn put(
         desk.count_unusable_config();
         return unusable(problems);
     }
-    let put = desk.decide(|core, _| match dry_run {
-        true => Ok(core.proxy_config(&name).map_or(0, |kept| kept.revision)),
-        false => core.put_proxy_config(&name, &text, expected),
-    });
+    let put = desk
+        .decide(|core, _| match dry_run {
+            true => Ok(core.proxy_config(&name).map_or(0, |kept| kept.revision)),
+            false => core.put_proxy_config(&name, &text, expected),
+        })
+        .await;
     match put {
         Ok(Ok(revision)) => {
             if !dry_run {
@@ -211,7 +218,10 @@ pub(crate) async fn remove(
         Ok(expected) => expected,
         Err(message) => return error(StatusCode::BAD_REQUEST, "bad_condition", message),
     };
-    match desk.decide(|core, _| core.remove_proxy_config(&name, expected)) {
+    match desk
+        .decide(|core, _| core.remove_proxy_config(&name, expected))
+        .await
+    {
         Ok(Ok(())) => changed(ProxyConfigEntry {
             name,
             revision: 0,
@@ -237,8 +247,9 @@ pub(crate) async fn follow(
     loop {
         // Whatever comes between this and the wait is seen.
         news.mark_unchanged();
-        let heard =
-            desk.decide(|core, now| core.handle_proxy_config_report(now.monotonic, &report));
+        let heard = desk
+            .decide(|core, now| core.handle_proxy_config_report(now.monotonic, &report))
+            .await;
         let (answer, wait) = match heard {
             Ok(Ok(heard)) => heard,
             Ok(Err(refusal)) => return refused(&refusal),

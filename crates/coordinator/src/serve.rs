@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -23,6 +24,7 @@ use crate::exit::RunError;
 use crate::http;
 use crate::proxy_config::ProxyConfigCheck;
 use crate::state_file::StateFile;
+use crate::store::{MemoryStore, StateStore};
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
 /// Connections at one time: each member keeps one and a proxy another to follow its configuration, and as
@@ -80,6 +82,7 @@ pub struct Coordinator {
     address: SocketAddr,
     desk: Arc<Desk>,
     check: ProxyConfigCheck,
+    runtime: Runtime,
 }
 
 impl Coordinator {
@@ -95,11 +98,11 @@ impl Coordinator {
         config
             .validate()
             .map_err(|error| RunError::Usage(format!("cannot {error}")))?;
-        let (file, state) = match &args.state {
-            None => (None, None),
+        let (store, state): (Box<dyn StateStore>, _) = match &args.state {
+            None => (Box::new(MemoryStore), None),
             Some(path) => {
                 let (file, state) = StateFile::open(path).map_err(|error| usage(&error))?;
-                (Some(file), state)
+                (Box::new(file), state)
             }
         };
         let start = std::time::Instant::now();
@@ -113,15 +116,21 @@ impl Coordinator {
         listener
             .set_nonblocking(true)
             .context("make the listening socket non-blocking")?;
-        let desk = Desk::new(core, file, start);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?;
+        let desk = Desk::new(core, store, start);
         // The lineage must be on the disk before anybody hears of it.
-        desk.decide(|_, _| ())
+        runtime
+            .block_on(desk.decide(|_, _| ()))
             .map_err(|Unsaved| RunError::Usage("cannot write the state file".to_owned()))?;
         Ok(Coordinator {
             listener,
             address,
             desk: Arc::new(desk),
             check,
+            runtime,
         })
     }
 
@@ -145,11 +154,7 @@ impl Coordinator {
         self,
         prepare: impl FnOnce() -> anyhow::Result<F>,
     ) -> Result<(), RunError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("start the runtime")?;
-        runtime.block_on(async move {
+        self.runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(self.listener)
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
@@ -242,12 +247,14 @@ async fn accept(
 /// Keeps the time for the core. Never ends.
 async fn tick(desk: &Desk) {
     loop {
-        tokio::time::sleep(desk.until_deadline()).await;
+        tokio::time::sleep(desk.until_deadline().await).await;
         // A state that cannot be saved is told by the desk and tried again with the next call.
-        let _ = desk.decide(|core, now| {
-            if core.poll_deadline() <= now.monotonic {
-                core.handle_timeout(now);
-            }
-        });
+        let _ = desk
+            .decide(|core, now| {
+                if core.poll_deadline() <= now.monotonic {
+                    core.handle_timeout(now);
+                }
+            })
+            .await;
     }
 }

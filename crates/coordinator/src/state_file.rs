@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_types::KeyHash;
 
 use crate::api::SavedState;
+use crate::store::{Saving, StateStore};
 
 /// First word of the file.
 const MAGIC: &str = "evenkeel-coordinator-state";
@@ -104,7 +105,7 @@ impl StateFile {
     /// # Errors
     ///
     /// The disk's; the former file is still there then.
-    pub(crate) fn save(&self, state: &SavedState) -> io::Result<()> {
+    fn replace(&self, state: &SavedState) -> io::Result<()> {
         let temporary = beside(&self.path, ".tmp");
         let mut file = File::create(&temporary)?;
         file.write_all(&encode(state)?)?;
@@ -114,9 +115,16 @@ impl StateFile {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+impl StateStore for StateFile {
+    /// Blocks for as long as the disk takes, and everybody with it: nobody could be answered meanwhile.
+    fn save<'a>(&'a mut self, state: &'a SavedState) -> Saving<'a> {
+        Box::pin(async { Ok(self.replace(state)?) })
+    }
+
+    fn place(&self) -> String {
+        format!("state file {}", self.path.display())
     }
 }
 
@@ -192,8 +200,8 @@ mod tests {
         let path = dir.path().join("state");
         let (file, none) = StateFile::open(&path).unwrap();
         assert_eq!(none, None);
-        file.save(&state()).unwrap();
-        file.save(&state()).unwrap();
+        file.replace(&state()).unwrap();
+        file.replace(&state()).unwrap();
         drop(file);
         let (_file, read) = StateFile::open(&path).unwrap();
         assert_eq!(read, Some(state()));
@@ -205,12 +213,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let (file, _) = StateFile::open(&path).unwrap();
-        file.save(&state()).unwrap();
+        file.replace(&state()).unwrap();
         drop(file);
         fs::write(beside(&path, ".tmp"), b"evenkeel-coord").unwrap();
         let (file, read) = StateFile::open(&path).unwrap();
         assert_eq!(read, Some(state()));
-        file.save(&state()).unwrap();
+        file.replace(&state()).unwrap();
     }
 
     #[test]

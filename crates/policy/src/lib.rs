@@ -9,6 +9,7 @@
 //!   rings and tables of pools that consist of plain memcached servers.
 //! - [`hot_keys`]: popularity-based replication under leases, both sides of it.
 //! - [`burden`]: which of several copies to read.
+//! - [`cachelet_load`]: how much each cachelet adds to the load of its worker.
 //! - [`load`]: when a worker is loaded enough for that.
 //! - [`migration`]: which cachelets move, within a server and between servers.
 //! - [`membership`]: which servers a pool has whose list comes from a file or the name service.
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod burden;
+pub mod cachelet_load;
 pub mod hot_keys;
 pub mod load;
 pub mod membership;

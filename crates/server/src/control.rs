@@ -1,5 +1,6 @@
 //! What the rest of the process says to a worker, and what a worker lets the rest see.
 
+use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
@@ -32,6 +33,8 @@ pub enum Control {
         /// Who asks.
         to: Sender<WorkerHotKeys>,
     },
+    /// Say how loaded the worker and its cachelets are.
+    DescribeCachelets(Sender<WorkerLoad>),
     /// Say which replicas are held for others.
     DescribeReplicas(Sender<Vec<ReplicaView>>),
     /// Finish, with the answers that are ready.

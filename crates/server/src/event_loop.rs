@@ -409,6 +409,9 @@ impl Worker {
                 Control::DescribeHotKeys { only_spread, to } => {
                     let _ = to.send(self.parts.core.hot_keys_view(now, only_spread));
                 }
+                Control::DescribeCachelets(to) => {
+                    let _ = to.send(self.parts.core.cachelet_loads());
+                }
                 Control::DescribeReplicas(to) => {
                     let _ = to.send(self.parts.core.replica_views(now));
                 }

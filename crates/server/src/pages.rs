@@ -1,6 +1,7 @@
-//! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys in JSON.
+//! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys and loads in JSON.
 
 use crate::control::{Control, WorkerHandle};
+use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_roles::hot_keys_view::{EventView, ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_runtime::{Clock, Page, PageKind};
@@ -34,6 +35,7 @@ impl Pages {
             "/metrics" => Some(self.metrics()),
             "/api/v1/hotkeys" => Some(self.hot_keys()),
             "/api/v1/hotkeys/events" => Some(self.hot_key_events()),
+            "/api/v1/cachelets" => Some(self.cachelets()),
             "/api/v1/replicas" => Some(self.replicas()),
             _ => None,
         }
@@ -94,6 +96,15 @@ impl Pages {
         })
     }
 
+    /// How loaded each worker and its cachelets are.
+    fn cachelets(&self) -> Page {
+        let workers = self.ask(Control::DescribeCachelets);
+        workers.map_or_else(silent, |mut workers| {
+            workers.sort_by_key(|worker| worker.worker);
+            json(&CacheletsPage { workers })
+        })
+    }
+
     fn replicas(&self) -> Page {
         let workers = self.ask(Control::DescribeReplicas);
         workers.map_or_else(silent, |workers| {
@@ -127,6 +138,12 @@ struct HotKeysPage {
 struct EventsPage {
     events: Vec<EventView>,
     overwritten: u64,
+}
+
+/// What `/api/v1/cachelets` says.
+#[derive(Serialize)]
+struct CacheletsPage {
+    workers: Vec<WorkerLoad>,
 }
 
 /// What `/api/v1/replicas` says.

@@ -158,6 +158,10 @@ pub(crate) struct Inner {
     /// Reads that found nothing: a hit has less to count.
     pub misses: u64,
     pub writes: u64,
+    /// Bytes of values read.
+    pub bytes_out: u64,
+    /// Bytes of values written.
+    pub bytes_in: u64,
 }
 
 #[inline]
@@ -226,6 +230,8 @@ impl Inner {
             reads: 0,
             misses: 0,
             writes: 0,
+            bytes_out: 0,
+            bytes_in: 0,
         }
     }
 
@@ -243,6 +249,8 @@ impl Inner {
             reads: self.reads,
             hits: self.reads - self.misses,
             writes: self.writes,
+            bytes_out: self.bytes_out,
+            bytes_in: self.bytes_in,
         }
     }
 
@@ -479,6 +487,12 @@ impl Inner {
     #[cold]
     pub fn expire_read(&mut self, hash: TableHash, place: Place, context: &mut Context) {
         self.misses += 1;
+        self.expire_found(hash, place, context);
+    }
+
+    /// Removes an item that a look-up found to have expired.
+    #[cold]
+    pub fn expire_found(&mut self, hash: TableHash, place: Place, context: &mut Context) {
         context.counters.get_expired += 1;
         self.expire(hash, place, context);
     }

@@ -150,6 +150,7 @@ impl<'a> ItemMut<'a> {
     ///
     /// When the length differs.
     pub fn overwrite_value_same_len(&mut self, value: &[u8]) {
+        self.count_write(value.len());
         item::overwrite_value(self.data_mut(), value);
     }
 
@@ -162,6 +163,7 @@ impl<'a> ItemMut<'a> {
     /// [`StoreError::OutOfMemory`] if there is no memory for that and nothing can or may be evicted;
     /// the item is then unchanged. A store that evicts may evict the item itself: that is no error.
     pub fn set_expires_at(&mut self, expires_at: Seconds) -> Result<(), StoreError> {
+        self.count_write(0);
         if !item::set_expires_at(self.data_mut(), expires_at) {
             let meta = Meta {
                 expires_at,
@@ -184,6 +186,7 @@ impl<'a> ItemMut<'a> {
     ///
     /// As for [`ItemMut::set_expires_at`]; rare, since a version of about the same origin fits.
     pub fn set_version(&mut self, version: Version) -> Result<(), StoreError> {
+        self.count_write(0);
         let high = self.item().segment_version_high;
         if item::set_version(self.data_mut(), version, high) {
             return Ok(());
@@ -193,6 +196,14 @@ impl<'a> ItemMut<'a> {
             ..self.item().meta()
         };
         self.rewrite(&meta)
+    }
+
+    /// Counts a write of the cachelet, with so many bytes of a value.
+    fn count_write(&mut self, bytes: usize) {
+        if let Some(cachelet) = self.store.cachelets[self.slot].as_mut() {
+            cachelet.inner.writes += 1;
+            cachelet.inner.bytes_in += bytes as u64;
+        }
     }
 
     /// Writes the item anew with another description, elsewhere, and removes it here.

@@ -56,6 +56,11 @@ pub struct CacheletStats {
     pub reads: u64,
     /// Gets that found an item.
     pub hits: u64,
-    /// Inserts and deletes.
+    /// Inserts and deletes, changes of an item's expiry or version, and look-ups for any of these that
+    /// found nothing.
     pub writes: u64,
+    /// Bytes of the values that gets found.
+    pub bytes_out: u64,
+    /// Bytes of the values that were to be inserted.
+    pub bytes_in: u64,
 }

@@ -252,6 +252,33 @@ impl Store {
             return None;
         }
         item::bump_frequency(data, layout);
+        inner.bytes_out = inner.bytes_out.wrapping_add(layout.value_len() as u64);
+        Some(ItemMut::new(self, slot, place, now))
+    }
+
+    /// As [`Store::get_hashed`], for a command that reads an item only to change it: it counts as a write
+    /// of the cachelet, by what it does with the item or, if there is none, here.
+    pub fn find_hashed(
+        &mut self,
+        id: CacheletId,
+        key: &[u8],
+        hash: TableHash,
+        now: Seconds,
+    ) -> Option<ItemMut<'_>> {
+        let slot = usize::from(id.0);
+        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
+        let Some(place) = inner.find(key, hash) else {
+            inner.writes += 1;
+            return None;
+        };
+        let data = inner.data_mut(place);
+        let layout = Layout::read(data);
+        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
+            inner.writes += 1;
+            inner.expire_found(hash, place, &mut self.context);
+            return None;
+        }
+        item::bump_frequency(data, layout);
         Some(ItemMut::new(self, slot, place, now))
     }
 
@@ -342,7 +369,10 @@ impl Store {
         let too_large = self.is_too_large(&item);
         let cachelet = self.cachelets.get_mut(slot).and_then(Option::as_mut);
         let inner = &mut cachelet.ok_or(StoreError::NoCachelet)?.inner;
+        // Nobody counts 2^64 of anything, and the lengths of two slices do not wrap.
         inner.writes = inner.writes.wrapping_add(1);
+        let bytes = item.value[0].len().wrapping_add(item.value[1].len());
+        inner.bytes_in = inner.bytes_in.wrapping_add(bytes as u64);
         if too_large {
             if let Some(place) = inner.find(item.key, hash) {
                 inner.remove(hash, place, &mut self.context);
@@ -479,7 +509,7 @@ impl Store {
     /// Counters and gauges of this store. Takes time in proportion to its cachelets.
     pub fn stats(&self) -> StoreStats {
         let mut stats = self.context.counters;
-        stats.held_bytes = self.context.account.held() as u64;
+        stats.held_bytes = self.held_bytes();
         for (_, inner) in self.inners() {
             let of_cachelet = inner.stats();
             stats.items += of_cachelet.items;
@@ -489,6 +519,11 @@ impl Store {
             stats.dead_bytes += (inner.segment_bytes - inner.live_bytes) as u64;
         }
         stats
+    }
+
+    /// Bytes that this store has borrowed of the pool.
+    pub fn held_bytes(&self) -> u64 {
+        self.context.account.held() as u64
     }
 
     /// Counters and gauges of one cachelet.

@@ -1,7 +1,8 @@
 //! What a store does, told as short stories.
 
 use evenkeel_storage::{
-    NEVER, NewItem, PoolConfig, SegmentPool, Store, StoreConfig, StoreError, WalkCursor,
+    CacheletStats, NEVER, NewItem, PoolConfig, SegmentPool, Store, StoreConfig, StoreError,
+    WalkCursor,
 };
 use evenkeel_types::{CacheletId, Version};
 use std::sync::Arc;
@@ -447,4 +448,48 @@ fn a_walk_goes_on_while_items_come_and_go() {
         }
     }
     assert!((0..5_000).all(|number| met.get(&key(number)) == Some(&1)));
+}
+
+#[test]
+fn a_cachelet_counts_requests_and_bytes_of_values_and_keeps_them_on_its_way() {
+    let pool = pool(4 * MIB, 4);
+    let mut store = store_on(&pool, 2);
+    let id = CacheletId(1);
+    let counted = |store: &Store| {
+        let stats = store.cachelet_stats(id).unwrap();
+        let CacheletStats { reads, hits, .. } = stats;
+        (reads, hits, stats.writes, stats.bytes_in, stats.bytes_out)
+    };
+    store.insert(id, item(b"a", &[1; 100], NEVER), 1).unwrap();
+    store.insert(id, item(b"b", &[1; 7], 5), 1).unwrap();
+    assert_eq!(counted(&store), (0, 0, 2, 107, 0));
+    assert!(store.get(id, b"a", 1).is_some());
+    assert!(store.read(id, b"b", 1).is_some());
+    assert!(store.read(id, b"c", 1).is_none());
+    assert_eq!(counted(&store), (3, 2, 2, 107, 107));
+    assert!(store.read(id, b"b", 5).is_none(), "expired");
+    assert_eq!(counted(&store), (4, 2, 2, 107, 107));
+
+    // A command that changes an item is one write, whatever it finds.
+    let find = |store: &mut Store, key: &[u8]| {
+        let hash = store.hash(key);
+        let mut found = store.find_hashed(id, key, hash, 6);
+        found.as_mut().map(|item| item.set_expires_at(9)).is_some()
+    };
+    assert!(find(&mut store, b"a"));
+    assert!(!find(&mut store, b"b"));
+    assert!(store.delete(id, b"a", 6));
+    assert!(!store.delete(id, b"a", 6));
+    assert_eq!(counted(&store), (4, 2, 6, 107, 107));
+
+    // What was too large has come in all the same.
+    let large = vec![0; 2 * MIB];
+    let refused = store.insert(id, item(b"d", &large, NEVER), 6);
+    assert_eq!(refused, Err(StoreError::TooLarge));
+    let before = counted(&store);
+    assert_eq!(before.3, 107 + 2 * MIB as u64);
+    let mut other = Store::new(pool.clone(), 1);
+    let cachelet = store.detach(id).unwrap();
+    other.attach(cachelet);
+    assert_eq!(counted(&other), before);
 }

@@ -80,6 +80,11 @@ pub struct HeartbeatAnswer {
     /// Names the series that epochs belong to. A coordinator that has lost its state begins another
     /// one, whose epochs must not be compared with the former's.
     pub lineage: u64,
+    /// Fencing token of the leader that answers, where several coordinators elect one: greater than that of
+    /// every leader before. 0 where there is one coordinator. A member that has heard of a greater one in the
+    /// same lineage refuses the answer.
+    #[serde(default)]
+    pub leader: u64,
     /// The newest map, when the member works by an older one.
     #[serde(with = "shared_map")]
     pub map: Option<Arc<ClusterMap>>,

@@ -30,6 +30,7 @@
 
 mod cluster_hot_keys;
 mod config;
+pub mod election;
 mod event;
 mod hot_keys;
 pub mod limits;
@@ -95,6 +96,8 @@ pub struct Counters {
 pub struct CoordinatorCore {
     config: CoordinatorConfig,
     lineage: u64,
+    /// See [`HeartbeatAnswer::leader`].
+    leader: u64,
     epoch: Epoch,
     settings: Settings,
     /// By id.
@@ -147,6 +150,7 @@ impl CoordinatorCore {
         Ok(CoordinatorCore {
             config,
             lineage,
+            leader: 0,
             epoch: Epoch(0),
             settings: Settings::default(),
             servers: Vec::new(),
@@ -207,6 +211,11 @@ impl CoordinatorCore {
             })
             .collect();
         Ok(core)
+    }
+
+    /// Answers from now on as the leader with this token, see [`election`].
+    pub fn lead_as(&mut self, token: u64) {
+        self.leader = token;
     }
 
     /// Takes a member's report and answers it. The answer must not leave before the state of the
@@ -641,6 +650,7 @@ impl CoordinatorCore {
             server_id,
             epoch: self.epoch,
             lineage: self.lineage,
+            leader: self.leader,
             map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch),
             mean_worker_load: self.mean_worker_load,
             settings: self.settings,

@@ -4,7 +4,9 @@ use super::message::LinesView;
 use super::time::TimeBase;
 use super::worker::WorkerCore;
 use crate::hot_keys_view::{EventView, KeyView, ReplicaView, WorkerHotKeys};
+use evenkeel_policy::cachelet_load::CacheletLoad;
 use evenkeel_protocol::text;
+use evenkeel_storage::CacheletStats;
 use evenkeel_types::{KeyHash, Now, WorkerRef};
 use std::io::Write;
 
@@ -61,24 +63,55 @@ impl WorkerCore {
 
     fn write_cachelets(&self, out: &mut Vec<u8>) {
         let store = &self.engine.store;
-        for id in store.cachelet_ids().take(LINES_MAX) {
-            let Some(stats) = store.cachelet_stats(id) else {
-                continue;
-            };
-            // Writing into memory cannot fail, here and below.
-            let _ = write!(
-                out,
-                "STAT {id} items={} bytes={} segments={} index_bytes={} reads={} hits={} writes={}\r\n",
-                stats.items,
-                stats.bytes,
-                stats.segments,
-                stats.index_bytes,
-                stats.reads,
-                stats.hits,
-                stats.writes
-            );
+        let worker = self.cachelet_loads();
+        // Writing into memory cannot fail, here and below.
+        let _ = write!(
+            out,
+            "STAT worker:{} load={:.0} replica_load={:.0} diverted_load={:.0} guest_load={:.0} busy={:.3} \
+             memory_bytes={} intervals={}\r\n",
+            worker.worker,
+            worker.load,
+            worker.replica_load,
+            worker.diverted_load,
+            worker.guest_load,
+            worker.busy,
+            worker.memory_bytes,
+            worker.intervals
+        );
+        let guests = store.cachelet_ids().filter(|id| self.is_guest(*id));
+        let guests = guests.map(|id| self.meter.load_of(id));
+        for load in worker.cachelets.into_iter().chain(guests).take(LINES_MAX) {
+            let stats = store.cachelet_stats(load.cachelet).unwrap_or_default();
+            write_cachelet(out, worker.worker, &load, &stats);
         }
     }
+}
+
+fn write_cachelet(out: &mut Vec<u8>, worker: u16, load: &CacheletLoad, stats: &CacheletStats) {
+    let _ = write!(
+        out,
+        "STAT {} items={} bytes={} segments={} index_bytes={} held_bytes={} reads={} hits={} writes={} \
+         bytes_in={} bytes_out={} worker={worker} load={:.0} busy={:.4} reads_per_s={:.0} \
+         hits_per_s={:.0} writes_per_s={:.0} bytes_in_per_s={:.0} bytes_out_per_s={:.0}\r\n",
+        load.cachelet,
+        stats.items,
+        stats.bytes,
+        stats.segments,
+        stats.index_bytes,
+        stats.held_bytes,
+        stats.reads,
+        stats.hits,
+        stats.writes,
+        stats.bytes_in,
+        stats.bytes_out,
+        load.load,
+        load.busy,
+        load.reads_per_s,
+        load.hits_per_s,
+        load.writes_per_s,
+        load.bytes_in_per_s,
+        load.bytes_out_per_s
+    );
 }
 
 fn write_key(out: &mut Vec<u8>, key: &KeyView) {

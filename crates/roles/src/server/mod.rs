@@ -31,6 +31,7 @@ mod in_order;
 mod links;
 mod listing;
 mod lists;
+mod loads;
 mod message;
 pub mod metrics;
 mod observe;

@@ -84,7 +84,7 @@ impl By {
 }
 
 /// The guest cachelet of a worker.
-fn guest(worker: u16) -> CacheletId {
+pub(super) fn guest(worker: u16) -> CacheletId {
     CacheletId(GUEST_CACHELET_LAST - worker)
 }
 

@@ -306,6 +306,11 @@ impl Replicas {
         (stats.items, stats.bytes)
     }
 
+    /// Bytes of the memory limit that they take.
+    pub fn held_bytes(&self) -> u64 {
+        self.store.held_bytes()
+    }
+
     /// Every replica that is not blocked, to be shown.
     pub fn list(&self, now: Seconds) -> impl Iterator<Item = ReplicaFacts<'_>> {
         self.store.items(CACHELET, now).filter_map(move |item| {

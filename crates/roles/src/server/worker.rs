@@ -18,6 +18,7 @@ use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
 use core::time::Duration;
+use evenkeel_policy::cachelet_load::LoadMeter;
 use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::map::ClusterMap;
@@ -108,6 +109,8 @@ pub struct WorkerCore {
     pub(super) touched: VecDeque<ConnectionId>,
     /// Messages on their way to each worker.
     pub(super) outbox: Outbox,
+    /// How much each cachelet adds to the load.
+    pub(super) meter: LoadMeter,
     /// Room for the keys of plain reads.
     pub(super) run: Run,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
@@ -190,7 +193,7 @@ impl WorkerCore {
             config.first_version,
             config.cas_shown,
         );
-        Ok(WorkerCore {
+        let mut core = WorkerCore {
             engine,
             placement,
             map: None,
@@ -200,6 +203,7 @@ impl WorkerCore {
             free: Vec::new(),
             touched: VecDeque::new(),
             outbox: Outbox::new(config.workers),
+            meter: LoadMeter::new(config.start.monotonic),
             run: Run::default(),
             spare: Vec::new(),
             round: (0, true),
@@ -227,7 +231,9 @@ impl WorkerCore {
             connections_before_reset: (0, 0),
             input_held: (0, 0),
             config,
-        })
+        };
+        core.settle_meters(core.config.start.monotonic);
+        Ok(core)
     }
 
     /// Who may come in from now on; connections that are known already stay so, as with memcached.
@@ -312,6 +318,7 @@ impl WorkerCore {
         for id in wanted.difference(&held) {
             self.engine.store.create_cachelet(*id);
         }
+        self.settle_meters(now.monotonic);
         self.placement = placement;
         self.server = server;
         self.map = Some(map.clone());
@@ -401,6 +408,7 @@ impl WorkerCore {
         }
         self.carry_out_orders(now);
         self.engine.hot.handle_timeout(now.monotonic);
+        self.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);
         self.release_held(now);
@@ -408,9 +416,9 @@ impl WorkerCore {
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     pub fn poll_deadline(&self) -> Instant {
-        let hot = self.engine.hot.poll_deadline();
+        let own = (self.engine.hot.poll_deadline()).min(self.meter.poll_deadline());
         let due = [self.links.deadline(), self.orders_deadline()];
-        due.into_iter().flatten().fold(hot, Instant::min)
+        due.into_iter().flatten().fold(own, Instant::min)
     }
 
     /// A bounded step of housekeeping. True when there is more to do at once; otherwise call it again

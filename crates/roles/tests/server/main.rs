@@ -6,6 +6,7 @@ mod auth;
 mod binary;
 mod commands;
 mod harness;
+mod loads;
 mod moves;
 mod plain;
 mod replication;

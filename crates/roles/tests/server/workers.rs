@@ -103,6 +103,15 @@ fn flush_and_statistics_concern_every_worker() {
     assert!(stats.contains("STAT cmd_set 100\r\n"), "{stats}");
     let cachelets = client.ask(&mut server, at(0), "stats cachelets\r\n");
     assert_eq!(cachelets.matches("items=").count(), 4 * 17);
+    let sum = |name: &str| -> u64 {
+        let fields = cachelets.split_ascii_whitespace();
+        let values = fields.filter_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        values.map(|value| value.parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(
+        (sum("writes"), sum("bytes_in"), sum("reads")),
+        (100, 100, 0)
+    );
     assert_eq!(client.ask(&mut server, at(0), "flush_all\r\n"), "OK\r\n");
     assert!(
         client

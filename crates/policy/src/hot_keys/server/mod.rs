@@ -196,6 +196,8 @@ pub struct HotKeys {
     /// Cachelets whose host is not the worker that the map names: whether this worker is.
     moved: BTreeMap<CacheletId, bool>,
     load: LoadAverage,
+    /// Requests for its own keys that this worker served.
+    own: LoadAverage,
     /// Requests that this worker really served, those for replicas of other homes' keys included.
     served: LoadAverage,
     /// Nanoseconds that this worker slept.
@@ -276,6 +278,7 @@ impl HotKeys {
             me: WorkerRef::default(),
             moved: BTreeMap::new(),
             load: LoadAverage::new(now),
+            own: LoadAverage::new(now),
             served: LoadAverage::new(now),
             slept: LoadAverage::new(now),
             replica_reads: Work::default(),
@@ -615,6 +618,17 @@ impl HotKeys {
     /// [`cost_of`](crate::load::cost_of).
     pub fn load(&self) -> f64 {
         self.load.per_second()
+    }
+
+    /// The part of [`load`](Self::load) that replicas elsewhere are estimated to serve; an average.
+    pub fn diverted_load(&self) -> f64 {
+        (self.load() - self.own.per_second()).max(0.0)
+    }
+
+    /// What this worker serves of the replicas that it holds for other homes, in small requests per second;
+    /// an average.
+    pub fn replica_load(&self) -> f64 {
+        (self.served.per_second() - self.own.per_second()).max(0.0)
     }
 
     /// Part of its time that this worker has something to do; an average.

@@ -20,6 +20,8 @@ impl HotKeys {
         let own = self.work.load();
         self.load.add(own + self.diverted.load());
         self.load.roll(now);
+        self.own.add(own);
+        self.own.roll(now);
         self.served.add(own + self.replica_reads.load());
         self.served.roll(now);
         self.slept.roll(now);

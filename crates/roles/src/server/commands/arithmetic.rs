@@ -192,7 +192,7 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     };
     let Some(item) = engine
         .store
-        .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+        .find_hashed(at.cachelet, order.key, at.table, at.seconds)
     else {
         // memcached counts only misses that stay misses.
         return match order.create {
@@ -254,7 +254,7 @@ pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     } else if let Some(mut item) =
         engine
             .store
-            .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+            .find_hashed(at.cachelet, order.key, at.table, at.seconds)
     {
         // The number changed where it stood: the item is the same, and keeps its marks.
         item.set_stale(marks.0);

@@ -45,7 +45,7 @@ fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaS
     let flags = &meta.flags;
     let Some(item) = engine
         .store
-        .get_hashed(at.cachelet, key, at.table, at.seconds)
+        .find_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         engine.counters.delete_misses += 1;
         return MetaStatus::NotFound;
@@ -98,7 +98,7 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
         }
         if let Some(mut item) = engine
             .store
-            .get_hashed(at.cachelet, key, at.table, at.seconds)
+            .find_hashed(at.cachelet, key, at.table, at.seconds)
         {
             item.set_stale(stale);
             item.set_win_sent(win_sent);
@@ -114,7 +114,7 @@ fn mark(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) {
         }
         let moved = match engine
             .store
-            .get_hashed(at.cachelet, key, at.table, at.seconds)
+            .find_hashed(at.cachelet, key, at.table, at.seconds)
         {
             Some(mut item) => {
                 item.set_stale(true);

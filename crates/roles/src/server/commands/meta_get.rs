@@ -181,7 +181,7 @@ fn vivify(
     }
     if let Some(mut item) = engine
         .store
-        .get_hashed(at.cachelet, key, at.table, at.seconds)
+        .find_hashed(at.cachelet, key, at.table, at.seconds)
     {
         item.set_win_sent(true);
         if !meta.flags.has(b'u') {

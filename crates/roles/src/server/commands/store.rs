@@ -220,7 +220,7 @@ fn onto(engine: &mut Engine, at: &At, order: &Order<'_>, present: &Present) -> O
                 if let Some(mut item) =
                     engine
                         .store
-                        .get_hashed(at.cachelet, order.key, at.table, at.seconds)
+                        .find_hashed(at.cachelet, order.key, at.table, at.seconds)
                 {
                     item.set_stale(true);
                     item.set_win_sent(present.win_sent);

@@ -16,7 +16,7 @@ pub fn carry_out(
     engine.counters.cmd_touch += 1;
     let Some(mut item) = engine
         .store
-        .get_hashed(at.cachelet, key, at.table, at.seconds)
+        .find_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         engine.counters.touch_misses += 1;
         return None;
@@ -44,7 +44,7 @@ pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'sta
 pub fn set_expiry(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> bool {
     let Some(mut item) = engine
         .store
-        .get_hashed(at.cachelet, key, at.table, at.seconds)
+        .find_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         return false;
     };
