@@ -297,6 +297,7 @@ impl ProxyCore {
         self.close_if_retired(id);
         question.progress = Progress::Nothing;
         let tag = question.tag;
+        self.learn_host(&tag, moved);
         let owner = match self.pools.get(in_pool.0).map(|pool| &pool.servers) {
             Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
             Some(Servers::Memcached(_)) | None => None,
@@ -312,6 +313,22 @@ impl ProxyCore {
             self.park(now, question);
         }
         self.release(now, tag.client);
+    }
+
+    /// Takes notice of a cachelet that has moved inside of its server. What is asked from now on goes to its
+    /// host, so that a new era begins.
+    fn learn_host(&mut self, tag: &Tag, moved: Moved) {
+        let pool = self.pools.get_mut(tag.pool.0).map(|pool| &mut pool.servers);
+        let Some(Servers::Evenkeel(pool)) = pool else {
+            return;
+        };
+        let is_news = !tag.is_replica
+            && moved.epoch <= pool.epoch()
+            && pool.learn_host(tag.hash, moved.owner);
+        if is_news {
+            self.stats.proxy_hosts_learnt += 1;
+            self.begin_era();
+        }
     }
 
     /// Whether anything that the client asked before this is still awaited, wherever from.
@@ -410,8 +427,13 @@ impl ProxyCore {
             client.parked -= 1;
         }
         self.parking.bytes -= question.bytes.len();
-        let home = self.home(tag.pool, tag.hash);
-        self.ask_again(now, question, home);
+        if now < tag.give_up {
+            let home = self.home(tag.pool, tag.hash);
+            self.ask_again(now, question, home);
+        } else {
+            // Not asked once more: it could overtake what its client asked before.
+            self.fail(question, &Failure::Moving);
+        }
         self.release(now, tag.client);
     }
 

@@ -98,6 +98,8 @@ proxy_stats! {
     proxy_reads_unavailable,
     /// Requests put to another worker because their key had moved.
     proxy_requests_moved,
+    /// Cachelets that were found at another worker of their server.
+    proxy_hosts_learnt,
     /// Gets that joined an identical one which waited to be sent.
     proxy_gets_collapsed,
     /// Requests sent again because a connection was lost that had not answered them.

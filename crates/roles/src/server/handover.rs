@@ -68,6 +68,13 @@ pub struct Handover {
     newest: Version,
 }
 
+impl Handover {
+    /// Which cachelet it is.
+    pub fn cachelet(&self) -> CacheletId {
+        self.cachelet.id()
+    }
+}
+
 /// What is said of a cachelet by the worker that hosts it now.
 #[derive(Clone, Copy, Debug)]
 pub struct Hosted {
@@ -117,6 +124,7 @@ pub(super) struct Handovers {
     early_handovers: Vec<(u16, Box<Handover>)>,
     /// What is to be given away, to whom, and until when that is tried.
     orders: BTreeMap<CacheletId, (u16, Instant)>,
+    next_try: Instant,
     /// What was given away lately, and when; each once.
     given: Vec<(Instant, CacheletId)>,
     /// Connections of which a command waits.
@@ -160,11 +168,18 @@ impl WorkerCore {
         self.carry_out_orders(now);
     }
 
+    /// Whether this worker hosts a cachelet. False for guests.
+    pub fn hosts_cachelet(&self, cachelet: CacheletId) -> bool {
+        let seat = self.placement.seat(cachelet);
+        seat.is_some() && self.engine.store.has(cachelet)
+    }
+
     /// Gives away what it was told to, where that is possible now.
     pub(super) fn carry_out_orders(&mut self, now: Now) {
         if self.handovers.orders.is_empty() {
             return;
         }
+        self.handovers.next_try = now.monotonic + ORDER_LOOK;
         for (cachelet, (to, until)) in core::mem::take(&mut self.handovers.orders) {
             match self.give(now, cachelet, to) {
                 Ok(()) => {}
@@ -178,7 +193,8 @@ impl WorkerCore {
 
     /// When an order should be looked at again.
     pub(super) fn orders_deadline(&self) -> Option<Instant> {
-        (!self.handovers.orders.is_empty()).then(|| self.now.monotonic + ORDER_LOOK)
+        let waits = !self.handovers.orders.is_empty();
+        waits.then_some(self.handovers.next_try)
     }
 
     /// Gives a cachelet to another worker of this server.
@@ -520,6 +536,13 @@ pub struct FlushGiven {
     /// The worker at which somebody waits, and who.
     asker: u16,
     to: Option<ReturnAddress>,
+}
+
+impl FlushGiven {
+    /// What the receiver is to flush.
+    pub fn cachelets(&self) -> &[CacheletId] {
+        &self.cachelets
+    }
 }
 
 /// Who sends a `flush_all` on, to whom, and for which cachelets: it has to come behind them, in the same queue.

@@ -53,6 +53,7 @@ pub use connections::Progress;
 pub use counters::Counters;
 pub use engine::first_version;
 pub use forward::{Answers, Commands};
+pub use handover::{FLUSH_REACH, FlushGiven, Follow, Handover, Hosted, ORDER_TIME};
 pub use in_order::Ticket;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkRequest};
 pub(crate) use lists::{escape, printable};

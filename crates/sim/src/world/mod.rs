@@ -215,7 +215,7 @@ impl World {
         let workers_per_server = if is_plain {
             1
         } else {
-            1 + random.below(2) as u16
+            1 + random.below(3) as u16
         };
         let racked = servers.len() + proxies.len() + 1;
         let mut world = World {

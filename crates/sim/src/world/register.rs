@@ -14,12 +14,15 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
-use evenkeel_types::{KeyHash, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, KeyHash};
 use std::collections::HashMap;
 
 /// How far a server's count of seconds may be off over an item's life, besides its clock's rate: it
 /// counts whole seconds.
 const EXPIRY_SLACK: Nanos = SECOND;
+
+/// Stands for the worker of what is between two.
+pub(super) const ON_THE_WAY: u16 = u16::MAX;
 
 /// Hundredths by which a lifetime by any simulated clock may differ from the true one.
 const EXPIRY_DRIFT: u64 = 1;
@@ -398,11 +401,43 @@ impl World {
     }
 
     /// A worker has forgotten what a map gives to others.
-    pub(super) fn let_go(&mut self, server: usize, worker: u16, map: &ClusterMap, id: ServerId) {
-        let me = Some(WorkerRef { server: id, worker });
+    pub(super) fn let_go(&mut self, server: usize, worker: u16, map: &ClusterMap) {
+        let gone: Vec<_> = (0..self.keys.len())
+            .map(|key| map.locate(KeyHash::of(&self.keys[key])).cachelet)
+            .filter(|cachelet| {
+                !self.servers[server].workers[usize::from(worker)].hosts_cachelet(*cachelet)
+            })
+            .collect();
         self.lose(|held, key| {
             (held.server, held.worker) == (server, worker)
-                && map.locate(KeyHash::of(key)).worker != me
+                && gone.contains(&map.locate(KeyHash::of(key)).cachelet)
+        });
+    }
+
+    /// A cachelet has left a worker of a server, for another one or [`ON_THE_WAY`] to one.
+    pub(super) fn carry(&mut self, server: usize, cachelet: CacheletId, to: u16) {
+        let Some(map) = self.coordinator.core.map().cloned() else {
+            return;
+        };
+        for key in 0..self.keys.len() {
+            let place = map.locate(KeyHash::of(&self.keys[key]));
+            if let Some(held) = &mut self.register.held[key]
+                && held.server == server
+                && place.cachelet == cachelet
+            {
+                held.worker = to;
+            }
+        }
+    }
+
+    /// Some cachelets of a worker are emptied.
+    pub(super) fn lose_cachelets(&mut self, server: usize, worker: u16, cachelets: &[CacheletId]) {
+        let Some(map) = self.coordinator.core.map().cloned() else {
+            return;
+        };
+        self.lose(|held, key| {
+            (held.server, held.worker) == (server, worker)
+                && cachelets.contains(&map.locate(KeyHash::of(key)).cachelet)
         });
     }
 

@@ -5,6 +5,7 @@ use super::mutants::{Fault, spoil_answer, spoil_held, spoil_hello, with_name, wi
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::{Cluster, MS};
 use super::process::Process;
+use super::register::ON_THE_WAY;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
@@ -17,7 +18,7 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Epoch, ServerId, Version, WorkerRef};
+use evenkeel_types::{BootId, Epoch, KeyHash, ServerId, Version, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub(super) struct Server {
     early: Vec<BTreeMap<(u32, u32), usize>>,
     /// Messages between workers, and words of the coordinator to them, arrive in order.
     busy_until: Nanos,
+    /// When the last message from one worker to another arrives.
+    queues: BTreeMap<(u16, u16), Nanos>,
 }
 
 impl Server {
@@ -68,6 +71,7 @@ impl Server {
             mapped_at: Vec::new(),
             early: Vec::new(),
             busy_until: 0,
+            queues: BTreeMap::new(),
         }
     }
 
@@ -188,6 +192,7 @@ impl World {
             .map(|i| made(i).expect("sound settings"))
             .collect();
         s.pool = Some(pool);
+        s.queues.clear();
         s.links = vec![BTreeMap::new(); s.workers.len()];
         s.mapped_at = vec![0; s.workers.len()];
         s.early = vec![BTreeMap::new(); s.workers.len()];
@@ -392,11 +397,30 @@ impl World {
         {
             self.lose_worker(server, to);
         }
+        if let Message::FlushGiven(flush) = &message {
+            self.lose_cachelets(server, to, flush.cachelets());
+        }
+        let came = match &message {
+            Message::Handover(handover) => Some(handover.cachelet()),
+            _ => None,
+        };
+        if let Some(cachelet) = came {
+            self.carry(server, cachelet, to);
+        }
         self.time += 1;
         let s = &mut self.servers[server];
         let now = s.process.now(self.time);
         let core = &mut s.workers[usize::from(to)];
+        let refused = core.counters().cachelets_refused;
         core.handle_message(now, from, message);
+        let was_refused = core.counters().cachelets_refused > refused;
+        if let Some(cachelet) = came {
+            self.report.tell("cachelets given to other workers", 1);
+            if was_refused {
+                self.report.tell("cachelets that came too late", 1);
+                self.lose_cachelets(server, to, &[cachelet]);
+            }
+        }
         self.settle_worker(server, to);
     }
 
@@ -410,7 +434,7 @@ impl World {
         let is_taken = w.handle_map(now, map, id);
         let after = w.epoch();
         if is_taken {
-            self.let_go(server, worker, map, id);
+            self.let_go(server, worker, map);
             self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
         if after < before {
@@ -451,6 +475,56 @@ impl World {
         s.busy_until
     }
 
+    /// A time soon, not before what else was said by one worker of that server to another.
+    fn in_queue(&mut self, server: usize, queue: (u16, u16), within: Nanos) -> Nanos {
+        let at = self.time + 1 + self.random.below(within);
+        let busy_until = self.servers[server].queues.entry(queue).or_default();
+        *busy_until = at.max(*busy_until + 1);
+        *busy_until
+    }
+
+    /// Some cachelets go to other workers of their servers.
+    pub(super) fn move_cachelets(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..4 {
+            // Most often the hottest key's.
+            let key = match self.random.below(2) {
+                0 => 0,
+                _ => self.random.index(self.keys.len()),
+            };
+            any |= self.move_cachelet_of(key);
+        }
+        any
+    }
+
+    fn move_cachelet_of(&mut self, key: usize) -> bool {
+        let Some(map) = self.coordinator.core.map() else {
+            return false;
+        };
+        let place = map.locate(KeyHash::of(&self.keys[key]));
+        let home = place.worker.map(|worker| worker.server);
+        let is_home = |s: &Server| {
+            let runs = s.process.alive && s.process.stopped_until <= self.time;
+            runs && s.id.is_some() && s.id == home
+        };
+        let Some(server) = self.servers.iter().position(is_home) else {
+            return false;
+        };
+        let to = self.random.below(u64::from(self.workers_per_server)) as u16;
+        for worker in 0..self.workers_per_server {
+            self.time += 1;
+            let s = &mut self.servers[server];
+            let now = s.process.now(self.time);
+            s.workers[usize::from(worker)].order_move(now, place.cachelet, to);
+            self.settle_worker(server, worker);
+        }
+        let cachelet = place.cachelet;
+        self.narrate(&[server], || {
+            format!("is to have cachelet {cachelet} at worker {to}")
+        });
+        true
+    }
+
     /// Carries out what a worker wants after anything that it was told, and what its connections were
     /// waiting to ask it.
     pub(super) fn settle_worker(&mut self, server: usize, worker: u16) {
@@ -481,7 +555,10 @@ impl World {
             Ok(())
         });
         for (to, message) in messages {
-            let at = self.in_turn(server, MS / 5);
+            if let Message::Handover(handover) = &message {
+                self.carry(server, handover.cachelet(), ON_THE_WAY);
+            }
+            let at = self.in_queue(server, (worker, to), MS / 5);
             let life = self.servers[server].process.life;
             self.at(
                 at,

@@ -102,6 +102,8 @@ set_of! {
         StopProxy = "proxies stopped",
         /// Another server joins, and cachelets move.
         Join = "servers joined",
+        /// A cachelet goes to another worker of its server.
+        MoveCachelet = "cachelets moved between workers",
         /// An operator switches hot keys off, and on again.
         SwitchHotKeys = "hot keys switched",
         /// The coordinator does not answer for a while, at times a long one.
@@ -220,6 +222,7 @@ impl Swarm {
     pub(super) fn of_plain_servers(self) -> Self {
         let of_coordinators = [
             Hazard::Join,
+            Hazard::MoveCachelet,
             Hazard::SwitchHotKeys,
             Hazard::CoordinatorAway,
             Hazard::CoordinatorCrash,

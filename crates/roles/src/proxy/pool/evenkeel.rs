@@ -20,7 +20,8 @@ pub(in crate::proxy) struct EvenkeelPool {
     era: Epoch,
     /// Newest map that the driver was asked for.
     pub wanted: Epoch,
-    /// The backend of each cachelet's owner, by cachelet.
+    /// The backend of each cachelet's owner, by cachelet: of the worker that hosts it, where that is known to
+    /// be another one than the map says.
     homes: Vec<Option<BackendId>>,
     /// Every worker of the map, ascending.
     workers: Vec<(WorkerRef, BackendId)>,
@@ -80,6 +81,25 @@ impl EvenkeelPool {
             .collect();
         self.map = Some(map);
         self.begin_era();
+    }
+
+    /// The server of this map says that another of its workers hosts the cachelet of a key now. True if that is
+    /// news. It holds until the next map, or until that worker says otherwise.
+    pub fn learn_host(&mut self, hash: KeyHash, worker: WorkerRef) -> bool {
+        let Some(place) = self.map.as_ref().map(|map| map.locate(hash)) else {
+            return false;
+        };
+        let host = self.backend(worker);
+        let is_of_server = place
+            .worker
+            .is_some_and(|home| home.server == worker.server);
+        match self.homes.get_mut(usize::from(place.cachelet.0)) {
+            Some(home) if is_of_server && host.is_some() && *home != host => {
+                *home = host;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The cachelet of a key and, unless nobody owns it, the backend of its home. `None` without a
