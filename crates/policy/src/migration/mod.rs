@@ -5,6 +5,7 @@
 //!
 //! - [`local`], phase 2: from one worker to another of the same server. Nothing is copied, the move is lent, and
 //!   the cachelet goes home when the hot spot is over.
+//! - [`cluster`], phase 3: from one server to another, for good. The data is copied.
 //! - [`phase`]: which of the three phases has to act, and since when; a log of what was decided.
 //!
 //! Everything here is told loads and answers with a plan, which is a value: it can be printed, checked, compared
@@ -25,6 +26,7 @@
 //! overloaded from one load on and relieved down to a lower one; a plan has to gain something; a cachelet that has
 //! just moved stays; and one that was lent goes home only where its home has room to spare.
 
+pub mod cluster;
 pub mod local;
 pub mod phase;
 pub mod solver;

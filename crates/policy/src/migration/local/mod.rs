@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Refusal, check};
 
-use super::solver::{Unsolved, WorkLimit};
+use super::solver::{SolverCounts, Unsolved, WorkLimit};
 use super::{deviation, is_load, mean};
 use assignment::Assignment;
 
@@ -289,33 +289,6 @@ pub enum LocalAnswer {
         /// Workers there are.
         workers: usize,
     },
-}
-
-/// How integer programs fared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SolverCounts {
-    /// Plans of a solver that were taken.
-    pub taken: u64,
-    /// Plans of a solver that were sound and no better than greedy's, which was taken.
-    pub no_better: u64,
-    /// Plans of a solver that our check refused.
-    pub refused: u64,
-    /// Programs that no assignment satisfies.
-    pub infeasible: u64,
-    /// Programs without a solution within the work allowed.
-    pub interrupted: u64,
-    /// Programs at which the solver broke.
-    pub failed: u64,
-}
-
-impl SolverCounts {
-    pub(super) fn count_unsolved(&mut self, why: &Unsolved) {
-        match why {
-            Unsolved::Infeasible => self.infeasible += 1,
-            Unsolved::Interrupted => self.interrupted += 1,
-            Unsolved::Failed(_) => self.failed += 1,
-        }
-    }
 }
 
 /// Phase 2 of one server.

@@ -1,0 +1,354 @@
+//! Phase 3: cachelets move between the servers of a cluster (MBal, section 3.4).
+//!
+//! The coordinator knows the load and the memory of every cachelet. A planner says which of them move, and where
+//! to, so that no worker has much more than the others. What moves is copied, and it stays where it went. So a plan
+//! is short of two things, moves and bytes, and each planner spends them in another way:
+//!
+//! - [`Mbal`]: the most loaded worker gives to the least loaded server, by an integer program or by greedy search.
+//! - [`Slicer`]: the hottest worker gives to the coldest what brings most load for the least churn (Adya and others,
+//!   "Slicer: auto-sharding for datacenter applications", OSDI 2016, section 4.4).
+//! - [`BoundedLoad`]: what a worker has too much runs over to the next one on a ring (Mirrokni, Thorup and
+//!   Zadimoghaddam, "Consistent hashing with bounded loads", SODA 2018).
+//!
+//! A planner proposes moves to a [`Draft`], which accepts those that keep the limits: a planner cannot break them.
+//! The plan is nevertheless checked again by code that shares nothing with the draft ([`check`]).
+//!
+//! # Which one is the default, and why
+//!
+//! [`Mbal`] with greedy search. On made-up clusters (`--example plan_cost`; workers with 16 cachelets whose loads are
+//! Zipf's, a hot spot of a twentieth of them that is four times as hot and moves every ten of 100 intervals, loads
+//! that waver by a twentieth, a hundredth of the data in each plan):
+//!
+//! | | 8 × 4 workers, Zipf 0.4 | 20 × 4, Zipf 0.4 | 20 × 4, Zipf 0.6 |
+//! |---|---|---|---|
+//! | none | 1.56 | 1.73 | 2.81 |
+//! | `Mbal` | 1.13, 87 moves, 13.5 % | 1.14, 279 moves, 18.0 % | 1.21, 477 moves, 29.4 % |
+//! | `Mbal` with programs | 1.13, 106 moves, 16.3 % | 1.16, 324 moves, 19.8 % | 1.48, 497 moves, 30.7 % |
+//! | `Slicer` | 1.14, 109 moves, 14.6 % | 1.17, 260 moves, 17.5 % | 1.26, 465 moves, 24.5 % |
+//! | `BoundedLoad` | 1.13, 230 moves, 18.4 % | 1.16, 665 moves, 21.1 % | 1.35, 888 moves, 21.8 % |
+//!
+//! (Load of the most loaded worker over the mean, averaged over the intervals; moves; bytes copied in all, in parts of
+//! the data.) It keeps the hottest worker coolest in each of them, and relieves it with few moves. `Slicer` copies less
+//! where loads are very skewed, because it looks at what a move costs before what it brings, and is slower to cool the
+//! hottest. `BoundedLoad` moves two to three times as often. The integer programs see one source and one server and
+//! spend bytes on it that the next source would need; they are worth it where a search within the same two is stuck.
+//!
+//! One plan for 1,000 servers × 16 workers × 16 cachelets takes `Mbal` 31 ms with 256 moves, and 0.4 s without a limit
+//! on moves.
+//!
+//! # What moving alone cannot do
+//!
+//! A cachelet that is too hot for any worker, or too large for the bytes of a plan, is split ([`Step::Split`]):
+//! its owner keeps both halves, and a later plan moves one. Cold cachelets of a worker that has many are merged
+//! ([`Step::Merge`]). Where the cluster as a whole has too much, nothing helps but more servers
+//! ([`ClusterAnswer::AddServers`]).
+//!
+//! # Reports that cannot be true
+//!
+//! A load counts as at most [`LOAD_CLAMP`] times the median. Otherwise one worker that reports a thousand times its
+//! load would raise the mean so far that nobody else is overloaded and everything may go anywhere. A worker that
+//! claims to be idle gets load up to the limit and no more. Either way, a plan moves a hundredth of the data.
+
+mod bounded;
+mod check;
+mod draft;
+mod mbal;
+mod pieces;
+mod program;
+mod report;
+mod slicer;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use evenkeel_types::WorkerRef;
+use serde::{Deserialize, Serialize};
+
+pub use bounded::BoundedLoad;
+pub use check::{Refusal, check};
+pub use draft::{Draft, LOAD_CLAMP, LOAD_CLAMP_FLOOR};
+pub use mbal::Mbal;
+pub use report::{
+    BadReport, CacheletNumber, CacheletReport, ClusterReport, ServerReport, WorkerReport,
+};
+pub use slicer::Slicer;
+
+/// Settings of phase 3.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterConfig {
+    /// A worker with more than so many times the mean load is overloaded.
+    pub overloaded_ratio: f64,
+    /// It is relieved down to so many times the mean, and nobody is loaded beyond that.
+    pub permissible_ratio: f64,
+    /// Load of a worker that counts as overload whatever the mean, where somebody has found out what one can do.
+    pub worker_load_max: Option<f64>,
+    /// A worker that is busy for less than this part of its time is not overloaded.
+    pub busy_min: f64,
+    /// With workers busy for more than this part of their time on average the whole cluster is hot.
+    pub busy_all_hot: f64,
+    /// So busy are workers to be after servers were added.
+    pub busy_wanted: f64,
+    /// A server is not filled beyond this part of its memory, so that nothing is evicted for what comes.
+    pub memory_ratio_max: f64,
+    /// Moves of one plan.
+    pub moves_max: usize,
+    /// Bytes that one plan may copy, in parts of all the data.
+    pub bytes_ratio_max: f64,
+    /// Part of the hash space that may change hands by one plan of [`Slicer`] (the paper's 9 %).
+    pub churn_ratio_max: f64,
+    /// A plan has to lower the deviation by so much, in parts of the mean load.
+    pub gain_ratio_min: f64,
+    /// Cachelets of a worker from which on cold ones are merged.
+    pub cachelets_many: usize,
+    /// Cachelets of a worker from which on none is split any more.
+    pub cachelets_max: usize,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        ClusterConfig {
+            overloaded_ratio: 1.15,
+            permissible_ratio: 1.05,
+            worker_load_max: None,
+            busy_min: 0.3,
+            busy_all_hot: 0.85,
+            busy_wanted: 0.6,
+            memory_ratio_max: 0.95,
+            moves_max: 256,
+            bytes_ratio_max: 0.01,
+            churn_ratio_max: 0.09,
+            gain_ratio_min: 0.05,
+            cachelets_many: 24,
+            cachelets_max: 64,
+        }
+    }
+}
+
+/// How load is spread over the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Load of the most loaded worker.
+    pub load_max: f64,
+    /// Mean load.
+    pub load_mean: f64,
+    /// Sum of how far each worker is from the mean.
+    pub deviation: f64,
+    /// Workers that are overloaded.
+    pub overloaded: usize,
+}
+
+/// Load of a worker that a plan changes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadChange {
+    /// The worker.
+    pub worker: WorkerRef,
+    /// Its load.
+    pub before: f64,
+    /// The load that is predicted.
+    pub after: f64,
+}
+
+/// Why a cachelet is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SplitCause {
+    /// Nobody can take its load.
+    TooHot,
+    /// It has more bytes than a plan may copy.
+    TooLarge,
+}
+
+/// A step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// A cachelet gets another owner.
+    Move {
+        /// The cachelet.
+        cachelet: CacheletNumber,
+        /// Its owner until then.
+        from: WorkerRef,
+        /// Its owner from then on.
+        to: WorkerRef,
+        /// The load that goes with it.
+        load: f64,
+        /// Bytes that are copied: none within a server.
+        bytes: u64,
+    },
+    /// A cachelet becomes two, each with half of its virtual nodes, of the same owner.
+    Split {
+        /// The cachelet.
+        cachelet: CacheletNumber,
+        /// Its owner.
+        at: WorkerRef,
+        /// Why.
+        cause: SplitCause,
+    },
+    /// Two cachelets of one owner become one.
+    Merge {
+        /// The cachelets. The first one stays.
+        cachelets: [CacheletNumber; 2],
+        /// Their owner.
+        at: WorkerRef,
+    },
+}
+
+/// Which planner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlannerName {
+    /// [`Mbal`].
+    Mbal,
+    /// [`Slicer`].
+    Slicer,
+    /// [`BoundedLoad`].
+    BoundedLoad,
+}
+
+impl fmt::Display for PlannerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            PlannerName::Mbal => "mbal",
+            PlannerName::Slicer => "slicer",
+            PlannerName::BoundedLoad => "bounded_load",
+        })
+    }
+}
+
+/// Why there is a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClusterCause {
+    /// Workers are overloaded.
+    Overload,
+    /// Nobody is, but some workers have very many cachelets.
+    ManyCachelets,
+}
+
+/// Steps within a cluster, with what they should lead to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterPlan {
+    /// Why.
+    pub cause: ClusterCause,
+    /// Who made it.
+    pub planner: PlannerName,
+    /// In the order in which they were found: what helps most comes first. A cachelet is part of one step at most.
+    pub steps: Vec<Step>,
+    /// The workers whose load changes, in ascending order.
+    pub changes: Vec<LoadChange>,
+    /// Now.
+    pub before: Spread,
+    /// As predicted.
+    pub after: Spread,
+    /// Bytes that are copied.
+    pub bytes: u64,
+}
+
+impl ClusterPlan {
+    /// By how much the deviation falls, in parts of the mean load.
+    pub fn gain_ratio(&self) -> f64 {
+        if self.before.load_mean == 0.0 {
+            return 0.0;
+        }
+        (self.before.deviation - self.after.deviation) / self.before.load_mean
+    }
+
+    /// How many of the steps move something.
+    pub fn moves(&self) -> usize {
+        let is_move = |step: &&Step| matches!(step, Step::Move { .. });
+        self.steps.iter().filter(is_move).count()
+    }
+}
+
+/// What phase 3 says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClusterAnswer {
+    /// Nobody is overloaded.
+    Even,
+    /// Do this.
+    Plan(ClusterPlan),
+    /// Somebody is overloaded, and nothing within the limits helps.
+    NoRoom {
+        /// Workers that are overloaded.
+        overloaded: usize,
+    },
+    /// The best that was found gains too little to be worth it.
+    TooSmall {
+        /// Its [`gain_ratio`](ClusterPlan::gain_ratio).
+        gain_ratio: f64,
+    },
+    /// The cluster as a whole is hot: only more servers help.
+    AddServers {
+        /// How many like the present ones would do.
+        servers: usize,
+    },
+}
+
+/// Somebody who proposes moves.
+pub trait Planner {
+    /// Which one.
+    fn name(&self) -> PlannerName;
+
+    /// Relieves what overloaded workers it can.
+    fn relieve(&mut self, draft: &mut Draft<'_>);
+}
+
+/// What to do with a cluster. The same reports give the same answer.
+///
+/// O(c log c) for c cachelets, and what the planner takes.
+///
+/// # Errors
+///
+/// If the reports contradict themselves.
+///
+/// # Panics
+///
+/// If overload begins below what is permissible, or if the plan breaks the limits: the draft is broken.
+pub fn plan(
+    planner: &mut dyn Planner,
+    report: &ClusterReport,
+    config: &ClusterConfig,
+) -> Result<ClusterAnswer, BadReport> {
+    assert!(
+        config.permissible_ratio <= config.overloaded_ratio,
+        "{config:?}"
+    );
+    report.validate()?;
+    let mut draft = Draft::new(report, config);
+    let before = draft.spread();
+    if before.overloaded > 0 {
+        if let Some(servers) = draft.servers_wanted() {
+            return Ok(ClusterAnswer::AddServers { servers });
+        }
+        planner.relieve(&mut draft);
+        pieces::split(&mut draft);
+    }
+    pieces::merge(&mut draft);
+    let plan = ClusterPlan {
+        cause: match before.overloaded {
+            0 => ClusterCause::ManyCachelets,
+            _ => ClusterCause::Overload,
+        },
+        planner: planner.name(),
+        after: draft.spread(),
+        changes: draft.changes(),
+        bytes: draft.bytes(),
+        steps: draft.into_steps(),
+        before,
+    };
+    if plan.steps.is_empty() {
+        return Ok(match before.overloaded {
+            0 => ClusterAnswer::Even,
+            overloaded => ClusterAnswer::NoRoom { overloaded },
+        });
+    }
+    check(report, config, &plan).expect("a draft keeps the limits");
+    let gain_ratio = plan.gain_ratio();
+    if plan.moves() == plan.steps.len() && gain_ratio < config.gain_ratio_min {
+        return Ok(ClusterAnswer::TooSmall { gain_ratio });
+    }
+    Ok(ClusterAnswer::Plan(plan))
+}
