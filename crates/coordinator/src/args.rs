@@ -47,6 +47,10 @@ pub struct Args {
         default_value_t = limits::SERVER_SILENT.as_millis() as u64
     )]
     pub silent_ms: u64,
+    /// Where several coordinators keep the state together.
+    #[cfg(feature = "etcd")]
+    #[command(flatten)]
+    pub etcd: crate::etcd::EtcdArgs,
 }
 
 impl Default for Args {
@@ -59,6 +63,8 @@ impl Default for Args {
             cachelets_per_worker: limits::CACHELETS_PER_WORKER,
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
+            #[cfg(feature = "etcd")]
+            etcd: crate::etcd::EtcdArgs::default(),
         }
     }
 }

@@ -13,16 +13,43 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use crate::api::{CoordinatorCore, HotKeysBoard};
 use crate::store::StateStore;
 
+/// A coordinator without a term looks again after this long whether it has one: a core is called that often in
+/// its shortest silence.
+const TERM_LOOK: std::time::Duration = std::time::Duration::from_millis(30);
+
 /// The coordinator's core with its clock and the place where its state is kept.
 #[derive(Debug)]
 pub(crate) struct Desk {
     start: std::time::Instant,
-    term: Arc<tokio::sync::Mutex<Term>>,
+    chair: Arc<tokio::sync::Mutex<Chair>>,
+    /// `None`: there is one coordinator, which leads.
+    #[cfg(feature = "etcd")]
+    elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
     /// Apart, because nothing of it is saved and nobody waits for it.
     hot_keys: Mutex<HotKeysBoard>,
     /// Changes with each change of a proxy configuration, once that is saved.
     proxy_config_news: watch::Sender<()>,
+}
+
+/// Where a coordinator stands for those who ask it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "etcd"), allow(dead_code))]
+pub(crate) enum Standing {
+    /// It decides, with this token; 0 when it is the only one.
+    Leads(u64),
+    /// Another does, at this address.
+    Follows(String),
+    /// Nobody is known to; why, as far as that is known.
+    Leaderless(String),
+}
+
+/// What this coordinator decides by, while it leads.
+#[derive(Debug, Default)]
+struct Chair {
+    term: Option<Term>,
+    /// Greatest token of a term that has begun.
+    newest: u64,
 }
 
 /// The core, and how far it is saved.
@@ -79,7 +106,7 @@ impl BadRequest {
     }
 }
 
-/// The state could not be written, so nothing that depends on it may be told.
+/// The state could not be written, or this coordinator has none: nothing that depends on it may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsaved;
 
@@ -103,38 +130,89 @@ impl Tally {
 }
 
 impl Desk {
-    /// A desk whose clock began at `start`.
-    pub(crate) fn new(
-        core: CoordinatorCore,
-        store: Box<dyn StateStore>,
-        start: std::time::Instant,
-    ) -> Self {
-        let term = Term {
-            core,
-            store,
-            saved: None,
-            failing: false,
-        };
+    /// A desk at which nobody decides yet.
+    pub(crate) fn new() -> Self {
         Desk {
-            start,
-            term: Arc::new(tokio::sync::Mutex::new(term)),
+            start: std::time::Instant::now(),
+            chair: Arc::default(),
+            #[cfg(feature = "etcd")]
+            elector: None,
             tally: Arc::default(),
             hot_keys: Mutex::default(),
             proxy_config_news: watch::Sender::new(()),
         }
     }
 
+    /// The same, of a coordinator that is elected.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn elected(elector: Arc<crate::elector::Elector>) -> Self {
+        Desk {
+            elector: Some(elector),
+            ..Desk::new()
+        }
+    }
+
+    /// Where this coordinator stands at this moment.
+    pub(crate) fn standing(&self) -> Standing {
+        #[cfg(feature = "etcd")]
+        if let Some(elector) = &self.elector {
+            return elector.standing();
+        }
+        Standing::Leads(0)
+    }
+
+    /// The election, if there is one.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn elector(&self) -> Option<&Arc<crate::elector::Elector>> {
+        self.elector.as_ref()
+    }
+
+    /// Decides by this core from now on, whose state the store has if it `is_saved`. Nothing happens when a term
+    /// with a greater token has begun already.
+    pub(crate) async fn begin_term(
+        &self,
+        core: CoordinatorCore,
+        store: Box<dyn StateStore>,
+        is_saved: bool,
+        token: u64,
+    ) {
+        let mut chair = self.chair.lock().await;
+        if token < chair.newest {
+            return;
+        }
+        chair.newest = token;
+        chair.term = Some(Term {
+            saved: is_saved.then(|| core.revision()),
+            core,
+            store,
+            failing: false,
+        });
+    }
+
+    /// Decides nothing any more by a term with this token or an older one. What was not saved is forgotten.
+    #[cfg(feature = "etcd")]
+    pub(crate) async fn end_term(&self, token: u64) {
+        let mut chair = self.chair.lock().await;
+        if chair.newest <= token {
+            chair.term = None;
+        }
+        drop(chair);
+        // Who waits for another configuration has to ask another coordinator.
+        self.tell_proxy_config();
+    }
+
     /// Does something with the core and saves what it changed, before the result is handed out.
     ///
     /// # Errors
     ///
-    /// The state cannot be saved now. What was done stays done and is saved with the next call that
-    /// succeeds.
+    /// The state cannot be saved now, or this coordinator does not lead. What was done stays done and is saved
+    /// with the next call that succeeds, unless the term ends before.
     pub(crate) async fn decide<T>(
         &self,
         decide: impl FnOnce(&mut CoordinatorCore, Now) -> T,
     ) -> Result<T, Unsaved> {
-        let mut term = Arc::clone(&self.term).lock_owned().await;
+        let mut chair = Arc::clone(&self.chair).lock_owned().await;
+        let term = chair.term.as_mut().ok_or(Unsaved)?;
         // Read under the lock, so that the core never sees time go backwards.
         let now = self.now();
         let result = decide(&mut term.core, now);
@@ -144,16 +222,24 @@ impl Desk {
         // On a task of its own: whoever asked may hang up in the middle, and half a save must not be
         // left behind for that.
         let tally = Arc::clone(&self.tally);
-        let saving = tokio::spawn(save(term, tally));
+        let saving = tokio::spawn(save(chair, tally));
         // A save that panics has not said that it is done.
         saving.await.unwrap_or(Err(Unsaved))?;
         Ok(result)
     }
 
     /// Looks at the core, be it saved or not: for whom nothing depends on it.
-    pub(crate) async fn look<T>(&self, look: impl FnOnce(&CoordinatorCore, Now) -> T) -> T {
-        let term = self.term.lock().await;
-        look(&term.core, self.now())
+    ///
+    /// # Errors
+    ///
+    /// This coordinator does not lead.
+    pub(crate) async fn look<T>(
+        &self,
+        look: impl FnOnce(&CoordinatorCore, Now) -> T,
+    ) -> Result<T, Unsaved> {
+        let chair = self.chair.lock().await;
+        let term = chair.term.as_ref().ok_or(Unsaved)?;
+        Ok(look(&term.core, self.now()))
     }
 
     /// What was counted so far.
@@ -188,16 +274,21 @@ impl Desk {
         lock(&self.tally).unusable_configs += 1;
     }
 
-    /// How long until the core wants to be called.
+    /// How long until the core wants to be called; without a core, until there may be one.
     pub(crate) async fn until_deadline(&self) -> std::time::Duration {
-        let deadline = self.term.lock().await.core.poll_deadline();
-        deadline.since(self.now().monotonic)
+        match self
+            .look(|core, now| core.poll_deadline().since(now.monotonic))
+            .await
+        {
+            Ok(wait) => wait,
+            Err(Unsaved) => TERM_LOOK,
+        }
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Now {
-            monotonic: monotonic(self.start),
+            monotonic: Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)),
             unix: since_1970.map_or(0, |d| u32::try_from(d.as_secs()).unwrap_or(u32::MAX)),
         }
     }
@@ -210,8 +301,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Saves the core's state; the first failure in a row and the end of failures are said on standard error.
-async fn save(mut term: OwnedMutexGuard<Term>, tally: Arc<Mutex<Tally>>) -> Result<(), Unsaved> {
-    let term = &mut *term;
+async fn save(mut chair: OwnedMutexGuard<Chair>, tally: Arc<Mutex<Tally>>) -> Result<(), Unsaved> {
+    let term = chair.term.as_mut().ok_or(Unsaved)?;
     let revision = term.core.revision();
     let was_failing = term.failing;
     let result = term.store.save(&term.core.saved_state()).await;
@@ -239,7 +330,10 @@ async fn save(mut term: OwnedMutexGuard<Term>, tally: Arc<Mutex<Tally>>) -> Resu
     }
 }
 
-/// The core's time on a clock that began at `start`.
-pub(crate) fn monotonic(start: std::time::Instant) -> Instant {
-    Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+/// Differs between any two coordinators that ever serve one cluster, unless they start within a
+/// microsecond. Below 2^53, so that every JSON reader keeps it exact.
+pub(crate) fn new_lineage() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since_1970.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
+    micros % (1 << 53)
 }

@@ -9,18 +9,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Json, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use evenkeel_roles::coordinator::limits::{FOLLOW_WAIT_MAX, PROXY_CONFIG_LEN_MAX};
+use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
 use crate::api::{
-    Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Mode, Refusal, Settings,
+    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Mode, Refusal,
+    Settings,
 };
-use crate::desk::{BadRequest, Desk, Unsaved};
+use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
 use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck};
 
@@ -98,12 +100,14 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/proxies", get(proxies))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
+        .route("/api/v1/election", get(election))
         .route("/api/v1/proxy-configs", get(proxy_config::list))
         .route(FOLLOW_PATH, post(proxy_config::follow))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
         .merge(texts)
+        .layer(middleware::from_fn_with_state(desk.clone(), only_leader))
         .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
         .with_state(desk)
 }
@@ -112,7 +116,14 @@ async fn healthy() -> &'static str {
     "ok\n"
 }
 
+/// A coordinator of several is ready when calls find their way from here to the leader; the only one is ready
+/// when there is a map.
 async fn ready(State(desk): Shared) -> Response {
+    match desk.standing() {
+        Standing::Leads(0) => {}
+        Standing::Leads(_) | Standing::Follows(_) => return "ok\n".into_response(),
+        Standing::Leaderless(why) => return not_leader(None, None, why),
+    }
     match desk.decide(|core, _| missing_map(core)).await {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(message)) => error(StatusCode::SERVICE_UNAVAILABLE, "no_map", message),
@@ -120,11 +131,27 @@ async fn ready(State(desk): Shared) -> Response {
     }
 }
 
+/// The core's metrics come from the leader alone.
 async fn show_metrics(State(desk): Shared) -> Response {
-    let text = desk
-        .look(|core, now| metrics::render(core, now.monotonic, &desk.tally()))
-        .await;
+    let render =
+        |core: &CoordinatorCore, now: Now| metrics::render(core, now.monotonic, &desk.tally());
+    let text = desk.look(render).await.unwrap_or_default();
+    #[cfg(feature = "etcd")]
+    let text = match desk.elector() {
+        Some(elector) => text + &metrics::render_election(&elector.view()),
+        None => text,
+    };
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn election(State(desk): Shared) -> Response {
+    #[cfg(feature = "etcd")]
+    if let Some(elector) = desk.elector() {
+        return Json(elector.view()).into_response();
+    }
+    let _ = desk;
+    let message = "there is one coordinator, and no election".to_owned();
+    error(StatusCode::NOT_FOUND, "no_election", message)
 }
 
 async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonRejection>) -> Response {
@@ -175,28 +202,30 @@ async fn map(State(desk): Shared) -> Response {
 }
 
 async fn servers(State(desk): Shared) -> Response {
-    Json(desk.look(|core, now| core.servers(now.monotonic)).await).into_response()
+    told(desk.look(|core, now| core.servers(now.monotonic)).await)
 }
 
 async fn cluster_hot_keys(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _| core.cluster_hot_keys()).await).into_response()
+    told(desk.look(|core, _| core.cluster_hot_keys()).await)
 }
 
 async fn hot_key_events(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _| core.hot_key_events()).await).into_response()
+    told(desk.look(|core, _| core.hot_key_events()).await)
 }
 
 async fn proxies(State(desk): Shared) -> Response {
-    Json(desk.look(|core, now| core.proxies(now.monotonic)).await).into_response()
+    told(desk.look(|core, now| core.proxies(now.monotonic)).await)
 }
 
 async fn events(State(desk): Shared) -> Response {
-    let events = desk.look(|core, _| core.events().cloned().collect()).await;
-    Json(EventsBody { events }).into_response()
+    let events = |core: &CoordinatorCore, _| EventsBody {
+        events: core.events().cloned().collect(),
+    };
+    told(desk.look(events).await)
 }
 
 async fn settings(State(desk): Shared) -> Response {
-    Json(desk.look(|core, _| core.settings()).await).into_response()
+    told(desk.look(|core, _| core.settings()).await)
 }
 
 async fn put_settings(
@@ -258,8 +287,73 @@ async fn bound_time(State(desk): Shared, request: Request, next: Next) -> Respon
     }
 }
 
+/// What a coordinator that does not lead tells all the same.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/api/v1/election"];
+
+/// Sends everybody to the leader who asks another, and lets no answer out that a leader has made who is none
+/// any more.
+async fn only_leader(State(desk): Shared, request: Request, next: Next) -> Response {
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    let path = request.uri().path_and_query().map(ToString::to_string);
+    let path = path.as_deref();
+    let led = desk.standing();
+    let Standing::Leads(_) = led else {
+        return elsewhere(led, path);
+    };
+    let response = next.run(request).await;
+    match desk.standing() {
+        now if now == led => response,
+        Standing::Leads(_) => not_leader(None, None, "another term has begun; ask again".into()),
+        now => elsewhere(now, path),
+    }
+}
+
+fn elsewhere(standing: Standing, path: Option<&str>) -> Response {
+    match standing {
+        Standing::Follows(leader) => {
+            let message = format!("the coordinator at {leader} leads");
+            not_leader(Some(leader), path, message)
+        }
+        Standing::Leaderless(why) => not_leader(None, None, why),
+        Standing::Leads(_) => not_leader(None, None, "a term has just begun; ask again".into()),
+    }
+}
+
+/// Who can help: 307 to the same path at the leader, 503 when nobody is known to lead.
+fn not_leader(leader: Option<String>, path: Option<&str>, message: String) -> Response {
+    let location = leader.as_ref().and_then(|leader| {
+        let location = format!("http://{leader}{}", path.unwrap_or("/"));
+        HeaderValue::try_from(location).ok()
+    });
+    let status = match location {
+        Some(_) => StatusCode::TEMPORARY_REDIRECT,
+        None => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let error = ErrorDetail {
+        reason: NOT_LEADER.to_owned(),
+        message,
+        problems: Vec::new(),
+        leader,
+    };
+    let mut response = (status, Json(ErrorBody { error })).into_response();
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// What was seen, as JSON.
+fn told<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
+    match seen {
+        Ok(seen) => Json(seen).into_response(),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
 /// Why there is no map yet; `None` when there is one.
-fn missing_map(core: &crate::api::CoordinatorCore) -> Option<String> {
+fn missing_map(core: &CoordinatorCore) -> Option<String> {
     core.map().is_none().then(|| {
         let (up, wanted) = (core.servers_up(), core.config().initial_servers);
         format!("no map yet: {up} of {wanted} initial servers are up")

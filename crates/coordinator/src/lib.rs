@@ -26,7 +26,11 @@
 mod args;
 pub mod client;
 mod desk;
+#[cfg(feature = "etcd")]
+mod elector;
 mod endpoint;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod exit;
 pub mod follow;
 mod http;
@@ -39,6 +43,9 @@ mod store;
 
 /// The words of the API: heartbeats, settings, views.
 pub use evenkeel_roles::coordinator as api;
+
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdArgs;
 
 pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
 pub use evenkeel_runtime::ExitCode;

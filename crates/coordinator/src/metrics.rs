@@ -185,6 +185,61 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.0
 }
 
+/// What is told of the election, by each of several coordinators.
+#[cfg(feature = "etcd")]
+pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
+    use crate::api::election::Phase;
+    let mut text = Text(String::with_capacity(2048));
+    text.gauge("leads", "Whether this coordinator leads (1) or not (0).");
+    text.value("leads", u8::from(view.leads));
+    text.gauge("leader_known", "Whether a leader is known, be it this one.");
+    text.value("leader_known", u8::from(view.leader.is_some()));
+    text.gauge(
+        "leader_token",
+        "Fencing token of the leader that is known; 0 when there is none.",
+    );
+    text.value("leader_token", view.token);
+    text.gauge(
+        "election_phase",
+        "1 for the phase of the election in which this coordinator is.",
+    );
+    for phase in Phase::ALL.map(Phase::as_str) {
+        text.labelled(
+            "election_phase",
+            "phase",
+            phase,
+            u8::from(phase == view.phase),
+        );
+    }
+    text.gauge(
+        "lease_left_seconds",
+        "How much longer this coordinator may lead without a renewal.",
+    );
+    text.value("lease_left_seconds", view.lease_left_ms as f64 / 1_000.0);
+    text.counter(
+        "elections_won_total",
+        "Times that this coordinator became the leader.",
+    );
+    text.value("elections_won_total", view.won);
+    text.counter(
+        "elections_given_up_total",
+        "Times that this coordinator gave up leading or trying to, by cause.",
+    );
+    for (cause, count) in &view.given_up {
+        text.labelled("elections_given_up_total", "cause", cause, count);
+    }
+    text.gauge(
+        "state_unusable",
+        "Whether the state in etcd could last not be read or used.",
+    );
+    text.value("state_unusable", u8::from(view.state_error.is_some()));
+    text.counter("etcd_errors_total", "Failed calls to etcd, by operation.");
+    for (operation, count) in &view.etcd.errors {
+        text.labelled("etcd_errors_total", "operation", operation, count);
+    }
+    text.0
+}
+
 /// Writing to a `String` cannot fail, so results of `write!` say nothing.
 struct Text(String);
 

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::api::limits::PROXIES_MAX;
 use crate::api::{CoordinatorCore, SavedState};
 use crate::args::Args;
-use crate::desk::{Desk, Unsaved, monotonic};
+use crate::desk::{Desk, Unsaved, new_lineage};
 use crate::exit::RunError;
 use crate::http;
 use crate::proxy_config::ProxyConfigCheck;
@@ -52,7 +52,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
 pub fn run(args: &Args, check: ProxyConfigCheck) -> Result<(), RunError> {
     let coordinator = Coordinator::bind(args, check)?;
-    if args.state.is_none() {
+    if args.state.is_none() && !is_elected(args) {
         eprintln!(
             "evenkeel coordinator: without --state FILE a restart forgets the map, and members \
              have to be restarted too"
@@ -86,27 +86,26 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Takes the state file, reads it, and listens. `check` judges configurations of proxies.
+    /// Takes the state file, reads it, and listens; with etcd, listens alone. `check` judges configurations of proxies.
     ///
     /// # Errors
     ///
     /// [`RunError::Usage`] for a flag out of range, a state file that cannot be used, an address
     /// that cannot be listened on.
     pub fn bind(args: &Args, check: ProxyConfigCheck) -> Result<Self, RunError> {
-        let usage = |error: &dyn std::fmt::Display| RunError::Usage(error.to_string());
         let config = args.config();
         config
             .validate()
             .map_err(|error| RunError::Usage(format!("cannot {error}")))?;
-        let (store, state): (Box<dyn StateStore>, _) = match &args.state {
-            None => (Box::new(MemoryStore), None),
-            Some(path) => {
-                let (file, state) = StateFile::open(path).map_err(|error| usage(&error))?;
-                (Box::new(file), state)
-            }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?;
+        // Before listening: a file in use is the more telling mistake.
+        let alone = match is_elected(args) {
+            true => None,
+            false => Some(open_alone(args, &runtime)?),
         };
-        let start = std::time::Instant::now();
-        let core = restore_or_begin(args, state, start)?;
         let listener = TcpListener::bind(&args.listen).map_err(|error| {
             RunError::Usage(format!("cannot listen on {}: {error}", args.listen))
         })?;
@@ -116,15 +115,10 @@ impl Coordinator {
         listener
             .set_nonblocking(true)
             .context("make the listening socket non-blocking")?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("start the runtime")?;
-        let desk = Desk::new(core, store, start);
-        // The lineage must be on the disk before anybody hears of it.
-        runtime
-            .block_on(desk.decide(|_, _| ()))
-            .map_err(|Unsaved| RunError::Usage("cannot write the state file".to_owned()))?;
+        let desk = match alone {
+            Some(desk) => desk,
+            None => elected(args, address)?,
+        };
         Ok(Coordinator {
             listener,
             address,
@@ -165,13 +159,62 @@ impl Coordinator {
     }
 }
 
+/// Whether this coordinator takes part in an election.
+fn is_elected(args: &Args) -> bool {
+    #[cfg(feature = "etcd")]
+    return !args.etcd.endpoints.is_empty();
+    #[cfg(not(feature = "etcd"))]
+    {
+        let _ = args;
+        false
+    }
+}
+
+/// The desk of a coordinator that decides when it is elected.
+#[cfg(feature = "etcd")]
+fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
+    let etcd = args.etcd.config(&args.cluster).map_err(RunError::Usage)?;
+    let advertised = args.etcd.advertised(address).map_err(RunError::Usage)?;
+    if let Some(warning) = &etcd.warning {
+        eprintln!("evenkeel coordinator: {warning}");
+    }
+    let etcd = crate::etcd::Etcd::new(etcd);
+    let elector = crate::elector::Elector::new(etcd, advertised, args.config());
+    Ok(Desk::elected(Arc::new(elector)))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn elected(_: &Args, _: SocketAddr) -> Result<Desk, RunError> {
+    unreachable!("without etcd nobody is elected")
+}
+
+/// The desk of the only coordinator, which goes on from its state file, if it has one.
+fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
+    let (store, state): (Box<dyn StateStore>, _) = match &args.state {
+        None => (Box::new(MemoryStore), None),
+        Some(path) => {
+            let (file, state) =
+                StateFile::open(path).map_err(|error| RunError::Usage(error.to_string()))?;
+            (Box::new(file), state)
+        }
+    };
+    let desk = Desk::new();
+    let core = restore_or_begin(args, state, desk.now().monotonic)?;
+    runtime.block_on(async {
+        desk.begin_term(core, store, false, 0).await;
+        // The lineage must be on the disk before anybody hears of it.
+        let saved = desk.decide(|_, _| ()).await;
+        saved.map_err(|Unsaved| RunError::Usage("cannot write the state file".to_owned()))
+    })?;
+    Ok(desk)
+}
+
 /// A core that goes on from `state`, or a new one.
 fn restore_or_begin(
     args: &Args,
     state: Option<SavedState>,
-    start: std::time::Instant,
+    now: evenkeel_types::Instant,
 ) -> Result<CoordinatorCore, RunError> {
-    let now = monotonic(start);
     match state {
         Some(state) => CoordinatorCore::restore(args.config(), state, now).map_err(|error| {
             let path = args.state.clone().unwrap_or_default();
@@ -180,14 +223,6 @@ fn restore_or_begin(
         None => CoordinatorCore::new(args.config(), new_lineage(), now)
             .map_err(|error| RunError::Usage(format!("cannot {error}"))),
     }
-}
-
-/// Differs between any two coordinators that ever serve one cluster, unless they start within a
-/// microsecond. Below 2^53, so that every JSON reader keeps it exact.
-fn new_lineage() -> u64 {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let micros = since_1970.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
-    micros % (1 << 53)
 }
 
 async fn serve_until(
@@ -203,6 +238,10 @@ async fn serve_until(
         .header_read_timeout(HEADER_TIMEOUT)
         .max_header_size(HEADER_BYTES_MAX);
     tokio::pin!(shutdown);
+    #[cfg(feature = "etcd")]
+    let electing = desk
+        .elector()
+        .map(|elector| tokio::spawn(Arc::clone(elector).run(desk.clone())));
     let ticking = tick(&desk);
     tokio::pin!(ticking);
     loop {
@@ -222,6 +261,12 @@ async fn serve_until(
         });
     }
     drop(listener);
+    #[cfg(feature = "etcd")]
+    if let (Some(elector), Some(electing)) = (desk.elector(), electing) {
+        elector.stop();
+        // What cannot be given back ends by itself.
+        let _ = tokio::time::timeout(STOP_GRACE, electing).await;
+    }
     // What is in the middle of an answer may end it.
     let _ = tokio::time::timeout(STOP_GRACE, graceful.shutdown()).await;
 }

@@ -85,6 +85,13 @@ fn monotonic_nanos() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
+/// Time since the machine started, which also passes while it is suspended: for promises whose end others
+/// count, like leases.
+pub fn since_boot() -> Instant {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
+    Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
 fn unix_seconds_now() -> UnixSeconds {
     unix_millis_now().div_euclid(1000) as UnixSeconds
 }

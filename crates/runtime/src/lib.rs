@@ -39,7 +39,7 @@ mod wire;
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
 pub use allocator::give_back_at_once;
 pub use buffer::InputBuffer;
-pub use clock::{Clock, TurnClock};
+pub use clock::{Clock, TurnClock, since_boot};
 pub use connections::{ConnectionCount, OverLimit};
 pub use daemon::{Daemon, PidFile, daemonize, write_whole};
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};

@@ -27,6 +27,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("saslpasswd2", "sasl2-bin"),
     ("nutcracker", "nutcracker"),
     ("redis-server", "redis-server"),
+    ("etcd", "etcd-server"),
 ];
 
 /// The `evenkeel` binary under test. Built at most once in a test process.

@@ -136,7 +136,7 @@ pub enum Cause {
     NotKnown,
     /// The lease was not renewed in time.
     LeaseOver,
-    /// The store does not know the lease any more.
+    /// The store does not know the lease any more, or somebody has deleted the key.
     LeaseGone,
     /// The state could not be read or used.
     Unusable,
@@ -190,10 +190,13 @@ pub enum Action {
         /// The token of the key.
         token: u64,
     },
-    /// Renew the lease: [`Input::Renewed`], [`Input::NotRenewed`] or [`Input::LeaseGone`].
+    /// Renew the lease, and see that the key with this token is there (0: there is none yet):
+    /// [`Input::Renewed`], [`Input::NotRenewed`] or [`Input::LeaseGone`].
     Renew {
         /// The lease.
         lease: LeaseId,
+        /// The token.
+        token: u64,
     },
     /// Give the lease back, and the key with it: [`Input::Revoked`], whatever came of it.
     Revoke {
@@ -253,7 +256,7 @@ pub enum Input {
         /// Which.
         lease: LeaseId,
     },
-    /// The store does not know the lease.
+    /// The store does not know the lease, or the key is not there any more.
     LeaseGone {
         /// Which.
         lease: LeaseId,
@@ -489,7 +492,8 @@ impl Election {
             self.is_renewing = true;
             // What fails is tried again after the same time.
             self.renew_at = now + self.part_of(LEASE) / RENEWALS_PER_BELIEF;
-            return Some(Action::Renew { lease });
+            let token = self.token;
+            return Some(Action::Renew { lease, token });
         }
         if self.is_busy {
             return None;

@@ -242,7 +242,7 @@ impl Story {
             Ask::Do(Action::Grant) => Input::NotGranted,
             Ask::Do(Action::Campaign { .. }) => Input::NotKnown,
             Ask::Do(Action::Load { token }) => Input::NotLoaded { token },
-            Ask::Do(Action::Renew { lease }) => Input::NotRenewed { lease },
+            Ask::Do(Action::Renew { lease, .. }) => Input::NotRenewed { lease },
             Ask::Do(Action::Revoke { .. }) => Input::Revoked,
             Ask::Save { token, .. } => Input::Unsaved { token },
         };
@@ -370,7 +370,13 @@ impl Story {
                 let version = store.version;
                 return Ok(Heard::State { token, version });
             }
-            Ask::Do(Action::Renew { lease }) => match store.leases.get_mut(&lease) {
+            Ask::Do(Action::Renew { lease, token }) => match store.leases.get_mut(&lease) {
+                Some(_)
+                    if token != 0
+                        && store.leader.as_ref().is_none_or(|(_, l)| l.token != token) =>
+                {
+                    Input::LeaseGone { lease }
+                }
                 Some(end) => {
                     *end = ends;
                     Input::Renewed { lease, ttl, asked }

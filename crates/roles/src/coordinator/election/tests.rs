@@ -97,7 +97,7 @@ fn belief_counts_from_the_question_and_ends_before_the_lease() {
     assert_eq!(election.leads(at(1_600)), None, "100 ms + 3/4 of 2 s");
     assert_eq!(
         election.poll_action(at(500)),
-        Some(Action::Renew { lease: 7 })
+        Some(Action::Renew { lease: 7, token: 9 })
     );
     assert_eq!(election.poll_action(at(500)), None, "one renewal at a time");
     let renewed = Input::Renewed {

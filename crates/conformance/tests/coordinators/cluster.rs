@@ -1,0 +1,132 @@
+//! Coordinators on one etcd, with servers and a proxy that know all of them.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_testkit::{Client, Process, Signal, evenkeel, http, poll_until};
+use serde_json::Value;
+
+use crate::etcd::Etcd;
+
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+const COORDINATORS: usize = 3;
+const SERVERS: usize = 2;
+
+pub struct Cluster {
+    pub coordinators: Vec<Process>,
+    pub servers: Vec<Process>,
+    pub proxy: Process,
+    /// Dropped last.
+    pub etcd: Etcd,
+}
+
+impl Cluster {
+    /// Returns when everybody works by the same map.
+    pub fn start() -> Cluster {
+        let etcd = Etcd::start();
+        let coordinators: Vec<_> = (0..COORDINATORS).map(|_| coordinator(&etcd)).collect();
+        let addresses: Vec<_> = coordinators
+            .iter()
+            .map(|one| one.address().to_string())
+            .collect();
+        let addresses = addresses.join(",");
+        let server = |n: usize| {
+            let name = format!("s{n}");
+            evenkeel::server(&["-t", "2", "--coordinator", &addresses, "--name", &name])
+        };
+        let cluster = Cluster {
+            servers: (0..SERVERS).map(server).collect(),
+            proxy: evenkeel::proxy(&["--coordinator", &addresses]),
+            coordinators,
+            etcd,
+        };
+        cluster.wait_until_settled();
+        let serves = || {
+            let mut client = Client::try_connect(cluster.proxy.address()).ok()?;
+            let answers = |n| client.try_get(&format!("readiness:{n}")).is_ok();
+            (0..16).all(answers).then_some(())
+        };
+        poll_until(DEADLINE, "a proxy that serves", serves);
+        cluster
+    }
+
+    /// Starts another coordinator in the place of one that was killed; members do not know its address.
+    pub fn restart_coordinator(&mut self, index: usize) {
+        self.coordinators[index] = coordinator(&self.etcd);
+    }
+
+    pub fn get(&self, index: usize, path: &str) -> std::io::Result<(u16, String)> {
+        http::get(self.coordinators[index].address(), path)
+    }
+
+    /// What a coordinator says at this path, if it says it itself.
+    pub fn json(&self, index: usize, path: &str) -> Option<Value> {
+        match self.get(index, path) {
+            Ok((200, body)) => serde_json::from_str(&body).ok(),
+            _ => None,
+        }
+    }
+
+    /// The coordinator that says that it leads, and its token.
+    pub fn leader(&self) -> Option<(usize, u64)> {
+        (0..self.coordinators.len()).find_map(|index| {
+            let view = self.json(index, "/api/v1/election")?;
+            let token = view["token"].as_u64()?;
+            (view["leads"] == true).then_some((index, token))
+        })
+    }
+
+    /// Waits for a leader whose token is greater than this, and who has heard from all servers that they work by
+    /// the newest map; returns it and how long that took since `since`.
+    pub fn wait_for_leader(&self, above: u64, since: Instant) -> (usize, u64, Duration) {
+        poll_until(DEADLINE, "another leader that works", || {
+            let (index, token) = self.leader()?;
+            (token > above && self.is_settled(index)).then(|| (index, token, since.elapsed()))
+        })
+    }
+
+    pub fn wait_until_settled(&self) -> (usize, u64) {
+        let (index, token, _) = self.wait_for_leader(0, Instant::now());
+        (index, token)
+    }
+
+    fn is_settled(&self, leader: usize) -> bool {
+        let Some(view) = self.json(leader, "/api/v1/servers") else {
+            return false;
+        };
+        let servers = view["servers"]
+            .as_array()
+            .map_or(&[][..], |servers| servers);
+        let placed = |server: &Value| server["up"] == true && server["epoch"] == view["epoch"];
+        view["epoch"] != 0 && servers.len() == SERVERS && servers.iter().all(placed)
+    }
+
+    /// The map as this coordinator gives it.
+    pub fn map(&self, leader: usize) -> Value {
+        self.json(leader, "/api/v1/map")
+            .expect("the leader has a map")
+    }
+
+    pub fn signal(&mut self, coordinator: usize, signal: Signal) {
+        self.coordinators[coordinator].signal(signal);
+    }
+}
+
+/// Nobody owns anything else than before, and no older map is in force.
+pub fn assert_same_owners(before: &Value, after: &Value) {
+    assert_eq!(
+        before["cachelets"], after["cachelets"],
+        "cachelets have moved"
+    );
+    assert_eq!(before["virtual_nodes"], after["virtual_nodes"]);
+    assert!(
+        after["epoch"].as_u64() >= before["epoch"].as_u64(),
+        "{}",
+        after["epoch"]
+    );
+}
+
+fn coordinator(etcd: &Etcd) -> Process {
+    let servers = SERVERS.to_string();
+    evenkeel::coordinator(&["--etcd", &etcd.urls(), "--initial-servers", &servers])
+}
