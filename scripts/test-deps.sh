@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, Redis, clients in Python and Go,
+# Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, Redis, etcd, clients in Python and Go,
 # and a MediaWiki.
 # With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
@@ -11,6 +11,8 @@ need_program memccapable libmemcached-tools
 # A daemon: perhaps not on a user's PATH, and started by its package where services are.
 [ -x /usr/sbin/nutcracker ] || have nutcracker || install_packages "nutcracker is missing" nutcracker
 need_program redis-server redis-server
+need_program etcd etcd-server
+need_protoc
 need_program go golang-go
 need_program openssl openssl
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \

@@ -116,7 +116,7 @@ impl Elector {
             won: election.counts().won,
             given_up: Cause::ALL
                 .map(|cause| (cause.as_str(), given_up[cause as usize]))
-                .to_vec(),
+                .into(),
             last_cause: election.last_cause().map(Cause::as_str),
             state_error,
             etcd,

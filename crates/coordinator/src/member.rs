@@ -35,6 +35,10 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Interval until a coordinator has said otherwise: members show up quickly.
 const INTERVAL_FIRST: Duration = Duration::from_millis(100);
 
+/// While coordinators answer that nobody leads, an election is under way, which mostly ends within this many times
+/// the [first interval](INTERVAL_FIRST). After that the member asks less and less often, as ever.
+const ELECTION_TURNS: u32 = 40;
+
 /// Longest wait between attempts while nobody answers. Short enough that a cluster is whole again
 /// within five seconds of its coordinator's return.
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -270,6 +274,8 @@ pub(crate) struct Pace {
     pub(crate) interval: Duration,
     /// Rounds in a row in which nobody gave a usable answer.
     pub(crate) failures: u32,
+    /// Rounds in a row in which coordinators answered that nobody leads.
+    leaderless: u32,
     random: Xoshiro256PlusPlus,
 }
 
@@ -278,16 +284,21 @@ impl Pace {
         Pace {
             interval: INTERVAL_FIRST,
             failures: 0,
+            leaderless: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
 
     /// The wait until the next round: a tenth less than the interval at most, so that members do
-    /// not report in step; after failures twice as long each time, anywhere in the upper half.
+    /// not report in step; after failures twice as long each time, anywhere in the upper half. The end of an
+    /// election is awaited with short steps.
     pub(crate) fn next_wait(&mut self) -> Duration {
         let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if self.failures == 0 {
             return self.interval.mul_f64(0.9 + 0.1 * fraction);
+        }
+        if (1..=ELECTION_TURNS).contains(&self.leaderless) {
+            return INTERVAL_FIRST.mul_f64(0.5 + 0.5 * fraction);
         }
         let doubled = self.interval.saturating_mul(1 << self.failures.min(16));
         let longest = doubled.min(RETRY_MAX.max(self.interval));
@@ -488,6 +499,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         let interval = Duration::from_millis(answer.interval_ms);
         let events = self.view.take(self.heartbeat.kind, answer)?;
         self.pace.failures = 0;
+        self.pace.leaderless = 0;
         self.pace.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         self.view.refused = None;
         self.view.lost = false;
@@ -500,6 +512,10 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
 
     fn handle_refusal(&mut self, reason: &str, message: String) {
         self.pace.failures = self.pace.failures.saturating_add(1);
+        self.pace.leaderless = match reason {
+            NOT_LEADER => self.pace.leaderless.saturating_add(1),
+            _ => 0,
+        };
         if self.view.refused.as_deref() != Some(reason) {
             self.view.refused = Some(reason.to_owned());
             (self.on_event)(MemberEvent::Refused {
@@ -720,6 +736,19 @@ mod tests {
             let wait = pace.next_wait();
             assert!(wait >= most / 2 && wait <= most, "{failures}: {wait:?}");
         }
+    }
+
+    #[test]
+    fn the_end_of_an_election_is_awaited_with_short_steps_for_a_while() {
+        let mut pace = Pace::new(1);
+        pace.interval = Duration::from_millis(500);
+        pace.failures = 9;
+        for leaderless in 1..=ELECTION_TURNS {
+            pace.leaderless = leaderless;
+            assert!((50..=100).contains(&pace.next_wait().as_millis()));
+        }
+        pace.leaderless = ELECTION_TURNS + 1;
+        assert!(pace.next_wait() >= RETRY_MAX / 2);
     }
 
     #[test]

@@ -14,7 +14,9 @@ const SERVERS: usize = 2;
 
 pub struct Cluster {
     pub coordinators: Vec<Process>,
-    pub servers: Vec<Process>,
+    /// The one that was stopped: who asks it waits in vain.
+    stopped: Option<usize>,
+    _servers: Vec<Process>,
     pub proxy: Process,
     /// Dropped last.
     pub etcd: Etcd,
@@ -35,7 +37,8 @@ impl Cluster {
             evenkeel::server(&["-t", "2", "--coordinator", &addresses, "--name", &name])
         };
         let cluster = Cluster {
-            servers: (0..SERVERS).map(server).collect(),
+            stopped: None,
+            _servers: (0..SERVERS).map(server).collect(),
             proxy: evenkeel::proxy(&["--coordinator", &addresses]),
             coordinators,
             etcd,
@@ -69,11 +72,14 @@ impl Cluster {
 
     /// The coordinator that says that it leads, and its token.
     pub fn leader(&self) -> Option<(usize, u64)> {
-        (0..self.coordinators.len()).find_map(|index| {
-            let view = self.json(index, "/api/v1/election")?;
-            let token = view["token"].as_u64()?;
-            (view["leads"] == true).then_some((index, token))
-        })
+        let running = |index: &usize| self.stopped != Some(*index);
+        (0..self.coordinators.len())
+            .filter(running)
+            .find_map(|index| {
+                let view = self.json(index, "/api/v1/election")?;
+                let token = view["token"].as_u64()?;
+                (view["leads"] == true).then_some((index, token))
+            })
     }
 
     /// Waits for a leader whose token is greater than this, and who has heard from all servers that they work by
@@ -108,6 +114,11 @@ impl Cluster {
     }
 
     pub fn signal(&mut self, coordinator: usize, signal: Signal) {
+        match signal {
+            Signal::Stop => self.stopped = Some(coordinator),
+            Signal::Continue => self.stopped = None,
+            _ => {}
+        }
         self.coordinators[coordinator].signal(signal);
     }
 }

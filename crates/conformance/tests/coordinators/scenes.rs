@@ -13,6 +13,9 @@ use crate::load::Load;
 /// From the death of a leader until its successor has heard from all servers.
 const SUCCESSION_MAX: Duration = Duration::from_secs(3);
 
+/// The same after a stop: who asks a stopped process waits for it before asking another.
+const SUCCESSION_STOPPED_MAX: Duration = Duration::from_secs(6);
+
 #[test]
 fn a_killed_leader_has_a_successor_within_three_seconds() {
     let mut cluster = Cluster::start();
@@ -71,7 +74,8 @@ fn a_stopped_leader_that_comes_back_tells_nothing() {
         })
         .collect();
     let (next, next_token, took) = cluster.wait_for_leader(token, stopped);
-    println!("{next} leads with token {next_token} after {took:?}");
+    println!("coordinator {former} stopped; {next} leads with token {next_token} after {took:?}");
+    assert!(took < SUCCESSION_STOPPED_MAX, "{took:?}");
     let next_address = cluster.coordinators[next].address();
     let put = http::put_json(next_address, "/api/v1/settings", "{\"hot_keys\":\"off\"}");
     assert_eq!(put.expect("the leader answers").0, 200);
@@ -179,7 +183,7 @@ fn without_etcds_majority_serving_goes_on() {
 fn a_successor_has_the_whole_state_after_a_compaction() {
     let mut cluster = Cluster::start();
     let (leader, token) = cluster.wait_until_settled();
-    let mut text = include_str!("../../../../docs/examples/proxy.toml").to_owned();
+    let mut text = "[pools.main]\nservers = [\"127.0.0.1:11211\"]\n".to_owned();
     text += &"# and so on\n".repeat(((1 << 20) - text.len()) / 12);
     let address = cluster.coordinators[leader].address();
     for name in ["first", "second", "second"] {

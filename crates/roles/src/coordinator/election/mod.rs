@@ -23,8 +23,8 @@
 //! A leader that does not know whether a write was carried out resigns. It could only guess on which state the
 //! next write would build, and the write may still be on its way: with another token it can do no harm.
 //!
-//! Rejected: following the key by a watch. A watch tells of a dead leader a fifth of a second earlier, has to be
-//! taken up again after a compaction, and may fall silent without a word; reading one small key five times a second
+//! Rejected: following the key by a watch. A watch tells of a dead leader a tenth of a second earlier, has to be
+//! taken up again after a compaction, and may fall silent without a word; reading one small key ten times a second
 //! does not. Rejected, too: to go on leading by a lease that was once not renewed in time, and lives on.
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ const BELIEF: (u32, u32) = (3, 4);
 const RENEWALS_PER_BELIEF: u32 = 4;
 
 /// A follower looks so often whether there is a leader.
-pub const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What a follower knows of the leader counts for so long.
 const LOOK_BELIEF: Duration = Duration::from_secs(3);
