@@ -75,6 +75,9 @@ pub struct EtcdArgs {
     pub etcd_password_file: Option<PathBuf>,
 }
 
+/// Name and password.
+type User = (String, String);
+
 /// How etcd is reached, checked.
 pub(crate) struct EtcdConfig {
     pub(super) endpoints: Vec<String>,
@@ -129,7 +132,8 @@ impl EtcdArgs {
         })
     }
 
-    fn user(&self) -> Result<(Option<(String, String)>, Option<String>), String> {
+    /// Name and password, and a warning.
+    fn user(&self) -> Result<(Option<User>, Option<String>), String> {
         let Some(name) = &self.etcd_user else {
             return Ok((None, None));
         };
