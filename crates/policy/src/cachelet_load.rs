@@ -170,6 +170,8 @@ pub struct WorkerLoad {
     pub guest_load: f64,
     /// Part of its time that it does not sleep, from 0 to 1.
     pub busy: f64,
+    /// Its keys that have replicas elsewhere.
+    pub replicated_keys: u64,
     /// Bytes that it holds of the memory limit, replicas and guests included.
     pub memory_bytes: u64,
     /// Its own cachelets, by id.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod balancer;
 pub mod coordinator;
 mod exposition;
 pub mod hot_keys_view;

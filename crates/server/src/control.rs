@@ -5,7 +5,7 @@ use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
-use evenkeel_types::{Epoch, ServerId};
+use evenkeel_types::{CacheletId, Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -35,6 +35,15 @@ pub enum Control {
     },
     /// Say how loaded the worker and its cachelets are.
     DescribeCachelets(Sender<WorkerLoad>),
+    /// Give a cachelet to another worker, as soon as that is possible.
+    Give {
+        /// Which.
+        cachelet: CacheletId,
+        /// To whom.
+        to: u16,
+    },
+    /// Sample less for hot keys, in parts of what is sampled normally.
+    Sampling(f64),
     /// Say which replicas are held for others.
     DescribeReplicas(Sender<Vec<ReplicaView>>),
     /// Finish, with the answers that are ready.

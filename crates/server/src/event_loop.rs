@@ -412,6 +412,8 @@ impl Worker {
                 Control::DescribeCachelets(to) => {
                     let _ = to.send(self.parts.core.cachelet_loads());
                 }
+                Control::Give { cachelet, to } => self.parts.core.order_move(now, cachelet, to),
+                Control::Sampling(ratio) => self.parts.core.set_sampling_ratio(ratio),
                 Control::DescribeReplicas(to) => {
                     let _ = to.send(self.parts.core.replica_views(now));
                 }

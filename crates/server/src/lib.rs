@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod balancer;
 mod budget;
 mod connection;
 mod control;

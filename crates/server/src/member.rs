@@ -1,6 +1,7 @@
 //! The server as a member of a cluster: what it reports, and what it does with what it is told.
 
 use crate::args::Args;
+use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle};
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
@@ -22,6 +23,7 @@ pub fn join(
     worker_ports: Vec<u16>,
     boot: BootId,
     workers: Vec<WorkerHandle>,
+    balancer: SharedBalancer,
 ) -> Result<MemberHandle, UsageError> {
     let host = match &args.advertise {
         Some(host) => host.clone(),
@@ -64,6 +66,7 @@ pub fn join(
     };
     let mut listener = Listener {
         workers,
+        balancer,
         me: None,
         hot_keys_most: args.hot_keys,
     };
@@ -98,6 +101,7 @@ fn hot_keys_news(workers: &[WorkerHandle]) -> Option<HotKeysNews> {
 
 struct Listener {
     workers: Vec<WorkerHandle>,
+    balancer: SharedBalancer,
     me: Option<ServerId>,
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
@@ -109,10 +113,14 @@ impl Listener {
             MemberEvent::Registered { server_id } => self.me = Some(server_id),
             MemberEvent::Map(map) => {
                 if let Some(me) = self.me {
+                    self.balancer.handle_map(map.clone(), me);
                     self.tell(&Control::Map(map, me));
                 }
             }
-            MemberEvent::ClusterLoad(mean) => self.tell(&Control::ClusterLoad(mean)),
+            MemberEvent::ClusterLoad(mean) => {
+                self.balancer.handle_cluster_load(mean);
+                self.tell(&Control::ClusterLoad(mean));
+            }
             MemberEvent::Settings(Settings { hot_keys, .. }) => {
                 self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
             }

@@ -1,5 +1,6 @@
-//! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys and loads in JSON.
+//! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys, loads and balancing in JSON.
 
+use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle};
 use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_roles::hot_keys_view::{EventView, ReplicaView, WorkerHotKeys};
@@ -22,6 +23,8 @@ pub struct Pages {
     pub clock: Clock,
     /// The workers, who are asked what they counted.
     pub workers: Vec<WorkerHandle>,
+    /// Who balances them.
+    pub balancer: SharedBalancer,
     /// What is known of the process.
     pub facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
 }
@@ -36,6 +39,7 @@ impl Pages {
             "/api/v1/hotkeys" => Some(self.hot_keys()),
             "/api/v1/hotkeys/events" => Some(self.hot_key_events()),
             "/api/v1/cachelets" => Some(self.cachelets()),
+            "/api/v1/balance" => Some(json(&self.balancer.view())),
             "/api/v1/replicas" => Some(self.replicas()),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! Starting and stopping a server.
 
 use crate::args::{Args, Extended};
+use crate::balancer::SharedBalancer;
 use crate::budget::{Budget, Pool, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
@@ -11,9 +12,11 @@ use crate::toll::Toll;
 use crate::{credentials, facts, member};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
-use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig, ssm_entries};
+use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig, Mode, ssm_entries};
 use evenkeel_policy::load::TriggerConfig;
+use evenkeel_policy::migration::phase::PhaseConfig;
 use evenkeel_protocol::Limits;
+use evenkeel_roles::balancer::BalancerConfig;
 use evenkeel_roles::server::{
     AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
     WorkerCore, first_version,
@@ -51,6 +54,7 @@ pub struct Server {
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     helpers: Vec<JoinHandle<()>>,
     membership: Option<MemberHandle>,
+    balancer: SharedBalancer,
     certificates: Option<Arc<Certificates>>,
     facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     stop: Arc<AtomicBool>,
@@ -217,6 +221,13 @@ impl Server {
                 }
             }
         })?);
+        let balancer = SharedBalancer::new(balancer_config(args), workers.len() as u16, clock);
+        if workers.len() > 1 && args.balance_workers != Mode::Off {
+            helpers.push(spawn_named("balancer".into(), {
+                let (balancer, workers, stop) = (balancer.clone(), workers.clone(), stop.clone());
+                move || balancer.run(&workers, &stop)
+            })?);
+        }
         let membership = if args.coordinator.is_empty() {
             None
         } else {
@@ -229,6 +240,7 @@ impl Server {
                 worker_ports,
                 boot,
                 workers.clone(),
+                balancer.clone(),
             )?)
         };
         Ok(Server {
@@ -239,6 +251,7 @@ impl Server {
             worker_threads,
             helpers,
             membership,
+            balancer,
             certificates,
             facts,
             stop,
@@ -251,6 +264,7 @@ impl Server {
             clustered: self.membership.is_some(),
             clock: self.clock,
             workers: self.workers.clone(),
+            balancer: self.balancer.clone(),
             facts: Arc::clone(&self.facts),
         }
     }
@@ -322,6 +336,19 @@ impl Server {
     /// All TCP addresses on which the server listens for anyone.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+}
+
+/// How the workers of this server are balanced. Nobody replicates keys of a server that is alone.
+fn balancer_config(args: &Args) -> BalancerConfig {
+    BalancerConfig {
+        mode: args.balance_workers,
+        phases: PhaseConfig {
+            replication: args.hot_keys == Mode::On && !args.coordinator.is_empty(),
+            coordinated: false,
+            ..PhaseConfig::default()
+        },
+        ..BalancerConfig::default()
     }
 }
 

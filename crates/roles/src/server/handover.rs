@@ -38,6 +38,7 @@ use super::placement::{CHANGING, LocalPlace, LocalPlacement};
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
+use evenkeel_policy::cachelet_load::CacheletMeter;
 use evenkeel_storage::Cachelet;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,8 @@ pub struct Handover {
     moves: u32,
     /// The newest version of the former host: the new one's are to be newer.
     newest: Version,
+    /// What the former host knew of its load.
+    meter: Option<CacheletMeter>,
 }
 
 impl Handover {
@@ -235,6 +238,7 @@ impl WorkerCore {
             since: seat.since,
             moves,
             newest: self.engine.newest_version(),
+            meter: self.release_meter(cachelet),
         };
         self.outbox.push(to, Message::Handover(Box::new(handover)));
         let given = &mut self.handovers.given;
@@ -271,6 +275,9 @@ impl WorkerCore {
         self.handovers.moved.insert(cachelet, moved);
         self.engine.adopt_version(handover.newest);
         self.engine.store.attach(handover.cachelet);
+        if let Some(meter) = handover.meter {
+            self.admit_meter(cachelet, meter);
+        }
         self.engine.hot.handle_came(cachelet, seat.home == me);
         self.engine.counters.cachelets_taken += 1;
         let host = me;

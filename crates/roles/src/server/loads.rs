@@ -34,6 +34,7 @@ impl WorkerCore {
             diverted_load: hot.diverted_load(),
             guest_load,
             busy: hot.busy(),
+            replicated_keys: hot.replicated_count() as u64,
             memory_bytes: store.held_bytes() + self.engine.replicas.held_bytes(),
             cachelets,
         };

@@ -343,6 +343,11 @@ impl WorkerCore {
         self.release_held(now);
     }
 
+    /// Samples less for hot keys, in parts of what is sampled normally.
+    pub fn set_sampling_ratio(&mut self, ratio: f64) {
+        self.engine.hot.set_sampling_ratio(ratio);
+    }
+
     /// What the process knows for `stats`.
     pub fn set_process_facts(&mut self, facts: ProcessFacts) {
         let moved = self.facts.address != facts.address;

@@ -230,10 +230,21 @@ pub struct Args {
         long,
         default_value_t = Mode::On,
         value_name = "MODE",
-        value_parser = parse_hot_keys,
+        value_parser = parse_mode,
         env = "EVENKEEL_HOT_KEYS"
     )]
     pub hot_keys: Mode,
+
+    /// Whether workers that are overloaded lend cachelets to others of this server: off, observe (say which),
+    /// on
+    #[arg(
+        long,
+        default_value_t = Mode::On,
+        value_name = "MODE",
+        value_parser = parse_mode,
+        env = "EVENKEEL_BALANCE_WORKERS"
+    )]
+    pub balance_workers: Mode,
 
     /// How long a client may read a replica before it asks the home again, in milliseconds
     /// [default: 1000; 500 with atomic writes]
@@ -448,7 +459,7 @@ impl Args {
     }
 }
 
-fn parse_hot_keys(text: &str) -> Result<Mode, String> {
+fn parse_mode(text: &str) -> Result<Mode, String> {
     let known = Mode::ALL.into_iter().find(|mode| mode.to_string() == text);
     known.ok_or_else(|| "use off, observe or on".to_owned())
 }

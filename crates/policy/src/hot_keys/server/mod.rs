@@ -179,6 +179,8 @@ pub struct HotKeys {
     /// Reads that replicas are estimated to have served since the last slot.
     diverted: Work,
     config: HotKeysConfig,
+    /// What is sampled, in parts of what the configuration says.
+    sampling_ratio: f64,
     mode: Mode,
     table: Table,
     /// Slots of the replicated keys, ascending.
@@ -266,6 +268,7 @@ impl HotKeys {
             filter: Filter::new(),
             work: Work::default(),
             diverted: Work::default(),
+            sampling_ratio: 1.0,
             mode: config.mode,
             table: Table::new(config.entries_max),
             replicated: Vec::new(),
@@ -515,6 +518,14 @@ impl HotKeys {
             }
         }
         self.update_sampler();
+    }
+
+    /// Samples less, in parts of what is sampled normally, from the next slot on: where so many keys are
+    /// replicated already that other remedies are called. What is no part is ignored.
+    pub fn set_sampling_ratio(&mut self, ratio: f64) {
+        if (0.0..=1.0).contains(&ratio) {
+            self.sampling_ratio = ratio;
+        }
     }
 
     /// Tells what the workers of the cluster carry on average, in requests per second. What is not a

@@ -29,7 +29,7 @@ impl HotKeys {
             self.config.sampling,
             self.work.requests as f64 / slots as f64,
         );
-        self.sampler.set_probability(sampling);
+        self.sampler.set_probability(sampling * self.sampling_ratio);
         (self.work, self.diverted, self.replica_reads) = Default::default();
         // Loaded is a worker that would be without its replicas, or that is with those of others.
         let load = self.load().max(self.served.per_second());

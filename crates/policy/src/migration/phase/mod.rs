@@ -206,6 +206,11 @@ impl Phases {
         self.state
     }
 
+    /// What the last interval measured.
+    pub fn measured(&self) -> Measurement {
+        self.last
+    }
+
     /// How often it went from where to where.
     pub fn transitions(&self) -> &Transitions {
         &self.transitions
@@ -243,7 +248,7 @@ impl Phases {
         }
         self.lower_sampling(now.replicated_keys);
         self.count();
-        self.duties(&now)
+        self.duties(&now, self.idle_load(interval))
     }
 
     /// Tells what phase 2 made of its duty.
@@ -383,7 +388,19 @@ impl Phases {
         }
     }
 
-    fn duties(&self, now: &Measurement) -> Duties {
+    /// The load of a worker that is just not busy enough to be overloaded, as far as the loads of this interval
+    /// tell what a worker can do.
+    fn idle_load(&self, interval: &Interval<'_>) -> f64 {
+        let busy: f64 = interval.busy.iter().sum();
+        match busy > 0.0 {
+            true => self.config.busy_min * interval.loads.iter().sum::<f64>() / busy,
+            false => 0.0,
+        }
+    }
+
+    /// Whoever has less than `idle_load` has room whatever the mean is: when a hot spot is over, what is left of
+    /// it is still uneven.
+    fn duties(&self, now: &Measurement, idle_load: f64) -> Duties {
         let config = &self.config;
         Duties {
             replicate: config.replication,
@@ -398,8 +415,8 @@ impl Phases {
             },
             ask_coordinator: self.state == State::Coordinated && now.overloaded > 0,
             limits: LocalLimits {
-                overloaded: config.overloaded_ratio * now.cluster_mean,
-                permissible: config.permissible_ratio * now.cluster_mean,
+                overloaded: (config.overloaded_ratio * now.cluster_mean).max(idle_load),
+                permissible: (config.permissible_ratio * now.cluster_mean).max(idle_load),
             },
         }
     }

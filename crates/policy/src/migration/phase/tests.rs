@@ -159,11 +159,9 @@ fn a_worker_that_mostly_sleeps_is_not_overloaded() {
             replicated_keys: 0,
             write_share: 0.0,
         });
-        assert_eq!(
-            duties.limits.overloaded,
-            1.15 * 125.0,
-            "the server's own mean"
-        );
+        // 500 requests a second keep a worker busy for 0.8 of its time; 30 % is what 187.5 do.
+        let limits = duties.limits;
+        assert_eq!((limits.permissible, limits.overloaded), (187.5, 187.5));
     }
     assert_eq!(phases.state(), State::Even);
 }

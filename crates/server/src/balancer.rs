@@ -1,0 +1,99 @@
+//! The thread that balances the workers of a server.
+//!
+//! Once in an interval it asks them for their loads, has [`ServerBalancer`] decide, and tells them which
+//! cachelets to give to whom. Integer programs are solved here, where nobody waits.
+
+use crate::control::{Control, WorkerHandle};
+use evenkeel_policy::cachelet_load::{INTERVAL, WorkerLoad};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::balancer::{BalancerConfig, BalancerView, ServerBalancer};
+use evenkeel_runtime::Clock;
+use evenkeel_types::ServerId;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long workers have to tell their loads. An interval in which one does not is left out.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
+
+/// A balancer that several threads see: its own, the one that hears the coordinator, and those that show it.
+#[derive(Clone, Debug)]
+pub struct SharedBalancer {
+    core: Arc<Mutex<ServerBalancer>>,
+    clock: Clock,
+}
+
+impl SharedBalancer {
+    /// The balancer of a server with so many workers.
+    pub fn new(config: BalancerConfig, workers: u16, clock: Clock) -> Self {
+        let core = ServerBalancer::new(config, workers);
+        SharedBalancer {
+            core: Arc::new(Mutex::new(core)),
+            clock,
+        }
+    }
+
+    /// The coordinator's map, and which server this is in it.
+    pub fn handle_map(&self, map: Arc<ClusterMap>, me: ServerId) {
+        self.lock().handle_map(map, me);
+    }
+
+    /// Mean load of the cluster's workers.
+    pub fn handle_cluster_load(&self, mean: f64) {
+        self.lock().handle_cluster_load(mean);
+    }
+
+    /// What there is to show.
+    pub fn view(&self) -> BalancerView {
+        self.lock().view(self.clock.now().monotonic)
+    }
+
+    /// Balances until `stop` is set.
+    pub fn run(&self, workers: &[WorkerHandle], stop: &AtomicBool) {
+        let mut next = Instant::now() + INTERVAL;
+        let mut sampling_ratio = 1.0;
+        while !stop.load(Ordering::Acquire) {
+            let left = next.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                std::thread::park_timeout(left);
+                continue;
+            }
+            next = Instant::now() + INTERVAL;
+            let Some(loads) = loads(workers) else {
+                continue;
+            };
+            let now = self.clock.now().monotonic;
+            let orders = self.lock().handle_interval(now, &loads);
+            for order in orders.moves {
+                let (cachelet, to) = (order.cachelet, order.to);
+                workers[usize::from(order.from)].say(Control::Give { cachelet, to });
+            }
+            if orders.sampling_ratio != sampling_ratio {
+                sampling_ratio = orders.sampling_ratio;
+                for worker in workers {
+                    worker.say(Control::Sampling(sampling_ratio));
+                }
+            }
+        }
+    }
+
+    /// A panic while it decided has been told of; what it decides next does not depend on it.
+    fn lock(&self) -> MutexGuard<'_, ServerBalancer> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the workers say of their loads; `None` when one does not answer in time.
+fn loads(workers: &[WorkerHandle]) -> Option<Vec<WorkerLoad>> {
+    let (sender, receiver) = channel();
+    for worker in workers {
+        worker.say(Control::DescribeCachelets(sender.clone()));
+    }
+    let until = Instant::now() + ANSWER_TIME;
+    let answers = workers.iter().map(|_| {
+        let left = until.saturating_duration_since(Instant::now());
+        receiver.recv_timeout(left).ok()
+    });
+    answers.collect()
+}
