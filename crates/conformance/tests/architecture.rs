@@ -71,7 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &[]),
-    ("conformance", &["testkit"]),
+    ("conformance", &["types", "policy", "testkit"]),
 ];
 
 /// What tests, benchmarks and examples may use besides.

@@ -14,11 +14,11 @@ use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::migration::local::{
     Effort, HostedCachelet, LocalAnswer, LocalConfig, LocalInput, LocalMove, LocalPlanner,
-    SolverCounts,
 };
 use evenkeel_policy::migration::phase::{
     Deed, Interval, LocalDuty, Measurement, PhaseConfig, PhaseCounts, Phases, State,
 };
+use evenkeel_policy::migration::solver::SolverCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Instant, ServerId};
 use serde::Serialize;
