@@ -2,10 +2,11 @@
 //!
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
-//! same binary; [`top`] shows what servers do.
+//! same binary; [`top`] shows what servers do, [`cachelets`] where their load is.
 
 #![forbid(unsafe_code)]
 
+mod cachelets;
 mod top;
 mod up;
 mod usage;
@@ -44,6 +45,8 @@ enum Command {
     Up(Box<up::Args>),
     /// Shows servers, their load and their hot keys, live
     Top(Box<top::Args>),
+    /// Shows how loaded servers, workers and cachelets are, as the coordinator was told
+    Cachelets(Box<cachelets::Args>),
     /// Says where keys go through a proxy, and why
     Explain(Box<evenkeel_proxy::ExplainArgs>),
     /// Measures memcached-speaking servers
@@ -118,6 +121,7 @@ fn main() -> std::process::ExitCode {
         }
         Command::Up(args) => outcome(up::run(&args)).into(),
         Command::Top(args) => outcome(top::run(&args)).into(),
+        Command::Cachelets(args) => outcome(cachelets::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),

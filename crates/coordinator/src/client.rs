@@ -8,8 +8,8 @@ use evenkeel_types::Epoch;
 
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    HotKeysReport, MapEvent, ProxiesView, ProxyConfigEntry, ProxyConfigsView, ServerView,
-    ServersView, Settings,
+    ClusterLoadsView, HotKeysReport, LoadOrder, MapEvent, ProxiesView, ProxyConfigEntry,
+    ProxyConfigsView, ServerView, ServersView, Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
@@ -127,6 +127,19 @@ impl ApiClient {
     /// It cannot be reached.
     pub fn servers(&self) -> ClientResult<ServersView> {
         self.get("/api/v1/servers")
+    }
+
+    /// The loads of servers, workers and cachelets; of the last two at most so many each.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn cachelets(&self, order: LoadOrder, most: usize) -> ClientResult<ClusterLoadsView> {
+        let sort = match order {
+            LoadOrder::Place => "place",
+            LoadOrder::Load => "load",
+        };
+        self.get(&format!("/api/v1/cachelets?sort={sort}&limit={most}"))
     }
 
     /// All proxies that are members.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Json, Request, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Json, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, MapEvent, Mode, Refusal,
-    Settings,
+    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent, Mode,
+    Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
-use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck};
+use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
@@ -95,6 +95,7 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/hot-keys", post(hot_keys))
         .route("/api/v1/map", get(map))
         .route("/api/v1/servers", get(servers))
+        .route("/api/v1/cachelets", get(cachelets))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies))
@@ -203,6 +204,25 @@ async fn map(State(desk): Shared) -> Response {
 
 async fn servers(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.servers(now.monotonic)).await)
+}
+
+/// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    sort: LoadOrder,
+    limit: Option<usize>,
+}
+
+async fn cachelets(State(desk): Shared, wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
+    let Query(Wanted { sort, limit }) = match wanted {
+        Ok(wanted) => wanted,
+        Err(rejection) => return bad_query(&rejection),
+    };
+    let most = limit.unwrap_or(usize::MAX);
+    let loads = desk.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
+    told(loads.await)
 }
 
 async fn cluster_hot_keys(State(desk): Shared) -> Response {

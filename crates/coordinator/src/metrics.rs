@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use evenkeel_types::Instant;
 
-use crate::api::{CoordinatorCore, Mode, ProxyConfigView};
+use crate::api::{CoordinatorCore, LoadOrder, Mode, ProxyConfigView, WorkerLoadView};
 use crate::desk::Tally;
 
 /// Content type of the text format.
@@ -85,6 +85,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
             balance.max_over_mean,
         );
     }
+    render_loads(&mut text, core, now);
     let events = core.hot_key_event_counts();
     text.counter(
         "hot_key_events_total",
@@ -240,6 +241,62 @@ pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
     text.0
 }
 
+/// What servers measure, for each worker. Not for each cachelet, of which there may be some thousand with
+/// a dozen numbers each that move from worker to worker: `/api/v1/cachelets` has those.
+fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
+    let loads = core.cluster_loads(now, LoadOrder::Place, usize::MAX);
+    text.gauge(
+        "worker_load_rps",
+        "What a worker serves, in small requests per second: of its own cachelets, of replicas for others, of keys whose home is elsewhere; and what others serve of its hot keys.",
+    );
+    for worker in &loads.workers {
+        for (part, load) in [
+            ("own", worker.load),
+            ("replicas", worker.replica_load),
+            ("guests", worker.guest_load),
+            ("diverted", worker.diverted_load),
+        ] {
+            text.of_worker(
+                "worker_load_rps",
+                worker,
+                &format!(",part=\"{part}\""),
+                load,
+            );
+        }
+    }
+    text.gauge(
+        "worker_busy",
+        "Part of its time that a worker does not sleep.",
+    );
+    for worker in &loads.workers {
+        text.of_worker("worker_busy", worker, "", worker.busy);
+    }
+    text.gauge(
+        "worker_memory_bytes",
+        "Bytes of its server's memory limit that a worker holds.",
+    );
+    for worker in &loads.workers {
+        text.of_worker("worker_memory_bytes", worker, "", worker.memory_bytes);
+    }
+    text.gauge(
+        "worker_cachelets",
+        "Cachelets of a worker, by whether its server had room to tell of their loads.",
+    );
+    for worker in &loads.workers {
+        let told = ",state=\"told\"";
+        text.of_worker("worker_cachelets", worker, told, worker.cachelets);
+        let left_out = ",state=\"left_out\"";
+        text.of_worker("worker_cachelets", worker, left_out, worker.left_out);
+    }
+    let counts = core.load_news_counts();
+    text.counter(
+        "load_news_total",
+        "Heartbeats that told of the loads of cachelets, by whether that made sense.",
+    );
+    text.labelled("load_news_total", "outcome", "heard", counts.heard);
+    text.labelled("load_news_total", "outcome", "unusable", counts.unusable);
+}
+
 /// Writing to a `String` cannot fail, so results of `write!` say nothing.
 struct Text(String);
 
@@ -266,6 +323,21 @@ impl Text {
         let _ = writeln!(
             self.0,
             "evenkeel_coordinator_{name}{{{label}=\"{text}\"}} {value}"
+        );
+    }
+
+    /// A name of a server needs no escaping: the coordinator takes no others. `more` are further labels.
+    fn of_worker(
+        &mut self,
+        name: &str,
+        worker: &WorkerLoadView,
+        more: &str,
+        value: impl std::fmt::Display,
+    ) {
+        let WorkerLoadView { server, worker, .. } = worker;
+        let _ = writeln!(
+            self.0,
+            "evenkeel_coordinator_{name}{{server=\"{server}\",worker=\"{worker}\"{more}}} {value}"
         );
     }
 }

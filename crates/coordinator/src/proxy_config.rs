@@ -333,7 +333,7 @@ fn refused(refusal: &ProxyConfigRefusal) -> Response {
     error(status, reason, refusal.to_string())
 }
 
-fn bad_query(rejection: &QueryRejection) -> Response {
+pub(crate) fn bad_query(rejection: &QueryRejection) -> Response {
     let message = crate::endpoint::shortened(&rejection.body_text());
     error(StatusCode::BAD_REQUEST, "bad_query", message)
 }

@@ -212,6 +212,7 @@ impl Load {
         self.at = now;
         LoadReport {
             requests_per_second,
+            measured: None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod balancer;
 pub mod coordinator;
 mod exposition;
 pub mod hot_keys_view;
+pub mod loads_view;
 pub mod proxy;
 pub mod server;
 mod wording;

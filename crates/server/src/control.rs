@@ -8,7 +8,8 @@ use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
 use evenkeel_types::{CacheletId, Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -99,3 +100,22 @@ impl Gauges {
 
 /// How to reach a worker.
 pub type WorkerHandle = evenkeel_runtime::WorkerHandle<Control, Gauges>;
+
+/// What workers say to a question within this time together, in any order. Who is busy for longer is not
+/// waited for.
+pub fn ask<T>(
+    workers: &[&WorkerHandle],
+    within: Duration,
+    question: impl Fn(Sender<T>) -> Control,
+) -> Vec<T> {
+    let (sender, receiver) = channel();
+    for worker in workers {
+        worker.say(question(sender.clone()));
+    }
+    let until = Instant::now() + within;
+    let answers = workers.iter().map_while(|_| {
+        let left = until.saturating_duration_since(Instant::now());
+        receiver.recv_timeout(left).ok()
+    });
+    answers.collect()
+}

@@ -2,16 +2,16 @@
 
 use crate::args::Args;
 use crate::balancer::SharedBalancer;
-use crate::control::{Control, WorkerHandle};
+use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
+use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_runtime::UsageError;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Joins the cluster of the configured coordinators. Serving never waits for them.
 ///
@@ -50,6 +50,7 @@ pub fn join(
         seed: boot.0,
     };
     let reporting = workers.clone();
+    let memory_limit_bytes = (args.memory_limit as u64) << 20;
     let report = move || Report {
         epoch: reporting
             .iter()
@@ -61,6 +62,7 @@ pub fn join(
                 .iter()
                 .map(|worker| worker.gauges.load())
                 .collect(),
+            measured: load_news(&reporting, memory_limit_bytes),
         },
         hot_keys: hot_keys_news(&reporting),
     };
@@ -80,23 +82,21 @@ const NEWS_TIME: Duration = Duration::from_millis(50);
 
 /// What is new of the hot keys of workers that have any.
 fn hot_keys_news(workers: &[WorkerHandle]) -> Option<HotKeysNews> {
+    let only_spread = true;
     let having = workers.iter().filter(|worker| worker.gauges.has_hot_keys());
-    let (sender, receiver) = channel();
-    let mut asked = 0;
-    for worker in having {
-        worker.say(Control::DescribeHotKeys {
-            only_spread: true,
-            to: sender.clone(),
-        });
-        asked += 1;
-    }
-    let until = Instant::now() + NEWS_TIME;
-    let mut answers = Vec::new();
-    for _ in 0..asked {
-        let left = until.saturating_duration_since(Instant::now());
-        answers.extend(receiver.recv_timeout(left).ok());
-    }
-    (asked > 0).then(|| HotKeysNews::of(answers))
+    let having: Vec<_> = having.collect();
+    let answers = ask(&having, NEWS_TIME, |to| Control::DescribeHotKeys {
+        only_spread,
+        to,
+    });
+    (!having.is_empty()).then(|| HotKeysNews::of(answers))
+}
+
+/// The loads of those workers that say them in time.
+fn load_news(workers: &[WorkerHandle], memory_limit_bytes: u64) -> Option<LoadNews> {
+    let all: Vec<_> = workers.iter().collect();
+    let answers = ask(&all, NEWS_TIME, Control::DescribeCachelets);
+    Some(LoadNews::of(answers, memory_limit_bytes))
 }
 
 struct Listener {

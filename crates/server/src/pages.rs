@@ -1,7 +1,7 @@
 //! What `--admin` answers: `/healthz`, `/readyz`, `/metrics`, and hot keys, loads and balancing in JSON.
 
 use crate::balancer::SharedBalancer;
-use crate::control::{Control, WorkerHandle};
+use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_roles::hot_keys_view::{EventView, ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
@@ -9,7 +9,7 @@ use evenkeel_runtime::{Clock, Page, PageKind};
 use evenkeel_types::Epoch;
 use serde::Serialize;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// How long workers have to say what they counted. A worker that is busy for longer is not well.
@@ -120,14 +120,9 @@ impl Pages {
 
     /// What every worker says to a question, in any order; `None` when one does not answer.
     fn ask<T>(&self, question: impl Fn(Sender<T>) -> Control) -> Option<Vec<T>> {
-        let (sender, receiver) = channel();
-        for worker in &self.workers {
-            worker.say(question(sender.clone()));
-        }
-        let answers = self.workers.iter();
-        answers
-            .map(|_| receiver.recv_timeout(COUNT_TIME).ok())
-            .collect()
+        let workers: Vec<_> = self.workers.iter().collect();
+        let answers = ask(&workers, COUNT_TIME, question);
+        (answers.len() == workers.len()).then_some(answers)
     }
 }
 

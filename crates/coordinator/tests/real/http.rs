@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use crate::support::{Running, args, call, exchange, request};
+use evenkeel_coordinator::api::limits::HEARTBEAT_LEN_MAX;
 
 fn heartbeat() -> Value {
     json!({
@@ -152,6 +153,107 @@ fn every_path_shows_what_it_promises() {
     assert_eq!(answer["settings"], json!({"hot_keys": "off"}));
 }
 
+/// A heartbeat of the server, that measures two of its cachelets.
+fn measuring() -> Value {
+    let mut heartbeat = heartbeat();
+    let workers = heartbeat["worker_ports"].as_array().unwrap().len();
+    let column = |value: u64| json!(vec![value; workers]);
+    let names = [
+        "load",
+        "replica_load",
+        "diverted_load",
+        "guest_load",
+        "busy_ppm",
+        "memory_bytes",
+    ];
+    let names = names.iter().chain(&[
+        "left_out",
+        "left_out_load",
+        "left_out_bytes",
+        "replicated_keys",
+    ]);
+    let mut columns: Value = names.map(|name| ((*name).to_owned(), column(70))).collect();
+    columns["worker"] = json!((0..workers).collect::<Vec<_>>());
+    heartbeat["load"]["measured"] = json!({
+        "memory_limit_bytes": 1000,
+        "workers": columns,
+        "cachelets": {
+            "id": [0, 1], "worker": [0, 0], "load": [30, 40], "reads": [20, 30], "hits": [10, 30],
+            "writes": [10, 10], "bytes_in": [5, 6], "bytes_out": [7, 8], "memory_bytes": [11, 12],
+            "items": [1, 2], "from_the_future": [true, "x"],
+        },
+    });
+    heartbeat
+}
+
+#[test]
+fn loads_of_cachelets_are_shown_and_bad_ones_left_aside() {
+    let running = Running::start(&args());
+    let at = running.address;
+    let (_, empty) = json_of(get(at, "/api/v1/cachelets"));
+    assert_eq!(
+        (&empty["servers"], &empty["cachelets"]),
+        (&json!([]), &json!([]))
+    );
+    // The first makes the map; a cachelet that is in no map has no load.
+    post(at, &heartbeat().to_string());
+    assert_eq!(post(at, &measuring().to_string()).0, 200);
+    let (status, view) = json_of(get(at, "/api/v1/cachelets?sort=load&limit=1"));
+    assert_eq!(status, 200);
+    assert_eq!(view["cachelets"].as_array().unwrap().len(), 1);
+    let hottest = &view["cachelets"][0];
+    assert_eq!(
+        (&hottest["cachelet"], &hottest["load"]),
+        (&json!(1), &json!(40.0))
+    );
+    assert_eq!(
+        (&hottest["hits_per_s"], &hottest["items"]),
+        (&json!(30.0), &json!(2))
+    );
+    assert_eq!(view["servers"][0]["memory_limit_bytes"], json!(1000));
+    let (_, text) = get(at, "/metrics");
+    for part in [
+        "_worker_load_rps{server=\"s1\",worker=\"0\",part=\"own\"} 70",
+        "_worker_busy{server=\"s1\",worker=\"0\"} 0.00007",
+        "_worker_memory_bytes{server=\"s1\",worker=\"0\"} 70",
+        "_worker_cachelets{server=\"s1\",worker=\"0\",state=\"told\"} 2",
+        "_worker_cachelets{server=\"s1\",worker=\"0\",state=\"left_out\"} 70",
+        "_load_news_total{outcome=\"heard\"} 1",
+    ] {
+        let line = format!("evenkeel_coordinator{part}");
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    assert_error(get(at, "/api/v1/cachelets?sort=name"), 400, "bad_query");
+    assert_error(get(at, "/api/v1/cachelets?sorted=load"), 400, "bad_query");
+    assert_error(get(at, "/api/v1/cachelets?limit=-1"), 400, "bad_query");
+
+    // Numbers that cannot be: the server stays, its loads are unknown.
+    let mut absurd = measuring();
+    absurd["load"]["measured"]["cachelets"]["load"][0] = json!(1_u64 << 60);
+    assert_eq!(post(at, &absurd.to_string()).0, 200);
+    let (_, view) = json_of(get(at, "/api/v1/cachelets"));
+    assert_eq!(view["cachelets"], json!([]));
+    assert!(
+        view["servers"][0]["unusable"]
+            .as_str()
+            .unwrap()
+            .contains("load")
+    );
+    // What is no number of that kind is no heartbeat.
+    for bad in [json!(-1), json!(1.5), json!("x"), json!(null)] {
+        let mut broken = measuring();
+        broken["load"]["measured"]["cachelets"]["load"][0] = bad;
+        assert_error(post(at, &broken.to_string()), 400, "bad_json");
+    }
+    let infinite = measuring().to_string().replace("[30,40]", "[30,1e999]");
+    assert_error(post(at, &infinite), 400, "bad_json");
+    // One that does not measure is shown without figures.
+    assert_eq!(post(at, &heartbeat().to_string()).0, 200);
+    let (_, view) = json_of(get(at, "/api/v1/cachelets"));
+    assert_eq!(view["servers"][0]["age_ms"], Value::Null);
+    assert_eq!(view["workers"], json!([]));
+}
+
 #[test]
 fn metrics_count_members_changes_and_refusals() {
     let running = Running::start(&args());
@@ -232,7 +334,11 @@ fn bad_bodies_are_refused_with_their_reason_and_leave_no_trace() {
         (400, "bad_worker_count", with("/worker_ports", json!([]))),
         (409, "wrong_cluster", with("/cluster", json!("live"))),
         (409, "future_epoch", with("/epoch", json!(u64::MAX))),
-        (413, "too_long", with("/rack", json!("r".repeat(100_000)))),
+        (
+            413,
+            "too_long",
+            with("/rack", json!("r".repeat(HEARTBEAT_LEN_MAX))),
+        ),
         (413, "too_long", " ".repeat(10 << 20)),
     ];
     for (status, reason, body) in cases {

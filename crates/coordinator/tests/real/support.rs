@@ -116,6 +116,7 @@ impl Member {
                 epoch: Epoch(applied.load(Ordering::SeqCst)),
                 load: LoadReport {
                     requests_per_second: load.clone(),
+                    measured: None,
                 },
                 hot_keys: None,
             }

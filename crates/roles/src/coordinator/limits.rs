@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use crate::hot_keys_view::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
+use crate::loads_view::NEWS_LOAD_BYTES_MAX;
 use evenkeel_policy::hot_keys::shared::SHARED_KEYS_MAX;
 use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 use evenkeel_types::limits::KEY_LEN_MAX;
@@ -109,9 +110,9 @@ pub const LOAD_CLAMP_FLOOR_RPS: f64 = 1000.0;
 /// The cluster's mean load is computed at most this often; members report more slowly than that.
 pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
 
-/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker, and what is
-/// new of hot keys.
-pub const HEARTBEAT_LEN_MAX: usize = 96 * 1024;
+/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker, what is
+/// new of hot keys, and the loads of workers and cachelets.
+pub const HEARTBEAT_LEN_MAX: usize = 320 * 1024;
 
 /// Events of hot keys kept to be shown.
 pub const HOT_EVENTS_MAX: usize = 1000;
@@ -135,6 +136,7 @@ const _: () = assert!(
             + WORKERS_MAX * (6 + 26)
             + NEWS_KEY_BYTES_MAX
             + NEWS_EVENT_BYTES_MAX
+            + NEWS_LOAD_BYTES_MAX
             + 1024
 );
 const _: () = assert!(

@@ -85,6 +85,8 @@ impl CoordinatorCore {
         server.load.clone_from(&heartbeat.load.requests_per_second);
         self.counters.server_heartbeats += 1;
         let entry = &server.entry;
+        let size = (entry.id, entry.worker_ports.len(), self.slots.len());
+        self.loads.hear(now, size, heartbeat.load.measured.as_ref());
         let who = (entry.id, entry.name.as_str(), entry.boot);
         self.hot_keys.hear(who, heartbeat.hot_keys.as_ref());
         Ok(entry.id)

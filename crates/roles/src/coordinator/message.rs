@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::LOAD_RPS_MAX;
 use super::refusal::Refusal;
 use crate::hot_keys_view::HotKeysNews;
+use crate::loads_view::LoadNews;
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,9 @@ pub struct LoadReport {
     /// Smoothed requests per second of each worker; empty when there is nothing to report yet.
     #[serde(default)]
     pub requests_per_second: Vec<f64>,
+    /// What a server's workers and their cachelets carry, measured; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<LoadNews>,
 }
 
 /// The answer to a [`Heartbeat`].

@@ -29,6 +29,7 @@
 //! by which its driver sees that there is something to save *before* an answer leaves.
 
 mod cluster_hot_keys;
+mod cluster_loads;
 mod config;
 pub mod election;
 mod event;
@@ -53,6 +54,7 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
 use cluster_hot_keys::ClusterHotKeys;
+use cluster_loads::ClusterLoads;
 use members::{Proxy, Server};
 use proxy_config::{
     Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
@@ -62,6 +64,10 @@ use proxy_config::{
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
     HotKeyEventCounts,
+};
+pub use cluster_loads::{
+    CacheletLoadView, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad, ServerLoadView,
+    WorkerLoadView,
 };
 pub use config::{ConfigError, CoordinatorConfig};
 pub use evenkeel_policy::hot_keys::config::Mode;
@@ -117,6 +123,7 @@ pub struct CoordinatorCore {
     mean_at: Option<Instant>,
     events: VecDeque<MapEvent>,
     hot_keys: ClusterHotKeys,
+    loads: ClusterLoads,
     counters: Counters,
 }
 
@@ -165,6 +172,7 @@ impl CoordinatorCore {
             mean_at: None,
             events: VecDeque::new(),
             hot_keys: ClusterHotKeys::default(),
+            loads: ClusterLoads::default(),
             counters: Counters {
                 server_heartbeats: 0,
                 proxy_heartbeats: 0,

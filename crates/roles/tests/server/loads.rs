@@ -96,3 +96,39 @@ fn keys_of_other_homes_are_no_load_that_can_be_moved() {
     let ids = server.workers[0].cachelet_loads().cachelets.len();
     assert_eq!(ids, 4, "a third of twelve");
 }
+
+#[test]
+fn a_cachelet_that_moves_to_another_worker_takes_its_load_along() {
+    let mut server = Server::standalone(2);
+    let mut client = Client::open(&mut server, 0);
+    let mut read = |server: &mut Server, number: u64| {
+        let now = at((number - 1) * interval_ms() + 100);
+        for _ in 0..100 {
+            client.ask(server, now, "get k\r\n");
+        }
+        end_interval(server, number);
+    };
+    let place = |server: &Server| {
+        let mut found = Vec::new();
+        for worker in &server.workers {
+            let loads = worker.cachelet_loads();
+            let loaded = loads.cachelets.iter().filter(|load| load.load > 0.0);
+            found.extend(loaded.map(|load| (loads.worker, load.cachelet, load.load)));
+        }
+        found
+    };
+    read(&mut server, 1);
+    let (home, cachelet, load) = place(&server)[0];
+    assert_eq!(load, 200.0);
+    let other = 1 - home;
+    let now = at(interval_ms() + 50);
+    server.workers[usize::from(home)].order_move(now, cachelet, other);
+    server.settle(now);
+    assert_eq!(
+        place(&server),
+        [(other, cachelet, 200.0)],
+        "before anything is measured"
+    );
+    read(&mut server, 2);
+    assert_eq!(place(&server), [(other, cachelet, 200.0)]);
+}

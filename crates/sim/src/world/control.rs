@@ -12,6 +12,7 @@ use evenkeel_roles::coordinator::{
     CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
     Settings,
 };
+use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_types::Epoch;
 
@@ -130,10 +131,13 @@ impl World {
         if let Some(server) = self.servers.get(host) {
             let (epoch, port) = (server.applied(), 1000 + host as u16);
             let loads = server.workers.iter().map(WorkerCore::load).collect();
+            let measured = server.workers.iter().map(WorkerCore::cachelet_loads);
+            let limit_bytes = server.pool.as_ref().map_or(0, |pool| pool.limit_bytes());
             return Heartbeat {
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {
                     requests_per_second: loads,
+                    measured: Some(LoadNews::of(measured.collect(), limit_bytes as u64)),
                 },
                 ..about(
                     MemberKind::Server,

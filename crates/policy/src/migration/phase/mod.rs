@@ -32,10 +32,6 @@ pub use state::{Event, MOVES, STATES, State, Transitions};
 use super::local::{LocalAnswer, LocalCause, LocalLimits};
 use super::{deviation, mean};
 
-/// So many plans of phase 2 that promise to relieve everybody are each given [`PhaseConfig::intervals_patience`] to
-/// show it, before phase 3 is called. More would be a server whose loads do not follow its cachelets.
-pub const PLANS_TRUSTED_MAX: u32 = 3;
-
 /// Settings of the phase machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -166,10 +162,8 @@ pub struct Phases {
     hot: u32,
     /// Intervals in a row with nobody.
     calm: u32,
-    /// Intervals since the state changed, or since a plan was made that is trusted.
+    /// Intervals since the state changed.
     in_state: u32,
-    /// Plans that were trusted since the state changed.
-    plans_trusted: u32,
     /// Whether phase 2 has said, since it was last called, that it can do nothing.
     local_cannot_help: bool,
     /// Whether sampling is lowered.
@@ -198,7 +192,6 @@ impl Phases {
             hot: 0,
             calm: 0,
             in_state: 0,
-            plans_trusted: 0,
             local_cannot_help: false,
             sampling_lowered: false,
             last: Measurement::default(),
@@ -277,11 +270,6 @@ impl Phases {
                 },
             };
             self.log.push(at, self.interval, deed, self.last);
-            let promises = plan.cause == LocalCause::Overload && plan.still_overloaded == 0;
-            if promises && self.plans_trusted < PLANS_TRUSTED_MAX {
-                self.plans_trusted += 1;
-                self.in_state = 0;
-            }
         }
     }
 
@@ -377,7 +365,6 @@ impl Phases {
         self.transitions.record(event, from, to);
         self.state = to;
         self.in_state = 0;
-        self.plans_trusted = 0;
         self.local_cannot_help = false;
         let deed = Deed::Changed { event, from, to };
         self.log.push(at, self.interval, deed, self.last);

@@ -1,0 +1,153 @@
+//! `evenkeel cachelets`: where the load is, as the coordinator was told.
+
+use crate::top::Format;
+use anyhow::Context;
+use clap::ValueEnum;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
+use evenkeel_coordinator::client::ApiClient;
+use evenkeel_runtime::UsageError;
+use std::io::{self, Write};
+
+/// Shows how loaded servers, workers and cachelets are.
+///
+/// Loads are in small requests per second: a request counts one more for each 4,096 bytes of its value.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Whom to ask
+    #[arg(long, value_name = "URL")]
+    pub coordinator: String,
+
+    /// In which order workers and cachelets are shown
+    #[arg(long, value_enum, default_value_t = Sort::Load)]
+    pub sort: Sort,
+
+    /// How many workers and how many cachelets at most
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub limit: usize,
+
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// An order of workers and cachelets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// The most loaded first
+    Load,
+    /// By server, worker, cachelet
+    Place,
+}
+
+/// Asks once and prints the answer.
+///
+/// # Errors
+/// When the address is none, or the coordinator does not answer.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let client = ApiClient::new(&args.coordinator).map_err(|e| UsageError(e.to_string()))?;
+    let order = match args.sort {
+        Sort::Load => LoadOrder::Load,
+        Sort::Place => LoadOrder::Place,
+    };
+    let view = client.cachelets(order, args.limit)?;
+    let text = match args.format {
+        Format::Table => table(&view),
+        Format::Json => serde_json::to_string_pretty(&view)? + "\n",
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("failed to write the loads")
+}
+
+/// Three tables, one below the other.
+fn table(view: &ClusterLoadsView) -> String {
+    let mut servers = columns(&["server", "load", "memory", "limit", "told"]);
+    for server in &view.servers {
+        let told = match (&server.unusable, server.age_ms) {
+            (Some(why), _) => format!("unusable: {why}"),
+            (None, Some(age_ms)) => format!("{:.1} s ago", age_ms as f64 / 1000.0),
+            (None, None) => "nothing".to_owned(),
+        };
+        servers.add_row([
+            server.server.clone(),
+            whole(server.load),
+            mib(server.memory_bytes),
+            mib(server.memory_limit_bytes),
+            told,
+        ]);
+    }
+    let mut workers = columns(&[
+        "worker",
+        "load",
+        "replicas",
+        "diverted",
+        "guests",
+        "busy",
+        "memory",
+        "cachelets",
+        "untold",
+    ]);
+    for worker in &view.workers {
+        workers.add_row([
+            format!("{}/{}", worker.server, worker.worker),
+            whole(worker.load),
+            whole(worker.replica_load),
+            whole(worker.diverted_load),
+            whole(worker.guest_load),
+            percent(worker.busy),
+            mib(worker.memory_bytes),
+            worker.cachelets.to_string(),
+            worker.left_out.to_string(),
+        ]);
+    }
+    let mut cachelets = columns(&[
+        "cachelet", "at", "home", "load", "reads/s", "hits/s", "writes/s", "in KB/s", "out KB/s",
+        "busy", "memory", "items",
+    ]);
+    for load in &view.cachelets {
+        cachelets.add_row([
+            load.cachelet.to_string(),
+            format!("{}/{}", load.server, load.worker),
+            format!("{}/{}", load.server, load.home_worker),
+            whole(load.load),
+            whole(load.reads_per_s),
+            whole(load.hits_per_s),
+            whole(load.writes_per_s),
+            whole(load.bytes_in_per_s / 1000.0),
+            whole(load.bytes_out_per_s / 1000.0),
+            percent(load.busy),
+            mib(load.memory_bytes),
+            load.items.to_string(),
+        ]);
+    }
+    format!(
+        "map {}\n\n{servers}\n\n{workers}\n\n{cachelets}\n",
+        view.epoch
+    )
+}
+
+/// An empty table in which all but the first column are numbers.
+fn columns(names: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(names);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn whole(number: f64) -> String {
+    format!("{number:.0}")
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
