@@ -1,5 +1,6 @@
 //! Coordinators on one etcd, with servers and a proxy that know all of them.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_testkit::{Client, Process, Signal, evenkeel, http, poll_until};
@@ -18,15 +19,22 @@ pub struct Cluster {
     stopped: Option<usize>,
     _servers: Vec<Process>,
     pub proxy: Process,
-    /// Dropped last.
     pub etcd: Etcd,
+    /// Dropped last. A dozen processes at a time are enough where seconds count.
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Cluster {
     /// Returns when everybody works by the same map.
     pub fn start() -> Cluster {
+        // A scene that failed has left nothing behind.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let etcd = Etcd::start();
-        let coordinators: Vec<_> = (0..COORDINATORS).map(|_| coordinator(&etcd)).collect();
+        let coordinators: Vec<_> = (0..COORDINATORS)
+            .map(|_| coordinator(&etcd, "127.0.0.1:0"))
+            .collect();
         let addresses: Vec<_> = coordinators
             .iter()
             .map(|one| one.address().to_string())
@@ -42,6 +50,7 @@ impl Cluster {
             proxy: evenkeel::proxy(&["--coordinator", &addresses]),
             coordinators,
             etcd,
+            _turn: turn,
         };
         cluster.wait_until_settled();
         let serves = || {
@@ -53,9 +62,10 @@ impl Cluster {
         cluster
     }
 
-    /// Starts another coordinator in the place of one that was killed; members do not know its address.
+    /// Starts a coordinator again, at its address: it remembers nothing.
     pub fn restart_coordinator(&mut self, index: usize) {
-        self.coordinators[index] = coordinator(&self.etcd);
+        let address = self.coordinators[index].address().to_string();
+        self.coordinators[index] = coordinator(&self.etcd, &address);
     }
 
     pub fn get(&self, index: usize, path: &str) -> std::io::Result<(u16, String)> {
@@ -137,7 +147,17 @@ pub fn assert_same_owners(before: &Value, after: &Value) {
     );
 }
 
-fn coordinator(etcd: &Etcd) -> Process {
+fn coordinator(etcd: &Etcd, address: &str) -> Process {
     let servers = SERVERS.to_string();
-    evenkeel::coordinator(&["--etcd", &etcd.urls(), "--initial-servers", &servers])
+    evenkeel::command("coordinator")
+        .args([
+            "--listen",
+            address,
+            "--etcd",
+            &etcd.urls(),
+            "--initial-servers",
+            &servers,
+        ])
+        .ready_prefix("evenkeel coordinator listening on ")
+        .spawn()
 }

@@ -127,7 +127,7 @@ impl Etcd {
     }
 
     /// etcd's JSON gateway, at any node that answers.
-    fn ask(&self, path: &str, json: &str) -> serde_json::Value {
+    pub fn ask(&self, path: &str, json: &str) -> serde_json::Value {
         let asked = self.clients.iter().find_map(|address| {
             let (status, body) = http::post_json(*address, path, json).ok()?;
             assert_eq!(status, 200, "{path} {json}: {body}");
@@ -138,7 +138,7 @@ impl Etcd {
 }
 
 /// Addresses at which nobody listens. All are held until all are found, so that they differ.
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
+pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
     let held: Vec<_> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports"))
         .collect();

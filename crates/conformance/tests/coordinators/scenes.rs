@@ -31,7 +31,6 @@ fn a_killed_leader_has_a_successor_within_three_seconds() {
         );
         assert!(took < SUCCESSION_MAX, "{took:?}");
         assert_same_owners(&before, &cluster.map(next));
-        // Like a pod that is replaced: with another address, which no member was told.
         cluster.restart_coordinator(leader);
         (leader, token) = (next, next_token);
     }
