@@ -273,7 +273,7 @@ impl LocalPlacement {
         owned.map(|node| (node.cachelet, seat(node))).collect()
     }
 
-    /// From now on a cachelet is at another worker, or [`CHANGING`]. O(nodes).
+    /// From now on a cachelet is at another worker, or `CHANGING`. O(nodes).
     pub fn set_host(&mut self, cachelet: CacheletId, worker: u16) {
         for node in &mut self.nodes {
             if node.cachelet == cachelet {
@@ -288,7 +288,7 @@ impl LocalPlacement {
 pub struct Seat {
     /// The worker that the map names.
     pub home: u16,
-    /// The one that hosts it, or [`CHANGING`].
+    /// The one that hosts it, or `CHANGING`.
     pub worker: u16,
     /// Epoch from which on this server holds it without a break.
     pub since: Epoch,

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A lease counts from the moment when its grant or renewal was *asked for*, which is before the store began
-//! to count, and the leader believes in it for [a part](BELIEF) of its time only. A clock is read for each
+//! to count, and the leader believes in it for three quarters of its time only. A clock is read for each
 //! answer ([`Election::leads`]), so that a process that was stopped in between finds its lease over before it
 //! tells anybody anything.
 //!
