@@ -60,7 +60,7 @@ struct Paper<'a> {
     bytes: u64,
 }
 
-/// Checks a plan against the reports that it was made from. O(c log s) for c cachelets and s steps.
+/// Checks a plan against the reports that it was made from, which must be valid. O(c log s) for c cachelets and s steps.
 ///
 /// # Errors
 ///

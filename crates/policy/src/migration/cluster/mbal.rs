@@ -210,7 +210,9 @@ fn swaps(draft: &Draft<'_>, source: usize, servers: &[usize]) -> Vec<Step> {
     let mut steps = Vec::new();
     for &server in servers {
         for to in draft.servers()[server].workers.clone() {
-            for &cachelet in &draft.workers()[source].cachelets {
+            let own = draft.workers()[source].cachelets.iter().copied();
+            let is_affordable = |&c: &usize| draft.bytes_of(c, to) <= draft.bytes_left();
+            for cachelet in own.filter(is_affordable) {
                 for &back in &draft.workers()[to].cachelets {
                     if let Some(step) = step(draft, source, cachelet, to, Some(back))
                         && draft.may_swap(cachelet, back)

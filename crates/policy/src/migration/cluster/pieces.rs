@@ -73,7 +73,8 @@ pub(super) fn merge(draft: &mut Draft<'_>) {
         let [a, b, ..] = coldest[..] else { continue };
         let pair = [draft.cachelet(a), draft.cachelet(b)];
         let is_cold = pair[0].load + pair[1].load < load_mean;
-        let is_small = pair[0].memory_bytes + pair[1].memory_bytes <= draft.bytes_max() / 2;
+        let bytes = pair[0].memory_bytes + pair[1].memory_bytes;
+        let is_small = bytes <= draft.bytes_max() / 2;
         if is_cold && is_small {
             let step = Step::Merge {
                 cachelets: [pair[0].number, pair[1].number],

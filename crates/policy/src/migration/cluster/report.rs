@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::migration::is_load;
 
+/// Largest cachelet that is believed, in bytes: a tebibyte. Sums of them never overflow.
+const CACHELET_BYTES_MAX: u64 = 1 << 40;
+
 /// A cachelet in a plan. Wider than a [`CacheletId`]: planning is to be quick for more cachelets than the maps of
 /// today can have.
 #[derive(
@@ -71,7 +74,7 @@ impl ServerReport {
     /// What its cachelets take, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let cachelets = self.workers.iter().flat_map(|worker| &worker.cachelets);
-        cachelets.fold(0, |sum, c| sum.saturating_add(c.memory_bytes))
+        cachelets.map(|c| c.memory_bytes).sum()
     }
 }
 
@@ -92,6 +95,14 @@ pub enum BadReport {
         server: ServerId,
         /// What.
         load: f64,
+    },
+    /// A cachelet of more bytes than any machine has.
+    #[error("cachelet {cachelet} is reported to have {bytes} bytes")]
+    Memory {
+        /// Which.
+        cachelet: CacheletNumber,
+        /// How many.
+        bytes: u64,
     },
     /// Servers are not in ascending order, or one is listed twice.
     #[error("server {0} is not in ascending order")]
@@ -121,6 +132,13 @@ impl ClusterReport {
                 if let Some(load) = all.find(|&load| !is_load(load)) {
                     let server = server.server;
                     return Err(BadReport::Load { server, load });
+                }
+                let too_large = |c: &&CacheletReport| c.memory_bytes > CACHELET_BYTES_MAX;
+                if let Some(c) = worker.cachelets.iter().find(too_large) {
+                    return Err(BadReport::Memory {
+                        cachelet: c.cachelet,
+                        bytes: c.memory_bytes,
+                    });
                 }
                 numbers.extend(worker.cachelets.iter().map(|c| c.cachelet));
             }

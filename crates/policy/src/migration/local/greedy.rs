@@ -2,16 +2,16 @@
 //!
 //! The most loaded of the overloaded workers gives something away, by the step that evens the loads most, and so
 //! on until nobody is overloaded or nothing helps. A step is a move, or a swap of two cachelets where no single
-//! one fits: of a worker with loads 9 and 8 and one with 6 and 5, the 9 and the 5 change places.
+//! one does it: of a worker with loads 9 and 8 and one with 6 and 5, the 9 and the 5 change places.
 //!
 //! Each step lowers the sum of the squared loads, so the search ends. A step that shifts `x` from load `a` to
 //! load `b` lowers it by `2x(a − b − x)`: most for `x = (a − b) / 2`, which makes the two equal.
 
 use super::LocalLimits;
 use super::assignment::Assignment;
-use crate::migration::{ROUNDING, mean};
+use crate::migration::ROUNDING;
 
-/// A step has to shift so much, in parts of the mean load. Less is noise.
+/// A step has to shift so much, in parts of the load that is permissible. Less is noise.
 const STEP_RATIO_MIN: f64 = 0.01;
 
 /// What evens the loads as much as another step, but for this part, and takes a cachelet home, is preferred.
@@ -80,42 +80,62 @@ fn best_step(
     limits: LocalLimits,
     moves_left: usize,
 ) -> Option<Step> {
-    let load = |worker: u16| now.loads[usize::from(worker)];
-    let shift_min = STEP_RATIO_MIN * mean(&now.loads) + ROUNDING;
+    let destinations: Vec<u16> = (0..now.loads.len() as u16)
+        .filter(|worker| !sources.contains(worker))
+        .collect();
+    let own: Vec<usize> = now.hosted(source).filter(|&c| movable[c]).collect();
     let mut best: Option<Step> = None;
-    let mut offer = |cachelet: usize, to: u16, back: Option<usize>| {
-        let c = &now.cachelets[cachelet];
-        let shifted = c.load - back.map_or(0.0, |back| now.cachelets[back].load);
-        let gain = 2.0 * shifted * (load(source) - load(to) - shifted);
-        if shifted < shift_min || gain <= 0.0 || load(to) + shifted > limits.permissible {
-            return;
+    let mut offer = |step: Option<Step>| {
+        if step.is_some_and(|step| best.is_none_or(|best| step.is_better_than(&best))) {
+            best = step;
         }
-        let bonus = if c.home == to { HOME_BONUS } else { 1.0 };
-        let changes = if back.is_some() { 2.0 } else { 1.0 };
-        let step = Step {
-            cachelet,
-            to,
-            back,
-            relieves: load(source) - shifted <= limits.permissible,
-            score: bonus * gain / changes,
-        };
-        if best.is_none_or(|best| step.is_better_than(&best)) {
-            best = Some(step);
-        }
+        best.is_some_and(|best| best.relieves)
     };
-    let may_move = |c: &usize| movable[*c];
-    let is_destination = |worker: &u16| !sources.contains(worker) && *worker != source;
-    for to in (0..now.loads.len() as u16).filter(is_destination) {
-        for cachelet in now.hosted(source).filter(may_move) {
-            if moves_left >= 1 {
-                offer(cachelet, to, None);
+    let mut relieves = false;
+    if moves_left >= 1 {
+        for &to in &destinations {
+            for &cachelet in &own {
+                relieves = offer(step(now, source, cachelet, to, None, limits));
             }
-            if moves_left >= 2 {
-                for back in now.hosted(to).filter(may_move) {
-                    offer(cachelet, to, Some(back));
+        }
+    }
+    // Swaps are many, and two changes for one: they are looked at where no single move does it.
+    if moves_left >= 2 && !relieves {
+        for &to in &destinations {
+            for back in now.hosted(to).filter(|&c| movable[c]) {
+                for &cachelet in &own {
+                    offer(step(now, source, cachelet, to, Some(back), limits));
                 }
             }
         }
     }
     best
+}
+
+/// A step, if it shifts enough, evens the loads and keeps the limit.
+fn step(
+    now: &Assignment<'_>,
+    source: u16,
+    cachelet: usize,
+    to: u16,
+    back: Option<usize>,
+    limits: LocalLimits,
+) -> Option<Step> {
+    let c = &now.cachelets[cachelet];
+    let (load, load_to) = (now.loads[usize::from(source)], now.loads[usize::from(to)]);
+    let shifted = c.load - back.map_or(0.0, |back| now.cachelets[back].load);
+    let gain = 2.0 * shifted * (load - load_to - shifted);
+    let is_enough = shifted >= limits.permissible * STEP_RATIO_MIN + ROUNDING;
+    if !is_enough || gain <= 0.0 || load_to + shifted > limits.permissible {
+        return None;
+    }
+    let bonus = if c.home == to { HOME_BONUS } else { 1.0 };
+    let changes = if back.is_some() { 2.0 } else { 1.0 };
+    Some(Step {
+        cachelet,
+        to,
+        back,
+        relieves: load - shifted <= limits.permissible,
+        score: bonus * gain / changes,
+    })
 }

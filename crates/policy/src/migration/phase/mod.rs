@@ -32,6 +32,10 @@ pub use state::{Event, MOVES, STATES, State, Transitions};
 use super::local::{LocalAnswer, LocalCause, LocalLimits};
 use super::{deviation, mean};
 
+/// So many plans of phase 2 that promise to relieve everybody are each given [`PhaseConfig::intervals_patience`] to
+/// show it, before phase 3 is called. More would be a server whose loads do not follow its cachelets.
+pub const PLANS_TRUSTED_MAX: u32 = 3;
+
 /// Settings of the phase machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -162,8 +166,10 @@ pub struct Phases {
     hot: u32,
     /// Intervals in a row with nobody.
     calm: u32,
-    /// Intervals since the state changed.
+    /// Intervals since the state changed, or since a plan was made that is trusted.
     in_state: u32,
+    /// Plans that were trusted since the state changed.
+    plans_trusted: u32,
     /// Whether phase 2 has said, since it was last called, that it can do nothing.
     local_cannot_help: bool,
     /// Whether sampling is lowered.
@@ -192,6 +198,7 @@ impl Phases {
             hot: 0,
             calm: 0,
             in_state: 0,
+            plans_trusted: 0,
             local_cannot_help: false,
             sampling_lowered: false,
             last: Measurement::default(),
@@ -270,6 +277,11 @@ impl Phases {
                 },
             };
             self.log.push(at, self.interval, deed, self.last);
+            let promises = plan.cause == LocalCause::Overload && plan.still_overloaded == 0;
+            if promises && self.plans_trusted < PLANS_TRUSTED_MAX {
+                self.plans_trusted += 1;
+                self.in_state = 0;
+            }
         }
     }
 
@@ -365,6 +377,7 @@ impl Phases {
         self.transitions.record(event, from, to);
         self.state = to;
         self.in_state = 0;
+        self.plans_trusted = 0;
         self.local_cannot_help = false;
         let deed = Deed::Changed { event, from, to };
         self.log.push(at, self.interval, deed, self.last);

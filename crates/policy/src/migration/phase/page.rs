@@ -87,7 +87,9 @@ fn meaning(event: Event, config: &PhaseConfig) -> String {
             config.write_share_high * 100.0
         ),
         Event::NotEnough => {
-            format!("after {patience} intervals of this phase somebody is still overloaded")
+            format!(
+                "after {patience} intervals of this phase, or of a plan of phase 2, somebody is still overloaded"
+            )
         }
         Event::CannotHelp => "no move within the server helps enough".to_owned(),
         Event::ServerOverloaded => format!(

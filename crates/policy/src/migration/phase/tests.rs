@@ -1,5 +1,7 @@
 use super::*;
-use crate::migration::local::{Effort, HostedCachelet, LocalInput, LocalPlanner};
+use crate::migration::local::{
+    Effort, HostedCachelet, LocalInput, LocalPlan, LocalPlanner, Method,
+};
 use crate::random::{SplitMix64, test_seed};
 use evenkeel_types::CacheletId;
 
@@ -112,6 +114,27 @@ fn plans_that_are_not_enough_call_the_coordinator_too() {
     assert_eq!(story.states(&HOT, 3), [State::Local; 3]);
     assert_eq!(story.states(&HOT, 1), [State::Coordinated]);
     assert_eq!(story.events().last(), Some(&Event::NotEnough));
+}
+
+#[test]
+fn plans_that_promise_relief_get_time_to_show_it_but_not_for_ever() {
+    let promise = LocalAnswer::Plan(LocalPlan {
+        cause: LocalCause::Overload,
+        method: Method::Greedy,
+        moves: Vec::new(),
+        before: HOT.to_vec(),
+        after: vec![125.0; 4],
+        still_overloaded: 0,
+    });
+    let mut story = Story::new(PhaseConfig::default());
+    story.states(&HOT, 8);
+    for _ in 0..PLANS_TRUSTED_MAX {
+        assert_eq!(story.states(&HOT, 3), [State::Local; 3]);
+        story.answer(&promise);
+    }
+    assert_eq!(story.states(&HOT, 3), [State::Local; 3]);
+    story.answer(&promise);
+    assert_eq!(story.states(&HOT, 1), [State::Coordinated]);
 }
 
 #[test]
