@@ -125,10 +125,11 @@ impl Inner {
             self.expire_read(hash, place, context);
             return None;
         }
-        self.bytes_out = self.bytes_out.wrapping_add(layout.value_len() as u64);
         let segment = &mut self.segments[place.segment as usize];
         let data = &mut segment.data[place.offset as usize..];
         let layout = item::note_read(data, layout, now);
+        // Here it takes two instructions, before the item is noted as read ten.
+        self.bytes_out = self.bytes_out.wrapping_add(layout.value_len() as u64);
         Some(Item {
             data,
             layout,
