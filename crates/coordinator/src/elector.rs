@@ -141,13 +141,16 @@ impl Elector {
             let wait = deadline.map_or(Duration::from_secs(1), |deadline| deadline.since(now));
             tokio::select! {
                 Some(done) = under_way.join_next() => {
-                    // An action that panicked is reported; its phase ends by its own deadline.
-                    if let Ok(input) = done {
-                        if let Input::Granted { ttl: granted, .. } = &input {
-                            ttl = *granted;
-                        }
-                        lock(&self.election).handle(since_boot(), input);
+                    let input = match done {
+                        Ok(input) => input,
+                        // Nothing cancels an action. What went wrong is not known: better no coordinator than one
+                        // that takes part no more and does not say so.
+                        Err(error) => std::panic::resume_unwind(error.into_panic()),
+                    };
+                    if let Input::Granted { ttl: granted, .. } = &input {
+                        ttl = *granted;
                     }
+                    lock(&self.election).handle(since_boot(), input);
                 }
                 () = tokio::time::sleep(wait) => {}
                 () = self.bell.notified() => {}

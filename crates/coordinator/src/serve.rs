@@ -238,16 +238,15 @@ async fn serve_until(
         .header_read_timeout(HEADER_TIMEOUT)
         .max_header_size(HEADER_BYTES_MAX);
     tokio::pin!(shutdown);
-    #[cfg(feature = "etcd")]
-    let electing = desk
-        .elector()
-        .map(|elector| tokio::spawn(Arc::clone(elector).run(desk.clone())));
+    // Ends early by a panic alone.
+    let mut electing = tokio::spawn(elect(desk.clone()));
     let ticking = tick(&desk);
     tokio::pin!(ticking);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
             () = &mut ticking => break,
+            _ = &mut electing => break,
             accepted = accept(&listener, &connections) => accepted,
         };
         let (stream, permit) = accepted;
@@ -262,13 +261,25 @@ async fn serve_until(
     }
     drop(listener);
     #[cfg(feature = "etcd")]
-    if let (Some(elector), Some(electing)) = (desk.elector(), electing) {
+    if let Some(elector) = desk.elector()
+        && !electing.is_finished()
+    {
         elector.stop();
         // What cannot be given back ends by itself.
         let _ = tokio::time::timeout(STOP_GRACE, electing).await;
     }
     // What is in the middle of an answer may end it.
     let _ = tokio::time::timeout(STOP_GRACE, graceful.shutdown()).await;
+}
+
+/// Takes part in the election, if there is one.
+async fn elect(desk: Arc<Desk>) {
+    #[cfg(feature = "etcd")]
+    if let Some(elector) = desk.elector() {
+        return Arc::clone(elector).run(desk.clone()).await;
+    }
+    let _ = desk;
+    std::future::pending().await
 }
 
 /// The next connection, as soon as there is room for it.

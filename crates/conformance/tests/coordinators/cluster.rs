@@ -26,11 +26,16 @@ pub struct Cluster {
 
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Waits for the end of other scenes.
+pub fn turn() -> MutexGuard<'static, ()> {
+    // A scene that failed has left nothing behind.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Cluster {
     /// Returns when everybody works by the same map.
     pub fn start() -> Cluster {
-        // A scene that failed has left nothing behind.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let etcd = Etcd::start();
         let coordinators: Vec<_> = (0..COORDINATORS)
             .map(|_| coordinator(&etcd, "127.0.0.1:0"))

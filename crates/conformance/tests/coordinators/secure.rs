@@ -7,7 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 
-use crate::cluster::DEADLINE;
+use crate::cluster::{DEADLINE, turn};
 use crate::etcd::{Etcd, free_addresses};
 
 /// Writes an authority's certificate, and one with its key for each name; all are for 127.0.0.1.
@@ -47,6 +47,7 @@ fn readiness(coordinator: &Process, awaited: &str) -> String {
 
 #[test]
 fn etcd_is_known_by_its_certificate_and_knows_ours() {
+    let _turn = turn();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let authority = certificates(folder.path(), &["etcd", "coordinator"]);
@@ -106,6 +107,7 @@ fn etcd_is_known_by_its_certificate_and_knows_ours() {
 
 #[test]
 fn etcd_is_told_user_and_password() {
+    let _turn = turn();
     let etcd = Etcd::start();
     for (path, json) in [
         ("user/add", r#"{"name":"root","password":"p q"}"#),
