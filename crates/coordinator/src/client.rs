@@ -8,8 +8,8 @@ use evenkeel_types::Epoch;
 
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    ClusterLoadsView, HotKeysReport, LoadOrder, MapEvent, ProxiesView, ProxyConfigEntry,
-    ProxyConfigsView, ServerView, ServersView, Settings,
+    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent, ProxiesView,
+    ProxyConfigEntry, ProxyConfigsView, ServerView, ServersView, Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
@@ -179,6 +179,18 @@ impl ApiClient {
         let body = serde_json::to_vec(&settings)
             .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
         self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/settings", &body))
+    }
+
+    /// Begins or ends the drain of a server; returns how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, knows no such server (`unknown_server`), or nobody else
+    /// could take the cachelets (`nobody_else`).
+    pub fn drain(&self, request: &DrainRequest) -> ClientResult<DrainView> {
+        let body = serde_json::to_vec(request)
+            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
+        self.call(|endpoint| endpoint.post(&self.agent, "/api/v1/drain", &body))
     }
 
     /// Tells what a proxy has counted of the keys of a pool; returns what all have.

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent, Mode,
-    Refusal, Settings,
+    CoordinatorCore, DrainRefusal, DrainRequest, Fault, Heartbeat, HotKeysRefusal, HotKeysReport,
+    LoadOrder, MapEvent, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
@@ -101,6 +101,7 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/proxies", get(proxies))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
+        .route("/api/v1/drain", post(drain))
         .route("/api/v1/election", get(election))
         .route("/api/v1/proxy-configs", get(proxy_config::list))
         .route(FOLLOW_PATH, post(proxy_config::follow))
@@ -258,6 +259,28 @@ async fn put_settings(
     };
     match desk.decide(|core, _| core.set_settings(settings)).await {
         Ok(()) => Json(settings).into_response(),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+async fn drain(State(desk): Shared, body: Result<Json<DrainRequest>, JsonRejection>) -> Response {
+    let request = match body {
+        Ok(Json(request)) => request,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    let drained = desk
+        .decide(|core, now| core.handle_drain(now.monotonic, &request))
+        .await;
+    match drained {
+        Ok(Ok(view)) => Json(view).into_response(),
+        Ok(Err(refusal)) => {
+            let (status, reason) = match refusal {
+                DrainRefusal::UnknownServer { .. } => (StatusCode::NOT_FOUND, "unknown_server"),
+                DrainRefusal::NobodyElse { .. } => (StatusCode::CONFLICT, "nobody_else"),
+                DrainRefusal::BadRate { .. } => (StatusCode::BAD_REQUEST, "bad_rate"),
+            };
+            error(status, reason, refusal.to_string())
+        }
         Err(Unsaved) => unsaved(),
     }
 }

@@ -30,6 +30,13 @@ pub const HEARTBEATS_PER_SILENCE: u32 = 6;
 /// cachelets that change hands. Makes a start and a move quick without costing anything later.
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 
+/// Cachelets that a server gives up in a second while it is drained, unless the operator says otherwise: one of
+/// four workers is empty in 16 seconds.
+pub const DRAIN_RATE: u32 = 4;
+
+/// Most of them.
+pub const DRAIN_RATE_MAX: u32 = CACHELETS_MAX as u32;
+
 /// The core looks for silent members this many times in one silence.
 pub const TICKS_PER_SILENCE: u32 = 8;
 

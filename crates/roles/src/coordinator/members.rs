@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use evenkeel_policy::placement::map::{SERVERS_MAX, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
+use super::drain::Drain;
 use super::event::Cause;
 use super::message::Heartbeat;
 use super::placing::Slot;
@@ -16,6 +17,8 @@ use super::{Change, CoordinatorCore, limits};
 pub(super) struct Server {
     pub(super) entry: ServerEntry,
     pub(super) former: Vec<BootId>,
+    /// It is to be emptied.
+    pub(super) drain: Option<Drain>,
     /// Newest map that the present life is known to work by.
     pub(super) applied: Epoch,
     pub(super) last_heard: Instant,
@@ -110,6 +113,7 @@ impl CoordinatorCore {
         self.servers.push(Server {
             entry: entry_of(id, heartbeat),
             former: Vec::new(),
+            drain: None,
             applied: Epoch(0),
             last_heard: now,
             load: Vec::new(),

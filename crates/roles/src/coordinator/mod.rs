@@ -31,6 +31,7 @@
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;
+mod drain;
 pub mod election;
 mod event;
 mod hot_keys;
@@ -55,7 +56,9 @@ use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
 use cluster_hot_keys::ClusterHotKeys;
 use cluster_loads::ClusterLoads;
+use drain::Drain;
 use members::{Proxy, Server};
+use placing::Parties;
 use proxy_config::{
     Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
     ProxyConfigText, ProxyConfigs,
@@ -70,6 +73,7 @@ pub use cluster_loads::{
     WorkerLoadView,
 };
 pub use config::{ConfigError, CoordinatorConfig};
+pub use drain::{DrainRefusal, DrainRequest, DrainView};
 pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
 pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
@@ -114,6 +118,8 @@ pub struct CoordinatorCore {
     virtual_nodes: Vec<CacheletId>,
     slots: Vec<Slot>,
     map: Option<Arc<ClusterMap>>,
+    /// An operator wants cachelets to be placed otherwise, which was not looked at yet.
+    has_wishes: bool,
     proxy_configs: ProxyConfigs,
     revision: u64,
     /// When any `handle_*` was last called.
@@ -165,6 +171,7 @@ impl CoordinatorCore {
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
             map: None,
+            has_wishes: false,
             proxy_configs: ProxyConfigs::default(),
             revision: 0,
             last_called: now,
@@ -213,6 +220,7 @@ impl CoordinatorCore {
             .map(|saved| Server {
                 entry: saved.entry,
                 former: saved.former,
+                drain: saved.draining.then(|| Drain::new(now, limits::DRAIN_RATE)),
                 applied: Epoch(0),
                 last_heard: now,
                 load: Vec::new(),
@@ -297,6 +305,7 @@ impl CoordinatorCore {
                 .map(|server| SavedServer {
                     entry: server.entry.clone(),
                     former: server.former.clone(),
+                    draining: server.drain.is_some(),
                 })
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
@@ -450,6 +459,7 @@ impl CoordinatorCore {
             up: server.entry.up,
             epoch: server.applied,
             cachelets,
+            draining: server.drain.is_some(),
             requests_per_second: server.load.clone(),
             silent_ms: millis(now.since(server.last_heard)),
         };
@@ -522,7 +532,7 @@ impl CoordinatorCore {
     /// new map for all of it.
     fn finish(&mut self, now: Now, mut changes: Vec<Change>) {
         self.mark_silent(now.monotonic, &mut changes);
-        self.place(&mut changes);
+        self.place(now.monotonic, &mut changes);
         if changes.is_empty() {
             return;
         }
@@ -547,10 +557,10 @@ impl CoordinatorCore {
     }
 
     /// Makes the first placement when it is time, or the next moves of a later one.
-    fn place(&mut self, changes: &mut Vec<Change>) {
+    fn place(&mut self, now: Instant, changes: &mut Vec<Change>) {
         if self.slots.is_empty() {
             if self.servers_up() >= self.config.initial_servers {
-                let takers = self.takers();
+                let takers = self.parties(now).takers;
                 (self.virtual_nodes, self.slots) =
                     placing::first_placement(&takers, self.config.cachelets_per_worker);
                 changes.clear();
@@ -562,12 +572,14 @@ impl CoordinatorCore {
             }
             return;
         }
-        // Without a change, only cachelets in transit can have something to do.
-        if changes.is_empty() && self.cachelets_in_transit() == 0 {
+        // Without a change, only cachelets in transit and servers that are drained can have something to do.
+        let parties = self.parties(now);
+        let wishes = core::mem::take(&mut self.has_wishes) || !parties.leavers.is_empty();
+        if changes.is_empty() && self.cachelets_in_transit() == 0 && !wishes {
             return;
         }
         let servers = &self.servers;
-        let plan = placing::plan(&self.slots, &self.takers(), |server, epoch| {
+        let plan = placing::plan(&self.slots, &parties, |server, epoch| {
             servers[usize::from(server.0)].applied >= epoch
         });
         self.carry_out(&plan, changes);
@@ -582,6 +594,9 @@ impl CoordinatorCore {
                     let by = owner.server;
                     self.slots[cachelet] = Slot::Released { by, epoch: next };
                     former.insert(by);
+                    if let Some(drain) = &mut self.servers[usize::from(by.0)].drain {
+                        drain.take(1);
+                    }
                 }
             }
             changes.push(Change {
@@ -606,16 +621,21 @@ impl CoordinatorCore {
         }
     }
 
-    /// The workers of all servers that are up, in ascending order.
-    fn takers(&self) -> Vec<WorkerRef> {
+    /// Who may get cachelets at this time, and who has to give them up.
+    fn parties(&self, now: Instant) -> Parties {
         let workers_of = |server: &Server| {
             let id = server.entry.id;
             // WORKERS_MAX fits u16.
             (0..server.entry.worker_ports.len() as u16)
                 .map(move |worker| WorkerRef { server: id, worker })
         };
-        let up = self.servers.iter().filter(|server| server.entry.up);
-        up.flat_map(workers_of).collect()
+        let up = || self.servers.iter().filter(|server| server.entry.up);
+        let takers = up().filter(|server| server.drain.is_none());
+        let leavers = up().filter_map(|server| Some((server.entry.id, server.drain?.allowed(now))));
+        Parties {
+            takers: takers.flat_map(workers_of).collect(),
+            leavers: leavers.collect(),
+        }
     }
 
     /// The only place where the epoch moves.

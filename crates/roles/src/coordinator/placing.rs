@@ -11,7 +11,7 @@
 //! When servers come and go while cachelets are between owners, it is simply another plan.
 //!
 //! A server that is down keeps its cachelets: it cannot confirm that it let go, and when it returns
-//! nothing has to move.
+//! nothing has to move. One that is *drained* gives all of them up, a few at a time, and gets none.
 
 use std::collections::BTreeMap;
 
@@ -76,30 +76,45 @@ pub(super) fn first_placement(
     (nodes, slots)
 }
 
+/// Who may get cachelets, and who has to give them up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parties {
+    /// The workers that may get or lose cachelets: those of the servers that are up and not drained, in
+    /// ascending order.
+    pub(super) takers: Vec<WorkerRef>,
+    /// Servers that are up and drained, and how many cachelets each may give up now.
+    pub(super) leavers: BTreeMap<ServerId, usize>,
+}
+
 /// The next moves towards even shares.
 ///
-/// `takers` are the workers that may get or lose cachelets: those of the servers that are up, in
-/// ascending order. `has_let_go(server, epoch)` says whether that server is known to work by a map
+/// `has_let_go(server, epoch)` says whether that server is known to work by a map
 /// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
 /// server that released something ends, after finitely many steps, with shares that differ by at
 /// most one; nothing moves that need not. O(cachelets + workers · log workers + grants · workers).
 pub(super) fn plan(
     slots: &[Slot],
-    takers: &[WorkerRef],
+    parties: &Parties,
     has_let_go: impl Fn(ServerId, Epoch) -> bool,
 ) -> Plan {
     let mut plan = Plan::default();
-    if takers.is_empty() {
+    if parties.takers.is_empty() {
         return plan;
     }
-    let mut held: BTreeMap<WorkerRef, usize> = takers.iter().map(|&w| (w, 0)).collect();
+    let mut held: BTreeMap<WorkerRef, usize> = parties.takers.iter().map(|&w| (w, 0)).collect();
+    let mut leavers = parties.leavers.clone();
     let mut to_share = 0;
-    for slot in slots {
+    for (cachelet, slot) in slots.iter().enumerate() {
         match slot {
             Slot::Owned(worker) => {
                 if let Some(count) = held.get_mut(worker) {
                     *count += 1;
                     to_share += 1;
+                } else if let Some(left) = leavers.get_mut(&worker.server)
+                    && *left > 0
+                {
+                    *left -= 1;
+                    plan.releases.push(cachelet);
                 }
             }
             Slot::Released { .. } => to_share += 1,
@@ -117,7 +132,7 @@ pub(super) fn plan(
             plan.releases.push(cachelet);
         }
     }
-    plan.releases.reverse();
+    plan.releases.sort_unstable();
 
     for (cachelet, slot) in slots.iter().enumerate() {
         let Slot::Released { by, epoch } = *slot else {
@@ -166,6 +181,19 @@ mod tests {
             server: ServerId(server),
             worker,
         }
+    }
+
+    /// The plan where nobody is drained.
+    fn plan(
+        slots: &[Slot],
+        takers: &[WorkerRef],
+        has_let_go: impl Fn(ServerId, Epoch) -> bool,
+    ) -> Plan {
+        let parties = Parties {
+            takers: takers.to_vec(),
+            leavers: BTreeMap::new(),
+        };
+        super::plan(slots, &parties, has_let_go)
     }
 
     fn shares(slots: &[Slot]) -> BTreeMap<WorkerRef, usize> {
@@ -331,6 +359,36 @@ mod tests {
             let least = takers.iter().map(share).min().unwrap_or(0);
             assert!(most - least <= 1, "{slots:?}");
         }
+    }
+
+    #[test]
+    fn a_drained_server_gives_up_what_it_may_and_gets_nothing() {
+        let (_, slots) = first_placement(&[worker(0, 0), worker(1, 0), worker(2, 0)], 4);
+        let parties = |may: usize| Parties {
+            takers: vec![worker(0, 0), worker(2, 0)],
+            leavers: BTreeMap::from([(ServerId(1), may)]),
+        };
+        let plan = super::plan(&slots, &parties(3), |_, _| true);
+        assert_eq!((plan.releases.len(), plan.grants.len()), (3, 0));
+        assert!(
+            plan.releases
+                .iter()
+                .all(|&c| slots[c] == Slot::Owned(worker(1, 0)))
+        );
+        let mut slots = slots;
+        for &cachelet in &plan.releases {
+            slots[cachelet] = Slot::Released {
+                by: ServerId(1),
+                epoch: Epoch(1),
+            };
+        }
+        let plan = super::plan(&slots, &parties(0), |_, _| true);
+        assert_eq!((plan.releases.len(), plan.grants.len()), (0, 3));
+        assert!(
+            plan.grants
+                .iter()
+                .all(|(_, owner)| owner.server != ServerId(1))
+        );
     }
 
     #[test]

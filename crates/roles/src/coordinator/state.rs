@@ -41,6 +41,9 @@ pub struct SavedServer {
     pub entry: ServerEntry,
     /// Its former lives, oldest first, at most [`FORMER_LIVES_MAX`].
     pub former: Vec<BootId>,
+    /// Whether it is to be emptied.
+    #[serde(default)]
+    pub draining: bool,
 }
 
 /// Why a state cannot be used.

@@ -37,6 +37,9 @@ pub struct ServerView {
     pub epoch: Epoch,
     /// Cachelets that it owns.
     pub cachelets: usize,
+    /// Whether it is drained: it gives its cachelets up and gets none.
+    #[serde(default)]
+    pub draining: bool,
     /// Load of each worker as last reported; empty before the first report.
     pub requests_per_second: Vec<f64>,
     /// Milliseconds since its last heartbeat.

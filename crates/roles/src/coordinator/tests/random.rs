@@ -109,7 +109,17 @@ impl Model {
                 let ms = self.random.next_u64() % 60_000;
                 self.world.now.monotonic = self.world.now.monotonic + Duration::from_millis(ms);
             }
-            13..40 => self.processes[i].carry_out(),
+            13 => {
+                let request = DrainRequest {
+                    server: self.processes[i].heartbeat.name.clone(),
+                    drain: self.chance(700),
+                    cachelets_per_second: 1 + (self.random.next_u64() % 50) as u32,
+                };
+                // It may be unknown, or the last one.
+                let now = self.world.now.monotonic;
+                let _ = self.world.core.handle_drain(now, &request);
+            }
+            14..40 => self.processes[i].carry_out(),
             _ => self.report(i),
         }
         self.check();
@@ -192,6 +202,14 @@ impl Model {
                 let boots = self.boots;
                 self.processes[i].start(boots, 2);
             }
+            let request = DrainRequest {
+                server: self.processes[i].heartbeat.name.clone(),
+                drain: false,
+                cachelets_per_second: 1,
+            };
+            let now = self.world.now.monotonic;
+            // A server that never came is unknown.
+            let _ = self.world.core.handle_drain(now, &request);
         }
         for _ in 0..6 {
             for process in &mut self.processes {
@@ -206,7 +224,7 @@ impl Model {
         }
         assert_eq!(self.world.core.cachelets_in_transit(), 0);
         let mut shares = self.world.shares();
-        for worker in self.world.core.takers() {
+        for worker in self.world.core.parties(self.world.now.monotonic).takers {
             shares.entry(worker).or_default();
         }
         let (least, most) = (shares.values().min(), shares.values().max());

@@ -460,3 +460,94 @@ fn configurations_out_of_range_are_refused() {
         assert!(CoordinatorCore::new(bad, 1, Instant(0)).is_err());
     }
 }
+
+fn drain(server: &str, drain: bool, cachelets_per_second: u32) -> DrainRequest {
+    DrainRequest {
+        server: server.into(),
+        drain,
+        cachelets_per_second,
+    }
+}
+
+#[test]
+fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwise() {
+    let mut world = World::new(3);
+    let mut servers = [server(0, 2), server(1, 2), server(2, 2)];
+    servers.iter().for_each(|s| drop(world.send(s)));
+    world.send_current(&mut servers);
+    let held = |world: &World, id: u16| {
+        let shares = world.shares();
+        let of = shares
+            .iter()
+            .filter(|(owner, _)| owner.server == ServerId(id));
+        of.map(|(_, count)| count).sum::<usize>()
+    };
+    assert_eq!(held(&world, 1), 32);
+    let view = world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s1", true, 8));
+    assert_eq!(
+        view,
+        Ok(DrainView {
+            server: "s1".into(),
+            draining: true,
+            cachelets: 32
+        })
+    );
+    let mut left = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..10 {
+            world.pass(100);
+            world.send_current(&mut servers);
+        }
+        left.push(held(&world, 1));
+    }
+    assert!(left[0] <= 25 && left[0] >= 22, "{left:?}");
+    assert!(left[1] <= 17 && left[1] >= 14, "{left:?}");
+    assert_eq!(left[4..], [0, 0]);
+    assert_eq!((held(&world, 0), held(&world, 2)), (48, 48));
+    assert_eq!(world.core.cachelets_in_transit(), 0);
+    // Over a restart of the coordinator, and of the server itself.
+    world.restart();
+    servers[1].boot = BootId(77);
+    for server in &mut servers {
+        server.epoch = Epoch(0);
+    }
+    for _ in 0..20 {
+        servers.iter().for_each(|s| drop(world.send(s)));
+        world.pass(200);
+        world.send_current(&mut servers);
+    }
+    assert_eq!(held(&world, 1), 0);
+    assert!(world.core.servers(world.now.monotonic).servers[1].draining);
+    // Nobody to take the last ones.
+    world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s0", true, 1))
+        .unwrap();
+    let last = world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s2", true, 1));
+    assert_eq!(last, Err(DrainRefusal::NobodyElse { name: "s2".into() }));
+    world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s0", false, 1))
+        .unwrap();
+    world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s1", false, 1))
+        .unwrap();
+    for _ in 0..20 {
+        world.pass(100);
+        world.send_current(&mut servers);
+    }
+    assert_eq!([0, 1, 2].map(|id| held(&world, id)), [32; 3]);
+    let nobody = world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s9", true, 1));
+    assert!(matches!(nobody, Err(DrainRefusal::UnknownServer { .. })));
+    let bad = world
+        .core
+        .handle_drain(world.now.monotonic, &drain("s1", true, 0));
+    assert_eq!(bad, Err(DrainRefusal::BadRate { rate: 0 }));
+}
