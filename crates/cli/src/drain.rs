@@ -79,7 +79,7 @@ fn look(client: &ApiClient, name: &str) -> anyhow::Result<DrainView> {
     Ok(DrainView {
         server: server.name,
         draining: server.draining,
-        cachelets: server.cachelets,
+        cachelets: server.cachelets + server.released,
     })
 }
 

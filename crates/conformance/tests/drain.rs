@@ -59,7 +59,7 @@ fn a_server_that_is_drained_can_be_taken_away_without_a_failed_request() {
     let stop = AtomicBool::new(false);
     let address = cluster.proxies[0].address();
     let asked = || -> u64 {
-        let stats = Client::connect(address).stats("proxy");
+        let stats = Client::connect(address).stats("");
         stats["cmd_get"].parse().expect("a number")
     };
     thread::scope(|scope| {

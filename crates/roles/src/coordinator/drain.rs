@@ -8,6 +8,7 @@
 use evenkeel_types::{Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
+use super::placing::Slot;
 use super::{CoordinatorCore, limits};
 
 /// An operator's wish to empty a server, or to stop that.
@@ -34,7 +35,7 @@ pub struct DrainView {
     pub server: String,
     /// Whether it is drained.
     pub draining: bool,
-    /// Cachelets that it still owns.
+    /// Cachelets that it still owns, or has given up and nobody has yet.
     pub cachelets: usize,
 }
 
@@ -142,9 +143,12 @@ impl CoordinatorCore {
         })
     }
 
-    /// Cachelets that a server owns.
+    /// Cachelets that a server owns, or has given up and nobody has yet.
     fn cachelets_of(&self, server: ServerId) -> usize {
-        let owners = self.slots.iter().filter_map(|slot| slot.owner());
-        owners.filter(|owner| owner.server == server).count()
+        let are_its = |slot: &&Slot| match slot {
+            Slot::Owned(owner) => owner.server == server,
+            Slot::Released { by, .. } => *by == server,
+        };
+        self.slots.iter().filter(are_its).count()
     }
 }

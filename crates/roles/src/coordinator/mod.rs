@@ -444,11 +444,14 @@ impl CoordinatorCore {
 
     /// All servers, to be shown.
     pub fn servers(&self, now: Instant) -> ServersView {
-        let mut cachelets = vec![0; self.servers.len()];
-        for owner in self.slots.iter().filter_map(|slot| slot.owner()) {
-            cachelets[usize::from(owner.server.0)] += 1;
+        let mut cachelets = vec![(0, 0); self.servers.len()];
+        for slot in &self.slots {
+            match slot {
+                Slot::Owned(owner) => cachelets[usize::from(owner.server.0)].0 += 1,
+                Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
+            }
         }
-        let view = |(server, cachelets): (&Server, usize)| ServerView {
+        let view = |(server, (cachelets, released)): (&Server, (usize, usize))| ServerView {
             id: server.entry.id,
             name: server.entry.name.clone(),
             host: server.entry.host.clone(),
@@ -459,6 +462,7 @@ impl CoordinatorCore {
             up: server.entry.up,
             epoch: server.applied,
             cachelets,
+            released,
             draining: server.drain.is_some(),
             requests_per_second: server.load.clone(),
             silent_ms: millis(now.since(server.last_heard)),

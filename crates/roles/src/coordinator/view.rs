@@ -37,6 +37,10 @@ pub struct ServerView {
     pub epoch: Epoch,
     /// Cachelets that it owns.
     pub cachelets: usize,
+    /// Cachelets that it has given up and that nobody has yet: until then it must be there to say that it
+    /// has let go.
+    #[serde(default)]
+    pub released: usize,
     /// Whether it is drained: it gives its cachelets up and gets none.
     #[serde(default)]
     pub draining: bool,

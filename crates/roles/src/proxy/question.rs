@@ -173,21 +173,24 @@ impl ProxyCore {
                 {
                     self.note_refused(home, draft.key);
                 }
+                let waits = failure == Failure::NoOwner && !tag.is_read;
                 let mut bytes = Vec::new();
                 // Nobody looks at the bytes of a request that can neither be asked again nor be
                 // answered with an echo.
-                if has_ticket || matches!(draft.show, Show::Meta { .. }) {
+                if waits || has_ticket || matches!(draft.show, Show::Meta { .. }) {
                     write(&mut bytes, flags.text());
                     tag.flags = flags.place(bytes.len(), draft.behind_flags);
                 }
-                self.fail(
-                    Question {
-                        tag,
-                        bytes,
-                        progress: Progress::Nothing,
-                    },
-                    &failure,
-                );
+                let question = Question {
+                    tag,
+                    bytes,
+                    progress: Progress::Nothing,
+                };
+                if waits {
+                    self.await_owner(now, question);
+                } else {
+                    self.fail(question, &failure);
+                }
                 self.release(now, draft.client);
             }
         }
@@ -312,14 +315,17 @@ impl ProxyCore {
                     flags.place(out.len() - before, bytes.len() - end)
                 });
             }
-            Err(failure) => self.fail(
-                Question {
+            Err(failure) => {
+                let question = Question {
                     tag,
                     bytes,
                     progress,
-                },
-                &failure,
-            ),
+                };
+                match failure {
+                    Failure::NoOwner if !tag.is_read => self.park(now, question),
+                    failure => self.fail(question, &failure),
+                }
+            }
         }
     }
 

@@ -363,7 +363,16 @@ impl ProxyCore {
         client.is_some_and(|client| client.parked > 0)
     }
 
-    fn park(&mut self, now: Instant, question: Question) {
+    /// Nobody owns the key of a new request that writes: its cachelet is between two owners, which takes some
+    /// heartbeats. A read is a miss meanwhile.
+    pub(super) fn await_owner(&mut self, now: Instant, mut question: Question) {
+        if let Some(pool) = self.pools.get(question.tag.pool.0) {
+            question.tag.give_up = now + pool.settings.request_timeout;
+        }
+        self.park(now, question);
+    }
+
+    pub(super) fn park(&mut self, now: Instant, question: Question) {
         let len = question.bytes.len();
         if now >= question.tag.give_up {
             return self.fail(question, &Failure::Moving);

@@ -5,7 +5,6 @@
 
 use super::commands::store;
 use super::connections::Progress;
-use super::dispatch::NO_OWNER;
 use super::engine::At;
 use super::forward::Form;
 use super::observe::Deed;
@@ -366,15 +365,9 @@ impl WorkerCore {
         out: &mut Vec<u8>,
     ) {
         self.engine.counters.moved += 1;
-        let owner = self.owner_of(located, hash);
+        let (epoch, owner) = (self.placement.epoch(), self.owner_of(located, hash));
         let mut words = Vec::new();
-        match owner {
-            Some(owner) => {
-                let epoch = self.placement.epoch();
-                compose::answer::moved(&mut words, &Moved { epoch, owner });
-            }
-            None => words.extend_from_slice(NO_OWNER.as_bytes()),
-        }
+        compose::answer::moved(&mut words, &Moved { epoch, owner });
         let words = words.strip_suffix(text::CRLF).unwrap_or(&words);
         answer::error_with(out, request.echo(), Status::NotMyVbucket, words);
     }

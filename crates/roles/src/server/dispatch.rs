@@ -22,9 +22,6 @@ use evenkeel_protocol::{
 };
 use evenkeel_types::{Epoch, KeyHash, Now};
 
-/// What an aware client is told of a key that no worker owns at the moment.
-pub(super) const NO_OWNER: &str = "key has no owner at the moment, try again";
-
 /// Where a command on one key goes.
 enum Route {
     Here(At),
@@ -231,17 +228,9 @@ impl WorkerCore {
 
     fn point_elsewhere(&mut self, located: &Located, hash: KeyHash, out: &mut Vec<u8>) {
         self.engine.counters.moved += 1;
+        let epoch = self.placement.epoch();
         let owner = self.owner_of(located, hash);
-        match owner {
-            Some(owner) => answer::moved(
-                out,
-                &Moved {
-                    epoch: self.placement.epoch(),
-                    owner,
-                },
-            ),
-            None => answer::server_error(out, NO_OWNER),
-        }
+        answer::moved(out, &Moved { epoch, owner });
     }
 
     /// Carries a command on one key out at this worker, which holds the key.

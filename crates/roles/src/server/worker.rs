@@ -513,14 +513,16 @@ impl WorkerCore {
         place.worker == self.config.index || self.handovers.host_of(place) == self.config.index
     }
 
-    /// The worker that an aware client should ask for a key, if there is one.
-    pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> Option<WorkerRef> {
+    /// The worker that an aware client should ask for a key. This one itself where nobody owns the key at
+    /// the moment: then the client asks again after a pause.
+    pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> WorkerRef {
         if located.place.owned {
             let worker = self.handovers.host_of(&located.place);
             let server = self.server;
-            return Some(WorkerRef { server, worker });
+            return WorkerRef { server, worker };
         }
-        self.map.as_deref()?.locate(hash).worker
+        let by_map = self.map.as_deref().and_then(|map| map.locate(hash).worker);
+        by_map.unwrap_or(self.me())
     }
 
     /// Where a key is kept.

@@ -179,19 +179,51 @@ fn an_older_map_changes_nothing() {
     assert_ne!(world.asked(102), "");
 }
 
-#[test]
-fn a_key_that_nobody_owns_is_a_miss_and_takes_no_writes() {
+/// A world whose map gives no cachelet to anybody, as while all are between two owners.
+fn unowned() -> World {
     let mut document = map(1, 1, |_| 1).document().clone();
     document.cachelets.fill(None);
     let unowned = evenkeel_policy::placement::map::ClusterMap::new(document).unwrap();
     let pool = PoolKind::Evenkeel(SOURCE);
     let mut world = World::new(ProxyConfig::of_pool(pool, PoolSettings::default()));
+    world.workers(1);
     world.set_map(&std::sync::Arc::new(unowned));
+    world
+}
+
+#[test]
+fn a_key_that_nobody_owns_is_a_miss_and_a_write_of_it_waits_for_an_owner() {
+    let mut world = unowned();
     let client = world.client();
-    world.send(client, "get a\r\ndelete a\r\n");
+    world.send(client, "get a\r\nset a 0 0 1\r\nx\r\nget a\r\n");
+    assert_eq!(world.received(client), "END\r\n");
+    world.wait_ms(100);
+    world.set_map(&map(2, 1, |_| 1));
+    let asked = world.asked(101);
+    assert!(
+        asked.ends_with("x\r\n") && asked.contains("ms a 1 "),
+        "{asked}"
+    );
+    world.reply(101, "HD\r\n");
+    let asked = world.asked(101);
+    assert!(asked.starts_with("mg a "), "not before the write: {asked}");
+    world.reply(101, "VA 1 f0 c1\r\nx\r\n");
     assert_eq!(
         world.received(client),
-        "END\r\nSERVER_ERROR no server owns this key\r\n"
+        "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    );
+}
+
+#[test]
+fn a_write_does_not_wait_for_an_owner_for_ever() {
+    let mut world = unowned();
+    let client = world.client();
+    world.send(client, "delete a\r\n");
+    assert_eq!(world.received(client), "");
+    world.wait_ms(1000);
+    assert_eq!(
+        world.received(client),
+        "SERVER_ERROR key is moving to another server\r\n"
     );
 }
 
