@@ -33,10 +33,17 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_cluster_is_shown_with_who_is_down() {
     let mut cluster = Cluster::start(ClusterOptions::default());
     let url = cluster.coordinator_url();
+    // By name: servers are numbered in the order in which they were first heard of.
     let states = |figures: &Value| -> Vec<String> {
-        let servers = figures["servers"].as_array().expect("servers");
-        let state = |server: &Value| server["state"].as_str().expect("a state").to_owned();
-        servers.iter().map(state).collect()
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let mut servers: Vec<_> = figures["servers"]
+            .as_array()
+            .expect("servers")
+            .iter()
+            .map(|server| (text(&server["name"]), text(&server["state"])))
+            .collect();
+        servers.sort_unstable();
+        servers.into_iter().map(|(_, state)| state).collect()
     };
     let seen = figures(&["--coordinator", &url]);
     assert_eq!(states(&seen), ["up", "up", "up"]);
