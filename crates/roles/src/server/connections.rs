@@ -237,7 +237,7 @@ impl WorkerCore {
             {
                 consumed += progress.consumed;
                 commands += taken;
-                if session.keys_done > 0 || progress.more {
+                if session.keys_done > 0 || progress.more || self.handovers.has_waiting(id) {
                     return Progress {
                         consumed,
                         more: progress.more,

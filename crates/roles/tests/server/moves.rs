@@ -102,7 +102,11 @@ impl World {
         let talk = &mut self.talks[number];
         let worker = talk.worker;
         let core = &mut self.server.workers[worker];
+        let before = core.counters().commands_waited;
         let progress = core.handle_input(now, talk.id, &talk.input);
+        let waited = core.counters().commands_waited - before;
+        // Who waits is not shown again before it is called.
+        assert!(waited == 0 || waited == 1 && !progress.more);
         talk.input.drain(..progress.consumed);
         talk.is_due = progress.more;
         let session = core.session(talk.id).expect("it stands");
