@@ -151,6 +151,26 @@ impl Trigger {
     }
 }
 
+/// A worker's load counts as at most this many times the median. A node that reports a thousand times its load
+/// then moves the cluster's mean by a small factor, while the mean of a balanced cluster is exact. A truly
+/// hot worker is hot against a lower mean, which is the side to err on: its load is compared with the others'.
+pub const LOAD_CLAMP: f64 = 4.0;
+
+/// Loads up to this many requests per second are never clamped: with so little to do, the median
+/// says nothing.
+pub const LOAD_CLAMP_FLOOR_RPS: f64 = 1000.0;
+
+/// The largest load that is believed among these: [`LOAD_CLAMP`] times their (lower) median or
+/// [`LOAD_CLAMP_FLOOR_RPS`], whichever is more. Reorders `loads`; all must be finite. O(n).
+pub fn most_believed(loads: &mut [f64]) -> f64 {
+    if loads.is_empty() {
+        return LOAD_CLAMP_FLOOR_RPS;
+    }
+    let middle = (loads.len() - 1) / 2;
+    let (_, median, _) = loads.select_nth_unstable_by(middle, f64::total_cmp);
+    (*median * LOAD_CLAMP).max(LOAD_CLAMP_FLOOR_RPS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,14 +3,13 @@
 //! Once in an interval it asks them for their loads, has [`ServerBalancer`] decide, and tells them which
 //! cachelets to give to whom. Integer programs are solved here, where nobody waits.
 
-use crate::control::{Control, WorkerHandle};
+use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_policy::cachelet_load::{INTERVAL, WorkerLoad};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::balancer::{BalancerConfig, BalancerView, ServerBalancer};
 use evenkeel_runtime::Clock;
 use evenkeel_types::ServerId;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -86,14 +85,7 @@ impl SharedBalancer {
 
 /// What the workers say of their loads; `None` when one does not answer in time.
 fn loads(workers: &[WorkerHandle]) -> Option<Vec<WorkerLoad>> {
-    let (sender, receiver) = channel();
-    for worker in workers {
-        worker.say(Control::DescribeCachelets(sender.clone()));
-    }
-    let until = Instant::now() + ANSWER_TIME;
-    let answers = workers.iter().map(|_| {
-        let left = until.saturating_duration_since(Instant::now());
-        receiver.recv_timeout(left).ok()
-    });
-    answers.collect()
+    let workers: Vec<_> = workers.iter().collect();
+    let answers = ask(&workers, ANSWER_TIME, Control::DescribeCachelets);
+    (answers.len() == workers.len()).then_some(answers)
 }

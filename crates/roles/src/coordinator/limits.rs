@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::hot_keys_view::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads_view::NEWS_LOAD_BYTES_MAX;
 use evenkeel_policy::hot_keys::shared::SHARED_KEYS_MAX;
+pub use evenkeel_policy::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 use evenkeel_types::limits::KEY_LEN_MAX;
 
@@ -103,16 +104,6 @@ pub const EVENTS_MAX: usize = 1000;
 /// Largest load of one worker that is believed, in requests per second: ten times what the fastest
 /// published cache does on a core. More is a broken report and refused.
 pub const LOAD_RPS_MAX: f64 = 1e8;
-
-/// For the cluster's mean, a worker's load counts as at most this many times the median. A node
-/// that reports a thousand times its load then moves the mean by a small factor, while the mean of
-/// a balanced cluster is exact. A truly hot worker is hot against a lower mean, which is the side
-/// to err on: its load is compared with the others'.
-pub const LOAD_CLAMP: f64 = 4.0;
-
-/// Loads up to this many requests per second are never clamped: with so little to do, the median
-/// says nothing.
-pub const LOAD_CLAMP_FLOOR_RPS: f64 = 1000.0;
 
 /// The cluster's mean load is computed at most this often; members report more slowly than that.
 pub const LOAD_REFRESH: Duration = Duration::from_millis(250);

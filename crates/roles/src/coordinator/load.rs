@@ -1,22 +1,20 @@
 //! The cluster's mean load, told to every server as the measure of "more than its share".
 
-use super::limits::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
+use evenkeel_policy::load::most_believed;
 
-/// Mean of the loads, none counted as more than [`LOAD_CLAMP`] times the (lower) median or than
-/// [`LOAD_CLAMP_FLOOR_RPS`], whichever is more. 0 for no loads. Reorders `loads`; all must be finite. O(n).
+/// Mean of the loads, none counted as more than is believed (see [`most_believed`]). 0 for no loads. Reorders `loads`; all must be finite. O(n).
 pub(super) fn clamped_mean(loads: &mut [f64]) -> f64 {
     if loads.is_empty() {
         return 0.0;
     }
-    let middle = (loads.len() - 1) / 2;
-    let (_, median, _) = loads.select_nth_unstable_by(middle, f64::total_cmp);
-    let most = (*median * LOAD_CLAMP).max(LOAD_CLAMP_FLOOR_RPS);
+    let most = most_believed(loads);
     loads.iter().map(|load| load.min(most)).sum::<f64>() / loads.len() as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_policy::load::LOAD_CLAMP;
 
     #[test]
     fn ordinary_loads_give_the_ordinary_mean() {

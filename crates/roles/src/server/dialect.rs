@@ -328,20 +328,20 @@ impl WorkerCore {
     ) -> bool {
         let located = self.locate(key);
         let at = located.at(now, Reader::Unaware);
-        let is_here = located.place.worker == self.config.index;
-        if session.agreed {
-            let is_here = self.hosts(&located.place);
-            // The vbucket of an agreed client names the cachelet by the map of its hello.
-            let is_home = at.owned && is_here && at.cachelet.0 == request.vbucket;
-            if !is_home || session.epoch < at.since {
+        let is_here = if session.agreed {
+            // Nothing that an aware client asked is on its way between workers. Its vbucket names the
+            // cachelet by the map of its hello.
+            let is_home = at.owned && self.hosts(&located.place);
+            if !is_home || at.cachelet.0 != request.vbucket || session.epoch < at.since {
                 let hash = at.key_hash(key);
                 self.not_my_vbucket(&located, hash, request, session.sink());
                 return true;
             }
-            let before = session.sink().len();
-            self.execute_binary(at, request, key, session.sink());
-            self.hold_last(id, session, before);
-        } else if is_here {
+            true
+        } else {
+            located.place.worker == self.config.index
+        };
+        if is_here {
             let before = session.sink().len();
             self.execute_binary(at, request, key, session.sink());
             self.hold_last(id, session, before);

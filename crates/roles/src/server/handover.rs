@@ -34,7 +34,7 @@
 
 use super::held::Whom;
 use super::message::{Message, ReturnAddress, Task};
-use super::placement::{CHANGING, LocalPlace, LocalPlacement};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement, guest};
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
@@ -423,7 +423,7 @@ impl WorkerCore {
             };
             (host == me).then_some(*id)
         });
-        hosted.chain([LocalPlacement::guest_of(me)]).collect()
+        hosted.chain([guest(me)]).collect()
     }
 
     /// Takes what came too early for the former placement.

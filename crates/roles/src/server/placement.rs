@@ -83,7 +83,7 @@ impl By {
     }
 }
 
-/// The guest cachelet of a worker.
+/// The guest cachelet of a worker. It never changes its worker.
 pub(super) fn guest(worker: u16) -> CacheletId {
     CacheletId(GUEST_CACHELET_LAST - worker)
 }
@@ -245,11 +245,6 @@ impl LocalPlacement {
     /// Epoch of the map it was made from; 0 without one.
     pub fn epoch(&self) -> Epoch {
         self.epoch
-    }
-
-    /// The guest cachelet of a worker: it never changes its worker.
-    pub fn guest_of(worker: u16) -> CacheletId {
-        guest(worker)
     }
 
     /// Where a cachelet is that this server owns; `None` for others, guests among them.

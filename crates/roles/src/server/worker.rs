@@ -10,7 +10,7 @@ use super::links::{LinkRequest, Links, Surroundings};
 use super::message::Message;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
-use super::placement::{LocalPlace, LocalPlacement};
+use super::placement::{LocalPlace, LocalPlacement, guest};
 use super::plain::Run;
 use super::replicas::Replicas;
 use super::session::ConnectionId;
@@ -183,7 +183,7 @@ impl WorkerCore {
         for id in here.map(|(id, _)| *id) {
             store.create_cachelet(id);
         }
-        store.create_cachelet(LocalPlacement::guest_of(config.index));
+        store.create_cachelet(guest(config.index));
         let engine = Engine::new(
             store,
             replicas,

@@ -6,13 +6,8 @@ use evenkeel_types::WorkerRef;
 
 use super::report::{CacheletNumber, ClusterReport, ServerReport};
 use super::{ClusterConfig, LoadChange, Spread, Step};
+use crate::load;
 use crate::migration::{deviation, mean};
-
-/// A worker's load counts as at most this many times the (lower) median.
-pub const LOAD_CLAMP: f64 = 4.0;
-
-/// Loads up to this are never clamped: with so little to do, the median says nothing.
-pub const LOAD_CLAMP_FLOOR: f64 = 1000.0;
 
 /// A server in a draft.
 #[derive(Clone, Debug)]
@@ -411,10 +406,5 @@ pub(super) fn most_believed(report: &ClusterReport) -> f64 {
     let mut loads: Vec<f64> = workers
         .map(|worker| reported_load(worker.load, worker.cachelets.iter().map(|c| c.load)))
         .collect();
-    if loads.is_empty() {
-        return LOAD_CLAMP_FLOOR;
-    }
-    let middle = (loads.len() - 1) / 2;
-    let (_, median, _) = loads.select_nth_unstable_by(middle, f64::total_cmp);
-    (*median * LOAD_CLAMP).max(LOAD_CLAMP_FLOOR)
+    load::most_believed(&mut loads)
 }

@@ -65,9 +65,10 @@ use core::fmt;
 use evenkeel_types::WorkerRef;
 use serde::{Deserialize, Serialize};
 
+pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use bounded::BoundedLoad;
 pub use check::{Refusal, check};
-pub use draft::{Draft, LOAD_CLAMP, LOAD_CLAMP_FLOOR};
+pub use draft::Draft;
 pub use mbal::Mbal;
 pub use report::{
     BadReport, CacheletNumber, CacheletReport, ClusterReport, ServerReport, WorkerReport,
