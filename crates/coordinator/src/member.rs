@@ -24,7 +24,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::api::limits::LOAD_RPS_MAX;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
 
-use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings};
+use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Settings};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
 use crate::http::NOT_LEADER;
 
@@ -92,6 +92,8 @@ pub struct Report {
     pub load: LoadReport,
     /// What is new of a server's hot keys, if anything.
     pub hot_keys: Option<HotKeysNews>,
+    /// How far the migrations of a server have come.
+    pub migrations: Vec<MigrationReport>,
 }
 
 /// What the program is told, in order.
@@ -413,8 +415,10 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             epoch,
             load,
             hot_keys,
+            migrations,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
+        self.heartbeat.migrations = migrations;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -548,6 +552,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,
+        migrations: Vec::new(),
     }
 }
 
@@ -574,6 +579,8 @@ mod tests {
             servers: vec![server],
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![Some(WorkerRef::default())],
+            since: Vec::new(),
+            migrations: Vec::new(),
         };
         Arc::new(ClusterMap::new(document).unwrap())
     }

@@ -149,6 +149,7 @@ fn join(
             .unwrap_or(Epoch(0)),
         load: load.report(),
         hot_keys: None,
+        migrations: Vec::new(),
     };
     let told = Arc::clone(workers);
     let name = spec.name.clone();

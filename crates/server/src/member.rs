@@ -65,6 +65,7 @@ pub fn join(
             measured: load_news(&reporting, memory_limit_bytes),
         },
         hot_keys: hot_keys_news(&reporting),
+        migrations: Vec::new(),
     };
     let mut listener = Listener {
         workers,

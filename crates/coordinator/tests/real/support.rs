@@ -119,6 +119,7 @@ impl Member {
                     measured: None,
                 },
                 hot_keys: None,
+                migrations: Vec::new(),
             }
         };
         let on_event = move |event| {

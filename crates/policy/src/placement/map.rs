@@ -27,6 +27,9 @@ pub const CACHELETS_MAX: usize = 1 << 16;
 /// Most servers of a map. Bounds what a map costs to send, to check and to hold.
 pub const SERVERS_MAX: usize = 4096;
 
+/// Most migrations of a map. Each costs memory and bandwidth at both ends.
+pub const MIGRATIONS_MAX: usize = 1024;
+
 /// Most workers of one server.
 pub const WORKERS_MAX: usize = 1024;
 
@@ -66,6 +69,36 @@ pub struct MapDocument {
     pub virtual_nodes: Vec<CacheletId>,
     /// Owner of each cachelet; `None` while nobody owns it.
     pub cachelets: Vec<Option<WorkerRef>>,
+    /// For each cachelet the epoch from which on its contents have gone on without a break, over all
+    /// migrations since. Empty where the author does not say; a server then counts from the map that first
+    /// gave the cachelet to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub since: Vec<Epoch>,
+    /// Cachelets that are on their way to another server, in ascending order. Until the map says otherwise
+    /// they belong to their owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<Migration>,
+}
+
+/// A cachelet on its way to another server, with its contents.
+///
+/// The order is the coordinator's; how far it has come only the two servers know. The source alone decides
+/// whether the cachelet has passed, and says so in its heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migration {
+    /// Which cachelet.
+    pub cachelet: CacheletId,
+    /// The worker that is to own it.
+    pub to: WorkerRef,
+    /// The map that it first stood in. With the cachelet it names the migration for ever.
+    pub began: Epoch,
+    /// The coordinator wants it to be given up. The source says whether that came in time.
+    #[serde(default)]
+    pub cancelled: bool,
+    /// What the source copies at most, in bytes per second; 0 for no limit. What clients write meanwhile is
+    /// sent beside it.
+    #[serde(default)]
+    pub bytes_per_second: u64,
 }
 
 impl MapDocument {
@@ -140,15 +173,46 @@ impl MapDocument {
         }
         for (cachelet, owner) in self.cachelets.iter().enumerate() {
             let Some(owner) = *owner else { continue };
-            let known = self
-                .servers
-                .binary_search_by_key(&owner.server, |server| server.id)
-                .is_ok_and(|i| usize::from(owner.worker) < self.servers[i].worker_ports.len());
-            if !known {
+            if !self.knows(owner) {
                 return Err(MapError::UnknownOwner { cachelet, owner });
             }
         }
+        let since = &self.since;
+        let is_complete = since.is_empty() || since.len() == self.cachelets.len();
+        if !is_complete || since.iter().any(|since| *since > self.epoch) {
+            return Err(MapError::BadSince);
+        }
+        self.validate_migrations()
+    }
+
+    fn validate_migrations(&self) -> Result<(), MapError> {
+        let count = self.migrations.len();
+        if count > MIGRATIONS_MAX {
+            return Err(MapError::TooManyMigrations { count });
+        }
+        let mut before = None;
+        for migration in &self.migrations {
+            let cachelet = migration.cachelet;
+            let owner = self.cachelets.get(usize::from(cachelet.0)).copied();
+            let is_sound = owner
+                .flatten()
+                .is_some_and(|owner| owner.server != migration.to.server)
+                && self.knows(migration.to)
+                && migration.began <= self.epoch
+                && before < Some(cachelet);
+            if !is_sound {
+                return Err(MapError::BadMigration { cachelet });
+            }
+            before = Some(cachelet);
+        }
         Ok(())
+    }
+
+    /// Whether there is such a worker. O(log servers).
+    fn knows(&self, worker: WorkerRef) -> bool {
+        self.servers
+            .binary_search_by_key(&worker.server, |server| server.id)
+            .is_ok_and(|i| usize::from(worker.worker) < self.servers[i].worker_ports.len())
     }
 }
 
@@ -231,6 +295,22 @@ pub enum MapError {
         cachelet: usize,
         /// The worker it names.
         owner: WorkerRef,
+    },
+    /// Neither empty nor one for each cachelet, or one of the future.
+    #[error("accept a map: it does not say of each cachelet since when it has gone on")]
+    BadSince,
+    /// More than [`MIGRATIONS_MAX`].
+    #[error("accept a map: it has {count} migrations, more than {MIGRATIONS_MAX}")]
+    TooManyMigrations {
+        /// Migrations in the document.
+        count: usize,
+    },
+    /// Its cachelet is unknown, owned by nobody or by the server that it goes to, or occurs twice; or it goes to
+    /// an unknown worker or began in the future.
+    #[error("accept a map: the migration of cachelet {cachelet} is not possible")]
+    BadMigration {
+        /// The cachelet.
+        cachelet: CacheletId,
     },
 }
 
@@ -345,6 +425,13 @@ impl ClusterMap {
         *self.document.cachelets.get(usize::from(cachelet.0))?
     }
 
+    /// The migration that a cachelet is in. O(log migrations).
+    pub fn migration(&self, cachelet: CacheletId) -> Option<&Migration> {
+        let migrations = &self.document.migrations;
+        let at = migrations.binary_search_by_key(&cachelet, |migration| migration.cachelet);
+        at.ok().map(|at| &migrations[at])
+    }
+
     /// The cachelets that a worker owns, in ascending order. O(cachelets).
     pub fn cachelets_of(&self, worker: WorkerRef) -> impl Iterator<Item = CacheletId> {
         // CACHELETS_MAX positions fit u16.
@@ -415,6 +502,14 @@ mod tests {
             servers: vec![server(1), server(3)],
             virtual_nodes: (0..16).map(|i| CacheletId(i % 8)).collect(),
             cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),
+            since: vec![Epoch(2); 8],
+            migrations: vec![Migration {
+                cachelet: CacheletId(1),
+                to: worker(3, 0),
+                began: Epoch(4),
+                cancelled: false,
+                bytes_per_second: 0,
+            }],
         }
     }
 
@@ -444,6 +539,8 @@ mod tests {
         let mut document = document();
         document.virtual_nodes = (0..=u16::MAX).map(CacheletId).collect();
         document.cachelets = vec![Some(worker(3, 1)); CACHELETS_MAX];
+        document.since.clear();
+        document.migrations.clear();
         let map = ClusterMap::new(document).unwrap();
         let place = map.locate(KeyHash(u64::MAX));
         assert_eq!(
@@ -509,10 +606,35 @@ mod tests {
         );
     }
 
+    fn bad_migration(cachelet: u16) -> MapError {
+        MapError::BadMigration {
+            cachelet: CacheletId(cachelet),
+        }
+    }
+
     #[test]
     fn every_rule_refuses_the_document_that_breaks_it() {
         type Break = fn(&mut MapDocument);
-        let cases: [(Break, MapError); 15] = [
+        let cases: [(Break, MapError); 23] = [
+            (|d| d.since.truncate(7), MapError::BadSince),
+            (|d| d.since[3] = Epoch(6), MapError::BadSince),
+            (
+                |d| d.migrations = vec![d.migrations[0]; MIGRATIONS_MAX + 1],
+                MapError::TooManyMigrations {
+                    count: MIGRATIONS_MAX + 1,
+                },
+            ),
+            (
+                |d| d.migrations = vec![d.migrations[0]; 2],
+                bad_migration(1),
+            ),
+            (|d| d.migrations[0].to = worker(1, 0), bad_migration(1)),
+            (|d| d.migrations[0].to = worker(3, 2), bad_migration(1)),
+            (|d| d.migrations[0].began = Epoch(6), bad_migration(1)),
+            (
+                |d| d.migrations[0].cachelet = CacheletId(7),
+                bad_migration(7),
+            ),
             (|d| d.epoch = Epoch(0), MapError::EpochZero),
             (
                 |d| d.servers = vec![server(1); SERVERS_MAX + 1],

@@ -189,6 +189,8 @@ mod tests {
             servers: list,
             virtual_nodes: (0..256).map(|i| CacheletId(i % 64)).collect(),
             cachelets,
+            since: Vec::new(),
+            migrations: Vec::new(),
         })
         .unwrap()
     }

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::placement::map::{ClusterMap, NAME_LEN_MAX, WORKERS_MAX};
-use evenkeel_types::{BootId, Epoch, ServerId};
+use evenkeel_policy::placement::map::{ClusterMap, MIGRATIONS_MAX, NAME_LEN_MAX, WORKERS_MAX};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::limits::LOAD_RPS_MAX;
@@ -61,6 +61,44 @@ pub struct Heartbeat {
     /// What is new of a server's hot keys; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot_keys: Option<HotKeysNews>,
+    /// How far the migrations have come that the server takes part in, for as long as its map has them. At most
+    /// [`MIGRATIONS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<MigrationReport>,
+}
+
+/// How far a migration has come, at one of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationReport {
+    /// Which cachelet.
+    pub cachelet: CacheletId,
+    /// Which migration of it: see [`Migration::began`](evenkeel_policy::placement::map::Migration::began).
+    pub began: Epoch,
+    /// What this end says.
+    pub state: MigrationState,
+    /// Items sent or taken so far, those that were written meanwhile included.
+    #[serde(default)]
+    pub items: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// What one end of a migration says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationState {
+    /// The source: contents are on their way, or about to be, and the source serves the cachelet.
+    Copying,
+    /// The source: it does not serve the cachelet any more, and never will again in this migration. It
+    /// sends clients to the target.
+    Moved,
+    /// The source: nothing will come of this migration; it serves the cachelet and sends nobody to the target.
+    Aborted,
+    /// The target: it has contents, which it serves to nobody as far as it knows.
+    Staged,
+    /// The target: the source has decided, and it serves the cachelet. As good as [`Moved`](Self::Moved).
+    Live,
 }
 
 /// A member's load.
@@ -125,6 +163,10 @@ impl Heartbeat {
         } else if self.worker_ports.len() > WORKERS_MAX {
             let count = self.worker_ports.len();
             return Err(Refusal::BadWorkerCount { count });
+        }
+        let count = self.migrations.len();
+        if count > MIGRATIONS_MAX {
+            return Err(Refusal::TooManyMigrations { count });
         }
         self.validate_load()
     }

@@ -77,7 +77,9 @@ pub use drain::{DrainRefusal, DrainRequest, DrainView};
 pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
 pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
-pub use message::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings};
+pub use message::{
+    Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, MigrationState, Settings,
+};
 pub use placing::Slot;
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
+use evenkeel_policy::placement::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch};
 
 use super::limits::{LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};
@@ -53,6 +53,12 @@ pub enum Refusal {
         worker: usize,
         /// What was reported.
         value: f64,
+    },
+    /// More migrations are reported than a map can have.
+    #[error("{count} migrations were reported, at most {MIGRATIONS_MAX} can be")]
+    TooManyMigrations {
+        /// Reports in the heartbeat.
+        count: usize,
     },
     /// The member works by a map that this coordinator has not made yet.
     #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
@@ -127,6 +133,8 @@ pub enum Reason {
     BadWorkerCount,
     /// See [`Refusal::LoadCount`] and [`Refusal::BadLoad`].
     BadLoad,
+    /// See [`Refusal::TooManyMigrations`].
+    TooManyMigrations,
     /// See [`Refusal::FutureEpoch`].
     FutureEpoch,
     /// See [`Refusal::ForeignMap`].
@@ -143,12 +151,13 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
         Reason::BadWorkerCount,
         Reason::BadLoad,
+        Reason::TooManyMigrations,
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
@@ -165,6 +174,7 @@ impl Reason {
             Reason::BadPort => "bad_port",
             Reason::BadWorkerCount => "bad_worker_count",
             Reason::BadLoad => "bad_load",
+            Reason::TooManyMigrations => "too_many_migrations",
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
@@ -190,6 +200,7 @@ impl Refusal {
             Refusal::BadPort { .. } => Reason::BadPort,
             Refusal::BadWorkerCount { .. } => Reason::BadWorkerCount,
             Refusal::LoadCount { .. } | Refusal::BadLoad { .. } => Reason::BadLoad,
+            Refusal::TooManyMigrations { .. } => Reason::TooManyMigrations,
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
@@ -204,9 +215,11 @@ impl Refusal {
     /// Who can help it.
     pub fn fault(&self) -> Fault {
         match self.reason() {
-            Reason::BadName | Reason::BadPort | Reason::BadWorkerCount | Reason::BadLoad => {
-                Fault::Invalid
-            }
+            Reason::BadName
+            | Reason::BadPort
+            | Reason::BadWorkerCount
+            | Reason::BadLoad
+            | Reason::TooManyMigrations => Fault::Invalid,
             Reason::WrongCluster
             | Reason::FutureEpoch
             | Reason::ForeignMap

@@ -76,6 +76,8 @@ impl SavedState {
             servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
+            since: Vec::new(),
+            migrations: Vec::new(),
         })
     }
 
@@ -126,6 +128,8 @@ impl SavedState {
             servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![None],
+            since: Vec::new(),
+            migrations: Vec::new(),
         });
         Ok(document.validate()?)
     }

@@ -95,6 +95,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,
+        migrations: Vec::new(),
     }
 }
 

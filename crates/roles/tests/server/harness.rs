@@ -208,6 +208,8 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
                 })
             })
             .collect(),
+        since: Vec::new(),
+        migrations: Vec::new(),
     };
     Arc::new(ClusterMap::new(document).expect("a sound map"))
 }

@@ -100,6 +100,8 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
         cachelets: (0..cachelets)
             .map(|cachelet| Some(owner(cachelet)))
             .collect(),
+        since: Vec::new(),
+        migrations: Vec::new(),
     };
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;
     Ok(Arc::new(map))

@@ -127,6 +127,7 @@ impl World {
             lineage: lineage(epoch),
             load: LoadReport::default(),
             hot_keys: None,
+            migrations: Vec::new(),
         };
         if let Some(server) = self.servers.get(host) {
             let (epoch, port) = (server.applied(), 1000 + host as u16);

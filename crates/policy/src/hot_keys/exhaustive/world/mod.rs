@@ -431,6 +431,8 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         servers: (0..scope.servers).map(entry).collect(),
         virtual_nodes: (0..NODES as u16).map(CacheletId).collect(),
         cachelets: (0..NODES).map(owner_of).collect(),
+        since: Vec::new(),
+        migrations: Vec::new(),
     }
 }
 

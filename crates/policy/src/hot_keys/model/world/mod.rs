@@ -323,6 +323,8 @@ impl World {
             cachelets: (0..8)
                 .map(|_| Some(worker(random.below(SERVERS as u64) as usize)))
                 .collect(),
+            since: Vec::new(),
+            migrations: Vec::new(),
         };
         let mut world = World {
             plan,

@@ -42,6 +42,8 @@ fn document() -> MapDocument {
         servers: (1..=4).map(server).collect(),
         virtual_nodes: (0..64).map(CacheletId).collect(),
         cachelets: (0..64).map(|i| Some(owner(i))).collect(),
+        since: Vec::new(),
+        migrations: Vec::new(),
     }
 }
 
