@@ -580,6 +580,7 @@ mod tests {
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![Some(WorkerRef::default())],
             since: Vec::new(),
+            stay: Vec::new(),
             migrations: Vec::new(),
         };
         Arc::new(ClusterMap::new(document).unwrap())

@@ -1,7 +1,7 @@
 //! The hello of the extension and the answers that only agreed peers see
 //! (`docs/protocol-extension.md`).
 
-use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version, WorkerRef};
 
 use crate::compose;
 use crate::number;
@@ -89,6 +89,71 @@ impl HelloReply {
             }
         }
         Some(reply)
+    }
+}
+
+/// `migrate <word> …`: the source of a migration speaks to its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migrate {
+    /// `begin <cachelet> <began> <since>`: what follows with `G` on this connection is of that cachelet.
+    Begin {
+        /// Which cachelet.
+        cachelet: CacheletId,
+        /// Which migration of it.
+        began: Epoch,
+        /// Epoch from which on the contents have gone on without a break.
+        since: Epoch,
+    },
+    /// `activate <version>`: everything was sent; serve whoever comes.
+    Activate {
+        /// The newest version that the source has given.
+        newest: Version,
+    },
+    /// `confirm`: the source serves it no more.
+    Confirm,
+}
+
+impl Migrate {
+    /// Reads the words behind `migrate`. `None` unless they are exactly what is expected.
+    pub(crate) fn parse(mut words: Words<'_>) -> Option<Self> {
+        let word = words.next()?;
+        let mut number = || number::plain(words.next()?);
+        let migrate = match word {
+            b"begin" => Migrate::Begin {
+                cachelet: CacheletId(number()?.try_into().ok()?),
+                began: Epoch(number()?),
+                since: Epoch(number()?),
+            },
+            b"activate" => Migrate::Activate {
+                newest: Version(number()?),
+            },
+            b"confirm" => Migrate::Confirm,
+            _ => return None,
+        };
+        words.next().is_none().then_some(migrate)
+    }
+
+    /// Appends the words behind `migrate`.
+    pub(crate) fn write_words(self, out: &mut Vec<u8>) {
+        match self {
+            Migrate::Begin {
+                cachelet,
+                began,
+                since,
+            } => {
+                out.extend_from_slice(b"begin ");
+                compose::number(out, cachelet.0);
+                out.push(b' ');
+                compose::number(out, began.0);
+                out.push(b' ');
+                compose::number(out, since.0);
+            }
+            Migrate::Activate { newest } => {
+                out.extend_from_slice(b"activate ");
+                compose::number(out, newest.0);
+            }
+            Migrate::Confirm => out.extend_from_slice(b"confirm"),
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub mod text;
 mod words;
 
 pub use auth::{AuthOutcome, parse_auth};
-pub use extension::{Hello, HelloReply, Moved};
+pub use extension::{Hello, HelloReply, Migrate, Moved};
 pub use limits::{
     AUTH_TOKEN_LEN_MAX, FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, ITEM_OVERHEAD, KEY_LEN_MAX,
     LINE_LEN_MAX, LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX,

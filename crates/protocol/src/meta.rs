@@ -158,7 +158,7 @@ impl<'a> MetaFlags<'a> {
         self.iter().next().is_none()
     }
 
-    /// Whether a request has a flag of the extension (`A`, `G`, `U`, `Y`), which only a peer that said
+    /// Whether a request has a flag of the extension (`A`, `G`, `U`, `X`, `Y`), which only a peer that said
     /// hello may send.
     #[inline]
     pub fn uses_extension(&self) -> bool {
@@ -312,7 +312,7 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
             b'U' if number::plain(token).is_none_or(|value| value > u64::from(u16::MAX)) => {
                 return Err(text::INVALID_FLAG);
             }
-            b'A' | b'G' if !token.is_empty() => return Err(text::INVALID_FLAG),
+            b'A' | b'G' | b'X' if !token.is_empty() => return Err(text::INVALID_FLAG),
             _ if KNOWN & bit(letter) == 0 => return Err(text::INVALID_FLAG),
             _ => {}
         }
@@ -330,7 +330,7 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
 const KNOWN: u64 = letters(b"CDEFIJLMNOPRTbcfhklqstuvx") | EXTENSION;
 
 /// Flags of the extension.
-const EXTENSION: u64 = letters(b"AGUY");
+const EXTENSION: u64 = letters(b"AGUXY");
 
 const fn letters(letters: &[u8]) -> u64 {
     let mut bits = 0;

@@ -8,7 +8,7 @@
 
 use memchr::memchr;
 
-use crate::extension::Hello;
+use crate::extension::{Hello, Migrate};
 use crate::limits::{
     FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, KEY_LEN_MAX, LINE_LEN_MAX, LONG_LINE_SPACES_MAX, Limits,
     VALUE_LEN_MAX,
@@ -145,6 +145,10 @@ pub(crate) fn parse_line<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'
         b"debugtime" => frame.done(Request::Admin(Admin::DebugTime(words.rest()))),
         b"evenkeel" => match Hello::parse(words) {
             Some(hello) => frame.done(Request::Hello(hello)),
+            None => frame.refuse(text::ERROR),
+        },
+        b"migrate" => match Migrate::parse(words) {
+            Some(migrate) => frame.done(Request::Migrate(migrate)),
             None => frame.refuse(text::ERROR),
         },
         _ => match words.last().unwrap_or(command) {

@@ -1,6 +1,6 @@
 //! What a client asks for. Every request borrows from the buffer it was parsed from.
 
-use crate::extension::Hello;
+use crate::extension::{Hello, Migrate};
 use crate::meta::{Meta, SentKey};
 use crate::words::Words;
 
@@ -94,6 +94,8 @@ pub enum Request<'a> {
     },
     /// The hello that opens the extension.
     Hello(Hello),
+    /// A word from the source of a migration to its target, for agreed peers alone.
+    Migrate(Migrate),
 }
 
 /// A classic storage command.

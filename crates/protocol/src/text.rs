@@ -126,3 +126,8 @@ pub const LRU_BAD_FACTOR: &[u8] = b"ERROR hot/warm age factors must be greater t
 pub const TOO_MANY_WATCHERS: &[u8] = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
 /// `stats detail` without a word that is known.
 pub const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+
+/// The target of a migration cannot begin yet.
+pub const MIGRATE_LATER: &[u8] = b"LATER\r\n";
+/// The target of a migration does not take part in it.
+pub const MIGRATE_NO: &[u8] = b"NO\r\n";

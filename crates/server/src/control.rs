@@ -3,6 +3,7 @@
 use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
 use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
 use evenkeel_types::{CacheletId, Epoch, ServerId};
@@ -36,6 +37,8 @@ pub enum Control {
     },
     /// Say how loaded the worker and its cachelets are.
     DescribeCachelets(Sender<WorkerLoad>),
+    /// Say how far migrations to and from other servers have come.
+    DescribeMigrations(Sender<Vec<MigrationReport>>),
     /// Give a cachelet to another worker, as soon as that is possible.
     Give {
         /// Which.
@@ -63,6 +66,8 @@ pub struct Gauges {
     epoch: AtomicU64,
     /// Whether there is anything to tell of hot keys.
     hot_keys: AtomicBool,
+    /// Whether it takes part in migrations.
+    migrations: AtomicBool,
 }
 
 impl Gauges {
@@ -85,6 +90,16 @@ impl Gauges {
     /// Whether there is anything to tell of hot keys.
     pub fn has_hot_keys(&self) -> bool {
         self.hot_keys.load(Ordering::Relaxed)
+    }
+
+    /// The worker says whether it takes part in migrations.
+    pub fn set_has_migrations(&self, has: bool) {
+        self.migrations.store(has, Ordering::Relaxed);
+    }
+
+    /// Whether it takes part in migrations.
+    pub fn has_migrations(&self) -> bool {
+        self.migrations.load(Ordering::Relaxed)
     }
 
     /// The worker has let go of everything that this map does not give it.

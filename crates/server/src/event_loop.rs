@@ -21,13 +21,13 @@ use crate::toll::Toll;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
+    CloseReason, ConnectionId, LinkId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
 };
 use evenkeel_runtime::{
     Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
     MeshPort, ProcessSignal, Stream, TurnClock, accept,
 };
-use evenkeel_types::{Instant, Now, WorkerRef};
+use evenkeel_types::{Instant, Now};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use naps::Naps;
@@ -412,6 +412,9 @@ impl Worker {
                 Control::DescribeCachelets(to) => {
                     let _ = to.send(self.parts.core.cachelet_loads());
                 }
+                Control::DescribeMigrations(to) => {
+                    let _ = to.send(self.parts.core.migration_reports());
+                }
                 Control::Give { cachelet, to } => self.parts.core.order_move(now, cachelet, to),
                 Control::Sampling(ratio) => self.parts.core.set_sampling_ratio(ratio),
                 Control::DescribeReplicas(to) => {
@@ -541,12 +544,12 @@ impl Worker {
         }
         while let Some(request) = self.parts.core.poll_link_request() {
             match request {
-                LinkRequest::Connect { worker, host, port } => {
-                    if self.connect(worker, &host, port).is_err() {
-                        self.parts.core.link_lost(now, worker);
+                LinkRequest::Connect { link, host, port } => {
+                    if self.connect(link, &host, port).is_err() {
+                        self.parts.core.link_lost(now, link);
                     }
                 }
-                LinkRequest::Close(worker) => self.links.retain(|_, link| link.worker != worker),
+                LinkRequest::Close(id) => self.links.retain(|_, link| link.id != id),
             }
         }
         let waiting: Vec<usize> = self
@@ -555,7 +558,7 @@ impl Worker {
             .filter(|(_, link)| {
                 self.parts
                     .core
-                    .link_out(link.worker)
+                    .link_out(link.id)
                     .is_some_and(|out| !out.is_empty())
             })
             .map(|(token, _)| *token)
@@ -565,7 +568,7 @@ impl Worker {
         }
     }
 
-    fn connect(&mut self, worker: WorkerRef, host: &str, port: u16) -> io::Result<()> {
+    fn connect(&mut self, link: LinkId, host: &str, port: u16) -> io::Result<()> {
         let address = (host, port)
             .to_socket_addrs()?
             .next()
@@ -578,7 +581,7 @@ impl Worker {
             .poll
             .registry()
             .register(&mut stream, Token(token), both)?;
-        self.links.insert(token, LinkSocket::new(worker, stream));
+        self.links.insert(token, LinkSocket::new(link, stream));
         Ok(())
     }
 
@@ -586,13 +589,13 @@ impl Worker {
         let Some(link) = self.links.get_mut(&token) else {
             return;
         };
-        let worker = link.worker;
+        let id = link.id;
         if link
             .serve(&mut self.parts.core, now, &mut self.scratch)
             .is_err()
         {
             self.links.remove(&token);
-            self.parts.core.link_lost(now, worker);
+            self.parts.core.link_lost(now, id);
         }
     }
 
@@ -622,6 +625,7 @@ impl Worker {
             let (core, gauges) = (&self.parts.core, &self.parts.gauges);
             gauges.set_load(core.load());
             gauges.set_has_hot_keys(core.has_hot_keys());
+            gauges.set_has_migrations(core.has_migrations());
         }
         if self.unmaintained || now.monotonic >= self.next_maintenance {
             self.unmaintained = self.parts.core.maintain(now);

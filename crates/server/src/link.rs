@@ -1,15 +1,15 @@
-//! The socket of a link to a shadow worker.
+//! The socket of a link to a worker of another server.
 
-use evenkeel_roles::server::WorkerCore;
+use evenkeel_roles::server::{LinkId, WorkerCore};
 use evenkeel_runtime::{InputBuffer, Stream};
-use evenkeel_types::{Now, WorkerRef};
+use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Write};
 
 /// A link's socket.
 #[derive(Debug)]
 pub struct LinkSocket {
-    /// The shadow worker at the other end.
-    pub worker: WorkerRef,
+    /// Its name.
+    pub id: LinkId,
     stream: Stream,
     input: InputBuffer,
     connected: bool,
@@ -17,9 +17,9 @@ pub struct LinkSocket {
 
 impl LinkSocket {
     /// A connection under way. The socket is registered already.
-    pub fn new(worker: WorkerRef, stream: Stream) -> Self {
+    pub fn new(id: LinkId, stream: Stream) -> Self {
         LinkSocket {
-            worker,
+            id,
             stream,
             input: InputBuffer::default(),
             connected: false,
@@ -32,7 +32,7 @@ impl LinkSocket {
             match self.stream.take_error() {
                 Ok(()) => {
                     self.connected = true;
-                    core.link_up(now, self.worker);
+                    core.link_up(now, self.id);
                 }
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
                 Err(error) => return Err(error),
@@ -47,7 +47,7 @@ impl LinkSocket {
             match self.input.fill(&mut self.stream, scratch) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
-                    let consumed = core.link_input(now, self.worker, self.input.as_slice());
+                    let consumed = core.link_input(now, self.id, self.input.as_slice());
                     self.input.consume(consumed);
                     if count < scratch.len() {
                         return Ok(());
@@ -61,7 +61,7 @@ impl LinkSocket {
     }
 
     fn write(&mut self, core: &mut WorkerCore) -> io::Result<()> {
-        let Some(out) = core.link_out(self.worker) else {
+        let Some(out) = core.link_out(self.id) else {
             return Ok(());
         };
         let mut written = 0;

@@ -6,6 +6,8 @@ use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::placement::map::MIGRATIONS_MAX;
+use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
 use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_runtime::UsageError;
@@ -65,7 +67,7 @@ pub fn join(
             measured: load_news(&reporting, memory_limit_bytes),
         },
         hot_keys: hot_keys_news(&reporting),
-        migrations: Vec::new(),
+        migrations: migrations(&reporting),
     };
     let mut listener = Listener {
         workers,
@@ -91,6 +93,18 @@ fn hot_keys_news(workers: &[WorkerHandle]) -> Option<HotKeysNews> {
         to,
     });
     (!having.is_empty()).then(|| HotKeysNews::of(answers))
+}
+
+/// What workers say of migrations that they take part in.
+fn migrations(workers: &[WorkerHandle]) -> Vec<MigrationReport> {
+    let taking_part = workers
+        .iter()
+        .filter(|worker| worker.gauges.has_migrations());
+    let taking_part: Vec<_> = taking_part.collect();
+    let answers = ask(&taking_part, NEWS_TIME, Control::DescribeMigrations);
+    let mut reports: Vec<_> = answers.into_iter().flatten().collect();
+    reports.truncate(MIGRATIONS_MAX);
+    reports
 }
 
 /// The loads of those workers that say them in time.

@@ -74,6 +74,12 @@ pub struct MapDocument {
     /// gave the cachelet to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub since: Vec<Epoch>,
+    /// For each cachelet what names its present stay with its owner: of one that has migrated the epoch in which
+    /// that migration [began](Migration::began), of others their `since`. So it changes whenever the owner does, and
+    /// a server that has missed maps can tell a cachelet that has come back from one that never left. Empty
+    /// with `since`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stay: Vec<Epoch>,
     /// Cachelets that are on their way to another server, in ascending order. Until the map says otherwise
     /// they belong to their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -179,7 +185,10 @@ impl MapDocument {
         }
         let since = &self.since;
         let is_complete = since.is_empty() || since.len() == self.cachelets.len();
-        if !is_complete || since.iter().any(|since| *since > self.epoch) {
+        let stay_is_sound = self.stay.len() == since.len()
+            && (self.stay.iter().zip(since))
+                .all(|(stay, since)| (since..=&self.epoch).contains(&stay));
+        if !is_complete || !stay_is_sound || since.iter().any(|since| *since > self.epoch) {
             return Err(MapError::BadSince);
         }
         self.validate_migrations()
@@ -503,6 +512,7 @@ mod tests {
             virtual_nodes: (0..16).map(|i| CacheletId(i % 8)).collect(),
             cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),
             since: vec![Epoch(2); 8],
+            stay: vec![Epoch(3); 8],
             migrations: vec![Migration {
                 cachelet: CacheletId(1),
                 to: worker(3, 0),
@@ -540,6 +550,7 @@ mod tests {
         document.virtual_nodes = (0..=u16::MAX).map(CacheletId).collect();
         document.cachelets = vec![Some(worker(3, 1)); CACHELETS_MAX];
         document.since.clear();
+        document.stay.clear();
         document.migrations.clear();
         let map = ClusterMap::new(document).unwrap();
         let place = map.locate(KeyHash(u64::MAX));
@@ -615,9 +626,11 @@ mod tests {
     #[test]
     fn every_rule_refuses_the_document_that_breaks_it() {
         type Break = fn(&mut MapDocument);
-        let cases: [(Break, MapError); 23] = [
+        let cases: [(Break, MapError); 25] = [
             (|d| d.since.truncate(7), MapError::BadSince),
             (|d| d.since[3] = Epoch(6), MapError::BadSince),
+            (|d| d.stay[3] = Epoch(1), MapError::BadSince),
+            (|d| d.stay.truncate(7), MapError::BadSince),
             (
                 |d| d.migrations = vec![d.migrations[0]; MIGRATIONS_MAX + 1],
                 MapError::TooManyMigrations {

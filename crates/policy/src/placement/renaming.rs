@@ -190,6 +190,7 @@ mod tests {
             virtual_nodes: (0..256).map(|i| CacheletId(i % 64)).collect(),
             cachelets,
             since: Vec::new(),
+            stay: Vec::new(),
             migrations: Vec::new(),
         })
         .unwrap()

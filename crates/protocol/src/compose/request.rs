@@ -6,7 +6,7 @@
 use evenkeel_types::{Epoch, WorkerRef};
 
 use super::{MetaLine, number};
-use crate::extension::Hello;
+use crate::extension::{Hello, Migrate};
 use crate::meta::SentKey;
 use crate::request::{Direction, Store, StoreVerb};
 use crate::text;
@@ -163,6 +163,13 @@ pub fn hello(out: &mut Vec<u8>, epoch: Epoch) {
 /// Offers the extension as a home's worker that will send replicas.
 pub fn hello_from(out: &mut Vec<u8>, epoch: Epoch, worker: WorkerRef) {
     offer(out, epoch, Some(worker));
+}
+
+/// `migrate`, from the source of a migration to its target.
+pub fn migrate(out: &mut Vec<u8>, migrate: Migrate) {
+    out.extend_from_slice(b"migrate ");
+    migrate.write_words(out);
+    out.extend_from_slice(text::CRLF);
 }
 
 fn offer(out: &mut Vec<u8>, epoch: Epoch, from: Option<WorkerRef>) {

@@ -110,6 +110,7 @@ pub fn request(request: &Request<'_>) -> String {
         Request::Hello(hello) => {
             format!("hello {} {} {:?}", hello.version, hello.epoch, hello.from)
         }
+        Request::Migrate(migrate) => format!("{migrate:?}"),
     }
 }
 

@@ -260,6 +260,7 @@ pub fn compose_request(request: &Request<'_>) -> Vec<u8> {
             Some(worker) => write::hello_from(&mut out, hello.epoch, worker),
             None => write::hello(&mut out, hello.epoch),
         },
+        Request::Migrate(migrate) => write::migrate(&mut out, migrate),
     }
     out
 }

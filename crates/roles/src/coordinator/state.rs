@@ -77,6 +77,7 @@ impl SavedState {
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
             since: Vec::new(),
+            stay: Vec::new(),
             migrations: Vec::new(),
         })
     }
@@ -129,6 +130,7 @@ impl SavedState {
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![None],
             since: Vec::new(),
+            stay: Vec::new(),
             migrations: Vec::new(),
         });
         Ok(document.validate()?)

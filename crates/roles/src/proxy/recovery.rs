@@ -297,7 +297,7 @@ impl ProxyCore {
         self.close_if_retired(id);
         question.progress = Progress::Nothing;
         let tag = question.tag;
-        self.learn_host(&tag, moved);
+        self.learn_host(now, &tag, moved);
         let owner = match self.pools.get(in_pool.0).map(|pool| &pool.servers) {
             Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
             Some(Servers::Memcached(_)) | None => None,
@@ -315,9 +315,9 @@ impl ProxyCore {
         self.release(now, tag.client);
     }
 
-    /// Takes notice of a cachelet that has moved inside of its server. What is asked from now on goes to its
+    /// Takes notice of a cachelet that has moved inside of its server, or to another one. What is asked from now on goes to its
     /// host, so that a new era begins.
-    fn learn_host(&mut self, tag: &Tag, moved: Moved) {
+    fn learn_host(&mut self, now: Instant, tag: &Tag, moved: Moved) {
         let pool = self.pools.get_mut(tag.pool.0).map(|pool| &mut pool.servers);
         let Some(Servers::Evenkeel(pool)) = pool else {
             return;
@@ -328,6 +328,8 @@ impl ProxyCore {
         if is_news {
             self.stats.proxy_hosts_learnt += 1;
             self.begin_era();
+            // Among them may be some that were told to wait until the cachelet has passed.
+            self.hurry_all_parked(now);
         }
     }
 
@@ -403,6 +405,14 @@ impl ProxyCore {
         for _ in 0..self.parking.waiting.len() {
             self.retry_first_parked(now);
         }
+    }
+
+    /// Ends the pauses of all parked requests.
+    fn hurry_all_parked(&mut self, now: Instant) {
+        for (until, _) in &mut self.parking.waiting {
+            *until = (*until).min(now);
+        }
+        self.due_at(now);
     }
 
     /// Something that the client had asked for was answered: what it asked next, and is parked, need

@@ -163,7 +163,7 @@ impl ProxyCore {
             Request::Admin(admin) => self.say(id, admin.answer_without_feature()),
             Request::MetaNoop => self.say(id, text::META_NOOP),
             // An application is offered no extension: whom it speaks to is the proxy's business.
-            Request::Hello(_) => self.say(id, text::ERROR),
+            Request::Hello(_) | Request::Migrate(_) => self.say(id, text::ERROR),
             Request::MetaGet(ref meta)
             | Request::MetaSet(ref meta)
             | Request::MetaDelete(ref meta)

@@ -92,6 +92,7 @@ impl WorkerCore {
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(id.slot);
         self.home_links.retain(|_, link| *link != id);
+        self.source_lost(id);
     }
 
     /// A connection's state, if it still stands.

@@ -126,6 +126,36 @@ counters! {
     cachelet_waits_us,
     /// Commands that did wait.
     commands_waited,
+    /// Migrations to another server that a worker was ordered to carry out.
+    migrations_ordered,
+    /// Cachelets that have passed to another server with their contents.
+    migrations_passed,
+    /// Migrations that this server gave up as their source.
+    migrations_aborted,
+    /// Those of them whose cachelet was written faster than it could be copied.
+    migrations_outrun,
+    /// Migrations from another server that began.
+    migrations_staged,
+    /// Cachelets that have come from another server with their contents.
+    migrations_came,
+    /// Contents that had come from another server and were forgotten, because nothing came of the migration.
+    migrations_dropped,
+    /// Items sent to other servers by migrations; those written meanwhile count again.
+    migration_items_sent,
+    /// Their bytes, as sent.
+    migration_bytes_sent,
+    /// Items taken from other servers by migrations.
+    migration_items_taken,
+    /// Bytes of their keys and values.
+    migration_bytes_taken,
+    /// Items of migrations for which there was no room; their keys are misses.
+    migration_items_unstored,
+    /// Keys that no line can hold, which do not migrate; they are misses.
+    migration_items_unsendable,
+    /// Times that copying paused because clients of the worker had to wait for too long.
+    migration_pauses,
+    /// Microseconds in which cachelets were served by nobody because they passed to another server.
+    migration_pass_us,
     /// Requests for keys whose home is elsewhere, answered with the owner.
     moved,
     /// Replicas held for other servers now.

@@ -326,7 +326,13 @@ impl WorkerCore {
         key: &[u8],
         frame: &[u8],
     ) -> bool {
-        let located = self.locate(key);
+        let mut located = self.locate(key);
+        if session.agreed
+            && !located.place.owned
+            && self.admit(now, session.epoch, KeyHash::of(key))
+        {
+            located = self.locate(key);
+        }
         let at = located.at(now, Reader::Unaware);
         let is_here = if session.agreed {
             // Nothing that an aware client asked is on its way between workers. Its vbucket names the

@@ -84,6 +84,7 @@ impl WorkerCore {
             }
             Request::Quit => session.closing = true,
             Request::Hello(hello) => self.agree(id, session, hello),
+            Request::Migrate(migrate) => self.hear_source(now, id, session, *migrate),
             Request::FlushAll { delay, noreply } => {
                 self.flush_all(now, id, session, *delay, *noreply);
             }
@@ -162,10 +163,19 @@ impl WorkerCore {
         let mut scratch = KeyScratch::default();
         let key = key_of(request, &mut scratch);
         if let Some(meta) = meta.filter(|meta| meta.flags.has(b'G')) {
-            self.replica_command(now, key, request, meta, session.sink());
+            if !self.stage(now, id, session, key, request, meta) {
+                self.replica_command(now, key, request, meta, session.sink());
+            }
             return true;
         }
-        match self.route(now, session, key, meta.map(|meta| &meta.flags)) {
+        let flags = meta.map(|meta| &meta.flags);
+        let mut route = self.route(now, session, key, flags);
+        if let Route::Elsewhere(_, hash) = route
+            && self.admit_redirected(now, flags, hash)
+        {
+            route = self.route(now, session, key, flags);
+        }
+        match route {
             Route::Here(at) => {
                 let before = session.sink().len();
                 self.execute(&at, key, request, session.sink());
@@ -297,7 +307,8 @@ impl WorkerCore {
             | Request::Quit
             | Request::Admin(_)
             | Request::MetaNoop
-            | Request::Hello(_) => unreachable!("only commands on one key are executed here"),
+            | Request::Hello(_)
+            | Request::Migrate(_) => unreachable!("only commands on one key are executed here"),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a worker holds and the small things that all its commands share.
 
 use super::counters::Counters;
+use super::migration::Rewritten;
 use super::replicas::Replicas;
 use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
@@ -79,6 +80,8 @@ pub struct Engine {
     pub time: TimeBase,
     /// What the protocol allows.
     pub limits: Limits,
+    /// What was written of the cachelet that is being copied to another server.
+    pub rewritten: Rewritten,
     /// The newest version handed out.
     version: Version,
     /// Whether clients are shown CAS uniques (`-C` hides them). Agreed peers always are.
@@ -114,6 +117,7 @@ impl Engine {
             counters: Counters::default(),
             time,
             limits,
+            rewritten: Rewritten::default(),
             version: first,
             cas_shown,
             cluster_config: Vec::new(),
@@ -159,6 +163,9 @@ impl Engine {
             // What a miss tells (`V`) and what replicas are removed by must be newer than the value
             // that is gone.
             self.next_version();
+        }
+        if self.rewritten.is_about(at.cachelet) {
+            self.rewritten.add(key);
         }
         if at.owned && !self.hot.pass_write() {
             let hash = at.key_hash(key);

@@ -218,8 +218,8 @@ impl WorkerCore {
                 unread = rest;
                 let located = self.locate_again(&command.located);
                 if let Some(located) = located
-                    && commands.asker.is_none()
-                    && self.pass_on(from, commands.connection, command, located, bytes)
+                    && located.place.worker != self.config.index
+                    && self.send_after(from, commands, command, located, bytes)
                 {
                     continue;
                 }
@@ -279,8 +279,29 @@ impl WorkerCore {
         Some(Located { place, ..*located })
     }
 
+    /// Keeps a command, or passes it on, whose key is not at this worker any more or about to leave it. False
+    /// when it is for here.
+    #[cold]
+    fn send_after(
+        &mut self,
+        from: u16,
+        commands: &Commands,
+        command: &Command,
+        located: Located,
+        bytes: &[u8],
+    ) -> bool {
+        let alone = || Commands {
+            connection: commands.connection,
+            asker: commands.asker,
+            list: vec![*command],
+            bytes: bytes.to_vec(),
+        };
+        self.hold_command(from, located.place.cachelet, alone)
+            || commands.asker.is_none()
+                && self.pass_on(from, commands.connection, command, located, bytes)
+    }
+
     /// Passes a command on whose key has moved since the worker `from` sent it. False when it is for here.
-    #[inline]
     fn pass_on(
         &mut self,
         from: u16,
@@ -289,9 +310,6 @@ impl WorkerCore {
         located: Located,
         bytes: &[u8],
     ) -> bool {
-        if located.place.worker == self.config.index {
-            return false;
-        }
         let host = self.handovers.host_of(&located.place);
         if host == self.config.index || host == CHANGING {
             return false;

@@ -23,9 +23,8 @@
 //! connections' commands may be on their way to the former host. A cachelet moves again only when every worker has
 //! followed (it is *settled*), so that a command is passed on once at most.
 //!
-//! Maps reach workers one after the other. What is said of a cachelet carries the epoch from which on the server
-//! has held it without a break; a worker that knows another one ignores what it hears, or waits for its
-//! map. When a map takes a cachelet from the server, or gives it to another home worker, whoever hosts it
+//! Maps reach workers one after the other. What is said of a cachelet carries which of its stays at the server it is about, and by
+//! which map; a worker that knows another stay ignores what it hears, or waits for that map. When a map takes a cachelet from the server, or gives it to another home worker, whoever hosts it
 //! lets it go.
 //!
 //! A `flush_all` reaches each worker at another time, so a cachelet could pass it by. Therefore a worker that
@@ -62,7 +61,9 @@ const SHORT_WAIT: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub struct Handover {
     cachelet: Cachelet,
-    since: Epoch,
+    stay: Epoch,
+    /// Of the map that the former host knows.
+    epoch: Epoch,
     /// How often it has moved since then, this time included.
     moves: u32,
     /// The newest version of the former host: the new one's are to be newer.
@@ -82,7 +83,9 @@ impl Handover {
 #[derive(Clone, Copy, Debug)]
 pub struct Hosted {
     cachelet: CacheletId,
-    since: Epoch,
+    stay: Epoch,
+    /// Of the map that the host knows.
+    epoch: Epoch,
     moves: u32,
     host: u16,
 }
@@ -91,7 +94,7 @@ pub struct Hosted {
 #[derive(Clone, Copy, Debug)]
 pub struct Follow {
     cachelet: CacheletId,
-    since: Epoch,
+    stay: Epoch,
     asker: u16,
 }
 
@@ -107,7 +110,9 @@ pub enum NotGiven {
 /// A cachelet that has moved since the server holds it.
 #[derive(Debug)]
 struct Moved {
-    since: Epoch,
+    stay: Epoch,
+    /// Map of the worker that gave or has it: no migration that began before is to come of it.
+    epoch: Epoch,
     moves: u32,
     host: u16,
     /// At the host: whose commands may still come by the former one.
@@ -130,6 +135,8 @@ pub(super) struct Handovers {
     next_try: Instant,
     /// What was given away lately, and when; each once.
     given: Vec<(Instant, CacheletId)>,
+    /// The cachelet of this worker that nobody serves, because it passes to another server.
+    pub passing: Option<CacheletId>,
     /// Connections of which a command waits.
     waiting: Vec<ConnectionId>,
 }
@@ -139,9 +146,23 @@ impl Handovers {
     #[inline]
     pub fn host_of(&self, place: &LocalPlace) -> u16 {
         match place.worker {
+            CHANGING if self.passing == Some(place.cachelet) => CHANGING,
             CHANGING => self.moved.get(&place.cachelet).map_or(CHANGING, |m| m.host),
             worker => worker,
         }
+    }
+
+    /// Whether no command is on its way by a cachelet's former host, as far as worker `me`, its host, knows.
+    pub fn is_settled(&self, cachelet: CacheletId, me: u16) -> bool {
+        let moved = self.moved.get(&cachelet);
+        moved.is_none_or(|moved| moved.host == me && moved.stragglers.is_empty())
+    }
+
+    /// Whether a migration that began with that map may still be to be carried out by this worker. Otherwise
+    /// the worker that gave the cachelet to it knew already that nothing came of it.
+    pub fn is_open(&self, cachelet: CacheletId, began: Epoch) -> bool {
+        let moved = self.moved.get(&cachelet);
+        moved.is_none_or(|moved| moved.epoch < began)
     }
 
     /// Whether a connection waits for a cachelet that moves.
@@ -204,6 +225,9 @@ impl WorkerCore {
     fn give(&mut self, now: Now, cachelet: CacheletId, to: u16) -> Result<(), NotGiven> {
         let me = self.config.index;
         let seat = self.placement.seat(cachelet).ok_or(NotGiven::NotPossible)?;
+        if self.is_between_servers(cachelet) {
+            return Err(NotGiven::NotPossible);
+        }
         if to >= self.config.workers || to == me {
             return Err(NotGiven::NotPossible);
         }
@@ -225,9 +249,10 @@ impl WorkerCore {
         (self.engine.hot).handle_left(now.monotonic, cachelet, seat.home == me);
         self.placement.set_host(cachelet, to);
         let moved = Moved {
-            since: seat.since,
+            stay: seat.stay,
             moves,
             host: to,
+            epoch: self.placement.epoch(),
             stragglers: BTreeSet::new(),
             changing: None,
             next: None,
@@ -235,7 +260,8 @@ impl WorkerCore {
         self.handovers.moved.insert(cachelet, moved);
         let handover = Handover {
             cachelet: contents,
-            since: seat.since,
+            stay: seat.stay,
+            epoch: self.placement.epoch(),
             moves,
             newest: self.engine.newest_version(),
             meter: self.release_meter(cachelet),
@@ -251,10 +277,10 @@ impl WorkerCore {
     /// A cachelet comes from another worker.
     pub(super) fn take_handover(&mut self, now: Now, from: u16, handover: Box<Handover>) {
         let cachelet = handover.cachelet.id();
-        let (since, moves) = (handover.since, handover.moves);
+        let (stay, moves) = (handover.stay, handover.moves);
         let seat = self.placement.seat(cachelet);
-        let Some(seat) = seat.filter(|seat| seat.since == since) else {
-            if since > self.placement.epoch() {
+        let Some(seat) = seat.filter(|seat| seat.stay == stay) else {
+            if handover.epoch > self.placement.epoch() {
                 self.handovers.early_handovers.push((from, handover));
             } else {
                 // The map has taken it from its former host, too, who has not heard so yet.
@@ -265,9 +291,10 @@ impl WorkerCore {
         let me = self.config.index;
         let others = (0..self.config.workers).filter(|worker| *worker != from);
         let moved = Moved {
-            since,
+            stay,
             moves,
             host: me,
+            epoch: handover.epoch,
             stragglers: others.clone().collect(),
             changing: Some(now.monotonic),
             next: None,
@@ -280,26 +307,28 @@ impl WorkerCore {
         }
         self.engine.hot.handle_came(cachelet, seat.home == me);
         self.engine.counters.cachelets_taken += 1;
-        let host = me;
+        let (host, epoch) = (me, self.placement.epoch());
         for worker in others.filter(|worker| *worker != me) {
             let hosted = Hosted {
                 cachelet,
-                since,
+                stay,
+                epoch,
                 moves,
                 host,
             };
             self.outbox.push(worker, Message::Hosted(hosted));
         }
-        self.follow(cachelet, since, from);
+        self.follow(cachelet, stay, from);
+        self.find_migrations(now);
     }
 
     /// The commands of this worker's connections wait until all before them have come to the new host.
-    fn follow(&mut self, cachelet: CacheletId, since: Epoch, former: u16) {
+    fn follow(&mut self, cachelet: CacheletId, stay: Epoch, former: u16) {
         self.placement.set_host(cachelet, CHANGING);
         let asker = self.config.index;
         let follow = Follow {
             cachelet,
-            since,
+            stay,
             asker,
         };
         self.outbox.push(former, Message::Follow(follow));
@@ -307,12 +336,10 @@ impl WorkerCore {
 
     /// A cachelet is at another worker now.
     pub(super) fn take_hosted(&mut self, now: Now, hosted: Hosted) {
-        let Hosted {
-            cachelet, since, ..
-        } = hosted;
+        let Hosted { cachelet, stay, .. } = hosted;
         let seat = self.placement.seat(cachelet);
-        let Some(seat) = seat.filter(|seat| seat.since == since) else {
-            if since > self.placement.epoch() {
+        let Some(seat) = seat.filter(|seat| seat.stay == stay) else {
+            if hosted.epoch > self.placement.epoch() {
                 self.handovers.early.push(hosted);
             }
             return;
@@ -324,15 +351,16 @@ impl WorkerCore {
             return;
         }
         let moved = Moved {
-            since,
+            stay,
             moves: hosted.moves,
             host: hosted.host,
+            epoch: hosted.epoch,
             stragglers: BTreeSet::new(),
             changing: Some(now.monotonic),
             next: None,
         };
         self.handovers.moved.insert(cachelet, moved);
-        self.follow(cachelet, since, seat.worker);
+        self.follow(cachelet, stay, seat.worker);
     }
 
     /// Nothing of the asker's comes by the former host any more.
@@ -340,7 +368,7 @@ impl WorkerCore {
         let Some(moved) = self.handovers.moved.get_mut(&follow.cachelet) else {
             return;
         };
-        if moved.since != follow.since {
+        if moved.stay != follow.stay {
             return;
         }
         if moved.host != self.config.index {
@@ -360,7 +388,7 @@ impl WorkerCore {
         let Some(moved) = self.handovers.moved.get_mut(&follow.cachelet) else {
             return;
         };
-        let Some(began) = moved.changing.filter(|_| moved.since == follow.since) else {
+        let Some(began) = moved.changing.filter(|_| moved.stay == follow.stay) else {
             return;
         };
         moved.changing = None;
@@ -393,7 +421,7 @@ impl WorkerCore {
         waits
     }
 
-    fn wake_waiting(&mut self) {
+    pub(super) fn wake_waiting(&mut self) {
         self.touched.extend(self.handovers.waiting.drain(..));
     }
 
@@ -405,19 +433,20 @@ impl WorkerCore {
         let hot = &mut self.engine.hot;
         self.handovers.moved.retain(|cachelet, moved| {
             let seat = seats.get(cachelet);
-            let is_held = seat.is_some_and(|seat| seat.since == moved.since);
+            let is_held = seat.is_some_and(|seat| seat.stay == moved.stay);
             if !is_held {
                 hot.handle_host_by_map(*cachelet);
             }
             is_held
         });
-        let moved = &self.handovers.moved;
+        let (moved, passing) = (&self.handovers.moved, self.handovers.passing);
         self.handovers.orders.retain(|id, _| seats.contains_key(id));
         self.handovers
             .given
             .retain(|(_, id)| moved.contains_key(id));
         let hosted = seats.iter().filter_map(|(id, seat)| {
             let host = match seat.worker {
+                CHANGING if passing == Some(*id) => me,
                 CHANGING => moved.get(id)?.host,
                 worker => worker,
             };
@@ -493,6 +522,7 @@ impl WorkerCore {
         // Newer than everything that is gone, as after a delete.
         self.engine.next_version();
         self.engine.hot.handle_flush(now.monotonic);
+        self.flush_ends_migrations(now);
         if let Some(flush) = self.hold_flush(flush) {
             self.pass_flush_on(now, flush);
         }

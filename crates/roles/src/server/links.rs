@@ -13,7 +13,7 @@ use evenkeel_policy::hot_keys::server::{Message, Output, PropagationTag};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{MetaStatus, Reply, ReplyOutcome, SentKey, parse_reply};
-use evenkeel_types::{Instant, Now, WorkerRef};
+use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -23,20 +23,44 @@ pub const ACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes that may wait to be written to one shadow. A link that is so far behind is dropped.
 pub const LINK_OUT_MAX: usize = 32 << 20;
 
+/// A longer time to live than 30 days is a date (memcached's `protocol.txt`, "Expiration times").
+const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
+
+/// Names a connection that a worker makes to a worker of another server. Each has another name, so that what
+/// comes late of one that was closed is not taken for its successor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId {
+    /// The worker at the other end.
+    pub worker: WorkerRef,
+    /// What it carries.
+    pub(super) purpose: LinkPurpose,
+    /// Which of those to this end, for this purpose.
+    pub(super) number: u64,
+}
+
+/// What a link carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LinkPurpose {
+    /// Replicas of hot keys.
+    Replicas,
+    /// A cachelet that migrates.
+    Migration(CacheletId),
+}
+
 /// What the driver is asked to do about a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkRequest {
-    /// Connect to this worker, then say `link_up` or `link_lost`.
+    /// Connect to its worker, then say `link_up` or `link_lost`.
     Connect {
-        /// The shadow.
-        worker: WorkerRef,
+        /// Its name.
+        link: LinkId,
         /// Where it listens: host name or IP address.
         host: String,
         /// Its own port.
         port: u16,
     },
     /// Close the connection, without saying `link_lost`.
-    Close(WorkerRef),
+    Close(LinkId),
 }
 
 /// What the next answer on a link is to.
@@ -49,6 +73,7 @@ enum Asked {
 /// A connection to a shadow worker, or the attempt at one.
 #[derive(Debug)]
 struct Link {
+    number: u64,
     out: Vec<u8>,
     /// What was asked, oldest first, and when.
     asked: VecDeque<(Asked, Instant)>,
@@ -59,6 +84,8 @@ struct Link {
 pub struct Links {
     links: BTreeMap<WorkerRef, Link>,
     requests: VecDeque<LinkRequest>,
+    /// How many there have been.
+    made: u64,
 }
 
 /// What a worker knows of the cluster.
@@ -102,7 +129,8 @@ impl Links {
                         .number(b'F', item.flags());
                         if item.expires_at() != NEVER {
                             let left = item.expires_at().saturating_sub(seconds);
-                            begun = begun.number(b'T', left);
+                            // More seconds would be a date; copies do not live that long.
+                            begun = begun.number(b'T', left.min(RELATIVE_MAX_S));
                         }
                         if item.win_sent() {
                             begun = begun.flag(b'I');
@@ -167,13 +195,15 @@ impl Links {
             let mut out = Vec::new();
             let epoch = here.map.map_or(evenkeel_types::Epoch(0), ClusterMap::epoch);
             request::hello_from(&mut out, epoch, here.me);
+            self.made += 1;
+            let number = self.made;
             self.requests.push_back(LinkRequest::Connect {
-                worker: target,
+                link: link_id(target, number),
                 host: host.to_owned(),
                 port,
             });
             let asked = VecDeque::from([(Asked::Hello, now)]);
-            self.links.insert(target, Link { out, asked });
+            self.links.insert(target, Link { number, out, asked });
         }
         let Some(link) = self.links.get_mut(&target) else {
             return false;
@@ -188,11 +218,18 @@ impl Links {
     }
 
     /// The driver lost a link, or could not make it.
-    pub fn lost(&mut self, engine: &mut Engine, now: Instant, worker: WorkerRef) {
-        if self.links.remove(&worker).is_some() {
+    pub fn lost(&mut self, engine: &mut Engine, now: Instant, link: LinkId) {
+        if self.stands(link) {
+            self.links.remove(&link.worker);
             engine.counters.links_lost += 1;
-            engine.hot.handle_link_lost(now, worker);
+            engine.hot.handle_link_lost(now, link.worker);
         }
+    }
+
+    /// Whether it is still the link to its worker.
+    pub fn stands(&self, link: LinkId) -> bool {
+        let present = self.links.get(&link.worker);
+        present.is_some_and(|present| present.number == link.number)
     }
 
     /// Takes answers from a shadow. Gives the number of bytes consumed.
@@ -200,9 +237,13 @@ impl Links {
         &mut self,
         engine: &mut Engine,
         now: Instant,
-        worker: WorkerRef,
+        link: LinkId,
         input: &[u8],
     ) -> usize {
+        if !self.stands(link) {
+            return input.len();
+        }
+        let worker = link.worker;
         let mut consumed = 0;
         loop {
             match parse_reply(&input[consumed..], &engine.limits) {
@@ -297,13 +338,23 @@ impl Links {
     }
 
     /// Bytes to be written to a shadow; the driver removes what it wrote.
-    pub fn out(&mut self, worker: WorkerRef) -> Option<&mut Vec<u8>> {
-        self.links.get_mut(&worker).map(|link| &mut link.out)
+    pub fn out(&mut self, link: LinkId) -> Option<&mut Vec<u8>> {
+        let present = self.links.get_mut(&link.worker)?;
+        (present.number == link.number).then_some(&mut present.out)
     }
 
     fn drop_link(&mut self, worker: WorkerRef) {
-        if self.links.remove(&worker).is_some() {
-            self.requests.push_back(LinkRequest::Close(worker));
+        if let Some(link) = self.links.remove(&worker) {
+            let id = link_id(worker, link.number);
+            self.requests.push_back(LinkRequest::Close(id));
         }
+    }
+}
+
+fn link_id(worker: WorkerRef, number: u64) -> LinkId {
+    LinkId {
+        worker,
+        purpose: LinkPurpose::Replicas,
+        number,
     }
 }

@@ -371,6 +371,81 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.commands_waited,
         ),
         (
+            "migrations_ordered_total",
+            "Migrations to another server that a worker was ordered to carry out.",
+            sum.migrations_ordered,
+        ),
+        (
+            "migrations_passed_total",
+            "Cachelets that have passed to another server with their contents.",
+            sum.migrations_passed,
+        ),
+        (
+            "migrations_aborted_total",
+            "Migrations that this server gave up as their source.",
+            sum.migrations_aborted,
+        ),
+        (
+            "migrations_outrun_total",
+            "Those of them whose cachelet was written faster than it could be copied.",
+            sum.migrations_outrun,
+        ),
+        (
+            "migrations_staged_total",
+            "Migrations from another server that began.",
+            sum.migrations_staged,
+        ),
+        (
+            "migrations_came_total",
+            "Cachelets that have come from another server with their contents.",
+            sum.migrations_came,
+        ),
+        (
+            "migrations_dropped_total",
+            "Contents that had come from another server and were forgotten, because nothing came of the migration.",
+            sum.migrations_dropped,
+        ),
+        (
+            "migration_items_sent_total",
+            "Items sent to other servers by migrations; those written meanwhile count again.",
+            sum.migration_items_sent,
+        ),
+        (
+            "migration_bytes_sent_total",
+            "Their bytes, as sent.",
+            sum.migration_bytes_sent,
+        ),
+        (
+            "migration_items_taken_total",
+            "Items taken from other servers by migrations.",
+            sum.migration_items_taken,
+        ),
+        (
+            "migration_bytes_taken_total",
+            "Bytes of their keys and values.",
+            sum.migration_bytes_taken,
+        ),
+        (
+            "migration_items_unstored_total",
+            "Items of migrations for which there was no room; their keys are misses.",
+            sum.migration_items_unstored,
+        ),
+        (
+            "migration_items_unsendable_total",
+            "Keys that no line can hold, which do not migrate; they are misses.",
+            sum.migration_items_unsendable,
+        ),
+        (
+            "migration_pauses_total",
+            "Times that copying paused because clients of the worker had to wait for too long.",
+            sum.migration_pauses,
+        ),
+        (
+            "migration_pass_us_total",
+            "Microseconds in which cachelets were served by nobody because they passed to another server.",
+            sum.migration_pass_us,
+        ),
+        (
             "moved_total",
             "Requests answered with another owner.",
             sum.moved,

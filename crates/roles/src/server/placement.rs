@@ -13,6 +13,8 @@
 //! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
 //! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
 
+#[cfg(doc)]
+use evenkeel_policy::placement::map::MapDocument;
 use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_storage::TableHash;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId};
@@ -38,8 +40,25 @@ struct Node {
     home: u16,
     /// Whether the cachelet is this server's by the map.
     owned: bool,
-    /// Epoch from which on the worker holds it without a break.
+    /// Epoch from which on its contents have gone on without a break.
     since: Epoch,
+    /// Names its stay here: see [`MapDocument::stay`].
+    stay: Epoch,
+}
+
+impl Node {
+    /// One of which the keys belong elsewhere.
+    fn of_guests(index: usize, workers: u16) -> Self {
+        let worker = (index % usize::from(workers)) as u16;
+        Node {
+            cachelet: guest(worker),
+            worker,
+            home: worker,
+            owned: false,
+            since: Epoch(0),
+            stay: Epoch(0),
+        }
+    }
 }
 
 /// Where to carry out a command on a key.
@@ -51,7 +70,7 @@ pub struct LocalPlace {
     pub worker: u16,
     /// False for a guest: the key's home is another server, or unknown.
     pub owned: bool,
-    /// Epoch from which on the worker holds it without a break. Who routes by an older map may know
+    /// Epoch from which on its contents have gone on without a break. Who routes by an older map may know
     /// of writes that another home acknowledged in between, and must learn of the newer map first.
     pub since: Epoch,
 }
@@ -106,6 +125,7 @@ impl LocalPlacement {
                     home: cachelet % workers,
                     owned: true,
                     since: Epoch(0),
+                    stay: Epoch(0),
                 }
             })
             .collect();
@@ -120,16 +140,7 @@ impl LocalPlacement {
     /// A server that waits for its first map: every key is a guest.
     pub fn unmapped(workers: u16) -> Self {
         let nodes = (0..VIRTUAL_NODES)
-            .map(|node| {
-                let worker = (node % usize::from(workers)) as u16;
-                Node {
-                    cachelet: guest(worker),
-                    worker,
-                    home: worker,
-                    owned: false,
-                    since: Epoch(0),
-                }
-            })
+            .map(|node| Node::of_guests(node, workers))
             .collect();
         LocalPlacement {
             epoch: Epoch(0),
@@ -165,30 +176,30 @@ impl LocalPlacement {
             }
             nodes.push(match local {
                 Some(owner) => {
+                    let at = usize::from(cachelet.0);
+                    let said = document.since.get(at).zip(document.stay.get(at));
                     let held = self.nodes.get(index).filter(|node| {
                         self.nodes.len() == count
                             && self.by == By::Placement
                             && node.owned
                             && (node.cachelet, node.home) == (cachelet, owner.worker)
+                            && said.is_none_or(|said| said == (&node.since, &node.stay))
                     });
+                    let held_since = held.map(|node| (node.since, node.stay));
+                    let (since, stay) = said
+                        .map(|(since, stay)| (*since, *stay))
+                        .or(held_since)
+                        .unwrap_or((document.epoch, document.epoch));
                     Node {
                         cachelet,
                         worker: held.map_or(owner.worker, |node| node.worker),
                         home: owner.worker,
                         owned: true,
-                        since: held.map_or(document.epoch, |node| node.since),
+                        since,
+                        stay,
                     }
                 }
-                None => {
-                    let worker = (index % usize::from(workers)) as u16;
-                    Node {
-                        cachelet: guest(worker),
-                        worker,
-                        home: worker,
-                        owned: false,
-                        since: Epoch(0),
-                    }
-                }
+                None => Node::of_guests(index, workers),
             });
         }
         if nodes.len() < 2 {
@@ -254,6 +265,7 @@ impl LocalPlacement {
             home: node.home,
             worker: node.worker,
             since: node.since,
+            stay: node.stay,
         })
     }
 
@@ -264,8 +276,41 @@ impl LocalPlacement {
             home: node.home,
             worker: node.worker,
             since: node.since,
+            stay: node.stay,
         };
         owned.map(|node| (node.cachelet, seat(node))).collect()
+    }
+
+    /// A cachelet of this server has passed to another server, which the map does not say yet. O(nodes).
+    pub fn let_go(&mut self, cachelet: CacheletId, workers: u16) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if node.owned && node.cachelet == cachelet {
+                *node = Node::of_guests(index, workers);
+            }
+        }
+    }
+
+    /// A cachelet of that map has come to a worker of this server, which the map does not say yet. O(nodes).
+    pub fn take_in(
+        &mut self,
+        map: &ClusterMap,
+        cachelet: CacheletId,
+        worker: u16,
+        (since, stay): (Epoch, Epoch),
+    ) {
+        let of_map = &map.document().virtual_nodes;
+        // The smallest map has one node, of which there are two here.
+        let both = self.nodes.iter_mut().zip(of_map.iter().cycle());
+        for (node, _) in both.filter(|(_, its)| **its == cachelet) {
+            *node = Node {
+                cachelet,
+                worker,
+                home: worker,
+                owned: true,
+                since,
+                stay,
+            };
+        }
     }
 
     /// From now on a cachelet is at another worker, or `CHANGING`. O(nodes).
@@ -285,6 +330,8 @@ pub struct Seat {
     pub home: u16,
     /// The one that hosts it, or `CHANGING`.
     pub worker: u16,
-    /// Epoch from which on this server holds it without a break.
+    /// Epoch from which on its contents have gone on without a break.
     pub since: Epoch,
+    /// Names its stay at this server: see [`MapDocument::stay`].
+    pub stay: Epoch,
 }

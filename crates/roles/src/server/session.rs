@@ -41,7 +41,7 @@ pub fn awaited_limit(item_size_max: usize) -> usize {
 }
 
 /// Names a connection of a worker. The generation tells a reused slot from its former holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     /// Position in the worker's table.
     pub slot: u32,

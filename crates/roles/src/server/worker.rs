@@ -6,11 +6,12 @@ use super::counters::Counters;
 use super::engine::{At, Engine};
 use super::handover::Handovers;
 use super::held::HeldAnswers;
-use super::links::{LinkRequest, Links, Surroundings};
+use super::links::{LinkId, LinkPurpose, LinkRequest, Links, Surroundings};
 use super::message::Message;
+use super::migration::Migrations;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
-use super::placement::{LocalPlace, LocalPlacement, guest};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement, guest};
 use super::plain::Run;
 use super::replicas::Replicas;
 use super::session::ConnectionId;
@@ -126,6 +127,8 @@ pub struct WorkerCore {
     pub(super) credentials: Option<Arc<Credentials>>,
     /// Cachelets that are not at their home workers, and how they get from one worker to another.
     pub(super) handovers: Handovers,
+    /// Cachelets on their way to or from another server.
+    pub(super) migrations: Migrations,
     /// Answers that wait until copies of their keys cannot be read.
     pub(super) held: HeldAnswers,
     /// Who looks on.
@@ -212,6 +215,7 @@ impl WorkerCore {
             flush_at: None,
             credentials: None,
             handovers: Handovers::default(),
+            migrations: Migrations::default(),
             held: HeldAnswers::default(),
             observers: Observers::new(&ObserverConfig {
                 worker: config.index,
@@ -301,20 +305,29 @@ impl WorkerCore {
     /// this returns, so that the caller may report the epoch. False when the map cannot be used.
     pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
         let made = self.placement.updated(map, server, self.config.workers);
-        let Ok(placement) = made else {
+        let Ok(mut placement) = made else {
             self.engine.counters.maps_refused += 1;
             return false;
         };
-        let wanted = self.revise_handovers(&placement);
+        self.revise_migrations(now, map, &mut placement);
+        let mut wanted = self.revise_handovers(&placement);
+        wanted.extend(self.migrations.staged());
         let mut held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
         if self.placement.is_private() {
             for id in core::mem::take(&mut held) {
                 self.engine.store.drop_cachelet(id);
             }
         }
-        for id in held.difference(&wanted) {
-            self.engine.store.drop_cachelet(*id);
-        }
+        // What came to this server anew, after another had it, begins empty.
+        held.retain(|id| {
+            let (before, after) = (self.placement.seat(*id), placement.seat(*id));
+            let begins =
+                before.is_some_and(|before| after.is_some_and(|after| after.stay != before.stay));
+            if begins || !wanted.contains(id) {
+                self.engine.store.drop_cachelet(*id);
+            }
+            !begins
+        });
         for id in wanted.difference(&held) {
             self.engine.store.create_cachelet(*id);
         }
@@ -326,6 +339,7 @@ impl WorkerCore {
         let me = self.me();
         self.engine.hot.handle_map(now.monotonic, map.clone(), me);
         self.take_early(now);
+        self.find_migrations(now);
         self.carry_out_replication(now);
         self.release_held(now);
         true
@@ -368,39 +382,51 @@ impl WorkerCore {
     /// Whether a link's driver has anything to do besides moving bytes.
     #[inline]
     pub fn has_link_requests(&self) -> bool {
-        self.links.has_requests()
+        self.links.has_requests() || self.migrations.has_requests()
     }
 
     /// What a link's driver should do next.
     pub fn poll_link_request(&mut self) -> Option<LinkRequest> {
-        self.links.poll_request()
+        let of_replicas = self.links.poll_request();
+        of_replicas.or_else(|| self.migrations.poll_request())
     }
 
     /// A link stands.
-    pub fn link_up(&mut self, now: Now, worker: WorkerRef) {
-        self.engine.hot.handle_link_up(worker);
-        self.carry_out_replication(now);
+    pub fn link_up(&mut self, now: Now, link: LinkId) {
+        if link.purpose == LinkPurpose::Replicas && self.links.stands(link) {
+            self.engine.hot.handle_link_up(link.worker);
+            self.carry_out_replication(now);
+        }
     }
 
     /// A link broke or could not be made.
-    pub fn link_lost(&mut self, now: Now, worker: WorkerRef) {
-        self.links.lost(&mut self.engine, now.monotonic, worker);
+    pub fn link_lost(&mut self, now: Now, link: LinkId) {
+        if let LinkPurpose::Migration(_) = link.purpose {
+            return self.migration_link_lost(now, link);
+        }
+        self.links.lost(&mut self.engine, now.monotonic, link);
         self.carry_out_replication(now);
     }
 
     /// Bytes arrived on a link. Gives the number consumed.
-    pub fn link_input(&mut self, now: Now, worker: WorkerRef, input: &[u8]) -> usize {
+    pub fn link_input(&mut self, now: Now, link: LinkId, input: &[u8]) -> usize {
+        if let LinkPurpose::Migration(_) = link.purpose {
+            return self.migration_link_input(now, link, input);
+        }
         let consumed = self
             .links
-            .input(&mut self.engine, now.monotonic, worker, input);
+            .input(&mut self.engine, now.monotonic, link, input);
         self.carry_out_replication(now);
         self.release_held(now);
         consumed
     }
 
     /// Bytes to be written to a link; the driver removes what it wrote.
-    pub fn link_out(&mut self, worker: WorkerRef) -> Option<&mut Vec<u8>> {
-        self.links.out(worker)
+    pub fn link_out(&mut self, link: LinkId) -> Option<&mut Vec<u8>> {
+        match link.purpose {
+            LinkPurpose::Replicas => self.links.out(link),
+            LinkPurpose::Migration(_) => self.migration_link_out(link),
+        }
     }
 
     /// Time passed: expiry, delayed flush, hot keys, links that do not answer.
@@ -412,6 +438,7 @@ impl WorkerCore {
             self.finish_flush(now, self.config.index, None);
         }
         self.carry_out_orders(now);
+        self.migrate(now);
         self.engine.hot.handle_timeout(now.monotonic);
         self.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
@@ -422,7 +449,11 @@ impl WorkerCore {
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     pub fn poll_deadline(&self) -> Instant {
         let own = (self.engine.hot.poll_deadline()).min(self.meter.poll_deadline());
-        let due = [self.links.deadline(), self.orders_deadline()];
+        let due = [
+            self.links.deadline(),
+            self.orders_deadline(),
+            self.migrations.deadline(),
+        ];
         due.into_iter().flatten().fold(own, Instant::min)
     }
 
@@ -495,6 +526,7 @@ impl WorkerCore {
         // Newer than everything that is gone, as after a delete.
         self.engine.next_version();
         self.engine.hot.handle_flush(now.monotonic);
+        self.flush_ends_migrations(now);
     }
 
     /// Where a key is kept, for a command that is carried out here, and by which worker.
@@ -517,12 +549,19 @@ impl WorkerCore {
     /// the moment: then the client asks again after a pause.
     pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> WorkerRef {
         if located.place.owned {
-            let worker = self.handovers.host_of(&located.place);
+            let worker = match self.handovers.host_of(&located.place) {
+                // It is on its way to another server.
+                CHANGING => self.config.index,
+                worker => worker,
+            };
             let server = self.server;
             return WorkerRef { server, worker };
         }
-        let by_map = self.map.as_deref().and_then(|map| map.locate(hash).worker);
-        by_map.unwrap_or(self.me())
+        let Some(place) = self.map.as_deref().map(|map| map.locate(hash)) else {
+            return self.me();
+        };
+        let migrated = self.migrations.gone_to(place.cachelet);
+        migrated.or(place.worker).unwrap_or(self.me())
     }
 
     /// Where a key is kept.

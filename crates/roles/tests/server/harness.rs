@@ -5,7 +5,8 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AdminConfig, AuthMode, ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
+    AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
+    first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
@@ -209,15 +210,17 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
             })
             .collect(),
         since: Vec::new(),
+        stay: Vec::new(),
         migrations: Vec::new(),
     };
     Arc::new(ClusterMap::new(document).expect("a sound map"))
 }
 
-/// A link from a home to a shadow, carried by hand.
+/// A link from a worker to one of another server, carried by hand.
 pub struct LinkWire {
     pub home: usize,
     pub shadow: usize,
+    id: LinkId,
     client: Client,
 }
 
@@ -264,19 +267,26 @@ impl Cluster {
                 while let Some(request) = self.servers[home].workers[0].poll_link_request() {
                     moved = true;
                     match request {
-                        LinkRequest::Connect { worker, .. } => {
-                            let shadow = usize::from(worker.server.0) - 1;
-                            let client = Client::open(&mut self.servers[shadow], 0);
+                        LinkRequest::Connect { link: id, .. } => {
+                            let shadow = usize::from(id.worker.server.0) - 1;
+                            let worker = usize::from(id.worker.worker);
+                            let client = Client::open(&mut self.servers[shadow], worker);
                             self.links.push(LinkWire {
                                 home,
                                 shadow,
+                                id,
                                 client,
                             });
-                            self.servers[home].workers[0].link_up(now, worker);
+                            self.servers[home].workers[0].link_up(now, id);
                         }
-                        LinkRequest::Close(worker) => {
-                            let shadow = usize::from(worker.server.0) - 1;
-                            self.links.retain(|l| (l.home, l.shadow) != (home, shadow));
+                        LinkRequest::Close(id) => {
+                            let closed =
+                                self.links.extract_if(.., |l| (l.home, l.id) == (home, id));
+                            for link in closed.collect::<Vec<_>>() {
+                                let worker =
+                                    &mut self.servers[link.shadow].workers[link.client.worker];
+                                worker.close(link.client.id);
+                            }
                         }
                     }
                 }
@@ -285,11 +295,7 @@ impl Cluster {
                 if self.cut.contains(&link.shadow) {
                     continue;
                 }
-                let target = WorkerRef {
-                    server: ServerId(link.shadow as u16 + 1),
-                    worker: 0,
-                };
-                let out = self.servers[link.home].workers[0].link_out(target);
+                let out = self.servers[link.home].workers[0].link_out(link.id);
                 let bytes = out.map(core::mem::take).unwrap_or_default();
                 if bytes.is_empty() {
                     continue;
@@ -297,7 +303,7 @@ impl Cluster {
                 moved = true;
                 let answer = link.client.ask(&mut self.servers[link.shadow], now, &bytes);
                 let worker = &mut self.servers[link.home].workers[0];
-                let consumed = worker.link_input(now, target, answer.as_bytes());
+                let consumed = worker.link_input(now, link.id, answer.as_bytes());
                 assert_eq!(consumed, answer.len());
                 self.servers[link.home].settle(now);
             }

@@ -7,6 +7,7 @@ mod binary;
 mod commands;
 mod harness;
 mod loads;
+mod migrations;
 mod moves;
 mod plain;
 mod replication;

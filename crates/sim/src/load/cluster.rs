@@ -101,6 +101,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
             .map(|cachelet| Some(owner(cachelet)))
             .collect(),
         since: Vec::new(),
+        stay: Vec::new(),
         migrations: Vec::new(),
     };
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;

@@ -31,12 +31,10 @@ impl World {
                 continue;
             }
             let used = s.pool.as_ref().map_or(0, |pool| pool.used_bytes());
-            let links: Vec<_> = s.shadows().collect();
+            let links: Vec<_> = s.links().collect();
             let mut waiting = 0;
-            for (worker, shadow) in links {
-                let out = s.workers[worker]
-                    .link_out(shadow)
-                    .map_or(0, |out| out.len());
+            for (worker, link) in links {
+                let out = s.workers[worker].link_out(link).map_or(0, |out| out.len());
                 waiting = waiting.max(out);
             }
             let unread = s.unread_max();

@@ -448,8 +448,8 @@ impl World {
                 self.hear_application(connection, (host - servers, id), arrival);
             }
             Who::ProxyBackend(id) => self.hear_backend(connection, (host - servers, id), arrival),
-            Who::Link { worker, shadow } => {
-                self.hear_link(connection, (host, worker, shadow), arrival);
+            Who::Link { worker, link } => {
+                self.hear_link(connection, (host, worker, link), arrival);
             }
             Who::Session { worker, id } => {
                 self.hear_session(connection, (host, worker, id), arrival);

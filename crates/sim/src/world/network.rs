@@ -13,8 +13,7 @@ use super::weather::Packet;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_roles::proxy::{BackendId, ClientId};
-use evenkeel_roles::server::ConnectionId;
-use evenkeel_types::WorkerRef;
+use evenkeel_roles::server::{ConnectionId, LinkId};
 use std::collections::VecDeque;
 
 /// Names a connection; never used again.
@@ -34,10 +33,10 @@ pub(super) enum Who {
     Application(usize),
     ProxyClient(Option<ClientId>),
     ProxyBackend(BackendId),
-    /// A home's link to a shadow worker.
+    /// A link to a worker of another server.
     Link {
         worker: u16,
-        shadow: WorkerRef,
+        link: LinkId,
     },
     /// A worker's side of any connection.
     Session {

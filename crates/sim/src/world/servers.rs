@@ -14,11 +14,11 @@ use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AdminConfig, AuthMode, ConnectionId, LinkRequest, Message, Peer, Task, WorkerConfig,
+    AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Message, Peer, Task, WorkerConfig,
     WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Epoch, KeyHash, ServerId, Version, WorkerRef};
+use evenkeel_types::{BootId, Epoch, KeyHash, ServerId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub(super) struct Server {
     pub workers: Vec<WorkerCore>,
     /// What its workers share; `None` before the first life.
     pub pool: Option<Arc<SegmentPool>>,
-    /// The connection of each worker's link to each shadow.
-    links: Vec<BTreeMap<WorkerRef, ConnectionNumber>>,
+    /// The connection of each worker's links to workers of other servers.
+    links: Vec<BTreeMap<LinkId, ConnectionNumber>>,
     sessions: Vec<BTreeMap<(u32, u32), ConnectionNumber>>,
     pub boot: BootId,
     /// What the coordinator calls it, once it has.
@@ -85,12 +85,9 @@ impl Server {
     }
 
     /// Every link of its workers.
-    pub fn shadows(&self) -> impl Iterator<Item = (usize, WorkerRef)> {
-        let of_worker = |(worker, links): (usize, &BTreeMap<WorkerRef, ConnectionNumber>)| {
-            links
-                .keys()
-                .map(|&shadow| (worker, shadow))
-                .collect::<Vec<_>>()
+    pub fn links(&self) -> impl Iterator<Item = (usize, LinkId)> {
+        let of_worker = |(worker, links): (usize, &BTreeMap<LinkId, ConnectionNumber>)| {
+            links.keys().map(|&link| (worker, link)).collect::<Vec<_>>()
         };
         self.links.iter().enumerate().flat_map(of_worker)
     }
@@ -361,25 +358,25 @@ impl World {
     pub(super) fn hear_link(
         &mut self,
         connection: ConnectionNumber,
-        (server, worker, shadow): (usize, u16, WorkerRef),
+        (server, worker, link): (usize, u16, LinkId),
         arrival: Arrival,
     ) {
         let w = usize::from(worker);
         let s = &mut self.servers[server];
         let now = s.process.now(self.time);
-        if s.links[w].get(&shadow) != Some(&connection) {
+        if s.links[w].get(&link) != Some(&connection) {
             return;
         }
         match arrival {
-            Arrival::Open => s.workers[w].link_up(now, shadow),
+            Arrival::Open => s.workers[w].link_up(now, link),
             Arrival::Bytes => {
                 let input = &mut self.connections[connection].ends[INITIATOR].input;
-                let consumed = s.workers[w].link_input(now, shadow, input);
+                let consumed = s.workers[w].link_input(now, link, input);
                 input.drain(..consumed);
             }
             Arrival::Closed => {
-                s.links[w].remove(&shadow);
-                s.workers[w].link_lost(now, shadow);
+                s.links[w].remove(&link);
+                s.workers[w].link_lost(now, link);
             }
         }
         if matches!(arrival, Arrival::Open) {
@@ -573,13 +570,9 @@ impl World {
         }
         while let Some(request) = self.servers[server].workers[w].poll_link_request() {
             match request {
-                LinkRequest::Connect {
-                    worker: shadow,
-                    port,
-                    ..
-                } => {
+                LinkRequest::Connect { link, port, .. } => {
                     let (target, index) = owner_of_port(port);
-                    let from = (server, Who::Link { worker, shadow });
+                    let from = (server, Who::Link { worker, link });
                     let to = (
                         target,
                         Who::Session {
@@ -588,11 +581,11 @@ impl World {
                         },
                     );
                     let connection = self.connect(from, to);
-                    self.servers[server].links[w].insert(shadow, connection);
+                    self.servers[server].links[w].insert(link, connection);
                     self.report.tell("links made", 1);
                 }
-                LinkRequest::Close(shadow) => {
-                    if let Some(connection) = self.servers[server].links[w].remove(&shadow) {
+                LinkRequest::Close(link) => {
+                    if let Some(connection) = self.servers[server].links[w].remove(&link) {
                         self.close(connection, INITIATOR);
                     }
                 }
@@ -602,11 +595,11 @@ impl World {
             .iter()
             .map(|(to, connection)| (*to, *connection))
             .collect();
-        for (shadow, connection) in links {
+        for (link, connection) in links {
             if !self.linked.contains(&connection) {
                 continue;
             }
-            let out = self.servers[server].workers[w].link_out(shadow);
+            let out = self.servers[server].workers[w].link_out(link);
             let bytes = out.map(core::mem::take).unwrap_or_default();
             self.send(connection, INITIATOR, &bytes);
         }

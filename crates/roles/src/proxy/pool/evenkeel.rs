@@ -83,18 +83,22 @@ impl EvenkeelPool {
         self.begin_era();
     }
 
-    /// The server of this map says that another of its workers hosts the cachelet of a key now. True if that is
-    /// news. It holds until the next map, or until that worker says otherwise.
+    /// A server says that another of its workers hosts the cachelet of a key now, or that the cachelet has passed to where
+    /// this map has it migrate. True if that is news. It holds until the next map, or until that worker says
+    /// otherwise.
     pub fn learn_host(&mut self, hash: KeyHash, worker: WorkerRef) -> bool {
-        let Some(place) = self.map.as_ref().map(|map| map.locate(hash)) else {
+        let Some(map) = &self.map else {
             return false;
         };
+        let place = map.locate(hash);
         let host = self.backend(worker);
-        let is_of_server = place
+        let is_of_home = place
             .worker
             .is_some_and(|home| home.server == worker.server);
+        let migration = map.migration(place.cachelet);
+        let may = is_of_home || migration.is_some_and(|migration| migration.to == worker);
         match self.homes.get_mut(usize::from(place.cachelet.0)) {
-            Some(home) if is_of_server && host.is_some() && *home != host => {
+            Some(home) if may && host.is_some() && *home != host => {
                 *home = host;
                 true
             }

@@ -3,8 +3,7 @@
 use super::{Cluster, Event, now_at};
 use crate::history::Nanos;
 use evenkeel_roles::proxy::{BackendId, ClientId};
-use evenkeel_roles::server::ConnectionId;
-use evenkeel_types::WorkerRef;
+use evenkeel_roles::server::{ConnectionId, LinkId};
 
 /// Two ends of a connection.
 pub(super) const INITIATOR: usize = 0;
@@ -19,8 +18,8 @@ pub(super) enum Who {
     Client(usize),
     ProxyClient(usize, ClientId),
     Backend(usize, BackendId),
-    /// A worker's link to a shadow worker.
-    Link(usize, WorkerRef),
+    /// A worker's link to a worker of another server.
+    Link(usize, LinkId),
     Session(usize, ConnectionId),
     Gone,
 }
@@ -134,11 +133,11 @@ impl Cluster<'_> {
         let now = now_at(self.time);
         match self.network.connections[connection].ends[INITIATOR] {
             Who::Backend(proxy, id) => self.backend_stands(proxy, id),
-            Who::Link(worker, shadow) => {
+            Who::Link(worker, link) => {
                 let w = &mut self.workers[worker];
-                if let Some((_, stands)) = w.links.get_mut(&shadow) {
+                if let Some((_, stands)) = w.links.get_mut(&link) {
                     *stands = true;
-                    w.core.link_up(now, shadow);
+                    w.core.link_up(now, link);
                 }
                 self.settle_worker(worker, self.time);
             }
@@ -167,10 +166,10 @@ impl Cluster<'_> {
                 input.consume(consumed);
                 self.settle_proxy(proxy);
             }
-            Who::Link(worker, shadow) => {
+            Who::Link(worker, link) => {
                 let input = &mut self.network.connections[connection].input[INITIATOR];
                 let core = &mut self.workers[worker].core;
-                let consumed = core.link_input(now, shadow, input.rest());
+                let consumed = core.link_input(now, link, input.rest());
                 input.consume(consumed);
                 self.settle_worker(worker, self.time);
             }

@@ -8,10 +8,11 @@ use crate::load::{KeyPlacement, LoadPlan};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::server::{
-    AdminConfig, AuthMode, ConnectionId, LinkRequest, Peer, WorkerConfig, WorkerCore, first_version,
+    AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
+    first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, WorkerRef};
+use evenkeel_types::BootId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const ROUNDS_MAX: u32 = 4;
 pub(super) struct Worker {
     pub core: WorkerCore,
     /// The connection of each link, and whether it stands.
-    pub links: BTreeMap<WorkerRef, (usize, bool)>,
+    pub links: BTreeMap<LinkId, (usize, bool)>,
     /// Connections with input, in the order in which it came.
     ready: VecDeque<usize>,
     busy: bool,
@@ -242,19 +243,13 @@ impl Cluster<'_> {
 
     fn change_link(&mut self, worker: usize, request: LinkRequest) {
         match request {
-            LinkRequest::Connect {
-                worker: shadow,
-                host,
-                port,
-            } => {
+            LinkRequest::Connect { link, host, port } => {
                 let target = worker_at(self.plan, &host, port);
-                let connection = self.connect_to_worker(Who::Link(worker, shadow), target);
-                self.workers[worker]
-                    .links
-                    .insert(shadow, (connection, false));
+                let connection = self.connect_to_worker(Who::Link(worker, link), target);
+                self.workers[worker].links.insert(link, (connection, false));
             }
-            LinkRequest::Close(shadow) => {
-                if let Some((connection, _)) = self.workers[worker].links.remove(&shadow) {
+            LinkRequest::Close(link) => {
+                if let Some((connection, _)) = self.workers[worker].links.remove(&link) {
                     self.hang_up(connection);
                 }
             }
@@ -264,8 +259,8 @@ impl Cluster<'_> {
     fn move_links(&mut self, worker: usize, at: Nanos) {
         let w = &mut self.workers[worker];
         let mut sent = Vec::new();
-        for (&shadow, &(connection, stands)) in &w.links {
-            if stands && let Some(out) = w.core.link_out(shadow).filter(|out| !out.is_empty()) {
+        for (&link, &(connection, stands)) in &w.links {
+            if stands && let Some(out) = w.core.link_out(link).filter(|out| !out.is_empty()) {
                 sent.push((connection, core::mem::take(out)));
             }
         }

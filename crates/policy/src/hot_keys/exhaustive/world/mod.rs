@@ -432,6 +432,7 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         virtual_nodes: (0..NODES as u16).map(CacheletId).collect(),
         cachelets: (0..NODES).map(owner_of).collect(),
         since: Vec::new(),
+        stay: Vec::new(),
         migrations: Vec::new(),
     }
 }

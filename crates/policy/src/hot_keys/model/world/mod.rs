@@ -324,6 +324,7 @@ impl World {
                 .map(|_| Some(worker(random.below(SERVERS as u64) as usize)))
                 .collect(),
             since: Vec::new(),
+            stay: Vec::new(),
             migrations: Vec::new(),
         };
         let mut world = World {

@@ -43,6 +43,7 @@ fn document() -> MapDocument {
         virtual_nodes: (0..64).map(CacheletId).collect(),
         cachelets: (0..64).map(|i| Some(owner(i))).collect(),
         since: Vec::new(),
+        stay: Vec::new(),
         migrations: Vec::new(),
     }
 }

@@ -1,0 +1,228 @@
+//! How a cachelet passes from one server to another while both serve (MBal, section 3.4).
+//!
+//! The coordinator puts the wish into the map ([`Migration`]). The *source* is the worker that hosts the cachelet
+//! at its owner, the *target* the worker that the map names. The source copies over an ordered connection of its own:
+//!
+//! ```text
+//!  client            source                          target                 coordinator
+//!    │ get, set ──────>│── begin ────────────────────>│ makes room (Staged)      │
+//!    │<────────────────│── items, one by one ────────>│                          │
+//!    │ set ───────────>│── the same key again ───────>│                          │
+//!    │                 │   … until little is left     │                          │
+//!    │ waits           │── what is left, activate ───>│ (Active)                 │
+//!    │                 │<──────────────── OK ─────────│                          │
+//!    │ <── MOVED ──────│── confirm ──────────────────>│ (Live) ── heartbeat ────>│ owner: target
+//!    │ ─────────────────────────────────────────────>│                          │
+//! ```
+//!
+//! **The source alone decides.** Until it has the target's answer to `activate` it may take the cachelet back at any
+//! time, because it has sent nobody to the target; from then on it never serves it again. So there is one
+//! server that serves the cachelet at any moment, whatever becomes of connections, of either server and of the
+//! coordinator, which only writes down afterwards what has happened. The target serves when it is *confirmed*: by the
+//! source, or by a client that only the source can have sent. What was staged and never confirmed is forgotten
+//! with the first map that does not have the migration.
+//!
+//! **Writes go behind.** A key that is written while its cachelet is copied is sent again, as it is when its turn comes
+//! ([`Rewritten`]); what is gone is sent as gone. The link keeps the order, so the target ends with what the source has.
+//! The paper invalidates what is written during a migration and has clients ask twice; here reads keep hitting.
+//!
+//! **Contents go on.** Versions (CAS uniques), flags, times to live and the marks of recaching are sent with the items, the target's
+//! next version is newer than all of the source's, and `since` of the cachelet stays. So a client with any map that named the
+//! source without a break may ask the target.
+//!
+//! **`flush_all` ends migrations** that are under way at either end, because it reaches the two at different times: an
+//! item that the source had still to send would survive it. A target begins none within [`FLUSH_REACH`] of one.
+//!
+//! **Hot keys** have leases that the source granted before; they end by themselves, as when a cachelet changes its
+//! worker. With atomic writes the source waits until its keys have no replicas.
+
+mod pace;
+mod rewritten;
+mod source;
+mod target;
+
+use super::handover::FLUSH_REACH;
+use super::links::LinkRequest;
+use super::placement::LocalPlacement;
+use super::session::ConnectionId;
+use super::worker::WorkerCore;
+use crate::coordinator::{MigrationReport, MigrationState};
+use evenkeel_policy::placement::map::{ClusterMap, Migration};
+use evenkeel_types::{CacheletId, Epoch, Instant, Now, WorkerRef};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+pub use rewritten::Rewritten;
+use source::{Outgoing, Stage};
+use target::{Incoming, Staged};
+
+/// The migrations that a worker takes part in.
+#[derive(Debug, Default)]
+pub(super) struct Migrations {
+    outgoing: BTreeMap<CacheletId, Outgoing>,
+    incoming: BTreeMap<CacheletId, Incoming>,
+    /// Connections over which sources copy. What they say is about their migration, or about nothing.
+    sources: BTreeMap<ConnectionId, CacheletId>,
+    /// The outgoing one that is being copied: one at a time.
+    active: Option<CacheletId>,
+    /// What the driver should do about links.
+    requests: VecDeque<LinkRequest>,
+    /// How many links there have been.
+    links_made: u64,
+    /// When this worker last carried out a `flush_all`.
+    flushed_at: Option<Instant>,
+}
+
+impl Migrations {
+    /// Whether the driver has anything to do about links.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// What the driver should do next about links.
+    pub fn poll_request(&mut self) -> Option<LinkRequest> {
+        self.requests.pop_front()
+    }
+
+    /// Whether the worker takes part in any, at either end.
+    pub fn is_any(&self) -> bool {
+        !self.outgoing.is_empty() || !self.incoming.is_empty()
+    }
+
+    /// Where a cachelet of this server has gone, if the map does not say so yet.
+    pub fn gone_to(&self, cachelet: CacheletId) -> Option<WorkerRef> {
+        let outgoing = self.outgoing.get(&cachelet)?;
+        matches!(outgoing.stage, Stage::Moved).then_some(outgoing.order.to)
+    }
+
+    /// Cachelets of which contents are here that the map does not give to this server.
+    pub fn staged(&self) -> impl Iterator<Item = CacheletId> + '_ {
+        let with_contents = self
+            .incoming
+            .iter()
+            .filter(|(_, incoming)| incoming.has_contents());
+        with_contents.map(|(cachelet, _)| *cachelet)
+    }
+
+    /// Whether commands on a cachelet wait until it is known who serves it.
+    fn is_passing(&self, cachelet: CacheletId) -> bool {
+        let outgoing = self.outgoing.get(&cachelet);
+        outgoing.is_some_and(|outgoing| matches!(outgoing.stage, Stage::Passing { .. }))
+    }
+}
+
+impl WorkerCore {
+    /// Whether this worker takes part in migrations.
+    pub fn has_migrations(&self) -> bool {
+        self.migrations.is_any()
+    }
+
+    /// How far the migrations have come that this worker takes part in.
+    pub fn migration_reports(&self) -> Vec<MigrationReport> {
+        let migrations = &self.migrations;
+        let outgoing = migrations.outgoing.iter().map(|(cachelet, outgoing)| {
+            let state = match outgoing.stage {
+                Stage::Moved => MigrationState::Moved,
+                Stage::Aborted => MigrationState::Aborted,
+                _ => MigrationState::Copying,
+            };
+            (*cachelet, outgoing.order.began, state, outgoing.sent)
+        });
+        let incoming = migrations
+            .incoming
+            .iter()
+            .filter_map(|(cachelet, incoming)| {
+                let state = match incoming.staged {
+                    Staged::Live => MigrationState::Live,
+                    Staged::Active | Staged::Partly => MigrationState::Staged,
+                    Staged::Not => return None,
+                };
+                Some((*cachelet, incoming.began, state, incoming.taken))
+            });
+        let all = outgoing.chain(incoming);
+        let report = all.map(|(cachelet, began, state, volume)| MigrationReport {
+            cachelet,
+            began,
+            state,
+            items: volume.items,
+            bytes: volume.bytes,
+        });
+        report.collect()
+    }
+
+    /// Whether a cachelet of this server is ordered to another one, or has come from one that the map
+    /// still names as the owner. It must not change its worker.
+    pub(super) fn is_between_servers(&self, cachelet: CacheletId) -> bool {
+        let by_map = self.map.as_ref().and_then(|map| map.migration(cachelet));
+        by_map.is_some() || self.migrations.incoming.contains_key(&cachelet)
+    }
+
+    /// A new map: ends what it does not have any more, and has `placement`, made from it, follow what it does not say
+    /// yet. What came here and is this server's now needs no more.
+    pub(super) fn revise_migrations(
+        &mut self,
+        now: Now,
+        map: &Arc<ClusterMap>,
+        placement: &mut LocalPlacement,
+    ) {
+        let ids: Vec<_> = self.migrations.outgoing.keys().copied().collect();
+        for cachelet in ids {
+            self.revise_outgoing(now, map, placement, cachelet);
+        }
+        let ids: Vec<_> = self.migrations.incoming.keys().copied().collect();
+        for cachelet in ids {
+            self.revise_incoming(map, placement, cachelet);
+        }
+    }
+
+    /// Looks for migrations of the map whose source is this worker. To be called when there is a new map, or a cachelet
+    /// has come.
+    pub(super) fn find_migrations(&mut self, now: Now) {
+        let Some(map) = self.map.clone() else {
+            return;
+        };
+        for order in &map.document().migrations {
+            let cachelet = order.cachelet;
+            let is_known = self.migrations.outgoing.contains_key(&cachelet);
+            let is_mine = map
+                .owner(cachelet)
+                .is_some_and(|owner| owner.server == self.server);
+            let is_open = self.handovers.is_open(cachelet, order.began);
+            if is_mine && !is_known && is_open && self.hosts_cachelet(cachelet) {
+                self.engine.counters.migrations_ordered += 1;
+                let outgoing = Outgoing::new(*order, now.monotonic);
+                self.migrations.outgoing.insert(cachelet, outgoing);
+            }
+        }
+        self.migrate(now);
+    }
+
+    /// A `flush_all` was carried out here.
+    pub(super) fn flush_ends_migrations(&mut self, now: Now) {
+        self.migrations.flushed_at = Some(now.monotonic);
+        if let Some(cachelet) = self.migrations.active {
+            self.abort(now, cachelet);
+        }
+        self.flush_ends_incoming();
+    }
+
+    /// Whether a `flush_all` was so lately that its other parts may still be on their way.
+    fn has_flushed_lately(&self, now: Instant) -> bool {
+        let at = self.migrations.flushed_at;
+        at.is_some_and(|at| now.since(at) < FLUSH_REACH)
+    }
+}
+
+/// Items and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Volume {
+    items: u64,
+    bytes: u64,
+}
+
+/// Whether the map still has this very migration.
+fn stands(map: &ClusterMap, cachelet: CacheletId, began: Epoch) -> Option<&Migration> {
+    map.migration(cachelet)
+        .filter(|migration| migration.began == began)
+}

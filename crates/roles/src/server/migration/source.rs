@@ -1,0 +1,718 @@
+//! The source's side of a migration: copies, sends what is written meanwhile behind, and decides.
+
+use super::pace::Pace;
+use super::{Volume, stands};
+use crate::server::engine::Engine;
+use crate::server::forward::Commands;
+use crate::server::links::{LinkId, LinkPurpose, LinkRequest};
+use crate::server::placement::{CHANGING, LocalPlacement};
+use crate::server::time::{NEVER, Seconds, TimeBase};
+use crate::server::worker::WorkerCore;
+use core::time::Duration;
+use evenkeel_policy::placement::map::{ClusterMap, Migration};
+use evenkeel_protocol::compose::request;
+use evenkeel_protocol::{Migrate, Reply, ReplyOutcome, SentKey, parse_reply, text};
+use evenkeel_storage::WalkCursor;
+use evenkeel_types::{CacheletId, Instant, Now};
+use std::collections::VecDeque;
+
+/// For how long a target may say that it cannot begin yet: longer than
+/// [`FLUSH_REACH`](crate::server::FLUSH_REACH), and than a map takes to come.
+pub const BEGIN_TIME: Duration = Duration::from_secs(30);
+
+/// When it is asked again.
+const BEGIN_PAUSE: Duration = Duration::from_millis(50);
+
+/// A target that leaves anything unanswered for so long is given up.
+pub const TARGET_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The same while clients wait for it to answer whether it serves the cachelet.
+pub const PASS_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Bytes that are copied in a turn of the worker, so that its clients wait for no more. An item larger than that
+/// has a turn for itself.
+const STEP_BYTES: usize = 32 << 10;
+
+/// Bytes that may be on their way to the target unanswered.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// How many keys, and bytes on their way, may be left when the cachelet passes: clients wait for them.
+const LAST_KEYS: usize = 64;
+const LAST_BYTES: u64 = 64 << 10;
+
+/// How often it is tried whether the cachelet can pass, while keys still have replicas or workers follow a move.
+const PASS_LOOK: Duration = Duration::from_millis(5);
+
+/// A cachelet that goes to another server.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub order: Migration,
+    pub stage: Stage,
+    pub sent: Volume,
+    link: Option<Link>,
+    copy: Copy,
+    pace: Pace,
+    /// When to go on.
+    next_at: Instant,
+    /// When the last step was, if the next was wanted at once.
+    stepped_at: Option<Instant>,
+    /// Commands of other workers that came while the cachelet passes.
+    held: Vec<(u16, Commands)>,
+}
+
+/// How far an outgoing cachelet has come.
+///
+/// ```text
+///  Waiting ──> Beginning ──OK──> Copying ──little left──> Passing ──OK──> Moved
+///     └────────────┴────────────────┴───── lost, cancelled, flushed, late ───┴──> Aborted
+/// ```
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Its turn has not come.
+    Waiting,
+    /// The target was asked whether it takes part, until then.
+    Beginning { until: Instant },
+    /// Items are sent.
+    Copying,
+    /// Nobody serves the cachelet: the target was asked to.
+    Passing { since: Instant },
+    /// The target serves it. Final.
+    Moved,
+    /// Nothing came of it. Final.
+    Aborted,
+}
+
+/// How far the walk over the items has come.
+#[derive(Debug, Default)]
+struct Copy {
+    cursor: WalkCursor,
+    is_walked: bool,
+    /// Keys of the walk's last step: each two bytes of length and itself.
+    keys: Vec<u8>,
+    /// How much of them was sent.
+    done: usize,
+}
+
+impl Copy {
+    fn next_key(&mut self) -> Option<core::ops::Range<usize>> {
+        let (len, _) = self.keys.get(self.done..)?.split_first_chunk::<2>()?;
+        let start = self.done + 2;
+        self.done = start + usize::from(u16::from_le_bytes(*len));
+        Some(start..self.done)
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_walked && self.done == self.keys.len()
+    }
+}
+
+/// The connection to the target, or the attempt at one.
+#[derive(Debug)]
+struct Link {
+    id: LinkId,
+    out: Vec<u8>,
+    /// What was asked, oldest first, and when.
+    asked: VecDeque<(Asked, Instant)>,
+    /// Bytes composed and bytes answered.
+    sent: u64,
+    answered: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Hello,
+    Begin,
+    /// Whether everything up to so many bytes has come.
+    Batch(u64),
+    Activate,
+    Confirm,
+}
+
+impl Outgoing {
+    pub fn new(order: Migration, now: Instant) -> Self {
+        Outgoing {
+            order,
+            stage: Stage::Waiting,
+            sent: Volume::default(),
+            link: None,
+            copy: Copy::default(),
+            pace: Pace::new(order.bytes_per_second, now),
+            next_at: now,
+            stepped_at: None,
+            held: Vec::new(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Moved | Stage::Aborted)
+    }
+
+    /// Since when the target owes an answer for longer than it may.
+    fn is_late(&self, now: Instant) -> bool {
+        let oldest = self.link.as_ref().and_then(|link| link.asked.front());
+        let waits = oldest.is_some_and(|(_, at)| now.since(*at) >= TARGET_TIMEOUT);
+        match self.stage {
+            Stage::Passing { since } => now.since(since) >= PASS_TIMEOUT,
+            _ => waits,
+        }
+    }
+
+    /// When it should be looked at.
+    fn deadline(&self) -> Option<Instant> {
+        let oldest = self.link.as_ref().and_then(|link| link.asked.front());
+        let late = oldest.map(|(_, at)| *at + TARGET_TIMEOUT);
+        match self.stage {
+            Stage::Waiting => Some(self.next_at),
+            Stage::Beginning { .. } | Stage::Copying => {
+                Some(late.map_or(self.next_at, |late| late.min(self.next_at)))
+            }
+            Stage::Passing { since } => Some(since + PASS_TIMEOUT),
+            Stage::Moved | Stage::Aborted => None,
+        }
+    }
+
+    /// Bytes on their way.
+    fn unanswered(&self) -> u64 {
+        self.link
+            .as_ref()
+            .map_or(0, |link| link.sent - link.answered)
+    }
+}
+
+impl Link {
+    fn ask(&mut self, asked: Asked, now: Instant, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.out);
+        self.asked.push_back((asked, now));
+    }
+
+    /// Composes what there is of a key. `is_news`: the target may have something else of it.
+    fn send_key(
+        &mut self,
+        engine: &mut Engine,
+        cachelet: CacheletId,
+        key: &[u8],
+        is_news: bool,
+        now: Seconds,
+    ) -> usize {
+        let mut encoded = Vec::new();
+        let Some(sent_key) = SentKey::of(key, &mut encoded) else {
+            // No line can hold it, so the target never had it.
+            engine.counters.migration_items_unsendable += 1;
+            return 0;
+        };
+        let before = self.out.len();
+        let item = engine.store.peek(cachelet, key, now);
+        match item.filter(|item| item.expires_at() == NEVER || item.expires_at() > now) {
+            Some(item) => {
+                let mut line = request::meta_set(&mut self.out, sent_key, item.value().len())
+                    .flag(b'G')
+                    .flag(b'q')
+                    .number(b'E', item.version().0)
+                    .number(b'F', item.flags());
+                if item.expires_at() != NEVER {
+                    line = line.number(b'T', item.expires_at() - now);
+                }
+                for (letter, is_set) in [
+                    (b'b', sent_key.base64),
+                    (b'X', item.stale()),
+                    (b'I', item.win_sent()),
+                ] {
+                    if is_set {
+                        line = line.flag(letter);
+                    }
+                }
+                line.end_with(item.value());
+            }
+            None if is_news => {
+                let mut line = request::meta_delete(&mut self.out, sent_key)
+                    .flag(b'G')
+                    .flag(b'q');
+                if sent_key.base64 {
+                    line = line.flag(b'b');
+                }
+                line.end();
+            }
+            None => {}
+        }
+        let len = self.out.len() - before;
+        self.sent += len as u64;
+        len
+    }
+}
+
+impl super::Migrations {
+    /// When the worker should look at its migrations.
+    pub fn deadline(&self) -> Option<Instant> {
+        let active = self.active?;
+        self.outgoing.get(&active)?.deadline()
+    }
+}
+
+impl WorkerCore {
+    /// Goes on with what this worker copies, by one step at most.
+    pub(in crate::server) fn migrate(&mut self, now: Now) {
+        if self.migrations.outgoing.is_empty() {
+            return;
+        }
+        if self.migrations.active.is_none() {
+            let waits = self.migrations.outgoing.iter();
+            let mut waits = waits.filter(|(_, outgoing)| matches!(outgoing.stage, Stage::Waiting));
+            self.migrations.active = waits.next().map(|(cachelet, _)| *cachelet);
+        }
+        let Some(cachelet) = self.migrations.active else {
+            return;
+        };
+        let Some(outgoing) = self.migrations.outgoing.get(&cachelet) else {
+            return;
+        };
+        if outgoing.order.cancelled || outgoing.is_late(now.monotonic) {
+            return self.abort(now, cachelet);
+        }
+        if now.monotonic < outgoing.next_at {
+            return;
+        }
+        match outgoing.stage {
+            Stage::Waiting => self.begin(now, cachelet),
+            Stage::Beginning { until } if now.monotonic >= until => self.abort(now, cachelet),
+            Stage::Beginning { .. } => self.ask_to_begin(now, cachelet),
+            Stage::Copying => self.copy(now, cachelet),
+            Stage::Passing { .. } | Stage::Moved | Stage::Aborted => {}
+        }
+    }
+
+    /// Connects to the target.
+    fn begin(&mut self, now: Now, cachelet: CacheletId) {
+        let Some(to) = self
+            .migrations
+            .outgoing
+            .get(&cachelet)
+            .map(|outgoing| outgoing.order.to)
+        else {
+            return;
+        };
+        let address = self.map.as_ref().and_then(|map| map.address(to));
+        let Some((host, port)) = address.map(|(host, port)| (host.to_owned(), port)) else {
+            return self.abort(now, cachelet);
+        };
+        let epoch = self.placement.epoch();
+        self.migrations.links_made += 1;
+        let id = LinkId {
+            worker: to,
+            purpose: LinkPurpose::Migration(cachelet),
+            number: self.migrations.links_made,
+        };
+        self.migrations.requests.push_back(LinkRequest::Connect {
+            link: id,
+            host,
+            port,
+        });
+        let mut link = Link {
+            id,
+            out: Vec::new(),
+            asked: VecDeque::new(),
+            sent: 0,
+            answered: 0,
+        };
+        link.ask(Asked::Hello, now.monotonic, |out| {
+            request::hello(out, epoch)
+        });
+        if let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) {
+            outgoing.link = Some(link);
+            let until = now.monotonic + BEGIN_TIME;
+            outgoing.stage = Stage::Beginning { until };
+        }
+        self.ask_to_begin(now, cachelet);
+    }
+
+    fn ask_to_begin(&mut self, now: Now, cachelet: CacheletId) {
+        let seat = self.placement.seat(cachelet);
+        let outgoing = self.migrations.outgoing.get_mut(&cachelet);
+        let (Some(seat), Some(outgoing)) = (seat, outgoing) else {
+            return;
+        };
+        let word = Migrate::Begin {
+            cachelet,
+            began: outgoing.order.began,
+            since: seat.since,
+        };
+        if let Some(link) = &mut outgoing.link {
+            link.ask(Asked::Begin, now.monotonic, |out| {
+                request::migrate(out, word)
+            });
+        }
+        outgoing.next_at = now.monotonic + TARGET_TIMEOUT;
+    }
+
+    /// Sends some items, and tries to pass the cachelet when little is left.
+    fn copy(&mut self, now: Now, cachelet: CacheletId) {
+        let engine = &mut self.engine;
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return;
+        };
+        if engine.rewritten.is_too_much() {
+            engine.counters.migrations_outrun += 1;
+            return self.abort(now, cachelet);
+        }
+        let turn = outgoing.stepped_at.take().map(|at| now.monotonic.since(at));
+        if let Some(pause) = turn.and_then(|turn| outgoing.pace.guard(turn)) {
+            engine.counters.migration_pauses += 1;
+            outgoing.next_at = now.monotonic + pause;
+            return;
+        }
+        match outgoing.send_some(engine, now) {
+            Progress::More => {
+                outgoing.next_at = now.monotonic;
+                outgoing.stepped_at = Some(now.monotonic);
+            }
+            Progress::At(next) => outgoing.next_at = next,
+            Progress::LittleLeft => {
+                outgoing.next_at = now.monotonic + PASS_LOOK;
+                self.pass(now, cachelet);
+            }
+        }
+    }
+
+    /// Stops serving the cachelet and asks the target to, if that is possible now.
+    fn pass(&mut self, now: Now, cachelet: CacheletId) {
+        let engine = &mut self.engine;
+        if !self.handovers.is_settled(cachelet, self.config.index)
+            || !engine.hot.prepare_to_leave(now.monotonic, cachelet)
+        {
+            return;
+        }
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return;
+        };
+        outgoing.send_rest(engine, now);
+        let newest = engine.newest_version();
+        if let Some(link) = &mut outgoing.link {
+            let word = Migrate::Activate { newest };
+            link.ask(Asked::Activate, now.monotonic, |out| {
+                request::migrate(out, word)
+            });
+        }
+        outgoing.stage = Stage::Passing {
+            since: now.monotonic,
+        };
+        self.placement.set_host(cachelet, CHANGING);
+        self.handovers.passing = Some(cachelet);
+    }
+
+    /// The target serves the cachelet. From here on this worker never does.
+    fn decide(&mut self, now: Now, cachelet: CacheletId) {
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return;
+        };
+        let Stage::Passing { since } = outgoing.stage else {
+            return;
+        };
+        outgoing.stage = Stage::Moved;
+        if let Some(link) = &mut outgoing.link {
+            link.ask(Asked::Confirm, now.monotonic, |out| {
+                request::migrate(out, Migrate::Confirm)
+            });
+        }
+        let home = self.placement.seat(cachelet).map(|seat| seat.home);
+        let me = self.config.index;
+        (self.engine.hot).handle_left(now.monotonic, cachelet, home == Some(me));
+        self.engine.store.drop_cachelet(cachelet);
+        self.placement.let_go(cachelet, self.config.workers);
+        self.settle_meters(now.monotonic);
+        let counters = &mut self.engine.counters;
+        counters.migrations_passed += 1;
+        counters.migration_pass_us +=
+            u64::try_from(now.monotonic.since(since).as_micros()).unwrap_or(u64::MAX);
+        self.end_active(now, cachelet);
+    }
+
+    /// Takes the cachelet back, or never gave it away.
+    pub(super) fn abort(&mut self, now: Now, cachelet: CacheletId) {
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return;
+        };
+        if outgoing.is_over() {
+            return;
+        }
+        let was_passing = matches!(outgoing.stage, Stage::Passing { .. });
+        outgoing.stage = Stage::Aborted;
+        self.close_migration_link(cachelet);
+        self.engine.counters.migrations_aborted += 1;
+        if was_passing {
+            self.placement.set_host(cachelet, self.config.index);
+        }
+        self.end_active(now, cachelet);
+    }
+
+    /// Lets those go on who wait for the cachelet, and the next migration begin.
+    fn end_active(&mut self, now: Now, cachelet: CacheletId) {
+        if self.migrations.active == Some(cachelet) {
+            self.migrations.active = None;
+            self.engine.rewritten.watch(None);
+            self.handovers.passing = None;
+        }
+        self.wake_waiting();
+        let outgoing = self.migrations.outgoing.get_mut(&cachelet);
+        let held = outgoing.map(|outgoing| core::mem::take(&mut outgoing.held));
+        for (from, commands) in held.into_iter().flatten() {
+            self.carry_out_commands(now, from, &commands);
+        }
+        self.migrate(now);
+    }
+
+    /// Keeps a command of another worker's connection while its cachelet passes. False when it does not.
+    pub(in crate::server) fn hold_command(
+        &mut self,
+        from: u16,
+        cachelet: CacheletId,
+        command: impl FnOnce() -> Commands,
+    ) -> bool {
+        if !self.migrations.is_passing(cachelet) {
+            return false;
+        }
+        if let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) {
+            outgoing.held.push((from, command()));
+            self.engine.counters.commands_waited += 1;
+        }
+        true
+    }
+
+    /// A new map, and the placement made from it.
+    pub(super) fn revise_outgoing(
+        &mut self,
+        now: Now,
+        map: &ClusterMap,
+        placement: &mut LocalPlacement,
+        cachelet: CacheletId,
+    ) {
+        let workers = self.config.workers;
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return;
+        };
+        let is_gone = matches!(outgoing.stage, Stage::Moved);
+        if let Some(order) = stands(map, cachelet, outgoing.order.began) {
+            outgoing.order = *order;
+            outgoing.pace.set_rate(order.bytes_per_second);
+            if is_gone {
+                placement.let_go(cachelet, workers);
+            }
+            return;
+        }
+        if !is_gone {
+            self.abort(now, cachelet);
+        }
+        self.close_migration_link(cachelet);
+        self.engine.hot.handle_host_by_map(cachelet);
+        self.migrations.outgoing.remove(&cachelet);
+    }
+
+    fn close_migration_link(&mut self, cachelet: CacheletId) {
+        let outgoing = self.migrations.outgoing.get_mut(&cachelet);
+        if let Some(link) = outgoing.and_then(|outgoing| outgoing.link.take()) {
+            self.migrations
+                .requests
+                .push_back(LinkRequest::Close(link.id));
+        }
+    }
+
+    /// The connection to a target broke, or could not be made.
+    pub(in crate::server) fn migration_link_lost(&mut self, now: Now, id: LinkId) {
+        if let Some(cachelet) = self.migrations.of_link(id) {
+            if let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) {
+                outgoing.link = None;
+            }
+            self.abort(now, cachelet);
+        }
+    }
+
+    /// Bytes to be written to a target.
+    pub(in crate::server) fn migration_link_out(&mut self, id: LinkId) -> Option<&mut Vec<u8>> {
+        let cachelet = self.migrations.of_link(id)?;
+        let link = self.migrations.outgoing.get_mut(&cachelet)?.link.as_mut();
+        link.map(|link| &mut link.out)
+    }
+
+    /// Answers of a target. Gives the number of bytes consumed.
+    pub(in crate::server) fn migration_link_input(
+        &mut self,
+        now: Now,
+        id: LinkId,
+        input: &[u8],
+    ) -> usize {
+        let mut consumed = 0;
+        while let Some(cachelet) = self.migrations.of_link(id) {
+            match parse_reply(&input[consumed..], &self.engine.limits) {
+                ReplyOutcome::Incomplete { .. } => return consumed,
+                ReplyOutcome::Reply {
+                    reply,
+                    consumed: length,
+                } => {
+                    consumed += length;
+                    if !self.hear_target(now, cachelet, &reply) {
+                        self.migration_answer_is_wrong(now, cachelet);
+                    }
+                }
+                ReplyOutcome::Malformed => self.migration_answer_is_wrong(now, cachelet),
+            }
+        }
+        input.len()
+    }
+
+    /// A target that does not keep to the protocol, or takes no part, is not spoken to any more.
+    fn migration_answer_is_wrong(&mut self, now: Now, cachelet: CacheletId) {
+        self.abort(now, cachelet);
+        self.close_migration_link(cachelet);
+    }
+
+    /// One answer of the target. False when the migration must end, or it is to nothing that was asked.
+    fn hear_target(&mut self, now: Now, cachelet: CacheletId, reply: &Reply<'_>) -> bool {
+        let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
+            return false;
+        };
+        let Some(link) = &mut outgoing.link else {
+            return false;
+        };
+        let Some((asked, _)) = link.asked.pop_front() else {
+            return false;
+        };
+        match (asked, reply) {
+            (Asked::Hello, Reply::Hello(hello)) => hello.worker == outgoing.order.to,
+            (Asked::Begin, Reply::Ok) => {
+                outgoing.stage = Stage::Copying;
+                outgoing.next_at = now.monotonic;
+                self.engine.rewritten.watch(Some(cachelet));
+                self.migrate(now);
+                true
+            }
+            (Asked::Begin, Reply::Other(word)) if *word == text::MIGRATE_LATER.trim_ascii_end() => {
+                outgoing.next_at = now.monotonic + BEGIN_PAUSE;
+                true
+            }
+            (Asked::Batch(sent), Reply::MetaNoop) => {
+                link.answered = sent;
+                outgoing.next_at = outgoing.next_at.min(now.monotonic);
+                true
+            }
+            (Asked::Activate, Reply::Ok) => {
+                self.decide(now, cachelet);
+                true
+            }
+            (Asked::Confirm, Reply::Ok) => {
+                self.close_migration_link(cachelet);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a step of copying came to.
+enum Progress {
+    /// There is more to send, and it can be sent at once.
+    More,
+    /// There is nothing to do before then, unless the target answers.
+    At(Instant),
+    /// All was copied but for the last writes.
+    LittleLeft,
+}
+
+impl Outgoing {
+    /// Sends what one turn has room for: what was written first, then more of the walk.
+    fn send_some(&mut self, engine: &mut Engine, now: Now) -> Progress {
+        let seconds = TimeBase::seconds(now);
+        let cachelet = self.order.cachelet;
+        let idle = Progress::At(now.monotonic + TARGET_TIMEOUT);
+        let Some(link) = &mut self.link else {
+            return idle;
+        };
+        if link.sent - link.answered >= WINDOW_BYTES {
+            return idle;
+        }
+        let (mut bytes, mut waits) = (0, None);
+        while bytes < STEP_BYTES {
+            if let Some(key) = engine.rewritten.take() {
+                let len = link.send_key(engine, cachelet, &key, true, seconds);
+                self.sent.add(engine, len);
+                bytes += len.max(1);
+            } else if !self.pace.may_send(now.monotonic) {
+                waits = Some(self.pace.next(now.monotonic));
+                break;
+            } else if let Some(key) = self.copy.next_key() {
+                let len = link.send_key(engine, cachelet, &self.copy.keys[key], false, seconds);
+                self.sent.add(engine, len);
+                self.pace.sent(len);
+                bytes += len.max(1);
+            } else if !self.copy.walk(engine, cachelet, seconds) {
+                break;
+            }
+        }
+        if bytes > 0 {
+            let sent = link.sent;
+            link.ask(Asked::Batch(sent), now.monotonic, request::meta_noop);
+        }
+        if let Some(waits) = waits {
+            return Progress::At(waits);
+        }
+        if !self.copy.is_done() || engine.rewritten.len() > LAST_KEYS {
+            return Progress::More;
+        }
+        if self.unanswered() > LAST_BYTES {
+            return idle;
+        }
+        Progress::LittleLeft
+    }
+
+    /// Sends the last writes, however many there are: few.
+    fn send_rest(&mut self, engine: &mut Engine, now: Now) {
+        let seconds = TimeBase::seconds(now);
+        let Some(link) = &mut self.link else {
+            return;
+        };
+        while let Some(key) = engine.rewritten.take() {
+            let len = link.send_key(engine, self.order.cachelet, &key, true, seconds);
+            self.sent.add(engine, len);
+        }
+    }
+}
+
+impl Copy {
+    /// Takes the keys of some more items. False when there are no more.
+    fn walk(&mut self, engine: &Engine, cachelet: CacheletId, now: Seconds) -> bool {
+        if self.is_walked {
+            return false;
+        }
+        self.keys.clear();
+        self.done = 0;
+        let keys = &mut self.keys;
+        let next = engine.store.walk(cachelet, self.cursor, now, |item| {
+            let key = item.key();
+            // Keys have 250 bytes at most.
+            keys.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            keys.extend_from_slice(key);
+        });
+        match next {
+            Some(next) => self.cursor = next,
+            None => self.is_walked = true,
+        }
+        true
+    }
+}
+
+impl Volume {
+    fn add(&mut self, engine: &mut Engine, bytes: usize) {
+        self.items += 1;
+        self.bytes += bytes as u64;
+        engine.counters.migration_items_sent += 1;
+        engine.counters.migration_bytes_sent += bytes as u64;
+    }
+}
+
+impl super::Migrations {
+    /// The migration whose connection that is.
+    fn of_link(&self, id: LinkId) -> Option<CacheletId> {
+        let LinkPurpose::Migration(cachelet) = id.purpose else {
+            return None;
+        };
+        let link = self.outgoing.get(&cachelet)?.link.as_ref()?;
+        (link.id == id).then_some(cachelet)
+    }
+}
