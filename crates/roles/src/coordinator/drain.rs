@@ -147,6 +147,7 @@ impl CoordinatorCore {
     fn cachelets_of(&self, server: ServerId) -> usize {
         let are_its = |slot: &&Slot| match slot {
             Slot::Owned(owner) => owner.server == server,
+            Slot::Moving(moving) => moving.from.server == server,
             Slot::Released { by, .. } => *by == server,
         };
         self.slots.iter().filter(are_its).count()

@@ -23,11 +23,22 @@ pub enum Cause {
     CacheletsReleased,
     /// Cachelets that had been let go got a new owner.
     CacheletsGranted,
+    /// Cachelets are to pass to other servers with their contents.
+    MigrationsBegun,
+    /// Some of that is to be given up.
+    MigrationsCancelled,
+    /// Cachelets have passed to other servers with their contents.
+    CacheletsMigrated,
+    /// Migrations have come to nothing: the sources keep the cachelets.
+    MigrationsAborted,
+    /// Sources of migrations have begun a new life, so that nobody knows what has passed: nobody owns the
+    /// cachelets until the targets have let go of them.
+    MigrationsLost,
 }
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 12] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
@@ -35,6 +46,11 @@ impl Cause {
         Cause::ServerRestarted,
         Cause::CacheletsReleased,
         Cause::CacheletsGranted,
+        Cause::MigrationsBegun,
+        Cause::MigrationsCancelled,
+        Cause::CacheletsMigrated,
+        Cause::MigrationsAborted,
+        Cause::MigrationsLost,
     ];
 
     /// Its name in metrics and answers; stable.
@@ -47,6 +63,11 @@ impl Cause {
             Cause::ServerRestarted => "server_restarted",
             Cause::CacheletsReleased => "cachelets_released",
             Cause::CacheletsGranted => "cachelets_granted",
+            Cause::MigrationsBegun => "migrations_begun",
+            Cause::MigrationsCancelled => "migrations_cancelled",
+            Cause::CacheletsMigrated => "cachelets_migrated",
+            Cause::MigrationsAborted => "migrations_aborted",
+            Cause::MigrationsLost => "migrations_lost",
         }
     }
 }
@@ -66,8 +87,8 @@ pub struct MapEvent {
     pub unix_s: UnixSeconds,
     /// Why.
     pub cause: Cause,
-    /// Names of the servers concerned: those that came or went, or the former (new) owners of
-    /// released (granted) cachelets.
+    /// Names of the servers concerned: those that came or went, the former (new) owners of
+    /// released (granted) cachelets, or both ends of migrations.
     pub servers: Vec<String>,
     /// Cachelets concerned.
     pub cachelets: usize,

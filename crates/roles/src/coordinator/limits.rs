@@ -9,7 +9,9 @@ use crate::hot_keys_view::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads_view::NEWS_LOAD_BYTES_MAX;
 use evenkeel_policy::hot_keys::shared::SHARED_KEYS_MAX;
 pub use evenkeel_policy::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
-use evenkeel_policy::placement::map::{NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
+use evenkeel_policy::placement::map::{
+    MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX,
+};
 use evenkeel_types::limits::KEY_LEN_MAX;
 
 /// A member that has not been heard of for this long is taken to be down, unless configured
@@ -37,6 +39,13 @@ pub const DRAIN_RATE: u32 = 4;
 
 /// Most of them.
 pub const DRAIN_RATE_MAX: u32 = CACHELETS_MAX as u32;
+
+/// What one migration copies in a second, unless somebody says otherwise: a tenth of what a link of 10 Gbit/s
+/// carries, so that a cachelet of 64 MB passes in half a second and the ends have room for their clients.
+pub const MIGRATION_BYTES_PER_SECOND: u64 = 128 << 20;
+
+/// Migrations that are over and are kept to be shown.
+pub const ENDED_MIGRATIONS_MAX: usize = 1000;
 
 /// The core looks for silent members this many times in one silence.
 pub const TICKS_PER_SILENCE: u32 = 8;
@@ -109,8 +118,11 @@ pub const LOAD_RPS_MAX: f64 = 1e8;
 pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
 
 /// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker, what is
-/// new of hot keys, and the loads of workers and cachelets.
-pub const HEARTBEAT_LEN_MAX: usize = 320 * 1024;
+/// new of hot keys, the loads of workers and cachelets, and what there is to say of migrations.
+pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;
+
+/// Longest report on a migration in bytes: five numbers of up to 20 digits with their names.
+const MIGRATION_REPORT_LEN_MAX: usize = 160;
 
 /// Events of hot keys kept to be shown.
 pub const HOT_EVENTS_MAX: usize = 1000;
@@ -135,6 +147,7 @@ const _: () = assert!(
             + NEWS_KEY_BYTES_MAX
             + NEWS_EVENT_BYTES_MAX
             + NEWS_LOAD_BYTES_MAX
+            + MIGRATIONS_MAX * MIGRATION_REPORT_LEN_MAX
             + 1024
 );
 const _: () = assert!(
@@ -142,6 +155,7 @@ const _: () = assert!(
         >= SERVERS_MAX * (3 * NAME_LEN_MAX + 256)
             + WORKERS_TOTAL_MAX * 6
             + VIRTUAL_NODES * 6
-            + CACHELETS_MAX * 32
+            + CACHELETS_MAX * (32 + 17)
+            + MIGRATIONS_MAX * 160
             + 1024
 );

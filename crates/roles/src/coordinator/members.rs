@@ -80,8 +80,10 @@ impl CoordinatorCore {
             Some(position) if self.servers[position].entry.boot == heartbeat.boot => {
                 self.hear_again(position, heartbeat, changes)?
             }
-            Some(position) => self.restart(position, heartbeat, changes)?,
+            Some(position) => self.restart(now, position, heartbeat, changes)?,
         };
+        let id = self.servers[position].entry.id;
+        self.hear_of_migrations(now, id, &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
         server.applied = server.applied.max(heartbeat.epoch);
@@ -149,6 +151,7 @@ impl CoordinatorCore {
     /// Another process under a known name: a restart, or two servers that were given one name.
     fn restart(
         &mut self,
+        now: Instant,
         position: usize,
         heartbeat: &Heartbeat,
         changes: &mut Vec<Change>,
@@ -170,26 +173,29 @@ impl CoordinatorCore {
         let workers_before = server.entry.worker_ports.len();
         server.entry = entry_of(id, heartbeat);
         server.applied = Epoch(0);
-        if server.entry.worker_ports.len() != workers_before {
-            self.reseat(position);
-        }
+        let workers = server.entry.worker_ports.len();
         changes.push(Change::of_server(Cause::ServerRestarted, id));
+        self.begin_new_life(id, (workers != workers_before).then_some(workers));
+        self.migrations_meet_new_life(now, id, workers, changes);
         Ok(position)
     }
 
-    /// Spreads a restarted server's cachelets over its new number of workers. The new life holds
-    /// nothing yet, so there is nothing to let go of.
-    fn reseat(&mut self, position: usize) {
-        let entry = &self.servers[position].entry;
+    /// What a restarted server owned begins anew, spread over its workers where their number is another. The
+    /// new life holds nothing yet, so there is nothing to let go of.
+    fn begin_new_life(&mut self, id: ServerId, new_workers: Option<usize>) {
+        let epoch = self.next_epoch();
         // WORKERS_MAX fits u16.
-        let workers = entry.worker_ports.len() as u16;
-        let mut next = (0..workers).cycle();
-        for slot in &mut self.slots {
+        let mut next = (0..new_workers.unwrap_or(0) as u16).cycle();
+        for (slot, since) in self.slots.iter_mut().zip(&mut self.since) {
             if let Slot::Owned(owner) = slot
-                && owner.server == entry.id
+                && owner.server == id
             {
-                owner.worker = next.next().unwrap_or(0);
+                owner.worker = next.next().unwrap_or(owner.worker);
+                *since = epoch;
             }
+        }
+        if new_workers.is_some() {
+            self.accounts.retain(|_, account| account.server != id);
         }
     }
 

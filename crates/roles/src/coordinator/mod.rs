@@ -39,6 +39,7 @@ pub mod limits;
 mod load;
 mod members;
 mod message;
+mod migrating;
 mod placing;
 pub mod proxy_config;
 mod refusal;
@@ -58,7 +59,8 @@ use cluster_hot_keys::ClusterHotKeys;
 use cluster_loads::ClusterLoads;
 use drain::Drain;
 use members::{Proxy, Server};
-use placing::Parties;
+use migrating::Migrations;
+use placing::{Accounts, Parties};
 use proxy_config::{
     Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
     ProxyConfigText, ProxyConfigs,
@@ -80,7 +82,11 @@ pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
 pub use message::{
     Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, MigrationState, Settings,
 };
-pub use placing::Slot;
+pub use migrating::{
+    EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
+    MigrationStage, MigrationView, MigrationsView, WorkerName,
+};
+pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};
 pub use view::{
@@ -119,6 +125,10 @@ pub struct CoordinatorCore {
     /// Empty before the first map, as `slots`.
     virtual_nodes: Vec<CacheletId>,
     slots: Vec<Slot>,
+    /// See [`SavedState::since`]; as long as `slots`.
+    since: Vec<Epoch>,
+    accounts: Accounts,
+    migrations: Migrations,
     map: Option<Arc<ClusterMap>>,
     /// An operator wants cachelets to be placed otherwise, which was not looked at yet.
     has_wishes: bool,
@@ -172,6 +182,9 @@ impl CoordinatorCore {
             proxies: BTreeMap::new(),
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
+            since: Vec::new(),
+            accounts: Accounts::new(),
+            migrations: Migrations::default(),
             map: None,
             has_wishes: false,
             proxy_configs: ProxyConfigs::default(),
@@ -204,6 +217,8 @@ impl CoordinatorCore {
         now: Instant,
     ) -> Result<Self, RestoreError> {
         state.validate(&config.cluster)?;
+        let mut state = state;
+        state.since.resize(state.cachelets.len(), state.epoch);
         let mut core = CoordinatorCore::new(config, state.lineage, now)?;
         core.map = match state.document() {
             Some(document) => Some(Arc::new(
@@ -215,7 +230,10 @@ impl CoordinatorCore {
         core.settings = state.settings;
         core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
         core.virtual_nodes = state.virtual_nodes;
+        core.migrations = Migrations::restore(now, &state.cachelets);
         core.slots = state.cachelets;
+        core.since = state.since;
+        core.accounts = state.accounts;
         core.servers = state
             .servers
             .into_iter()
@@ -312,6 +330,8 @@ impl CoordinatorCore {
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.slots.clone(),
+            since: self.since.clone(),
+            accounts: self.accounts.clone(),
             proxy_configs: self.proxy_configs.saved(),
         }
     }
@@ -449,7 +469,9 @@ impl CoordinatorCore {
         let mut cachelets = vec![(0, 0); self.servers.len()];
         for slot in &self.slots {
             match slot {
-                Slot::Owned(owner) => cachelets[usize::from(owner.server.0)].0 += 1,
+                Slot::Owned(owner) | Slot::Moving(Moving { from: owner, .. }) => {
+                    cachelets[usize::from(owner.server.0)].0 += 1;
+                }
                 Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
             }
         }
@@ -538,6 +560,7 @@ impl CoordinatorCore {
     /// new map for all of it.
     fn finish(&mut self, now: Now, mut changes: Vec<Change>) {
         self.mark_silent(now.monotonic, &mut changes);
+        self.tend_migrations(&mut changes);
         self.place(now.monotonic, &mut changes);
         if changes.is_empty() {
             return;
@@ -569,6 +592,7 @@ impl CoordinatorCore {
                 let takers = self.parties(now).takers;
                 (self.virtual_nodes, self.slots) =
                     placing::first_placement(&takers, self.config.cachelets_per_worker);
+                self.since = vec![self.next_epoch(); self.slots.len()];
                 changes.clear();
                 changes.push(Change {
                     cause: Cause::MapCreated,
@@ -585,7 +609,7 @@ impl CoordinatorCore {
             return;
         }
         let servers = &self.servers;
-        let plan = placing::plan(&self.slots, &parties, |server, epoch| {
+        let plan = placing::plan(&self.slots, &self.accounts, &parties, |server, epoch| {
             servers[usize::from(server.0)].applied >= epoch
         });
         self.carry_out(&plan, changes);
@@ -593,7 +617,7 @@ impl CoordinatorCore {
 
     fn carry_out(&mut self, plan: &placing::Plan, changes: &mut Vec<Change>) {
         if !plan.releases.is_empty() {
-            let next = Epoch(self.epoch.0 + 1);
+            let next = self.next_epoch();
             let mut former = BTreeSet::new();
             for &cachelet in &plan.releases {
                 if let Slot::Owned(owner) = self.slots[cachelet] {
@@ -612,8 +636,12 @@ impl CoordinatorCore {
             });
         }
         if !plan.grants.is_empty() {
+            let next = self.next_epoch();
             for &(cachelet, worker) in &plan.grants {
                 self.slots[cachelet] = Slot::Owned(worker);
+                self.since[cachelet] = next;
+                // CACHELETS_MAX positions fit u16.
+                self.accounts.remove(&CacheletId(cachelet as u16));
             }
             changes.push(Change {
                 cause: Cause::CacheletsGranted,
@@ -644,9 +672,14 @@ impl CoordinatorCore {
         }
     }
 
+    /// Epoch of the map that this call will make, should it make one.
+    fn next_epoch(&self) -> Epoch {
+        Epoch(self.epoch.0 + 1)
+    }
+
     /// The only place where the epoch moves.
     fn publish(&mut self, now: Now, changes: Vec<Change>) {
-        self.epoch = Epoch(self.epoch.0 + 1);
+        self.epoch = self.next_epoch();
         let document = self.saved_state().document();
         let document = document.expect("the epoch is above 0, so there is a map");
         let map = ClusterMap::new(document)
@@ -675,7 +708,9 @@ impl CoordinatorCore {
         server_id: Option<ServerId>,
     ) -> HeartbeatAnswer {
         self.refresh_mean(now);
-        let hurry = self.slots.is_empty() || self.cachelets_in_transit() > 0;
+        let hurry = self.slots.is_empty()
+            || self.cachelets_in_transit() > 0
+            || server_id.is_some_and(|server| self.migrates(server));
         let interval = match hurry {
             true => self.config.interval().min(limits::INTERVAL_EAGER),
             false => self.config.interval(),

@@ -12,10 +12,14 @@
 //!
 //! A server that is down keeps its cachelets: it cannot confirm that it let go, and when it returns
 //! nothing has to move. One that is *drained* gives all of them up, a few at a time, and gets none.
+//!
+//! A cachelet that is *moving* goes to another server together with its contents (see `migrating`), and is left
+//! alone here. One that moved because of its load goes on counting in the share of the worker that it left:
+//! otherwise the next newcomer would have the shares made even again, and the load uneven.
 
 use std::collections::BTreeMap;
 
-use evenkeel_policy::placement::map::VIRTUAL_NODES;
+use evenkeel_policy::placement::map::{Migration, VIRTUAL_NODES};
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +31,8 @@ use super::limits::CACHELETS_MAX;
 pub enum Slot {
     /// This worker.
     Owned(WorkerRef),
+    /// A worker, until the cachelet has passed to another server.
+    Moving(Moving),
     /// Nobody.
     Released {
         /// The last owner. It must confirm before anyone else becomes owner.
@@ -36,13 +42,57 @@ pub enum Slot {
     },
 }
 
+/// A cachelet on its way from one server to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// The source: its owner so far.
+    pub from: WorkerRef,
+    /// The target.
+    pub to: WorkerRef,
+    /// First map that told of it.
+    pub began: Epoch,
+    /// It is to be given up, if that is still possible.
+    pub cancelled: bool,
+    /// See [`Migration::bytes_per_second`].
+    pub bytes_per_second: u64,
+    /// What it is good for.
+    pub purpose: Purpose,
+    /// The target has begun a new life since: should the cachelet have passed before, then its contents are lost.
+    pub target_restarted: bool,
+}
+
+/// What a cachelet moves for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Its load, or an operator's wish. It goes on counting in the share of the worker that it leaves.
+    Load,
+    /// Even shares: it counts in the share of the worker that it goes to.
+    Share,
+}
+
 impl Slot {
     /// The owner as a map has it.
     pub(super) fn owner(self) -> Option<WorkerRef> {
         match self {
             Slot::Owned(worker) => Some(worker),
+            Slot::Moving(moving) => Some(moving.from),
             Slot::Released { .. } => None,
         }
+    }
+
+    /// The migration as a map has it.
+    pub(super) fn migration(self, cachelet: CacheletId) -> Option<Migration> {
+        let Slot::Moving(moving) = self else {
+            return None;
+        };
+        Some(Migration {
+            cachelet,
+            to: moving.to,
+            began: moving.began,
+            cancelled: moving.cancelled,
+            bytes_per_second: moving.bytes_per_second,
+        })
     }
 }
 
@@ -86,14 +136,19 @@ pub(super) struct Parties {
     pub(super) leavers: BTreeMap<ServerId, usize>,
 }
 
+/// Cachelets that count in the share of another worker than their owner: see [`Purpose::Load`].
+pub(super) type Accounts = BTreeMap<CacheletId, WorkerRef>;
+
 /// The next moves towards even shares.
 ///
 /// `has_let_go(server, epoch)` says whether that server is known to work by a map
 /// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
 /// server that released something ends, after finitely many steps, with shares that differ by at
-/// most one; nothing moves that need not. O(cachelets + workers · log workers + grants · workers).
+/// most one, unless too much is moving; nothing moves that need not.
+/// O(cachelets · log workers + workers · log workers + grants · workers).
 pub(super) fn plan(
     slots: &[Slot],
+    accounts: &Accounts,
     parties: &Parties,
     has_let_go: impl Fn(ServerId, Epoch) -> bool,
 ) -> Plan {
@@ -104,32 +159,59 @@ pub(super) fn plan(
     let mut held: BTreeMap<WorkerRef, usize> = parties.takers.iter().map(|&w| (w, 0)).collect();
     let mut leavers = parties.leavers.clone();
     let mut to_share = 0;
+    // Whose share each cachelet is in; of what a taker owns, and of what moves to one.
+    let mut shares = vec![None; slots.len()];
     for (cachelet, slot) in slots.iter().enumerate() {
-        match slot {
-            Slot::Owned(worker) => {
-                if let Some(count) = held.get_mut(worker) {
-                    *count += 1;
-                    to_share += 1;
-                } else if let Some(left) = leavers.get_mut(&worker.server)
-                    && *left > 0
-                {
-                    *left -= 1;
-                    plan.releases.push(cachelet);
-                }
+        // CACHELETS_MAX positions fit u16.
+        let account = accounts.get(&CacheletId(cachelet as u16));
+        let account = account.filter(|account| held.contains_key(account));
+        let worker = match slot {
+            Slot::Released { .. } => {
+                to_share += 1;
+                continue;
             }
-            Slot::Released { .. } => to_share += 1,
+            Slot::Owned(worker) => *worker,
+            Slot::Moving(Moving {
+                from,
+                purpose: Purpose::Load,
+                ..
+            }) => *from,
+            Slot::Moving(Moving { to, .. }) => *to,
+        };
+        if held.contains_key(&worker) {
+            let share = match slot {
+                Slot::Moving(Moving {
+                    purpose: Purpose::Share,
+                    ..
+                }) => worker,
+                _ => *account.unwrap_or(&worker),
+            };
+            shares[cachelet] = Some(share);
+            *held.entry(share).or_default() += 1;
+            to_share += 1;
+        } else if let Slot::Owned(_) = slot
+            && let Some(left) = leavers.get_mut(&worker.server)
+            && *left > 0
+        {
+            *left -= 1;
+            plan.releases.push(cachelet);
         }
     }
     let quotas = quotas(&held, to_share);
 
-    // From the back, so that the cachelets a worker has had for longest stay where they are.
-    for (cachelet, slot) in slots.iter().enumerate().rev() {
-        if let Slot::Owned(worker) = slot
-            && let Some(count) = held.get_mut(worker)
-            && *count > quotas[worker]
-        {
-            *count -= 1;
-            plan.releases.push(cachelet);
+    // From the back, so that the cachelets a worker has had for longest stay where they are; first what
+    // a worker owns itself, then what went from it to others.
+    for owned_by_itself in [true, false] {
+        for (cachelet, slot) in slots.iter().enumerate().rev() {
+            if let Slot::Owned(worker) = slot
+                && let Some(share) = shares[cachelet]
+                && (share == *worker) == owned_by_itself
+                && let Some(count) = held.get_mut(&share)
+                && *count > quotas[&share]
+            {
+                *count -= 1;
+                plan.releases.push(cachelet);
+            }
         }
     }
     plan.releases.sort_unstable();
@@ -147,8 +229,8 @@ pub(super) fn plan(
             .max_by_key(|(worker, count)| {
                 (quotas[*worker] - **count, core::cmp::Reverse(**worker))
             });
-        // Quotas add up to all that is held or free, and nobody is above quota any more: whoever
-        // is free is someone's due.
+        // Quotas add up to all that is held or free, so that as long as something is free, somebody is
+        // below quota.
         let (&worker, _) = neediest.expect("a free cachelet is due to a worker below quota");
         *held.entry(worker).or_default() += 1;
         plan.grants.push((cachelet, worker));
@@ -193,7 +275,7 @@ mod tests {
             takers: takers.to_vec(),
             leavers: BTreeMap::new(),
         };
-        super::plan(slots, &parties, has_let_go)
+        super::plan(slots, &Accounts::new(), &parties, has_let_go)
     }
 
     fn shares(slots: &[Slot]) -> BTreeMap<WorkerRef, usize> {
@@ -368,7 +450,7 @@ mod tests {
             takers: vec![worker(0, 0), worker(2, 0)],
             leavers: BTreeMap::from([(ServerId(1), may)]),
         };
-        let plan = super::plan(&slots, &parties(3), |_, _| true);
+        let plan = super::plan(&slots, &Accounts::new(), &parties(3), |_, _| true);
         assert_eq!((plan.releases.len(), plan.grants.len()), (3, 0));
         assert!(
             plan.releases
@@ -382,7 +464,7 @@ mod tests {
                 epoch: Epoch(1),
             };
         }
-        let plan = super::plan(&slots, &parties(0), |_, _| true);
+        let plan = super::plan(&slots, &Accounts::new(), &parties(0), |_, _| true);
         assert_eq!((plan.releases.len(), plan.grants.len()), (0, 3));
         assert!(
             plan.grants

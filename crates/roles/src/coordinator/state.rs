@@ -3,8 +3,10 @@
 //! Written before anything that depends on it is told to anyone, and checked when it is read: a
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
 
+use std::collections::BTreeMap;
+
 use evenkeel_policy::placement::map::{MapDocument, MapError, ServerEntry};
-use evenkeel_types::{BootId, CacheletId, Epoch};
+use evenkeel_types::{BootId, CacheletId, Epoch, WorkerRef};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{EPOCH_MAX, FORMER_LIVES_MAX};
@@ -29,6 +31,13 @@ pub struct SavedState {
     pub virtual_nodes: Vec<CacheletId>,
     /// Owner of each cachelet; empty before the first map.
     pub cachelets: Vec<Slot>,
+    /// For each cachelet the epoch from which on its contents have gone on: see [`MapDocument::since`]. A state
+    /// of a version that did not keep it has none: then nothing is taken to be older than its epoch.
+    #[serde(default)]
+    pub since: Vec<Epoch>,
+    /// Cachelets that moved because of their load, and the workers in whose shares they still count.
+    #[serde(default)]
+    pub accounts: BTreeMap<CacheletId, WorkerRef>,
     /// What proxies are told.
     #[serde(default)]
     pub proxy_configs: SavedProxyConfigs,
@@ -76,9 +85,11 @@ impl SavedState {
             servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
-            since: Vec::new(),
-            stay: Vec::new(),
-            migrations: Vec::new(),
+            since: self.since.clone(),
+            migrations: (0u16..)
+                .zip(&self.cachelets)
+                .filter_map(|(cachelet, slot)| slot.migration(CacheletId(cachelet)))
+                .collect(),
         })
     }
 
@@ -117,11 +128,17 @@ impl SavedState {
         }
         let servers = self.servers.len();
         let release_sound = |slot: &Slot| match *slot {
-            Slot::Owned(_) => true,
+            // As sound as the map says below.
+            Slot::Owned(_) | Slot::Moving(_) => true,
             Slot::Released { by, epoch } => usize::from(by.0) < servers && epoch <= self.epoch,
         };
         if !self.cachelets.iter().all(release_sound) {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
+        }
+        let cachelets = self.cachelets.len();
+        let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
+        if !self.accounts.keys().all(has_account) {
+            return contradiction("a cachelet that does not exist counts in a share");
         }
         // Before the first map, a map of one virtual node that nobody owns checks the servers.
         let document = self.document().unwrap_or_else(|| MapDocument {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod loads;
+mod migrations;
 mod random;
 mod stories;
 
@@ -59,6 +60,10 @@ impl World {
         let state = self.core.saved_state();
         let config = self.core.config().clone();
         self.core = CoordinatorCore::restore(config, state, self.now.monotonic).unwrap();
+    }
+
+    fn since(&self) -> Vec<Epoch> {
+        self.core.map().expect("a map").document().since.clone()
     }
 
     fn owners(&self) -> Vec<Option<WorkerRef>> {
