@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_types::Epoch;
+use evenkeel_types::{CacheletId, Epoch};
 
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent, ProxiesView,
-    ProxyConfigEntry, ProxyConfigsView, ServerView, ServersView, Settings,
+    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent,
+    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ProxyConfigEntry,
+    ProxyConfigsView, ServerView, ServersView, Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
@@ -176,8 +177,7 @@ impl ApiClient {
     ///
     /// It cannot be reached, or cannot save the change.
     pub fn put_settings(&self, settings: Settings) -> ClientResult<Settings> {
-        let body = serde_json::to_vec(&settings)
-            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
+        let body = self.body(&settings)?;
         self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/settings", &body))
     }
 
@@ -188,9 +188,35 @@ impl ApiClient {
     /// It cannot be reached or cannot save the wish, knows no such server (`unknown_server`), or nobody else
     /// could take the cachelets (`nobody_else`).
     pub fn drain(&self, request: &DrainRequest) -> ClientResult<DrainView> {
-        let body = serde_json::to_vec(request)
-            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
-        self.call(|endpoint| endpoint.post(&self.agent, "/api/v1/drain", &body))
+        self.post("/api/v1/drain", request)
+    }
+
+    /// Cachelets that move between servers, and the last that did.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn migrations(&self) -> ClientResult<MigrationsView> {
+        self.get("/api/v1/migrations")
+    }
+
+    /// Orders that a cachelet move to another server.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the order, or the cachelet cannot move there.
+    pub fn begin_migration(&self, request: &MigrationRequest) -> ClientResult<MigrationView> {
+        self.post("/api/v1/migrations", request)
+    }
+
+    /// Wishes that a migration be given up; its source says whether that comes in time.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, or the cachelet is not moving (`not_moving`).
+    pub fn cancel_migration(&self, cachelet: CacheletId) -> ClientResult<MigrationsView> {
+        let path = format!("/api/v1/migrations/{cachelet}");
+        self.call(|endpoint| endpoint.delete(&self.agent, &path))
     }
 
     /// Tells what a proxy has counted of the keys of a pool; returns what all have.
@@ -199,9 +225,7 @@ impl ApiClient {
     ///
     /// It cannot be reached, or has heard of too many proxies (`too_many_proxies`).
     pub fn share_hot_keys(&self, report: &HotKeysReport) -> ClientResult<SharedCounts> {
-        let body = serde_json::to_vec(report)
-            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
-        self.call(|endpoint| endpoint.post(&self.agent, "/api/v1/hot-keys", &body))
+        self.post("/api/v1/hot-keys", report)
     }
 
     /// The configurations that are kept for proxies.
@@ -274,8 +298,7 @@ impl ApiClient {
         report: &ProxyConfigReport,
         wait: Duration,
     ) -> ClientResult<ProxyConfigNews> {
-        let body = serde_json::to_vec(report)
-            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))?;
+        let body = self.body(report)?;
         let agent = agent_within(wait + FOLLOW_GRACE);
         self.call(|endpoint| endpoint.post(&agent, "/api/v1/proxy-config/follow", &body))
     }
@@ -303,6 +326,20 @@ impl ApiClient {
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
         self.call(|endpoint| endpoint.get(&self.agent, path))
+    }
+
+    fn post<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        said: &impl serde::Serialize,
+    ) -> ClientResult<T> {
+        let body = self.body(said)?;
+        self.call(|endpoint| endpoint.post(&self.agent, path, &body))
+    }
+
+    fn body(&self, said: &impl serde::Serialize) -> ClientResult<Vec<u8>> {
+        serde_json::to_vec(said)
+            .map_err(|error| self.error(CallError::BadAnswer(error.to_string())))
     }
 
     /// Asks the coordinator, or the leader that it names.

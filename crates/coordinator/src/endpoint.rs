@@ -96,6 +96,14 @@ impl Endpoint {
         read(request.content_type("application/json").send(body))
     }
 
+    pub(crate) fn delete<T: DeserializeOwned>(
+        &self,
+        agent: &ureq::Agent,
+        path: &str,
+    ) -> Result<T, CallError> {
+        read(agent.delete(format!("{}{path}", self.base)).call())
+    }
+
     /// A text, and the value of a header of the answer.
     pub(crate) fn get_text(
         &self,

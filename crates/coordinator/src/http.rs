@@ -12,7 +12,7 @@ use axum::extract::{DefaultBodyLimit, Json, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use evenkeel_roles::coordinator::limits::{FOLLOW_WAIT_MAX, PROXY_CONFIG_LEN_MAX};
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ use crate::api::{
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
+use crate::migrations;
 use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
@@ -102,6 +103,11 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(drain))
+        .route(
+            "/api/v1/migrations",
+            get(migrations::list).post(migrations::begin),
+        )
+        .route("/api/v1/migrations/{cachelet}", delete(migrations::cancel))
         .route("/api/v1/election", get(election))
         .route("/api/v1/proxy-configs", get(proxy_config::list))
         .route(FOLLOW_PATH, post(proxy_config::follow))
@@ -388,7 +394,7 @@ fn not_leader(leader: Option<String>, path: Option<&str>, message: String) -> Re
 }
 
 /// What was seen, as JSON.
-fn told<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
+pub(crate) fn told<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
     match seen {
         Ok(seen) => Json(seen).into_response(),
         Err(Unsaved) => unsaved(),

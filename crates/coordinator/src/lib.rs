@@ -36,6 +36,7 @@ pub mod follow;
 mod http;
 pub mod member;
 mod metrics;
+mod migrations;
 mod proxy_config;
 mod serve;
 mod state_file;

@@ -86,6 +86,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
         );
     }
     render_loads(&mut text, core, now);
+    render_migrations(&mut text, core);
     let events = core.hot_key_event_counts();
     text.counter(
         "hot_key_events_total",
@@ -295,6 +296,42 @@ fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
     );
     text.labelled("load_news_total", "outcome", "heard", counts.heard);
     text.labelled("load_news_total", "outcome", "unusable", counts.unusable);
+}
+
+fn render_migrations(text: &mut Text, core: &CoordinatorCore) {
+    let counts = core.migration_counts();
+    text.gauge(
+        "migrations",
+        "Cachelets that are moving between servers now.",
+    );
+    text.value("migrations", core.migrations_under_way());
+    text.counter(
+        "migrations_begun_total",
+        "Moves of cachelets between servers that were ordered.",
+    );
+    text.value("migrations_begun_total", counts.begun);
+    text.counter(
+        "migrations_ended_total",
+        "Moves of cachelets between servers that are over, by what came of them.",
+    );
+    for (end, count) in &counts.ended {
+        text.labelled("migrations_ended_total", "end", end.as_str(), count);
+    }
+    text.counter(
+        "migrated_items_total",
+        "Items that were copied in moves that are over.",
+    );
+    text.value("migrated_items_total", counts.items);
+    text.counter(
+        "migrated_bytes_total",
+        "Bytes that were copied in moves that are over.",
+    );
+    text.value("migrated_bytes_total", counts.bytes);
+    text.counter(
+        "migration_reports_odd_total",
+        "Reports on moves that are not under way, or from somebody who has no say in them.",
+    );
+    text.value("migration_reports_odd_total", counts.odd_reports);
 }
 
 /// Writing to a `String` cannot fail, so results of `write!` say nothing.

@@ -183,15 +183,14 @@ impl CoordinatorCore {
     /// What a restarted server owned begins anew, spread over its workers where their number is another. The
     /// new life holds nothing yet, so there is nothing to let go of.
     fn begin_new_life(&mut self, id: ServerId, new_workers: Option<usize>) {
-        let epoch = self.next_epoch();
         // WORKERS_MAX fits u16.
         let mut next = (0..new_workers.unwrap_or(0) as u16).cycle();
-        for (slot, since) in self.slots.iter_mut().zip(&mut self.since) {
-            if let Slot::Owned(owner) = slot
+        for cachelet in 0..self.slots.len() {
+            if let Slot::Owned(owner) = &mut self.slots[cachelet]
                 && owner.server == id
             {
                 owner.worker = next.next().unwrap_or(owner.worker);
-                *since = epoch;
+                self.begin_anew(cachelet);
             }
         }
         if new_workers.is_some() {

@@ -598,8 +598,9 @@ impl CoordinatorCore {
             },
         };
         if end == MigrationEnd::Moved {
+            self.stay[position] = moving.began;
             if moving.target_restarted {
-                self.since[position] = next;
+                self.begin_anew(position);
             }
             self.account_for(cachelet, &moving);
         }

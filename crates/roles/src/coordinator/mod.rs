@@ -127,6 +127,8 @@ pub struct CoordinatorCore {
     slots: Vec<Slot>,
     /// See [`SavedState::since`]; as long as `slots`.
     since: Vec<Epoch>,
+    /// See [`SavedState::stay`]; as long as `slots`.
+    stay: Vec<Epoch>,
     accounts: Accounts,
     migrations: Migrations,
     map: Option<Arc<ClusterMap>>,
@@ -183,6 +185,7 @@ impl CoordinatorCore {
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
             since: Vec::new(),
+            stay: Vec::new(),
             accounts: Accounts::new(),
             migrations: Migrations::default(),
             map: None,
@@ -219,6 +222,7 @@ impl CoordinatorCore {
         state.validate(&config.cluster)?;
         let mut state = state;
         state.since.resize(state.cachelets.len(), state.epoch);
+        state.stay.resize(state.cachelets.len(), state.epoch);
         let mut core = CoordinatorCore::new(config, state.lineage, now)?;
         core.map = match state.document() {
             Some(document) => Some(Arc::new(
@@ -233,6 +237,7 @@ impl CoordinatorCore {
         core.migrations = Migrations::restore(now, &state.cachelets);
         core.slots = state.cachelets;
         core.since = state.since;
+        core.stay = state.stay;
         core.accounts = state.accounts;
         core.servers = state
             .servers
@@ -331,6 +336,7 @@ impl CoordinatorCore {
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.slots.clone(),
             since: self.since.clone(),
+            stay: self.stay.clone(),
             accounts: self.accounts.clone(),
             proxy_configs: self.proxy_configs.saved(),
         }
@@ -593,6 +599,7 @@ impl CoordinatorCore {
                 (self.virtual_nodes, self.slots) =
                     placing::first_placement(&takers, self.config.cachelets_per_worker);
                 self.since = vec![self.next_epoch(); self.slots.len()];
+                self.stay = self.since.clone();
                 changes.clear();
                 changes.push(Change {
                     cause: Cause::MapCreated,
@@ -636,10 +643,9 @@ impl CoordinatorCore {
             });
         }
         if !plan.grants.is_empty() {
-            let next = self.next_epoch();
             for &(cachelet, worker) in &plan.grants {
                 self.slots[cachelet] = Slot::Owned(worker);
-                self.since[cachelet] = next;
+                self.begin_anew(cachelet);
                 // CACHELETS_MAX positions fit u16.
                 self.accounts.remove(&CacheletId(cachelet as u16));
             }
@@ -675,6 +681,12 @@ impl CoordinatorCore {
     /// Epoch of the map that this call will make, should it make one.
     fn next_epoch(&self) -> Epoch {
         Epoch(self.epoch.0 + 1)
+    }
+
+    /// From the next map on nothing is known of what a cachelet contains.
+    fn begin_anew(&mut self, cachelet: usize) {
+        self.since[cachelet] = self.next_epoch();
+        self.stay[cachelet] = self.next_epoch();
     }
 
     /// The only place where the epoch moves.

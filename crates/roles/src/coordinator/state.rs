@@ -35,6 +35,9 @@ pub struct SavedState {
     /// of a version that did not keep it has none: then nothing is taken to be older than its epoch.
     #[serde(default)]
     pub since: Vec<Epoch>,
+    /// For each cachelet what names its present stay with its owner. As long as `since`.
+    #[serde(default)]
+    pub stay: Vec<Epoch>,
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
     #[serde(default)]
     pub accounts: BTreeMap<CacheletId, WorkerRef>,
@@ -136,6 +139,11 @@ impl SavedState {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
         }
         let cachelets = self.cachelets.len();
+        if self.stay.len() != self.since.len() {
+            return contradiction(
+                "it names the stays of other cachelets than those of which it says since when",
+            );
+        }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
         if !self.accounts.keys().all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");
