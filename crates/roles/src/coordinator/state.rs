@@ -35,7 +35,7 @@ pub struct SavedState {
     /// of a version that did not keep it has none: then nothing is taken to be older than its epoch.
     #[serde(default)]
     pub since: Vec<Epoch>,
-    /// For each cachelet what names its present stay with its owner. As long as `since`.
+    /// For each cachelet what names its stay with its owner: see [`MapDocument::stay`]. As long as `since`.
     #[serde(default)]
     pub stay: Vec<Epoch>,
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
@@ -89,6 +89,7 @@ impl SavedState {
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
             since: self.since.clone(),
+            stay: self.stay.clone(),
             migrations: (0u16..)
                 .zip(&self.cachelets)
                 .filter_map(|(cachelet, slot)| slot.migration(CacheletId(cachelet)))
@@ -139,11 +140,6 @@ impl SavedState {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
         }
         let cachelets = self.cachelets.len();
-        if self.stay.len() != self.since.len() {
-            return contradiction(
-                "it names the stays of other cachelets than those of which it says since when",
-            );
-        }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
         if !self.accounts.keys().all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");

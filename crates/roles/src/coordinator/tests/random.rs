@@ -5,9 +5,9 @@
 //! it; so "never two owners" is checked on what is really served, with lost and late answers, dead, frozen
 //! and restarted servers and restarts of the coordinator itself.
 //!
-//! What a process holds of a cachelet is one number, its *contents*: new when it begins with nothing, the same
-//! number after a migration. A map says since when contents go on; wherever two processes at any two times serve
-//! a cachelet with the same `since`, they must serve the same contents.
+//! What a process holds of a cachelet is one number, its *contents*: new when it begins with nothing, and new
+//! when a migration is decided, for from then on the former owner's copy grows old. A map names the stay of a cachelet with
+//! its owner; whatever is served at any two times in the same stay must be the same contents.
 
 use evenkeel_policy::placement::map::Migration;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,7 +29,7 @@ struct Process {
     works_by: Option<Arc<ClusterMap>>,
     /// A map it has received and not carried out yet.
     received: Option<Arc<ClusterMap>>,
-    /// What it holds of cachelets that it owns or takes, and since when by its map.
+    /// What it holds of cachelets that it owns or takes.
     holds: BTreeMap<CacheletId, Held>,
     /// How far the migrations of its map have come.
     migrations: BTreeMap<CacheletId, MigrationState>,
@@ -37,7 +37,7 @@ struct Process {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
-    since: Epoch,
+    stay: Epoch,
     contents: u64,
 }
 
@@ -80,20 +80,24 @@ impl Process {
             known.is_some() && began(&map) == known
         });
         let document = map.document();
-        for (cachelet, (owner, &since)) in
-            (0u16..).zip(document.cachelets.iter().zip(&document.since))
+        for (cachelet, (owner, &stay)) in
+            (0u16..).zip(document.cachelets.iter().zip(&document.stay))
         {
             let cachelet = CacheletId(cachelet);
-            let target = map.migration(cachelet).map(|m| m.to.server);
+            let held = before.get(&cachelet);
             let is_mine = owner.is_some_and(|owner| owner.server == me);
-            let held = before.get(&cachelet).filter(|held| held.since == since);
-            if is_mine || (target == Some(me) && held.is_some()) {
+            let coming = map.migration(cachelet).filter(|m| m.to.server == me);
+            if is_mine {
+                let held = held.filter(|held| held.stay == stay).copied();
                 let fresh = || Held {
-                    since,
+                    stay,
                     contents: new_contents(),
                 };
-                let held = held.copied().unwrap_or_else(fresh);
-                self.holds.insert(cachelet, held);
+                self.holds.insert(cachelet, held.unwrap_or_else(fresh));
+            } else if let Some(held) = held
+                && coming.is_some_and(|coming| coming.began == held.stay)
+            {
+                self.holds.insert(cachelet, *held);
             }
         }
         self.heartbeat.epoch = map.epoch();
@@ -146,7 +150,7 @@ struct Model {
     last_map: Option<Arc<ClusterMap>>,
     /// How many contents there were.
     contents: u64,
-    /// Contents of each cachelet by the epoch since which they go on, as served anywhere at any time.
+    /// Contents of each cachelet in each of its stays, as served anywhere at any time.
     served: BTreeMap<(CacheletId, Epoch), u64>,
     /// Migrations of which the source has decided that the cachelet passes.
     decided: BTreeSet<(CacheletId, Epoch)>,
@@ -299,7 +303,11 @@ impl Model {
                 self.seen[1] += 1;
             }
             (_, None) => {
-                let held = self.processes[i].holds[&cachelet];
+                self.contents += 1;
+                let held = Held {
+                    stay: migration.began,
+                    contents: self.contents,
+                };
                 self.processes[j].holds.insert(cachelet, held);
                 self.processes[j].migrations.insert(cachelet, Staged);
             }
@@ -407,12 +415,12 @@ impl Model {
                 }
                 let other = served.insert(cachelet, me);
                 assert_eq!(other, None, "cachelet {cachelet} has two owners");
-                let contents = self.served.entry((cachelet, held.since));
+                let contents = self.served.entry((cachelet, held.stay));
                 let contents = *contents.or_insert(held.contents);
                 assert_eq!(
                     contents, held.contents,
-                    "of cachelet {cachelet} since {}",
-                    held.since
+                    "of cachelet {cachelet} in stay {}",
+                    held.stay
                 );
             }
         }
