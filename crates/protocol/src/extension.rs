@@ -157,13 +157,15 @@ impl Migrate {
     }
 }
 
-/// `MOVED <epoch> <server> <worker>`: the cachelet belongs to another worker.
+/// `MOVED <epoch> <server> <worker> <mark>`: the cachelet belongs to another worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Epoch of the answerer's map.
     pub epoch: Epoch,
     /// The owner by that map.
     pub owner: WorkerRef,
+    /// What requests for the cachelet on this connection must carry from now on (`W`); 0 for nothing.
+    pub mark: u64,
 }
 
 impl Moved {
@@ -172,9 +174,11 @@ impl Moved {
         let epoch = Epoch(number::plain(words.next()?)?);
         let server = ServerId(small(words.next()?)?);
         let worker = small(words.next()?)?;
+        let mark = words.next().and_then(number::plain).unwrap_or(0);
         Some(Moved {
             epoch,
             owner: WorkerRef { server, worker },
+            mark,
         })
     }
 }

@@ -7,7 +7,9 @@ mod common;
 
 use common::from_environment;
 use evenkeel_sim::many;
-use evenkeel_sim::world::{Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swarm, World};
+use evenkeel_sim::world::{
+    Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swarm, World, migration_blows,
+};
 
 /// Seeds of the ordinary run, of 60 virtual seconds each.
 const SEEDS: u64 = 500;
@@ -16,7 +18,8 @@ const SEEDS: u64 = 500;
 const ATOMIC_SEEDS: u64 = 120;
 
 /// What has to happen at times with these.
-const SOMETIMES_ATOMIC: [&str; 9] = [
+const SOMETIMES_ATOMIC: [&str; 10] = [
+    "cachelets given to other servers",
     "cachelets given to other workers",
     "operations put in order",
     "outcomes unknown",
@@ -35,7 +38,8 @@ const FAULT_SEEDS: u64 = 400;
 const FAULT_LENGTH: u64 = 21_000_000_000;
 
 /// What has to happen at times besides every kind of fault, or the runs prove nothing.
-const SOMETIMES: [&str; 36] = [
+const SOMETIMES: [&str; 38] = [
+    "cachelets given to other servers",
     "cachelets given to other workers",
     "deliveries overtaken",
     "deliveries slowed",
@@ -47,6 +51,7 @@ const SOMETIMES: [&str; 36] = [
     "links made",
     "maps",
     "maps wanted",
+    "migrations begun",
     "misses shown",
     "older links ended",
     "outcomes unknown",
@@ -106,6 +111,7 @@ fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
         .into_iter()
         .chain(hazards)
         .chain(habits)
+        .chain(migration_blows())
         .filter(|name| total.count(name) == 0)
         .collect();
     assert!(never.is_empty(), "never: {never:?}");

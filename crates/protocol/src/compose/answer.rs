@@ -270,6 +270,10 @@ pub fn moved(out: &mut Vec<u8>, moved: &Moved) {
     number(out, moved.owner.server.0);
     out.push(b' ');
     number(out, moved.owner.worker);
+    if moved.mark > 0 {
+        out.push(b' ');
+        number(out, moved.mark);
+    }
     out.extend_from_slice(text::CRLF);
 }
 

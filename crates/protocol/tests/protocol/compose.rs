@@ -2,10 +2,10 @@
 
 use evenkeel_protocol::compose::{self, answer, request};
 use evenkeel_protocol::{
-    Direction, HelloReply, Limits, Meta, MetaStatus, Moved, Request, RequestOutcome, SentKey,
-    Store, StoreVerb, parse_request, text,
+    Direction, HelloReply, Limits, Meta, MetaStatus, Migrate, Moved, Request, RequestOutcome,
+    SentKey, Store, StoreVerb, parse_request, text,
 };
-use evenkeel_types::{BootId, Epoch, ServerId, Version, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version, WorkerRef};
 
 #[track_caller]
 fn check(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
@@ -168,10 +168,42 @@ fn the_extension() {
                 &Moved {
                     epoch: Epoch(7),
                     owner: worker,
+                    mark: 0,
                 },
             )
         },
         "MOVED 7 3 1\r\n",
+    );
+    check(
+        |out| {
+            answer::moved(
+                out,
+                &Moved {
+                    epoch: Epoch(7),
+                    owner: worker,
+                    mark: 12,
+                },
+            )
+        },
+        "MOVED 7 3 1 12\r\n",
+    );
+    check(
+        |out| {
+            let began = Epoch(9);
+            let (cachelet, since) = (CacheletId(65535), Epoch(0));
+            request::migrate(
+                out,
+                Migrate::Begin {
+                    cachelet,
+                    began,
+                    since,
+                },
+            );
+            let newest = Version(u64::MAX);
+            request::migrate(out, Migrate::Activate { newest });
+            request::migrate(out, Migrate::Confirm);
+        },
+        "migrate begin 65535 9 0\r\nmigrate activate 18446744073709551615\r\nmigrate confirm\r\n",
     );
     check(
         |out| request::hello(out, Epoch(7)),

@@ -457,9 +457,23 @@ fn memory_limits_that_cannot_be_meant() {
 }
 
 #[test]
+fn words_of_a_source_that_are_wrong() {
+    for words in [
+        "",
+        " begin 1 2",
+        " begin 65536 2 3",
+        " begin 1 2 3 4",
+        " activate x",
+        " stop",
+    ] {
+        check_then_mn(format!("migrate{words}\r\n"), ERROR);
+    }
+}
+
+#[test]
 fn meta_flags_that_are_wrong() {
     for flag in [
-        "z", "zz", "S5", "Z", "X1", "W", "A1", "B", "H", "K", "Q", "V", "a", "\0", "-", "1",
+        "z", "zz", "S5", "Z", "X1", "W", "Wx", "A1", "B", "H", "K", "Q", "V", "a", "\0", "-", "1",
     ] {
         check_then_mn(format!("mg a {flag}\r\n"), INVALID_FLAG);
         check_then_mn(format!("ms a 2 {flag}\r\nhi\r\n"), INVALID_FLAG);

@@ -134,11 +134,15 @@ fn grants_and_versions() {
 fn the_extension() {
     check(
         "MOVED 7 3 1\r\n",
-        "Moved(Moved { epoch: Epoch(7), owner: WorkerRef { server: ServerId(3), worker: 1 } })",
+        "Moved(Moved { epoch: Epoch(7), owner: WorkerRef { server: ServerId(3), worker: 1 }, mark: 0 })",
+    );
+    check(
+        "MOVED 7 3 1 12 more\r\n",
+        "Moved(Moved { epoch: Epoch(7), owner: WorkerRef { server: ServerId(3), worker: 1 }, mark: 12 })",
     );
     check(
         "MOVED 7 3 1 more\r\n",
-        "Moved(Moved { epoch: Epoch(7), owner: WorkerRef { server: ServerId(3), worker: 1 } })",
+        "Moved(Moved { epoch: Epoch(7), owner: WorkerRef { server: ServerId(3), worker: 1 }, mark: 0 })",
     );
     let Reply::Hello(hello) =
         parse(b"EVENKEEL 1 server=3 worker=2 boot=18446744073709551615 colour=blue epoch=7 lease_ms=1000\r\n")

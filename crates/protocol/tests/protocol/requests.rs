@@ -399,6 +399,11 @@ fn modes() {
 
 #[test]
 fn the_extension() {
+    check(
+        "migrate begin 65535 9 3\r\n",
+        "Begin { cachelet: CacheletId(65535), began: Epoch(9), since: Epoch(3) }",
+    );
+    check("migrate confirm\r\n", "Confirm");
     check("evenkeel 1\r\n", "hello 1 0 None");
     check("evenkeel 1 epoch=7\r\n", "hello 1 7 None");
     check(

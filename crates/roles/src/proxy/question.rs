@@ -58,17 +58,27 @@ pub(super) struct Draft<'k> {
 }
 
 /// Our own flags, as they stand in a request. Empty for servers that do not know them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RouteFlags {
     text: [u8; ROUTE_FLAGS_LEN_MAX],
     len: usize,
 }
 
-/// `Y` and 20 digits, `U` and 5 digits, `G`, two spaces.
-const ROUTE_FLAGS_LEN_MAX: usize = 1 + 20 + 1 + 1 + 5 + 1 + 1;
+/// `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, two spaces.
+const ROUTE_FLAGS_LEN_MAX: usize = 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20;
+
+impl Default for RouteFlags {
+    fn default() -> Self {
+        RouteFlags {
+            text: [0; ROUTE_FLAGS_LEN_MAX],
+            len: 0,
+        }
+    }
+}
 
 impl RouteFlags {
-    pub fn new(epoch: Epoch, cachelet: CacheletId, replica: bool) -> Self {
+    /// Of a request for a copy at a shadow worker, or with this mark at its home; 0 for none.
+    pub fn new(epoch: Epoch, cachelet: CacheletId, replica: bool, mark: u64) -> Self {
         let mut flags = RouteFlags::default();
         flags.push(b"Y");
         flags.push(itoa::Buffer::new().format(epoch.0).as_bytes());
@@ -76,6 +86,9 @@ impl RouteFlags {
         flags.push(itoa::Buffer::new().format(cachelet.0).as_bytes());
         if replica {
             flags.push(b" G");
+        } else if mark > 0 {
+            flags.push(b" W");
+            flags.push(itoa::Buffer::new().format(mark).as_bytes());
         }
         flags
     }
@@ -258,7 +271,8 @@ impl ProxyCore {
             return placed;
         };
         if draft.intent != Intent::Look {
-            placed.flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0);
+            let mark = pool.mark(cachelet, home);
+            placed.flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark);
         }
         let target = match suffix {
             0 => home,
@@ -287,7 +301,10 @@ impl ProxyCore {
                     leases.write_sent(tag.hash, tag.client.connection());
                 }
                 match pool.home(tag.hash) {
-                    Some((cachelet, _)) => RouteFlags::new(pool.epoch(), cachelet, tag.is_replica),
+                    Some((cachelet, _)) => {
+                        let mark = pool.mark(cachelet, to.as_ref().ok().copied());
+                        RouteFlags::new(pool.epoch(), cachelet, tag.is_replica, mark)
+                    }
                     None => RouteFlags::default(),
                 }
             }
@@ -382,7 +399,11 @@ mod tests {
 
     #[test]
     fn the_longest_route_flags_fit_and_are_found_again() {
-        let flags = RouteFlags::new(Epoch(u64::MAX), CacheletId(u16::MAX), true);
+        let flags =
+            |replica, mark| RouteFlags::new(Epoch(u64::MAX), CacheletId(u16::MAX), replica, mark);
+        let marked = b"Y18446744073709551615 U65535 W18446744073709551615";
+        assert_eq!(flags(false, u64::MAX).text(), marked);
+        let flags = flags(true, 7);
         assert_eq!(flags.text(), b"Y18446744073709551615 U65535 G");
         let request = [b"mg k v ", flags.text(), b"\r\n"].concat();
         let (start, end) = flags.place(request.len(), 2);

@@ -298,6 +298,7 @@ impl ProxyCore {
         question.progress = Progress::Nothing;
         let tag = question.tag;
         self.learn_host(now, &tag, moved);
+        self.learn_mark(id, &tag, moved);
         let owner = match self.pools.get(in_pool.0).map(|pool| &pool.servers) {
             Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
             Some(Servers::Memcached(_)) | None => None,
@@ -313,6 +314,18 @@ impl ProxyCore {
             self.park(now, question);
         }
         self.release(now, tag.client);
+    }
+
+    /// What is asked of a worker from now on bears the mark that it gave. Whoever has something under way to it waits for
+    /// that first, because it bears none.
+    fn learn_mark(&mut self, id: BackendId, tag: &Tag, moved: Moved) {
+        let pool = self.pools.get_mut(tag.pool.0).map(|pool| &mut pool.servers);
+        if let Some(Servers::Evenkeel(pool)) = pool
+            && !tag.is_replica
+            && pool.learn_mark(tag.hash, id, moved.mark)
+        {
+            self.begin_era();
+        }
     }
 
     /// Takes notice of a cachelet that has moved inside of its server, or to another one. What is asked from now on goes to its

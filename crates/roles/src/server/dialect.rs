@@ -18,8 +18,8 @@ use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::{
     self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
 };
-use evenkeel_protocol::{AuthOutcome, Moved, Request, compose, parse_auth, text};
-use evenkeel_types::{KeyHash, Now};
+use evenkeel_protocol::{AuthOutcome, Request, compose, parse_auth, text};
+use evenkeel_types::{CacheletId, KeyHash, Now};
 
 /// What a forwarded binary command is answered when its key changed worker on the way.
 const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
@@ -338,9 +338,15 @@ impl WorkerCore {
             // Nothing that an aware client asked is on its way between workers. Its vbucket names the
             // cachelet by the map of its hello.
             let is_home = at.owned && self.hosts(&located.place);
-            if !is_home || at.cachelet.0 != request.vbucket || session.epoch < at.since {
+            let is_held_back = !session.marks.is_empty()
+                && session.marks.hold_back(CacheletId(request.vbucket), None);
+            if !is_home
+                || is_held_back
+                || at.cachelet.0 != request.vbucket
+                || session.epoch < at.since
+            {
                 let hash = at.key_hash(key);
-                self.not_my_vbucket(&located, hash, request, session.sink());
+                self.not_my_vbucket(&located, hash, request, session);
                 return true;
             }
             true
@@ -368,14 +374,13 @@ impl WorkerCore {
         located: &Located,
         hash: KeyHash,
         request: &binary::Request<'_>,
-        out: &mut Vec<u8>,
+        session: &mut Session,
     ) {
-        self.engine.counters.moved += 1;
-        let (epoch, owner) = (self.placement.epoch(), self.owner_of(located, hash));
+        let moved = self.moved(located, hash, session, None);
         let mut words = Vec::new();
-        compose::answer::moved(&mut words, &Moved { epoch, owner });
+        compose::answer::moved(&mut words, &moved);
         let words = words.strip_suffix(text::CRLF).unwrap_or(&words);
-        answer::error_with(out, request.echo(), Status::NotMyVbucket, words);
+        answer::error_with(session.sink(), request.echo(), Status::NotMyVbucket, words);
     }
 
     fn execute_binary(

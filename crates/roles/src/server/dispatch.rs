@@ -169,6 +169,12 @@ impl WorkerCore {
             return true;
         }
         let flags = meta.map(|meta| &meta.flags);
+        if !session.marks.is_empty()
+            && let Some((located, hash)) = self.is_held_back(session, key, flags)
+        {
+            self.point_elsewhere(&located, hash, flags, session);
+            return true;
+        }
         let mut route = self.route(now, session, key, flags);
         if let Route::Elsewhere(_, hash) = route
             && self.admit_redirected(now, flags, hash)
@@ -188,7 +194,7 @@ impl WorkerCore {
                 });
             }
             Route::Elsewhere(located, hash) => {
-                self.point_elsewhere(&located, hash, session.sink());
+                self.point_elsewhere(&located, hash, flags, session);
             }
             Route::Nowhere => {
                 self.wait_for_host(id);
@@ -236,11 +242,49 @@ impl WorkerCore {
         }
     }
 
-    fn point_elsewhere(&mut self, located: &Located, hash: KeyHash, out: &mut Vec<u8>) {
+    /// Whether a command was sent before its client had read what became of those before it: see
+    /// [`Marks`](super::session::Marks).
+    #[cold]
+    fn is_held_back(
+        &self,
+        session: &Session,
+        key: &[u8],
+        flags: Option<&MetaFlags<'_>>,
+    ) -> Option<(Located, KeyHash)> {
+        let flags = flags.filter(|flags| flags.has(b'Y'))?;
+        let hash = KeyHash::of(key);
+        let cachelet = self.map.as_ref()?.locate(hash).cachelet;
+        let is_held_back = session.marks.hold_back(cachelet, flags.unsigned(b'W'));
+        is_held_back.then(|| (self.locate(key), hash))
+    }
+
+    fn point_elsewhere(
+        &mut self,
+        located: &Located,
+        hash: KeyHash,
+        flags: Option<&MetaFlags<'_>>,
+        session: &mut Session,
+    ) {
+        let mark = flags.and_then(|flags| flags.unsigned(b'W'));
+        let moved = self.moved(located, hash, session, mark);
+        answer::moved(session.sink(), &moved);
+    }
+
+    /// What a client is told whose request with this mark is not carried out here.
+    pub(super) fn moved(
+        &mut self,
+        located: &Located,
+        hash: KeyHash,
+        session: &mut Session,
+        mark: Option<u64>,
+    ) -> Moved {
         self.engine.counters.moved += 1;
-        let epoch = self.placement.epoch();
-        let owner = self.owner_of(located, hash);
-        answer::moved(out, &Moved { epoch, owner });
+        let place = self.map.as_ref().map(|map| map.locate(hash));
+        Moved {
+            epoch: self.placement.epoch(),
+            owner: self.owner_of(located, hash),
+            mark: place.map_or(0, |place| session.marks.add(place.cachelet, mark)),
+        }
     }
 
     /// Carries a command on one key out at this worker, which holds the key.
@@ -601,6 +645,7 @@ impl WorkerCore {
     fn agree(&mut self, id: ConnectionId, session: &mut Session, hello: &Hello) {
         session.agreed = true;
         session.epoch = hello.epoch;
+        session.marks.clear();
         if let Some(home) = hello.from
             && let Some(older) = self
                 .home_links

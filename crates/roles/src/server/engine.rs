@@ -15,15 +15,22 @@ use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 /// after a restart with a CAS unique of the life before.
 const FIRST_VERSION_BITS: u32 = 31;
 
+/// Bits of how many versions are left out when a worker gets keys that another server had: many enough, and so few that
+/// versions stay within 32 bits for a thousand times.
+const SKIPPED_BITS: u32 = 22;
+
 /// The version before the first one of a process, spread over 31 bits by `entropy`, so that a CAS
 /// unique of another life of the server is taken for one of this life once in two billion times.
 ///
 /// Versions of different lives cannot be ordered, and nobody tries to: replicas are ordered by the
 /// epoch of the map first, and a server that comes back is given a new one.
 pub fn first_version(entropy: u64) -> Version {
-    // Multiplying by an odd constant (2^64 / golden ratio) carries every bit into the upper ones.
-    let mixed = entropy.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Version(mixed >> (u64::BITS - FIRST_VERSION_BITS))
+    Version(mixed(entropy) >> (u64::BITS - FIRST_VERSION_BITS))
+}
+
+/// Multiplying by an odd constant (2^64 / golden ratio) carries every bit into the upper ones.
+fn mixed(entropy: u64) -> u64 {
+    entropy.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Who asks, where the key is, and when.
@@ -138,6 +145,13 @@ impl Engine {
     /// Versions from now on are newer than this one of a worker whose items come here.
     pub fn adopt_version(&mut self, newest: Version) {
         self.version.0 = self.version.0.max(newest.0);
+    }
+
+    /// Leaves some versions out. Servers between which cachelets pass count on from each other's versions; should
+    /// contents get lost later, no home of a key gives it a version again that another home gave to another
+    /// value lately, but with the odds of one in a million.
+    pub fn skip_versions(&mut self, entropy: u64) {
+        self.version.0 += 1 + (mixed(entropy) >> (u64::BITS - SKIPPED_BITS));
     }
 
     /// The newest version handed out.

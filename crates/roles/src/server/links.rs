@@ -38,6 +38,16 @@ pub struct LinkId {
     pub(super) number: u64,
 }
 
+impl LinkId {
+    /// The cachelet that migrates over it, if it is there for one.
+    pub fn migrates(&self) -> Option<CacheletId> {
+        match self.purpose {
+            LinkPurpose::Migration(cachelet) => Some(cachelet),
+            LinkPurpose::Replicas => None,
+        }
+    }
+}
+
 /// What a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LinkPurpose {

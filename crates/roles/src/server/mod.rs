@@ -59,6 +59,7 @@ pub use in_order::Ticket;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkId, LinkRequest};
 pub(crate) use lists::{escape, printable};
 pub use message::{ClassesView, CountersView, LinesView, Message, ReturnAddress, Task};
+pub use migration::{MigrationStep, TARGET_TIMEOUT};
 pub use observe::CloseReason;
 pub use outbox::OUTBOX_MAX;
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};

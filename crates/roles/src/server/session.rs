@@ -10,7 +10,7 @@ use crate::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::{Epoch, Instant};
+use evenkeel_types::{CacheletId, Epoch, Instant};
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
 pub const OUT_PAUSE: usize = 1 << 20;
@@ -47,6 +47,57 @@ pub struct ConnectionId {
     pub slot: u32,
     /// How many connections had the position before.
     pub generation: u32,
+}
+
+/// What keeps the requests of a connection in order when one of them is answered `MOVED`.
+///
+/// Others may be on their way behind it. Were they carried out, because the worker has got the cachelet in between,
+/// the first would be asked again after them. So the answer brings a mark, and from then on the cachelet's
+/// requests are carried out on this connection only if they bear it: those that were sent after the answer was read.
+#[derive(Debug, Default)]
+pub struct Marks {
+    /// The newest mark of each cachelet that has one.
+    of: Vec<(CacheletId, u64)>,
+    newest: u64,
+}
+
+impl Marks {
+    /// Whether there is none: asked for every request.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Whether a request of a cachelet with this mark was sent before an answer was read.
+    #[cold]
+    pub fn hold_back(&self, cachelet: CacheletId, mark: Option<u64>) -> bool {
+        let marked = self.of.iter().find(|(marked, _)| *marked == cachelet);
+        marked.is_some_and(|(_, newest)| mark != Some(*newest))
+    }
+
+    /// A request with this mark is not carried out. The mark that its answer brings: a new one, unless it lacks the
+    /// present one.
+    pub fn add(&mut self, cachelet: CacheletId, mark: Option<u64>) -> u64 {
+        let marked = self.of.iter_mut().find(|(marked, _)| *marked == cachelet);
+        match marked {
+            Some((_, newest)) if mark != Some(*newest) => *newest,
+            Some((_, newest)) => {
+                self.newest += 1;
+                *newest = self.newest;
+                self.newest
+            }
+            None => {
+                self.newest += 1;
+                self.of.push((cachelet, self.newest));
+                self.newest
+            }
+        }
+    }
+
+    /// The client has nothing under way.
+    pub fn clear(&mut self) {
+        self.of.clear();
+    }
 }
 
 /// What a listener knows of who connected, before anything was said.
@@ -117,6 +168,8 @@ pub struct Session {
     pub epoch: Epoch,
     /// The wording of answers that are awaited from now on; see [`Session::answer_in_binary`].
     wording: Option<Echo>,
+    /// Cachelets for which requests were not carried out, because they are another worker's.
+    pub marks: Marks,
     /// No further command is read; closed once everything is written.
     pub closing: bool,
 }

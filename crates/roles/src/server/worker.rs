@@ -328,7 +328,13 @@ impl WorkerCore {
             }
             !begins
         });
-        for id in wanted.difference(&held) {
+        let mut begin = wanted.difference(&held).peekable();
+        if begin.peek().is_some() {
+            // Whoever had them last may have counted on from versions of this worker.
+            let entropy = self.config.seed ^ self.config.boot.0 ^ u64::from(self.config.index);
+            self.engine.skip_versions(entropy ^ map.epoch().0);
+        }
+        for id in begin {
             self.engine.store.create_cachelet(*id);
         }
         self.settle_meters(now.monotonic);

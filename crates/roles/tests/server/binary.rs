@@ -374,7 +374,7 @@ fn an_agreed_client_names_the_cachelet_and_others_are_not_asked() {
         assert_eq!(status, Status::Success);
         assert!(words.starts_with(b"EVENKEEL 1 server="), "{words:?}");
         let said = one(client, &mut cluster.servers[server], at_cachelet(cachelet));
-        let moved = format!("MOVED 1 {} 0", home + 1).into_bytes();
+        let moved = format!("MOVED 1 {} 0 1", home + 1).into_bytes();
         if server == home {
             assert_eq!(said.0, Status::Success);
             let wrong = one(

@@ -395,7 +395,7 @@ fn a_cachelet_passes_with_all_that_is_known_of_its_items() {
     let mut old = Client::open(&mut world.servers[0], 0);
     let asked = format!("{}mg {plain} v Y1\r\n", hello(1));
     let answer = old.ask(&mut world.servers[0], now, asked);
-    assert!(answer.ends_with("MOVED 3 1 1\r\n"), "{answer}");
+    assert!(answer.ends_with("MOVED 3 1 1 1\r\n"), "{answer}");
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn before_the_map_says_so_the_source_points_to_the_target_and_the_target_serves(
     }
     let now = world.now();
     let asked = client.ask(&mut world.servers[0], now, format!("mg {key} v Y2\r\n"));
-    assert_eq!(asked, "MOVED 2 2 0\r\n");
+    assert_eq!(asked, "MOVED 2 2 0 1\r\n");
     world.cut(0);
     let states: Vec<_> = world.reports().iter().map(|report| report.state).collect();
     assert_eq!(states, [MigrationState::Moved, MigrationState::Staged]);
@@ -486,6 +486,8 @@ struct Asker {
     learnt: BTreeMap<CacheletId, WorkerRef>,
     /// Its connections, by worker.
     connections: BTreeMap<WorkerRef, Client>,
+    /// The mark that a worker has given, by cachelet.
+    marks: BTreeMap<(WorkerRef, CacheletId), u64>,
     /// The request, its key and the answer of a server that has all keys to itself.
     asks: Option<(String, String, String)>,
     /// Its newest version of each key.
@@ -510,7 +512,9 @@ fn ask(world: &mut World, asker: &mut Asker, seed: u64) -> bool {
         client
     });
     let epoch = map.epoch();
-    let request = request.replace(" Y0", &format!(" Y{epoch}"));
+    let mark = asker.marks.get(&(home, place.cachelet));
+    let mark = mark.map_or_else(String::new, |mark| format!(" W{mark}"));
+    let request = request.replace(" Y0", &format!(" Y{epoch}{mark}"));
     let answer = connection.ask(server, now, &request);
     if let Some(moved) = answer.strip_prefix("MOVED ") {
         let mut numbers = moved
@@ -518,6 +522,8 @@ fn ask(world: &mut World, asker: &mut Asker, seed: u64) -> bool {
             .split(' ')
             .map(|n| n.parse::<u16>().expect("a number"));
         let (told, to) = (numbers.next(), numbers.next().zip(numbers.next()));
+        let mark = numbers.next().expect("a mark");
+        (asker.marks).insert((home, place.cachelet), u64::from(mark));
         let (told, (server, index)) = (u64::from(told.expect("3")), to.expect("3"));
         let to = worker(usize::from(server), index);
         if told > epoch.0 {
@@ -634,6 +640,7 @@ fn no_client_that_knows_maps_can_tell_that_cachelets_pass_between_servers() {
                 epoch: 0,
                 learnt: BTreeMap::new(),
                 connections: BTreeMap::new(),
+                marks: BTreeMap::new(),
                 asks: None,
                 versions: BTreeMap::new(),
                 answered: 0,

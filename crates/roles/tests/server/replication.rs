@@ -49,11 +49,11 @@ fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_served() {
     let server = &mut cluster.servers[0];
     assert_eq!(
         aware.ask(server, at(0), format!("mg {key} v Y1\r\n")),
-        "MOVED 1 2 0\r\n"
+        "MOVED 1 2 0 1\r\n"
     );
     assert_eq!(
         aware.ask(server, at(0), format!("ms {key} 1 Y1\r\nx\r\n")),
-        "MOVED 1 2 0\r\n"
+        "MOVED 1 2 0 1\r\n"
     );
     let mut plain = Client::open(server, 0);
     assert_eq!(
@@ -101,10 +101,40 @@ fn what_a_server_no_longer_owns_is_forgotten() {
     );
     // Who routes by a map from before it came back may know of writes that it does not.
     client.ask(&mut server, at(0), HELLO);
-    let mut read = |epoch: u64| client.ask(&mut server, at(0), format!("mg {key} v Y{epoch}\r\n"));
-    assert_eq!(read(2), "MOVED 3 1 0\r\n");
-    assert_eq!(read(1), "MOVED 3 1 0\r\n");
-    assert_eq!(read(3), "EN\r\n");
+    let mut read = |epoch: &str| client.ask(&mut server, at(0), format!("mg {key} v Y{epoch}\r\n"));
+    assert_eq!(read("2"), "MOVED 3 1 0 1\r\n");
+    assert_eq!(read("1 W1"), "MOVED 3 1 0 2\r\n");
+    assert_eq!(read("3 W2"), "EN\r\n");
+}
+
+#[test]
+fn what_was_sent_behind_a_request_that_is_not_carried_out_is_not_either() {
+    let mut cluster = Cluster::new(2);
+    let key = key_of(&cluster, 1);
+    let mut aware = agreed(&mut cluster, 0);
+    let server = &mut cluster.servers[0];
+    let mut say = |server: &mut Server, words: &str| {
+        let words = words.replace("KEY", &key);
+        aware.ask(server, at(0), words)
+    };
+    assert_eq!(say(server, "mg KEY v Y1\r\n"), "MOVED 1 2 0 1\r\n");
+    let mut map = (*map(2, 2)).clone().document().clone();
+    let owner = map.cachelets.iter_mut();
+    owner.for_each(|owner| owner.as_mut().expect("owned").server = ServerId(1));
+    let map = evenkeel_policy::placement::map::ClusterMap::new(map).expect("a sound map");
+    server.workers[0].handle_map(at(0), &map.into(), ServerId(1));
+    // Sent before the answer was read.
+    let mut both = |server: &mut Server| say(server, "ms KEY 1 Y2\r\nb\r\nms KEY 1 Y2 W9\r\nc\r\n");
+    assert_eq!(both(server), "MOVED 2 1 0 1\r\nMOVED 2 1 0 1\r\n");
+    // And after it. Others that bear no mark wait on.
+    let asked = say(
+        server,
+        "ms KEY 1 Y2 W1\r\na\r\nmg KEY v Y2\r\nmg KEY v Y2 W1\r\n",
+    );
+    assert_eq!(asked, "HD\r\nMOVED 2 1 0 1\r\nVA 1\r\na\r\n");
+    // With a hello the connection is as good as new, as it is for other cachelets.
+    let asked = say(server, &format!("{HELLO}mg KEY v Y2\r\n"));
+    assert!(asked.ends_with("VA 1\r\na\r\n"), "{asked}");
 }
 
 #[test]
@@ -124,7 +154,7 @@ fn replicas_are_apart_from_the_keys_of_the_shadow_itself() {
     );
     assert_eq!(
         link.ask(server, at(0), format!("mg {key} v Y1\r\n")),
-        "MOVED 1 1 0\r\n"
+        "MOVED 1 1 0 1\r\n"
     );
     let mut plain = Client::open(server, 0);
     assert_eq!(

@@ -134,7 +134,9 @@ impl World {
             let loads = server.workers.iter().map(WorkerCore::load).collect();
             let measured = server.workers.iter().map(WorkerCore::cachelet_loads);
             let limit_bytes = server.pool.as_ref().map_or(0, |pool| pool.limit_bytes());
+            let reports = server.workers.iter().map(WorkerCore::migration_reports);
             return Heartbeat {
+                migrations: reports.flatten().collect(),
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {
                     requests_per_second: loads,

@@ -95,6 +95,7 @@ impl World {
                 new.is_some()
             }
             Hazard::MoveCachelet => self.move_cachelets(),
+            Hazard::Migrate => self.migrate_some(),
             Hazard::SwitchHotKeys => self.switch_hot_keys(),
             Hazard::CoordinatorAway => {
                 let host = self.coordinator_host();

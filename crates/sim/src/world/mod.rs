@@ -9,6 +9,7 @@ mod checks;
 mod command;
 mod control;
 mod faults;
+mod migrations;
 mod mutants;
 mod network;
 mod plan;
@@ -22,6 +23,7 @@ mod story;
 mod swarm;
 mod weather;
 
+pub use migrations::migration_blows;
 pub use mutants::Fault;
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
@@ -38,6 +40,7 @@ use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::Message;
 use evenkeel_types::Epoch;
+use migrations::Trap;
 use network::{Arrival, Connection, ConnectionNumber, Who};
 use plan::MS;
 use process::Process;
@@ -105,6 +108,8 @@ enum Event {
         application: usize,
     },
     Mishap,
+    /// Something goes wrong with a migration.
+    Blow(Trap),
     Restart {
         server: usize,
     },
@@ -166,6 +171,8 @@ pub struct World {
     register: Register,
     /// With a fault: the last value that any shadow server was sent, for each key.
     old_fills: BTreeMap<u16, Vec<u8>>,
+    /// A blow that waits for a migration.
+    trap: Option<Trap>,
 }
 
 impl World {
@@ -245,6 +252,7 @@ impl World {
             writes: 0,
             operations: Vec::new(),
             old_fills: BTreeMap::new(),
+            trap: None,
         };
         world.start(initial);
         world
@@ -407,6 +415,7 @@ impl World {
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
+            Event::Blow(trap) => self.strike_migration(trap),
             Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),
             Event::Quiet => self.calm_down(),

@@ -14,12 +14,16 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
+use evenkeel_roles::server::TARGET_TIMEOUT;
 use evenkeel_types::{CacheletId, KeyHash};
 use std::collections::HashMap;
 
 /// How far a server's count of seconds may be off over an item's life, besides its clock's rate: it
 /// counts whole seconds.
 const EXPIRY_SLACK: Nanos = SECOND;
+
+/// How far a source can be wrong about a target's clock, besides whole seconds.
+const ON_THE_LINK_MAX: Nanos = TARGET_TIMEOUT.as_nanos() as Nanos;
 
 /// Stands for the worker of what is between two.
 pub(super) const ON_THE_WAY: u16 = u16::MAX;
@@ -405,7 +409,7 @@ impl World {
         let gone: Vec<_> = (0..self.keys.len())
             .map(|key| map.locate(KeyHash::of(&self.keys[key])).cachelet)
             .filter(|cachelet| {
-                !self.servers[server].workers[usize::from(worker)].hosts_cachelet(*cachelet)
+                !self.servers[server].workers[usize::from(worker)].keeps_cachelet(*cachelet)
             })
             .collect();
         self.lose(|held, key| {
@@ -428,6 +432,36 @@ impl World {
                 held.worker = to;
             }
         }
+    }
+
+    /// A cachelet has passed to another server, with its contents. True if any key was in it. The target counts
+    /// by a clock of its own, and errs on the early side.
+    pub(super) fn carry_over(
+        &mut self,
+        source: usize,
+        cachelet: CacheletId,
+        target: usize,
+        worker: u16,
+    ) -> bool {
+        let Some(map) = self.coordinator.core.map().cloned() else {
+            return false;
+        };
+        let mut any = false;
+        for key in 0..self.keys.len() {
+            let place = map.locate(KeyHash::of(&self.keys[key]));
+            if let Some(held) = &mut self.register.held[key]
+                && held.server == source
+                && place.cachelet == cachelet
+            {
+                (held.server, held.worker) = (target, worker);
+                if let Some(expiry) = &mut held.expiry {
+                    let early = 2 * EXPIRY_SLACK + ON_THE_LINK_MAX;
+                    expiry.from = expiry.from.saturating_sub(early);
+                }
+                any = true;
+            }
+        }
+        any
     }
 
     /// Some cachelets of a worker are emptied.

@@ -92,6 +92,11 @@ impl Server {
         self.links.iter().enumerate().flat_map(of_worker)
     }
 
+    /// The connection of a link.
+    pub fn link(&self, worker: usize, link: LinkId) -> Option<ConnectionNumber> {
+        self.links[worker].get(&link).copied()
+    }
+
     /// Bytes of answers that wait for the slowest of its clients.
     pub fn unread_max(&mut self) -> usize {
         let mut most = 0;
@@ -373,6 +378,9 @@ impl World {
                 let input = &mut self.connections[connection].ends[INITIATOR].input;
                 let consumed = s.workers[w].link_input(now, link, input);
                 input.drain(..consumed);
+                if link.migrates().is_some() {
+                    self.note_decisions(server, worker);
+                }
             }
             Arrival::Closed => {
                 s.links[w].remove(&link);
@@ -541,6 +549,7 @@ impl World {
                 }
             }
         }
+        self.spring_trap(server);
         self.arm(server);
     }
 

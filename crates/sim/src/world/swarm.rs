@@ -104,6 +104,8 @@ set_of! {
         Join = "servers joined",
         /// A cachelet goes to another worker of its server.
         MoveCachelet = "cachelets moved between workers",
+        /// Cachelets go to other servers, and something may go wrong at any step of it.
+        Migrate = "migrations wanted",
         /// An operator switches hot keys off, and on again.
         SwitchHotKeys = "hot keys switched",
         /// The coordinator does not answer for a while, at times a long one.
@@ -223,6 +225,7 @@ impl Swarm {
         let of_coordinators = [
             Hazard::Join,
             Hazard::MoveCachelet,
+            Hazard::Migrate,
             Hazard::SwitchHotKeys,
             Hazard::CoordinatorAway,
             Hazard::CoordinatorCrash,

@@ -9,6 +9,7 @@ use crate::proxy::config::MapSource;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::renaming::shadow;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The map and the connections that belong to it.
@@ -23,6 +24,8 @@ pub(in crate::proxy) struct EvenkeelPool {
     /// The backend of each cachelet's owner, by cachelet: of the worker that hosts it, where that is known to
     /// be another one than the map says.
     homes: Vec<Option<BackendId>>,
+    /// What requests for some cachelets must bear at a backend, because others were not carried out there.
+    marks: BTreeMap<CacheletId, (BackendId, u64)>,
     /// Every worker of the map, ascending.
     workers: Vec<(WorkerRef, BackendId)>,
 }
@@ -36,6 +39,7 @@ impl EvenkeelPool {
             era: Epoch(0),
             wanted: Epoch(0),
             homes: Vec::new(),
+            marks: BTreeMap::new(),
             workers: Vec::new(),
         }
     }
@@ -104,6 +108,26 @@ impl EvenkeelPool {
             }
             _ => false,
         }
+    }
+
+    /// A backend has not carried out a request for a key, and wants this mark on those that come now. True if that is
+    /// news.
+    pub fn learn_mark(&mut self, hash: KeyHash, backend: BackendId, mark: u64) -> bool {
+        let Some(cachelet) = self.map.as_ref().map(|map| map.locate(hash).cachelet) else {
+            return false;
+        };
+        mark > 0 && self.marks.insert(cachelet, (backend, mark)) != Some((backend, mark))
+    }
+
+    /// The mark that a request for a cachelet bears at a backend; 0 for none.
+    #[inline]
+    pub fn mark(&self, cachelet: CacheletId, backend: Option<BackendId>) -> u64 {
+        if self.marks.is_empty() {
+            return 0;
+        }
+        let learnt = self.marks.get(&cachelet);
+        let here = learnt.filter(|(at, _)| Some(*at) == backend);
+        here.map_or(0, |(_, mark)| *mark)
     }
 
     /// The cachelet of a key and, unless nobody owns it, the backend of its home. `None` without a

@@ -53,6 +53,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use rewritten::Rewritten;
+pub use source::TARGET_TIMEOUT;
 use source::{Outgoing, Stage};
 use target::{Incoming, Staged};
 
@@ -105,6 +106,17 @@ impl Migrations {
         with_contents.map(|(cachelet, _)| *cachelet)
     }
 
+    /// Which migration a cachelet is in, and what was sent or taken.
+    fn facts(&self, cachelet: CacheletId) -> (Epoch, Volume) {
+        if let Some(outgoing) = self.outgoing.get(&cachelet) {
+            return (outgoing.order.began, outgoing.sent);
+        }
+        let incoming = self.incoming.get(&cachelet);
+        incoming.map_or_else(Default::default, |incoming| {
+            (incoming.began, incoming.taken)
+        })
+    }
+
     /// Whether commands on a cachelet wait until it is known who serves it.
     fn is_passing(&self, cachelet: CacheletId) -> bool {
         let outgoing = self.outgoing.get(&cachelet);
@@ -112,7 +124,67 @@ impl Migrations {
     }
 }
 
+/// How far a migration has come at one end, as exactly as that end knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MigrationStep {
+    /// Source: its turn has not come.
+    Waiting,
+    /// Source: the target was asked whether it takes part.
+    Beginning,
+    /// Source: items are sent.
+    Copying,
+    /// Source: nobody serves the cachelet; the target was asked to.
+    Passing,
+    /// Source: the target serves it.
+    Moved,
+    /// Source: nothing came of it.
+    Aborted,
+    /// Target: some of it is there.
+    Partly,
+    /// Target: all of it is there.
+    Active,
+    /// Target: it is served.
+    Live,
+}
+
 impl WorkerCore {
+    /// The migrations that this worker takes part in and how far each has come.
+    pub fn migration_steps(&self) -> impl Iterator<Item = (CacheletId, MigrationStep)> + '_ {
+        let outgoing = self.migrations.outgoing.iter().map(|(cachelet, outgoing)| {
+            let step = match outgoing.stage {
+                Stage::Waiting => MigrationStep::Waiting,
+                Stage::Beginning { .. } => MigrationStep::Beginning,
+                Stage::Copying => MigrationStep::Copying,
+                Stage::Passing { .. } => MigrationStep::Passing,
+                Stage::Moved => MigrationStep::Moved,
+                Stage::Aborted => MigrationStep::Aborted,
+            };
+            (*cachelet, step)
+        });
+        let incoming = self
+            .migrations
+            .incoming
+            .iter()
+            .filter_map(|(cachelet, incoming)| {
+                let step = match incoming.staged {
+                    Staged::Not => return None,
+                    Staged::Partly => MigrationStep::Partly,
+                    Staged::Active => MigrationStep::Active,
+                    Staged::Live => MigrationStep::Live,
+                };
+                Some((*cachelet, step))
+            });
+        outgoing.chain(incoming)
+    }
+
+    /// Whether this worker hosts a cachelet, or has all of one that came from another server.
+    pub fn keeps_cachelet(&self, cachelet: CacheletId) -> bool {
+        let incoming = self.migrations.incoming.get(&cachelet);
+        let is_whole = incoming
+            .is_some_and(|incoming| matches!(incoming.staged, Staged::Active | Staged::Live));
+        is_whole || self.hosts_cachelet(cachelet)
+    }
+
     /// Whether this worker takes part in migrations.
     pub fn has_migrations(&self) -> bool {
         self.migrations.is_any()
@@ -120,33 +192,25 @@ impl WorkerCore {
 
     /// How far the migrations have come that this worker takes part in.
     pub fn migration_reports(&self) -> Vec<MigrationReport> {
-        let migrations = &self.migrations;
-        let outgoing = migrations.outgoing.iter().map(|(cachelet, outgoing)| {
-            let state = match outgoing.stage {
-                Stage::Moved => MigrationState::Moved,
-                Stage::Aborted => MigrationState::Aborted,
-                _ => MigrationState::Copying,
+        let report = self.migration_steps().map(|(cachelet, step)| {
+            let state = match step {
+                MigrationStep::Waiting
+                | MigrationStep::Beginning
+                | MigrationStep::Copying
+                | MigrationStep::Passing => MigrationState::Copying,
+                MigrationStep::Moved => MigrationState::Moved,
+                MigrationStep::Aborted => MigrationState::Aborted,
+                MigrationStep::Partly | MigrationStep::Active => MigrationState::Staged,
+                MigrationStep::Live => MigrationState::Live,
             };
-            (*cachelet, outgoing.order.began, state, outgoing.sent)
-        });
-        let incoming = migrations
-            .incoming
-            .iter()
-            .filter_map(|(cachelet, incoming)| {
-                let state = match incoming.staged {
-                    Staged::Live => MigrationState::Live,
-                    Staged::Active | Staged::Partly => MigrationState::Staged,
-                    Staged::Not => return None,
-                };
-                Some((*cachelet, incoming.began, state, incoming.taken))
-            });
-        let all = outgoing.chain(incoming);
-        let report = all.map(|(cachelet, began, state, volume)| MigrationReport {
-            cachelet,
-            began,
-            state,
-            items: volume.items,
-            bytes: volume.bytes,
+            let (began, volume) = self.migrations.facts(cachelet);
+            MigrationReport {
+                cachelet,
+                began,
+                state,
+                items: volume.items,
+                bytes: volume.bytes,
+            }
         });
         report.collect()
     }

@@ -113,6 +113,9 @@ struct Link {
     out: Vec<u8>,
     /// What was asked, oldest first, and when.
     asked: VecDeque<(Asked, Instant)>,
+    /// What the target's clock shows more than this server's, in seconds: at least that, so that nothing
+    /// expires later there than here.
+    ahead: i64,
     /// Bytes composed and bytes answered.
     sent: u64,
     answered: u64,
@@ -202,7 +205,9 @@ impl Link {
         };
         let before = self.out.len();
         let item = engine.store.peek(cachelet, key, now);
-        match item.filter(|item| item.expires_at() == NEVER || item.expires_at() > now) {
+        let expires_there = |at: Seconds| i64::from(at) + self.ahead;
+        let lives = |at: Seconds| at == NEVER || at > now && expires_there(at) > 0;
+        match item.filter(|item| lives(item.expires_at())) {
             Some(item) => {
                 let mut line = request::meta_set(&mut self.out, sent_key, item.value().len())
                     .flag(b'G')
@@ -210,7 +215,7 @@ impl Link {
                     .number(b'E', item.version().0)
                     .number(b'F', item.flags());
                 if item.expires_at() != NEVER {
-                    line = line.number(b'T', item.expires_at() - now);
+                    line = line.number(b'T', expires_there(item.expires_at()));
                 }
                 for (letter, is_set) in [
                     (b'b', sent_key.base64),
@@ -310,6 +315,7 @@ impl WorkerCore {
             id,
             out: Vec::new(),
             asked: VecDeque::new(),
+            ahead: 0,
             sent: 0,
             answered: 0,
         };
@@ -576,7 +582,10 @@ impl WorkerCore {
         };
         match (asked, reply) {
             (Asked::Hello, Reply::Hello(hello)) => hello.worker == outgoing.order.to,
-            (Asked::Begin, Reply::Ok) => {
+            (Asked::Begin, Reply::Number(seconds)) => {
+                // It read its clock before this one shows what it does now, and both count whole seconds.
+                let here = i64::from(TimeBase::seconds(now)) + 1;
+                link.ahead = i64::try_from(*seconds).unwrap_or(0) - here;
                 outgoing.stage = Stage::Copying;
                 outgoing.next_at = now.monotonic;
                 self.engine.rewritten.watch(Some(cachelet));

@@ -6,6 +6,7 @@ use crate::server::session::{ConnectionId, Session};
 use crate::server::time::{NEVER, Seconds, TimeBase};
 use crate::server::worker::WorkerCore;
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_protocol::compose::answer as compose;
 use evenkeel_protocol::{Meta, MetaFlags, Migrate, Request, text};
 use evenkeel_storage::NewItem;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
@@ -55,7 +56,14 @@ impl WorkerCore {
                 cachelet,
                 began,
                 since,
-            } => self.begin_incoming(now, id, cachelet, began, since),
+            } => {
+                let answer = self.begin_incoming(now, id, cachelet, began, since);
+                if answer.is_empty() {
+                    let seconds = TimeBase::seconds(now);
+                    compose::number_line(session.sink(), u64::from(seconds));
+                }
+                answer
+            }
             Migrate::Activate { newest } => self.activate(id, newest),
             Migrate::Confirm => match self.cachelet_from(id, Staged::Active) {
                 Some(cachelet) => {
@@ -68,6 +76,7 @@ impl WorkerCore {
         session.sink().extend_from_slice(answer);
     }
 
+    /// The answer; empty if it takes part, which it says by telling what its clock shows.
     fn begin_incoming(
         &mut self,
         now: Now,
@@ -101,7 +110,7 @@ impl WorkerCore {
         };
         self.migrations.incoming.insert(cachelet, incoming);
         self.engine.counters.migrations_staged += 1;
-        text::OK
+        b""
     }
 
     /// The cachelet that comes over a connection, if it is as far as that.
@@ -151,14 +160,19 @@ impl WorkerCore {
 
     fn stage_item(&mut self, cachelet: CacheletId, now: Seconds, key: &[u8], meta: &Meta<'_>) {
         let flags = &meta.flags;
-        let left = flags
+        // By the clock of this server.
+        let expires_at = flags
             .unsigned(b'T')
-            .map(|left| Seconds::try_from(left).unwrap_or(Seconds::MAX));
+            .and_then(|at| Seconds::try_from(at).ok());
+        if expires_at.is_some_and(|at| at <= now) {
+            self.engine.store.delete(cachelet, key, now);
+            return;
+        }
         let item = NewItem {
             key,
             value: [meta.value, b""],
             flags: flags.client_flags().unwrap_or(0),
-            expires_at: left.map_or(NEVER, |left| now.saturating_add(left)),
+            expires_at: expires_at.unwrap_or(NEVER),
             version: Version(flags.unsigned(b'E').unwrap_or(0)),
         };
         let store = &mut self.engine.store;
@@ -182,9 +196,14 @@ impl WorkerCore {
         let Some(cachelet) = self.cachelet_from(id, Staged::Partly) else {
             return text::MIGRATE_NO;
         };
-        self.engine.adopt_version(newest);
-        if let Some(incoming) = self.migrations.incoming.get_mut(&cachelet) {
-            incoming.staged = Staged::Active;
+        let Some(incoming) = self.migrations.incoming.get_mut(&cachelet) else {
+            return text::MIGRATE_NO;
+        };
+        incoming.staged = Staged::Active;
+        if newest > self.engine.newest_version() {
+            self.engine.adopt_version(newest);
+            let entropy = self.config.seed ^ self.config.boot.0 ^ u64::from(self.config.index);
+            self.engine.skip_versions(entropy ^ incoming.began.0);
         }
         text::OK
     }
