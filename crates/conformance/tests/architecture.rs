@@ -71,7 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &[]),
-    ("conformance", &["types", "policy", "testkit"]),
+    ("conformance", &["types", "policy", "roles", "testkit"]),
 ];
 
 /// What tests, benchmarks and examples may use besides.

@@ -54,10 +54,7 @@ impl Cluster {
     /// # Panics
     /// When a process does not become ready, or the cluster does not serve in time.
     pub fn start(options: ClusterOptions) -> Cluster {
-        let initial_servers = options.servers.to_string();
-        let mut arguments = vec!["--initial-servers", &initial_servers];
-        arguments.extend(options.coordinator_args.iter().map(String::as_str));
-        let coordinator = evenkeel::coordinator(&arguments);
+        let coordinator = spawn_coordinator("127.0.0.1:0", &options);
         let mut cluster = Cluster {
             coordinator,
             servers: Vec::new(),
@@ -114,6 +111,14 @@ impl Cluster {
         self.proxies[index] = self.spawn_proxy(&address);
     }
 
+    /// Kills the coordinator and starts it again at its address. It goes on from what it has saved if it was given a
+    /// file for it (`--state`).
+    pub fn restart_coordinator(&mut self) {
+        let address = self.coordinator.address().to_string();
+        self.coordinator.kill();
+        self.coordinator = spawn_coordinator(&address, &self.options);
+    }
+
     /// Waits until every proxy answers a get of some keys without an error.
     pub fn wait_until_serving(&self) {
         for proxy in &self.proxies {
@@ -141,4 +146,11 @@ impl Cluster {
         arguments.extend(self.options.proxy_args.iter().map(String::as_str));
         evenkeel::proxy_at(address, &arguments)
     }
+}
+
+fn spawn_coordinator(address: &str, options: &ClusterOptions) -> Process {
+    let initial_servers = options.servers.to_string();
+    let mut arguments = vec!["--initial-servers", &initial_servers];
+    arguments.extend(options.coordinator_args.iter().map(String::as_str));
+    evenkeel::coordinator_at(address, &arguments)
 }

@@ -27,7 +27,12 @@ pub fn proxy_at(address: &str, arguments: &[&str]) -> Process {
 
 /// `evenkeel coordinator` on a free port; returns when it is ready.
 pub fn coordinator(arguments: &[&str]) -> Process {
-    start("coordinator", &["--listen", "127.0.0.1:0"], arguments)
+    coordinator_at("127.0.0.1:0", arguments)
+}
+
+/// `evenkeel coordinator` at this address; returns when it is ready.
+pub fn coordinator_at(address: &str, arguments: &[&str]) -> Process {
+    start("coordinator", &["--listen", address], arguments)
 }
 
 /// A builder for any `evenkeel` command, without a ready line.
