@@ -348,8 +348,8 @@ pub(super) struct Backend {
     recent: RecentRequests,
     /// Requests that were taken out of it, so that those in it have numbers.
     taken: u64,
-    /// The number behind the last one that is no read.
-    behind_writes: u64,
+    /// The number behind the last one that is no read, or was asked again.
+    behind_unjoinable: u64,
     joinable: Joinable,
     /// The value that is being passed on as it comes.
     pub streaming: Option<Streaming>,
@@ -405,7 +405,7 @@ impl Backend {
             in_flight: VecDeque::new(),
             recent: RecentRequests::default(),
             taken: 0,
-            behind_writes: 0,
+            behind_unjoinable: 0,
             joinable: Joinable::default(),
             streaming: None,
             need: 0,
@@ -491,8 +491,9 @@ impl Backend {
         self.counters.requests += 1;
         let asked = deadline.0.saturating_sub(self.request_timeout_ns);
         self.recent.add(Instant(asked));
-        if !tag.is_read {
-            self.behind_writes = self.taken + self.in_flight.len() as u64 + 1;
+        // One that is asked again cannot be joined itself, so what its client asks next must not join one before it.
+        if !tag.is_read || tag.retries > 0 {
+            self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
         }
         self.in_flight.push_back(InFlight {
             tag,
@@ -511,7 +512,7 @@ impl Backend {
     #[inline]
     pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
         match self.joinable.find(hash) {
-            Some(number) if number >= self.behind_writes => {
+            Some(number) if number >= self.behind_unjoinable => {
                 self.join_request(number, line, client, slot)
             }
             _ => false,

@@ -25,7 +25,7 @@ use super::routes::Rename;
 use super::show::{self, Tally};
 use super::{BackendId, ClientId, Output, ProxyCore};
 use core::fmt;
-use evenkeel_policy::hot_keys::client::Answer;
+use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_types::{Epoch, Instant, KeyHash};
@@ -309,11 +309,33 @@ impl ProxyCore {
             owner.filter(|&owner| tag.retries == 0 && owner != id && !self.awaits_before(&tag))
         {
             self.stats.proxy_requests_moved += 1;
+            self.renew_ticket(now, &tag);
             self.ask_again(now, question, Ok(owner));
         } else {
             self.park(now, question);
         }
         self.release(now, tag.client);
+    }
+
+    /// A read that was not carried out is asked again of its home: as if it were asked only now, by the present map. Its
+    /// answer would count for nothing otherwise, and a copy read behind it could show what is older.
+    fn renew_ticket(&mut self, now: Instant, tag: &Tag) {
+        let pool = self.pools.get_mut(tag.pool.0);
+        let client = self.clients.get_mut(tag.client.0);
+        let slot = client.and_then(|client| client.slot(tag.slot));
+        let (Some(pool), Some(slot)) = (pool, slot) else {
+            return;
+        };
+        let is_its =
+            |(id, ticket): &(PoolId, ReadTicket)| *id == tag.pool && ticket.hash() == tag.hash;
+        if let Servers::Evenkeel(servers) = &pool.servers
+            && let Some((_, ticket)) = slot.ticket.take_if(|held| is_its(held))
+        {
+            pool.leases.abandon(now, ticket);
+            let asker = (tag.hash, tag.client.connection());
+            let renewed = pool.leases.home_read(now, servers.era(), asker);
+            slot.ticket = Some((tag.pool, renewed));
+        }
     }
 
     /// What is asked of a worker from now on bears the mark that it gave. Whoever has something under way to it waits for
@@ -461,6 +483,7 @@ impl ProxyCore {
         self.parking.bytes -= question.bytes.len();
         if now < tag.give_up {
             let home = self.home(tag.pool, tag.hash);
+            self.renew_ticket(now, &tag);
             self.ask_again(now, question, home);
         } else {
             // Not asked once more: it could overtake what its client asked before.

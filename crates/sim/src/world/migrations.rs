@@ -194,6 +194,19 @@ impl World {
         }
     }
 
+    /// A worker flushes, and with the rest what has come to it and its source has not decided about.
+    pub(super) fn note_flush(&mut self, server: usize, worker: u16) {
+        let core = &self.servers[server].workers[usize::from(worker)];
+        let active = core
+            .migration_steps()
+            .filter(|(_, step)| *step == MigrationStep::Active);
+        let active: Vec<CacheletId> = active.map(|(cachelet, _)| cachelet).collect();
+        let reports = core.migration_reports().into_iter();
+        let flushed = reports.filter(|report| active.contains(&report.cachelet));
+        self.flushed_early
+            .extend(flushed.map(|report| (report.cachelet, report.began)));
+    }
+
     /// A source has heard an answer: where it has decided, its target holds what it held.
     pub(super) fn note_decisions(&mut self, server: usize, worker: u16) {
         let core = &self.servers[server].workers[usize::from(worker)];
@@ -226,7 +239,7 @@ impl World {
             return;
         }
         self.report.tell("cachelets given to other servers", 1);
-        if !is_there {
+        if !is_there || self.flushed_early.contains(&(cachelet, migration.began)) {
             self.lose_cachelets(target, migration.to.worker, &[cachelet]);
         }
     }

@@ -39,7 +39,7 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::Message;
-use evenkeel_types::Epoch;
+use evenkeel_types::{CacheletId, Epoch};
 use migrations::Trap;
 use network::{Arrival, Connection, ConnectionNumber, Who};
 use plan::MS;
@@ -173,6 +173,8 @@ pub struct World {
     old_fills: BTreeMap<u16, Vec<u8>>,
     /// A blow that waits for a migration.
     trap: Option<Trap>,
+    /// Migrations of which the target has flushed what came before the source had decided.
+    flushed_early: BTreeSet<(CacheletId, Epoch)>,
 }
 
 impl World {
@@ -253,6 +255,7 @@ impl World {
             operations: Vec::new(),
             old_fills: BTreeMap::new(),
             trap: None,
+            flushed_early: BTreeSet::new(),
         };
         world.start(initial);
         world

@@ -396,6 +396,7 @@ impl World {
 
     /// Everything that one worker is home of is gone.
     pub(super) fn lose_worker(&mut self, server: usize, worker: u16) {
+        self.note_flush(server, worker);
         self.lose(|held, _| (held.server, held.worker) == (server, worker));
     }
 

@@ -200,11 +200,9 @@ impl WorkerCore {
             return text::MIGRATE_NO;
         };
         incoming.staged = Staged::Active;
-        if newest > self.engine.newest_version() {
-            self.engine.adopt_version(newest);
-            let entropy = self.config.seed ^ self.config.boot.0 ^ u64::from(self.config.index);
-            self.engine.skip_versions(entropy ^ incoming.began.0);
-        }
+        self.engine.adopt_version(newest);
+        let entropy = self.config.seed ^ self.config.boot.0 ^ u64::from(self.config.index);
+        self.engine.skip_versions(entropy ^ incoming.began.0);
         text::OK
     }
 
