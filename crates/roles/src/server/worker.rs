@@ -339,6 +339,7 @@ impl WorkerCore {
         }
         self.settle_meters(now.monotonic);
         self.placement = placement;
+        self.forget_overtaken_guests(now);
         self.server = server;
         self.map = Some(map.clone());
         self.update_cluster_config();
@@ -349,6 +350,19 @@ impl WorkerCore {
         self.carry_out_replication(now);
         self.release_held(now);
         true
+    }
+
+    /// Forgets guests whose keys this server owns now: they would be older than what is stored from here on, should
+    /// the server lose the keys again. O(guests of this worker).
+    pub(super) fn forget_overtaken_guests(&mut self, now: Now) {
+        let (guests, seconds) = (guest(self.config.index), TimeBase::seconds(now));
+        let (store, placement) = (&self.engine.store, &self.placement);
+        let owned = |key: &[u8]| placement.locate(key, store.hash(key)).0.owned;
+        let keys = store.items(guests, seconds).map(|item| item.key());
+        let overtaken: Vec<Box<[u8]>> = keys.filter(|key| owned(key)).map(Box::from).collect();
+        for key in overtaken {
+            self.engine.store.delete(guests, &key, seconds);
+        }
     }
 
     /// Mean load of the cluster's workers, in requests per second.

@@ -108,6 +108,34 @@ fn what_a_server_no_longer_owns_is_forgotten() {
 }
 
 #[test]
+fn what_a_guest_left_does_not_come_back_when_its_key_was_owned_in_between() {
+    let mut server = Server::new(config(1, true));
+    let (two, three) = (map(1, 2), map(2, 3));
+    let at_epoch = |map: &evenkeel_policy::placement::map::ClusterMap, epoch: u64| {
+        let mut document = map.document().clone();
+        document.epoch.0 = epoch;
+        let map = evenkeel_policy::placement::map::ClusterMap::new(document);
+        std::sync::Arc::new(map.expect("a sound map"))
+    };
+    let owner = |map: &evenkeel_policy::placement::map::ClusterMap, key: &str| {
+        let place = map.locate(evenkeel_types::KeyHash::of(key.as_bytes()));
+        place.worker.map(|worker| worker.server.0)
+    };
+    let keys = (0..).map(|i| format!("k{i}"));
+    let mut moving =
+        keys.filter(|key| owner(&two, key) != Some(1) && owner(&three, key) == Some(1));
+    let key = moving.next().expect("a key that comes here");
+    server.workers[0].handle_map(at(0), &two, ServerId(1));
+    let mut client = Client::open(&mut server, 0);
+    client.ask(&mut server, at(0), format!("set {key} 0 0 3\r\nold\r\n"));
+    server.workers[0].handle_map(at(0), &three, ServerId(1));
+    client.ask(&mut server, at(0), format!("set {key} 0 0 3\r\nnew\r\n"));
+    server.workers[0].handle_map(at(0), &at_epoch(&two, 3), ServerId(1));
+    let answer = client.ask(&mut server, at(0), format!("get {key}\r\n"));
+    assert_eq!(answer, "END\r\n");
+}
+
+#[test]
 fn what_was_sent_behind_a_request_that_is_not_carried_out_is_not_either() {
     let mut cluster = Cluster::new(2);
     let key = key_of(&cluster, 1);
