@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::api::plans::PlanMode;
 use crate::api::{CoordinatorConfig, limits};
 
 /// Name of a cluster that nobody has named.
@@ -47,6 +48,15 @@ pub struct Args {
         default_value_t = limits::SERVER_SILENT.as_millis() as u64
     )]
     pub silent_ms: u64,
+    /// What becomes of plans to even out load between servers in a new cluster: observe shows them, approve waits
+    /// for an operator, automatic carries them out. Later `evenkeel plans mode` counts
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "EVENKEEL_COORDINATOR_PLANS",
+        default_value_t = PlanMode::default()
+    )]
+    pub plans: PlanMode,
     /// Where several coordinators keep the state together.
     #[cfg(feature = "etcd")]
     #[command(flatten)]
@@ -63,6 +73,7 @@ impl Default for Args {
             cachelets_per_worker: limits::CACHELETS_PER_WORKER,
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
+            plans: PlanMode::default(),
             #[cfg(feature = "etcd")]
             etcd: crate::etcd::EtcdArgs::default(),
         }
@@ -77,6 +88,7 @@ impl Args {
             initial_servers: self.initial_servers,
             cachelets_per_worker: self.cachelets_per_worker,
             silent: Duration::from_millis(self.silent_ms),
+            plan_mode: self.plans,
         }
     }
 }
@@ -109,6 +121,7 @@ mod tests {
             "--cachelets-per-worker=8",
             "--cluster=blue",
             "--silent-ms=900",
+            "--plans=automatic",
         ]);
         let config = parsed.unwrap().args.config();
         let expected = CoordinatorConfig {
@@ -116,6 +129,7 @@ mod tests {
             initial_servers: 4,
             cachelets_per_worker: 8,
             silent: Duration::from_millis(900),
+            plan_mode: PlanMode::Automatic,
         };
         assert_eq!(config, expected);
         assert!(Command::try_parse_from(["coordinator", "--silent=1"]).is_err());

@@ -6,6 +6,7 @@ use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
 
+use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
     ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent,
@@ -217,6 +218,61 @@ impl ApiClient {
     pub fn cancel_migration(&self, cachelet: CacheletId) -> ClientResult<MigrationsView> {
         let path = format!("/api/v1/migrations/{cachelet}");
         self.call(|endpoint| endpoint.delete(&self.agent, &path))
+    }
+
+    /// What the coordinator thinks of the loads, and its newest plans, at most so many.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn plans(&self, most: usize) -> ClientResult<PlansView> {
+        self.get(&format!("/api/v1/plans?limit={most}"))
+    }
+
+    /// A plan with its moves.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or has no such plan (`unknown_plan`).
+    pub fn plan(&self, id: u64) -> ClientResult<Plan> {
+        self.get(&format!("/api/v1/plans/{id}"))
+    }
+
+    /// Lets a plan be carried out; returns it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, has no such plan, or it is not proposed (`wrong_state`).
+    pub fn approve_plan(&self, id: u64) -> ClientResult<Plan> {
+        self.post(&format!("/api/v1/plans/{id}/approve"), &())
+    }
+
+    /// Gives a plan up; returns it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, has no such plan, or it is over (`wrong_state`).
+    pub fn cancel_plan(&self, id: u64) -> ClientResult<Plan> {
+        self.post(&format!("/api/v1/plans/{id}/cancel"), &())
+    }
+
+    /// What the operator has chosen about plans.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn plan_settings(&self) -> ClientResult<PlanSettings> {
+        self.get("/api/v1/plan-settings")
+    }
+
+    /// Changes that; returns what holds from now on.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the change, or a value is out of range (`bad_settings`).
+    pub fn put_plan_settings(&self, settings: PlanSettings) -> ClientResult<PlanSettings> {
+        let body = self.body(&settings)?;
+        self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/plan-settings", &body))
     }
 
     /// Tells what a proxy has counted of the keys of a pool; returns what all have.

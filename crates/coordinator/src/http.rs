@@ -25,6 +25,7 @@ use crate::api::{
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
 use crate::migrations;
+use crate::plans;
 use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
@@ -108,6 +109,14 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
             get(migrations::list).post(migrations::begin),
         )
         .route("/api/v1/migrations/{cachelet}", delete(migrations::cancel))
+        .route("/api/v1/plans", get(plans::list))
+        .route("/api/v1/plans/{id}", get(plans::show))
+        .route("/api/v1/plans/{id}/approve", post(plans::approve))
+        .route("/api/v1/plans/{id}/cancel", post(plans::cancel))
+        .route(
+            "/api/v1/plan-settings",
+            get(plans::settings).put(plans::put_settings),
+        )
         .route("/api/v1/election", get(election))
         .route("/api/v1/proxy-configs", get(proxy_config::list))
         .route(FOLLOW_PATH, post(proxy_config::follow))

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use evenkeel_types::Instant;
 
+use crate::api::plans::{PlanMode, PlanState};
 use crate::api::{CoordinatorCore, LoadOrder, Mode, ProxyConfigView, WorkerLoadView};
 use crate::desk::Tally;
 
@@ -87,6 +88,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     }
     render_loads(&mut text, core, now);
     render_migrations(&mut text, core);
+    render_plans(&mut text, core);
     let events = core.hot_key_event_counts();
     text.counter(
         "hot_key_events_total",
@@ -332,6 +334,56 @@ fn render_migrations(text: &mut Text, core: &CoordinatorCore) {
         "Reports on moves that are not under way, or from somebody who has no say in them.",
     );
     text.value("migration_reports_odd_total", counts.odd_reports);
+}
+
+fn render_plans(text: &mut Text, core: &CoordinatorCore) {
+    let (view, counts) = (core.plans(1), core.plan_counts());
+    text.gauge("plan_mode", "1 for the mode of plans that is chosen.");
+    for mode in PlanMode::ALL {
+        let is_chosen = u8::from(mode == view.settings.mode);
+        text.labelled("plan_mode", "mode", mode.as_str(), is_chosen);
+    }
+    text.gauge(
+        "plan_open",
+        "Whether there is a plan that is not over, by its state.",
+    );
+    let mut states = view.plans.iter().map(|plan| plan.state);
+    let open = states.find(|state| !state.is_over());
+    for state in PlanState::ALL.into_iter().filter(|state| !state.is_over()) {
+        let is_it = u8::from(open == Some(state));
+        text.labelled("plan_open", "state", state.as_str(), is_it);
+    }
+    if let Some(spread) = view.spread {
+        text.gauge(
+            "workers_overloaded",
+            "Workers that are overloaded, as far as loads are told.",
+        );
+        text.value("workers_overloaded", spread.overloaded);
+        text.gauge(
+            "worker_load_max_over_mean",
+            "Load of the most loaded worker over the mean, as plans go by it.",
+        );
+        let ratio = spread.load_max / spread.load_mean.max(f64::MIN_POSITIVE);
+        text.value("worker_load_max_over_mean", ratio);
+    }
+    text.counter(
+        "plan_looks_total",
+        "Looks at the loads, by what was thought of them.",
+    );
+    for (verdict, count) in &counts.verdicts {
+        text.labelled("plan_looks_total", "verdict", verdict.as_str(), count);
+    }
+    text.counter("plans_total", "Plans that got into a state.");
+    for (state, count) in &counts.states {
+        text.labelled("plans_total", "state", state.as_str(), count);
+    }
+    text.counter(
+        "plan_moves_total",
+        "Moves of plans that are over, by what came of them.",
+    );
+    for (state, count) in &counts.moves {
+        text.labelled("plan_moves_total", "state", state.as_str(), count);
+    }
 }
 
 /// Writing to a `String` cannot fail, so results of `write!` say nothing.

@@ -256,7 +256,7 @@ impl CoordinatorCore {
         self.loads.counts
     }
 
-    fn owner_of(&self, cachelet: CacheletId) -> Option<evenkeel_types::WorkerRef> {
+    pub(super) fn owner_of(&self, cachelet: CacheletId) -> Option<evenkeel_types::WorkerRef> {
         self.slots.get(usize::from(cachelet.0))?.owner()
     }
 }

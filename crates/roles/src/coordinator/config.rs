@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
+use super::plans::PlanMode;
 use super::{limits, message};
 
 /// What a coordinator is told once.
@@ -17,6 +18,8 @@ pub struct CoordinatorConfig {
     pub cachelets_per_worker: usize,
     /// A member silent for this long is down. From [`limits::SILENT_MIN`] to [`limits::SILENT_MAX`].
     pub silent: Duration,
+    /// What becomes of plans of a new cluster. Later the operator's last word counts, which is saved.
+    pub plan_mode: PlanMode,
 }
 
 /// Why a configuration cannot be used.
@@ -60,6 +63,7 @@ impl CoordinatorConfig {
             initial_servers: 1,
             cachelets_per_worker: limits::CACHELETS_PER_WORKER,
             silent: limits::SERVER_SILENT,
+            plan_mode: PlanMode::default(),
         }
     }
 

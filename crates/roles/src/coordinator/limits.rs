@@ -47,6 +47,46 @@ pub const MIGRATION_BYTES_PER_SECOND: u64 = 128 << 20;
 /// Migrations that are over and are kept to be shown.
 pub const ENDED_MIGRATIONS_MAX: usize = 1000;
 
+/// The coordinator looks at loads this often. They are told twice as often, and averaged over seconds.
+pub const PLAN_LOOK: Duration = Duration::from_secs(1);
+
+/// Loads that are older count as unknown.
+pub const LOADS_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// Looks in a row for which workers have to be overloaded before there is a plan (MBal, section 3: four epochs). A
+/// server that can help itself does so in half of that time.
+pub const PLAN_INTERVALS: u32 = 4;
+
+/// Most of them: an hour.
+pub const PLAN_INTERVALS_MAX: u32 = 3600;
+
+/// Time between the end of a plan and the next, so that averages show what the first has brought.
+pub const PLAN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Longest such time.
+pub const PLAN_PAUSE_MAX: Duration = Duration::from_secs(86_400);
+
+/// From the end of a plan until its effect is measured.
+pub const PLAN_SETTLE: Duration = Duration::from_secs(8);
+
+/// Parts of all data that one plan may copy.
+pub const PLAN_BYTES_RATIO_MAX: f64 = 0.01;
+
+/// Migrations at one time.
+pub const PLAN_MIGRATIONS: usize = 16;
+
+/// Migrations at one time of which one server is an end: one that copies and one that is about to begin.
+pub const PLAN_MIGRATIONS_PER_SERVER: usize = 2;
+
+/// A cachelet that has moved stays for so long at least.
+pub const MOVED_REST: Duration = Duration::from_secs(30);
+
+/// A proposed plan that nobody has approved is dropped after this long: loads are others by then.
+pub const PROPOSAL_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Plans that are over and are kept to be shown.
+pub const PLANS_MAX: usize = 1000;
+
 /// The core looks for silent members this many times in one silence.
 pub const TICKS_PER_SILENCE: u32 = 8;
 

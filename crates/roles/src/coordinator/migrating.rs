@@ -343,15 +343,10 @@ impl CoordinatorCore {
         now: Now,
         request: &MigrationRequest,
     ) -> Result<MigrationView, MigrationRefusal> {
-        let named = |server: &&super::Server| server.entry.name == request.to.server;
-        let server = self.servers.iter().find(named);
-        let server = server.ok_or_else(|| MigrationRefusal::UnknownWorker {
+        let to = self.worker_named(&request.to);
+        let to = to.ok_or_else(|| MigrationRefusal::UnknownWorker {
             worker: request.to.to_string(),
         })?;
-        let to = WorkerRef {
-            server: server.entry.id,
-            worker: request.to.worker,
-        };
         self.begin_migration(now, request.cachelet, to, request.bytes_per_second)?;
         let view = self.migration_view(now.monotonic, request.cachelet);
         view.ok_or(MigrationRefusal::NotMoving {
@@ -406,11 +401,14 @@ impl CoordinatorCore {
 
     /// Whether a server is one end of a migration. O(migrations).
     pub(super) fn migrates(&self, server: ServerId) -> bool {
-        let mut moving = self.migrations.under_way.keys();
-        moving.any(|&cachelet| {
-            let moving = self.moving(cachelet);
-            moving.is_some_and(|m| m.from.server == server || m.to.server == server)
-        })
+        self.migration_ends().any(|end| end == server)
+    }
+
+    /// The source and the target of each migration.
+    pub(super) fn migration_ends(&self) -> impl Iterator<Item = ServerId> {
+        let under_way = self.migrations.under_way.keys();
+        let moving = under_way.filter_map(|&cachelet| self.moving(cachelet));
+        moving.flat_map(|moving| [moving.from.server, moving.to.server])
     }
 
     /// The migration that a cachelet is in.
@@ -421,7 +419,7 @@ impl CoordinatorCore {
         }
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         now: Instant,
         cachelet: CacheletId,
@@ -566,7 +564,7 @@ impl CoordinatorCore {
         }
     }
 
-    fn cancel(&mut self, cachelet: CacheletId, changes: &mut Vec<Change>) {
+    pub(super) fn cancel(&mut self, cachelet: CacheletId, changes: &mut Vec<Change>) {
         if let Some(Slot::Moving(moving)) = self.slots.get_mut(usize::from(cachelet.0))
             && !moving.cancelled
         {
@@ -618,6 +616,7 @@ impl CoordinatorCore {
             bytes: progress.bytes,
             seconds: seconds(now.since(progress.since)),
         };
+        self.plan_hears_end(now, cachelet, moving.began, end);
         let log = &mut self.migrations.ended;
         if log.len() == limits::ENDED_MIGRATIONS_MAX {
             log.pop_front();
@@ -662,7 +661,18 @@ impl CoordinatorCore {
         })
     }
 
-    fn name_of(&self, worker: WorkerRef) -> WorkerName {
+    /// The worker of that name, if there is one.
+    pub(super) fn worker_named(&self, name: &WorkerName) -> Option<WorkerRef> {
+        let named = |server: &&super::Server| server.entry.name == name.server;
+        let server = self.servers.iter().find(named)?;
+        let is_there = usize::from(name.worker) < server.entry.worker_ports.len();
+        is_there.then_some(WorkerRef {
+            server: server.entry.id,
+            worker: name.worker,
+        })
+    }
+
+    pub(super) fn name_of(&self, worker: WorkerRef) -> WorkerName {
         WorkerName {
             server: self.servers[usize::from(worker.server.0)]
                 .entry

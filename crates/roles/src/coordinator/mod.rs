@@ -41,6 +41,7 @@ mod members;
 mod message;
 mod migrating;
 mod placing;
+pub mod plans;
 pub mod proxy_config;
 mod refusal;
 mod state;
@@ -61,6 +62,7 @@ use drain::Drain;
 use members::{Proxy, Server};
 use migrating::Migrations;
 use placing::{Accounts, Parties};
+use plans::{Plans, SavedPlans};
 use proxy_config::{
     Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
     ProxyConfigText, ProxyConfigs,
@@ -131,6 +133,7 @@ pub struct CoordinatorCore {
     stay: Vec<Epoch>,
     accounts: Accounts,
     migrations: Migrations,
+    plans: Plans,
     map: Option<Arc<ClusterMap>>,
     /// An operator wants cachelets to be placed otherwise, which was not looked at yet.
     has_wishes: bool,
@@ -174,6 +177,8 @@ impl CoordinatorCore {
     /// See [`CoordinatorConfig::validate`].
     pub fn new(config: CoordinatorConfig, lineage: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
+        let mut plans = SavedPlans::default();
+        plans.settings.mode = config.plan_mode;
         Ok(CoordinatorCore {
             config,
             lineage,
@@ -188,6 +193,7 @@ impl CoordinatorCore {
             stay: Vec::new(),
             accounts: Accounts::new(),
             migrations: Migrations::default(),
+            plans: Plans::new(plans),
             map: None,
             has_wishes: false,
             proxy_configs: ProxyConfigs::default(),
@@ -239,6 +245,7 @@ impl CoordinatorCore {
         core.since = state.since;
         core.stay = state.stay;
         core.accounts = state.accounts;
+        core.plans = Plans::new(state.plans);
         core.servers = state
             .servers
             .into_iter()
@@ -338,6 +345,7 @@ impl CoordinatorCore {
             since: self.since.clone(),
             stay: self.stay.clone(),
             accounts: self.accounts.clone(),
+            plans: self.plans.saved.clone(),
             proxy_configs: self.proxy_configs.saved(),
         }
     }
@@ -567,6 +575,7 @@ impl CoordinatorCore {
     fn finish(&mut self, now: Now, mut changes: Vec<Change>) {
         self.mark_silent(now.monotonic, &mut changes);
         self.tend_migrations(&mut changes);
+        self.tend_plans(now, &mut changes);
         self.place(now.monotonic, &mut changes);
         if changes.is_empty() {
             return;

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::limits::{EPOCH_MAX, FORMER_LIVES_MAX};
 use super::message::Settings;
 use super::placing::Slot;
+use super::plans::SavedPlans;
 use super::proxy_config::SavedProxyConfigs;
 
 /// Everything that outlives the coordinator's process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedState {
     /// The cluster it belongs to.
     pub cluster: String,
@@ -41,6 +42,9 @@ pub struct SavedState {
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
     #[serde(default)]
     pub accounts: BTreeMap<CacheletId, WorkerRef>,
+    /// What was chosen about plans, and the open one.
+    #[serde(default)]
+    pub plans: SavedPlans,
     /// What proxies are told.
     #[serde(default)]
     pub proxy_configs: SavedProxyConfigs,
@@ -122,6 +126,9 @@ impl SavedState {
         }
         if self.epoch.0 > EPOCH_MAX {
             return contradiction("the epoch is absurdly large");
+        }
+        if self.plans.settings.validate().is_err() {
+            return contradiction("a setting of plans is out of range");
         }
         if let Some(what) = self.proxy_configs.contradiction() {
             return contradiction(what);

@@ -3,6 +3,7 @@
 mod bad_input;
 mod loads;
 mod migrations;
+mod plans;
 mod random;
 mod stories;
 

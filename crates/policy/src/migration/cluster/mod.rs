@@ -297,6 +297,16 @@ pub trait Planner {
     fn relieve(&mut self, draft: &mut Draft<'_>);
 }
 
+/// How load is spread over the workers of a cluster. O(c) for c cachelets.
+///
+/// # Errors
+///
+/// If the reports contradict themselves.
+pub fn spread(report: &ClusterReport, config: &ClusterConfig) -> Result<Spread, BadReport> {
+    report.validate()?;
+    Ok(Draft::new(report, config).spread())
+}
+
 /// What to do with a cluster. The same reports give the same answer.
 ///
 /// O(c log c) for c cachelets, and what the planner takes.
