@@ -130,7 +130,7 @@ fn table(view: &ClusterLoadsView) -> String {
 }
 
 /// An empty table in which all but the first column are numbers.
-fn columns(names: &[&str]) -> Table {
+pub(crate) fn columns(names: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(names);
@@ -140,7 +140,7 @@ fn columns(names: &[&str]) -> Table {
     table
 }
 
-fn whole(number: f64) -> String {
+pub(crate) fn whole(number: f64) -> String {
     format!("{number:.0}")
 }
 
@@ -148,6 +148,6 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -2,12 +2,14 @@
 //!
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
-//! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, and [`drain`] empties one.
+//! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
+//! evened out, and [`drain`] empties one.
 
 #![forbid(unsafe_code)]
 
 mod cachelets;
 mod drain;
+mod plans;
 mod top;
 mod up;
 mod usage;
@@ -48,6 +50,8 @@ enum Command {
     Top(Box<top::Args>),
     /// Shows how loaded servers, workers and cachelets are, as the coordinator was told
     Cachelets(Box<cachelets::Args>),
+    /// Shows and steers how load is evened out between servers
+    Plans(Box<plans::Args>),
     /// Empties a server before it is taken away
     Drain(Box<drain::Args>),
     /// Says where keys go through a proxy, and why
@@ -125,6 +129,7 @@ fn main() -> std::process::ExitCode {
         Command::Up(args) => outcome(up::run(&args)).into(),
         Command::Top(args) => outcome(top::run(&args)).into(),
         Command::Cachelets(args) => outcome(cachelets::run(&args)).into(),
+        Command::Plans(args) => outcome(plans::run(&args)).into(),
         Command::Drain(args) => outcome(drain::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -2,6 +2,7 @@
 
 mod http;
 mod members;
+mod plans;
 mod process;
 mod proxy_config;
 mod support;

@@ -134,6 +134,17 @@ pub enum MigrationStage {
     Cancelling,
 }
 
+impl MigrationStage {
+    /// Its name everywhere; stable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            MigrationStage::Ordered => "ordered",
+            MigrationStage::Copying => "copying",
+            MigrationStage::Cancelling => "cancelling",
+        }
+    }
+}
+
 /// What came of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

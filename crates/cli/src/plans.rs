@@ -1,0 +1,300 @@
+//! `evenkeel plans`: how load is evened out between servers, seen and steered.
+
+use crate::cachelets::{columns, mib, whole};
+use crate::top::Format;
+use anyhow::Context;
+use clap::Subcommand;
+use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
+use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
+use evenkeel_coordinator::client::ApiClient;
+use evenkeel_runtime::UsageError;
+use evenkeel_types::CacheletId;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Shows the coordinator's plans to even out load between servers, and what is moving.
+///
+/// A plan is a list of cachelets that move from server to server with their contents. The mode says what becomes of
+/// plans: observe shows them, approve waits until `evenkeel plans approve`, automatic carries them out.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Whom to ask
+    #[arg(long, value_name = "URL", global = true)]
+    pub coordinator: Option<String>,
+
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
+    pub format: Format,
+
+    /// What to do; without it, list
+    #[command(subcommand)]
+    pub command: Option<What>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum What {
+    /// Lists the newest plans, and what the coordinator thinks of the loads
+    List {
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+    },
+    /// Shows a plan with its moves
+    Show {
+        /// Which
+        id: u64,
+    },
+    /// Lets a proposed plan be carried out
+    Approve {
+        /// Which
+        id: u64,
+    },
+    /// Gives a plan up; what has moved stays where it is
+    Cancel {
+        /// Which
+        id: u64,
+    },
+    /// Says what becomes of plans: observe, approve or automatic
+    Mode {
+        /// Which
+        mode: PlanMode,
+    },
+    /// Moves one cachelet to another server, by hand
+    Move {
+        /// Which; `evenkeel cachelets` shows their numbers
+        cachelet: u16,
+        /// The worker that is to own it, as SERVER/WORKER
+        #[arg(value_parser = parse_worker)]
+        to: WorkerName,
+        /// Megabytes (2^20) that are copied in a second; 0 for no limit
+        #[arg(long, value_name = "MIB", default_value_t = limits::MIGRATION_BYTES_PER_SECOND >> 20)]
+        rate: u64,
+    },
+    /// Gives up the move of a cachelet
+    Stay {
+        /// Which
+        cachelet: u16,
+    },
+    /// Shows which cachelets are moving, and the last that have moved
+    Moves,
+}
+
+/// Reads `SERVER/WORKER`.
+fn parse_worker(text: &str) -> Result<WorkerName, String> {
+    let worker = text.rsplit_once('/').and_then(|(server, worker)| {
+        Some(WorkerName {
+            server: server.to_owned(),
+            worker: worker.parse().ok()?,
+        })
+    });
+    let named = worker.filter(|worker| !worker.server.is_empty());
+    named.ok_or_else(|| "it should be SERVER/WORKER, such as s2/0".to_owned())
+}
+
+/// Asks, or says what is wanted, and prints the answer.
+///
+/// # Errors
+/// When the address is none, or the coordinator refuses or does not answer.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let address = args.coordinator.as_deref();
+    let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
+    let client = ApiClient::new(address).map_err(|e| UsageError(e.to_string()))?;
+    let format = args.format;
+    let text = match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
+        What::List { limit } => shown(format, &client.plans(*limit)?, overview)?,
+        What::Show { id } => shown(format, &client.plan(*id)?, details)?,
+        What::Approve { id } => shown(format, &client.approve_plan(*id)?, details)?,
+        What::Cancel { id } => shown(format, &client.cancel_plan(*id)?, details)?,
+        What::Mode { mode } => {
+            let mut settings = client.plan_settings()?;
+            settings.mode = *mode;
+            let settings = client.put_plan_settings(settings)?;
+            shown(format, &settings, |settings| format!("{}\n", settings.mode))?
+        }
+        What::Move { cachelet, to, rate } => {
+            let begun = client.begin_migration(&MigrationRequest {
+                cachelet: CacheletId(*cachelet),
+                to: to.clone(),
+                bytes_per_second: rate.saturating_mul(1 << 20),
+            })?;
+            shown(format, &begun, |begun| {
+                let (cachelet, from, to) = (begun.cachelet, &begun.from, &begun.to);
+                format!("cachelet {cachelet} is on its way from {from} to {to}\n")
+            })?
+        }
+        What::Stay { cachelet } => shown(
+            format,
+            &client.cancel_migration(CacheletId(*cachelet))?,
+            moves,
+        )?,
+        What::Moves => shown(format, &client.migrations()?, moves)?,
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("failed to write the answer")
+}
+
+fn shown<T: Serialize>(
+    format: Format,
+    value: &T,
+    table: impl FnOnce(&T) -> String,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Table => table(value),
+        Format::Json => serde_json::to_string_pretty(value)? + "\n",
+    })
+}
+
+fn overview(view: &PlansView) -> String {
+    let mut text = format!("mode {}, loads: {}\n", view.settings.mode, opinion(view));
+    if let Some(spread) = &view.spread {
+        text += &format!("{}\n", of_spread(spread));
+    }
+    if view.plans.is_empty() {
+        return text + "no plans yet\n";
+    }
+    let mut table = columns(&[
+        "plan",
+        "state",
+        "moves",
+        "moved",
+        "copies",
+        "max/mean",
+        "predicted",
+        "measured",
+        "why",
+    ]);
+    for plan in &view.plans {
+        table.add_row([
+            plan.id.to_string(),
+            plan.state.to_string(),
+            plan.moves.to_string(),
+            plan.moved.to_string(),
+            mib(plan.bytes),
+            ratio(&plan.before),
+            ratio(&plan.predicted),
+            plan.measured.as_ref().map_or_else(String::new, ratio),
+            plan.note.clone().unwrap_or_default(),
+        ]);
+    }
+    format!("{text}\n{table}\n")
+}
+
+fn opinion(view: &PlansView) -> String {
+    match view.verdict {
+        Verdict::Unknown => "too little is known of them".to_owned(),
+        Verdict::Even => "nobody is overloaded".to_owned(),
+        Verdict::Waiting => format!(
+            "workers have been overloaded for {} of {} looks, or the last plan is not long ago",
+            view.lasting_intervals, view.settings.intervals
+        ),
+        Verdict::Planned => "there is a plan".to_owned(),
+        Verdict::NoRoom => "workers are overloaded, and no move within the limits helps".to_owned(),
+        Verdict::TooSmall => "the best plan would gain too little".to_owned(),
+        Verdict::AddServers => match view.servers_wanted {
+            Some(servers) => format!("the whole cluster is hot: {servers} more servers are needed"),
+            None => "the whole cluster is hot: only more servers help".to_owned(),
+        },
+    }
+}
+
+fn of_spread(spread: &Spread) -> String {
+    format!(
+        "most loaded worker {:.0}, mean {:.0} small requests/s, {} overloaded",
+        spread.load_max, spread.load_mean, spread.overloaded
+    )
+}
+
+fn ratio(spread: &Spread) -> String {
+    format!(
+        "{:.2}",
+        spread.load_max / spread.load_mean.max(f64::MIN_POSITIVE)
+    )
+}
+
+fn details(plan: &Plan) -> String {
+    let mut text = format!(
+        "plan {} is {}, made by {}: {} moves, {} done, {} to copy\n",
+        plan.id,
+        plan.state,
+        plan.planner,
+        plan.moves.len(),
+        plan.moves_in(MoveState::Moved),
+        mib(plan.bytes),
+    );
+    if let Some(note) = &plan.note {
+        text += &format!("{note}\n");
+    }
+    text += &format!("before: {}\n", of_spread(&plan.before));
+    text += &format!("predicted: {}\n", of_spread(&plan.predicted));
+    if let Some(measured) = &plan.measured {
+        text += &format!("measured: {}\n", of_spread(measured));
+    }
+    let mut moves = columns(&["cachelet", "from", "to", "load", "copies", "state", "why"]);
+    for it in &plan.moves {
+        moves.add_row([
+            it.cachelet.to_string(),
+            it.from.to_string(),
+            it.to.to_string(),
+            whole(it.load),
+            mib(it.bytes),
+            it.state.as_str().to_owned(),
+            it.note.clone().unwrap_or_default(),
+        ]);
+    }
+    let mut workers = columns(&["worker", "load", "predicted"]);
+    for change in &plan.changes {
+        workers.add_row([
+            change.worker.to_string(),
+            whole(change.before),
+            whole(change.after),
+        ]);
+    }
+    format!("{text}\n{moves}\n\n{workers}\n")
+}
+
+fn moves(view: &MigrationsView) -> String {
+    let mut table = columns(&[
+        "cachelet", "from", "to", "stage", "items", "copied", "seconds",
+    ]);
+    for it in &view.migrations {
+        table.add_row([
+            it.cachelet.to_string(),
+            it.from.to_string(),
+            it.to.to_string(),
+            it.stage.as_str().to_owned(),
+            it.items.to_string(),
+            mib(it.bytes),
+            format!("{:.1}", it.seconds),
+        ]);
+    }
+    // The newest first, below those under way.
+    for it in view.ended.iter().rev().take(20) {
+        table.add_row([
+            it.cachelet.to_string(),
+            it.from.to_string(),
+            it.to.to_string(),
+            it.end.as_str().to_owned(),
+            it.items.to_string(),
+            mib(it.bytes),
+            format!("{:.1}", it.seconds),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_named_by_server_and_number() {
+        let worker = parse_worker("a/b/12").unwrap();
+        assert_eq!((worker.server.as_str(), worker.worker), ("a/b", 12));
+        for bad in ["", "s1", "s1/", "/1", "s1/x", "s1/70000"] {
+            assert!(parse_worker(bad).is_err(), "{bad}");
+        }
+    }
+}
