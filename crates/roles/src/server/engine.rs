@@ -150,8 +150,10 @@ impl Engine {
     /// Leaves some versions out. Servers between which cachelets pass count on from each other's versions; should
     /// contents get lost later, no home of a key gives it a version again that another home gave to another
     /// value lately, but with the odds of one in a million.
-    pub fn skip_versions(&mut self, entropy: u64) {
-        self.version.0 += 1 + (mixed(entropy) >> (u64::BITS - SKIPPED_BITS));
+    pub fn skip_versions(&mut self, entropy: [u64; 3]) {
+        let add = |sum: u64, part: &u64| mixed(sum.rotate_left(27) ^ part);
+        let sum = entropy.iter().fold(0, add);
+        self.version.0 += 1 + (mixed(sum) >> (u64::BITS - SKIPPED_BITS));
     }
 
     /// The newest version handed out.

@@ -329,10 +329,9 @@ impl WorkerCore {
             !begins
         });
         let mut begin = wanted.difference(&held).peekable();
-        if begin.peek().is_some() {
+        if begin.peek().is_some() && self.placement.epoch() > Epoch(0) {
             // Whoever had them last may have counted on from versions of this worker.
-            let entropy = self.config.seed ^ self.config.boot.0 ^ u64::from(self.config.index);
-            self.engine.skip_versions(entropy ^ map.epoch().0);
+            self.skip_versions(map.epoch());
         }
         for id in begin {
             self.engine.store.create_cachelet(*id);
@@ -350,6 +349,13 @@ impl WorkerCore {
         self.carry_out_replication(now);
         self.release_held(now);
         true
+    }
+
+    /// Leaves some versions out, because this worker gets keys that another server had, by that map or migration.
+    pub(super) fn skip_versions(&mut self, reason: Epoch) {
+        let life = self.config.seed ^ self.config.boot.0;
+        let index = u64::from(self.config.index);
+        self.engine.skip_versions([life, index, reason.0]);
     }
 
     /// Forgets guests whose keys this server owns now: they would be older than what is stored from here on, should

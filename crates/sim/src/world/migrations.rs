@@ -106,7 +106,7 @@ impl World {
         let worker = self.random.below(u64::from(self.workers_per_server)) as u16;
         let to = WorkerRef { server, worker };
         // Slow ones are caught in the middle.
-        let rate = [0, 0, 4_000, 60_000][self.random.index(4)];
+        let rate = [0, 0, 60, 600][self.random.index(4)];
         let now = self.coordinator.process.now(self.time);
         let begun = self
             .coordinator

@@ -53,6 +53,10 @@ pub enum Fault {
     AnswersLost,
     /// A proxy is told of one map and of no other.
     MapsLost,
+    /// Targets of migrations do not take one item in three.
+    MigrationsLoseItems,
+    /// Targets of migrations keep what was deleted at the source meanwhile.
+    MigrationsKeepDeleted,
     /// What happens follows from more than the seed.
     Undetermined,
     /// With atomic writes: homes answer at once.
@@ -86,7 +90,7 @@ impl Fault {
     ];
 
     /// Those of a cluster of Evenkeel servers.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 20] = [
         Fault::ReplicaStoresDropped,
         Fault::GrantsAlways,
         Fault::CopiesBoast,
@@ -104,9 +108,14 @@ impl Fault {
         Fault::ConnectionsLeaked,
         Fault::AnswersLost,
         Fault::MapsLost,
+        Fault::MigrationsLoseItems,
+        Fault::MigrationsKeepDeleted,
         Fault::Undetermined,
     ];
 }
+
+/// Flags of what a source sends to the target of a migration, and nobody else anybody.
+const OF_MIGRATIONS: &[u8] = b" G q";
 
 /// A version that no home reaches.
 const BOASTED: &str = "9000000000000000000";
@@ -117,8 +126,26 @@ impl World {
     }
 
     /// What a home answers to a command that it does not carry out.
-    pub(super) fn swallow(&mut self, command: &Command) -> Option<&'static [u8]> {
+    pub(super) fn swallow(&mut self, command: &Command, input: &[u8]) -> Option<&'static [u8]> {
         let fault = self.plan.fault?;
+        let line = input
+            .split(|&byte| byte == b'\r')
+            .next()
+            .unwrap_or_default();
+        // Only a source of a migration asks for no answer to these.
+        if line
+            .windows(OF_MIGRATIONS.len())
+            .any(|words| words == OF_MIGRATIONS)
+        {
+            let is_lost = match fault {
+                Fault::MigrationsLoseItems => {
+                    command.is_replica_store() && self.random.chance(1, 3)
+                }
+                Fault::MigrationsKeepDeleted => command.change == Change::ReplicaRemove,
+                _ => false,
+            };
+            return is_lost.then_some(b"");
+        }
         let is_swallowed = match fault {
             Fault::ReplicaStoresDropped => command.is_replica_store() && self.random.chance(1, 2),
             Fault::ShadowsServeOn => command.change == Change::ReplicaBlock,

@@ -296,7 +296,7 @@ impl World {
             spoil_hello(self.plan.fault, &mut out);
             return (consumed, out);
         };
-        if let Some(answer) = self.swallow(command) {
+        if let Some(answer) = self.swallow(command, input) {
             return (command.len, answer.to_vec());
         }
         let forged = self.forge(command, input);
