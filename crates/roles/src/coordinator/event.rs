@@ -27,6 +27,9 @@ pub enum Cause {
     MigrationsBegun,
     /// Some of that is to be given up.
     MigrationsCancelled,
+    /// Sources say that cachelets have passed to servers that have begun a new life meanwhile: those are asked
+    /// whether they have them.
+    MigrationsDoubted,
     /// Cachelets have passed to other servers with their contents.
     CacheletsMigrated,
     /// Migrations have come to nothing: the sources keep the cachelets.
@@ -38,7 +41,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
@@ -48,6 +51,7 @@ impl Cause {
         Cause::CacheletsGranted,
         Cause::MigrationsBegun,
         Cause::MigrationsCancelled,
+        Cause::MigrationsDoubted,
         Cause::CacheletsMigrated,
         Cause::MigrationsAborted,
         Cause::MigrationsLost,
@@ -65,6 +69,7 @@ impl Cause {
             Cause::CacheletsGranted => "cachelets_granted",
             Cause::MigrationsBegun => "migrations_begun",
             Cause::MigrationsCancelled => "migrations_cancelled",
+            Cause::MigrationsDoubted => "migrations_doubted",
             Cause::CacheletsMigrated => "cachelets_migrated",
             Cause::MigrationsAborted => "migrations_aborted",
             Cause::MigrationsLost => "migrations_lost",

@@ -83,7 +83,7 @@ impl CoordinatorCore {
             Some(position) => self.restart(now, position, heartbeat, changes)?,
         };
         let id = self.servers[position].entry.id;
-        self.hear_of_migrations(now, id, &heartbeat.migrations, changes);
+        self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
         server.applied = server.applied.max(heartbeat.epoch);

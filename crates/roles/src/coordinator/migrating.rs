@@ -14,8 +14,9 @@
 //!
 //! When the source begins a new life nobody can say whether it had decided. The target may serve the cachelet, by
 //! the word of the former life; it is treated as a former owner, and nobody gets the cachelet before it has
-//! confirmed a map without the migration. When the target begins a new life the source will notice, and abort;
-//! if it had decided before, the contents went with the target's former life.
+//! confirmed a map without the migration. When the target begins a new life the source will notice, and abort; if it
+//! says that the cachelet has passed, the target is asked whether that was to its present life. If not, the contents
+//! are lost.
 //!
 //! Reports are repeated until the map has changed, and a migration is named by its cachelet and the epoch in which
 //! it began, so that late and repeated reports do no harm.
@@ -448,6 +449,7 @@ impl CoordinatorCore {
             bytes_per_second,
             purpose,
             target_restarted: false,
+            doubted_from: None,
         });
         self.slots[usize::from(cachelet.0)] = slot;
         self.migrations
@@ -494,11 +496,11 @@ impl CoordinatorCore {
         Ok(from)
     }
 
-    /// Takes in what a server says of the migrations of its map.
+    /// Takes in what a server that works by a map of that epoch says of its migrations.
     pub(super) fn hear_of_migrations(
         &mut self,
         now: Instant,
-        server: ServerId,
+        (server, epoch): (ServerId, Epoch),
         reports: &[MigrationReport],
         changes: &mut Vec<Change>,
     ) {
@@ -521,14 +523,69 @@ impl CoordinatorCore {
                 progress.bytes = progress.bytes.max(report.bytes);
             }
             match report.state {
-                MigrationState::Copying | MigrationState::Staged => {}
-                MigrationState::Moved | MigrationState::Live => {
+                MigrationState::Copying => {}
+                MigrationState::Staged => self.target_takes_part(now, cachelet, changes),
+                MigrationState::Live => {
+                    self.target_takes_part(now, cachelet, changes);
                     self.end(now, cachelet, MigrationEnd::Moved, changes);
                 }
+                MigrationState::Moved => self.source_has_decided(now, cachelet, changes),
                 MigrationState::Aborted => {
                     self.end(now, cachelet, MigrationEnd::Aborted, changes);
                 }
             }
+        }
+        self.settle_doubts(now, server, epoch, changes);
+    }
+
+    /// The source says that a cachelet has passed. If its target has begun a new life meanwhile, it is asked first whether
+    /// it has the contents: a source speaks to one life of its target only, but to which is not known here.
+    fn source_has_decided(
+        &mut self,
+        now: Instant,
+        cachelet: CacheletId,
+        changes: &mut Vec<Change>,
+    ) {
+        let next = self.next_epoch();
+        match &mut self.slots[usize::from(cachelet.0)] {
+            Slot::Moving(moving) if moving.target_restarted => {
+                if moving.doubted_from.is_none() {
+                    moving.doubted_from = Some(next);
+                    let ends = [moving.from.server, moving.to.server];
+                    note(changes, Cause::MigrationsDoubted, ends);
+                }
+            }
+            _ => self.end(now, cachelet, MigrationEnd::Moved, changes),
+        }
+    }
+
+    /// The target's present life has contents of a cachelet: so it is the one that the source speaks to.
+    fn target_takes_part(&mut self, now: Instant, cachelet: CacheletId, changes: &mut Vec<Change>) {
+        if let Slot::Moving(moving) = &mut self.slots[usize::from(cachelet.0)] {
+            moving.target_restarted = false;
+            if moving.doubted_from.is_some() {
+                self.end(now, cachelet, MigrationEnd::Moved, changes);
+            }
+        }
+    }
+
+    /// What has passed to a former life of this server, and it does not have now, is lost.
+    fn settle_doubts(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        epoch: Epoch,
+        changes: &mut Vec<Change>,
+    ) {
+        let is_lost = |moving: &Moving| {
+            let is_asked = moving.doubted_from.is_some_and(|asked| epoch >= asked);
+            moving.to.server == server && is_asked
+        };
+        let cachelets = self.migrations.under_way.keys().copied();
+        let lost = |&cachelet: &CacheletId| self.moving(cachelet).is_some_and(|m| is_lost(&m));
+        let lost: Vec<_> = cachelets.filter(lost).collect();
+        for cachelet in lost {
+            self.end(now, cachelet, MigrationEnd::Moved, changes);
         }
     }
 
@@ -549,6 +606,7 @@ impl CoordinatorCore {
                 self.end(now, cachelet, MigrationEnd::SourceLost, changes);
             } else if moving.to.server == server {
                 moving.target_restarted = true;
+                moving.doubted_from = None;
                 // WORKERS_MAX fits u16, and a server has a worker. Should the cachelet have passed, then some
                 // worker of the new life owns it.
                 moving.to.worker %= workers as u16;

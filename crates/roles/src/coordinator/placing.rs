@@ -57,8 +57,13 @@ pub struct Moving {
     pub bytes_per_second: u64,
     /// What it is good for.
     pub purpose: Purpose,
-    /// The target has begun a new life since: should the cachelet have passed before, then its contents are lost.
+    /// The target has begun a new life since, and has not said that it takes part in that: should the cachelet
+    /// have passed before, then its contents are lost.
     pub target_restarted: bool,
+    /// The source says that the cachelet has passed to such a target. With this map or a newer one the target has to
+    /// say whether it has it.
+    #[serde(default)]
+    pub doubted_from: Option<Epoch>,
 }
 
 /// What a cachelet moves for.

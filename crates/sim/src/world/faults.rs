@@ -248,6 +248,7 @@ impl World {
     /// Faults are over: what still stands between the hosts is gone.
     pub(super) fn calm_down(&mut self) {
         self.weather.clear_up(self.time);
+        self.give_up_migrations();
         self.coordinator.hot_keys = Mode::On;
         self.narrate(&[], || "faults are over".into());
     }

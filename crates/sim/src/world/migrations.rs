@@ -131,6 +131,18 @@ impl World {
         true
     }
 
+    /// Slow ones would go on until after the end.
+    pub(super) fn give_up_migrations(&mut self) {
+        let Some(map) = self.coordinator.core.map().cloned() else {
+            return;
+        };
+        let now = self.coordinator.process.now(self.time);
+        for migration in &map.document().migrations {
+            // It may have ended with the one before.
+            let _ = self.coordinator.core.cancel_migration(now, migration.cachelet);
+        }
+    }
+
     /// The server of that id.
     fn server_of(&self, id: ServerId) -> Option<usize> {
         self.servers.iter().position(|s| s.id == Some(id))

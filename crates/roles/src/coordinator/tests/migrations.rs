@@ -221,9 +221,40 @@ fn what_passed_to_a_former_life_of_the_target_begins_anew() {
         "of the workers that there are now"
     );
     world.restart();
+    // The source may have spoken to the present life, too: that one is asked, with a map made after that.
+    let before = world.core.epoch();
     world.say(&members[0], Epoch(2), MigrationState::Moved);
+    assert!(world.core.epoch() > before);
+    members[1].epoch = before;
+    world.send(&members[1]).unwrap();
+    assert_eq!(world.owner(), Some(worker(0, 0)), "sent too early to tell");
+    world.say(&members[0], Epoch(2), MigrationState::Moved);
+    members[1].epoch = world.core.epoch();
+    world.send(&members[1]).unwrap();
     assert_eq!(world.owner(), Some(worker(1, 0)));
     assert_eq!(world.since_of_it(), world.core.epoch());
+}
+
+#[test]
+fn what_passed_to_the_present_life_of_the_target_goes_on() {
+    for target_is_first in [true, false] {
+        let (mut world, mut members) = two_servers();
+        world.begin(worker(1, 1));
+        members[1] = Heartbeat {
+            boot: BootId(78),
+            ..server(2, 2)
+        };
+        world.send(&members[1]).unwrap();
+        if target_is_first {
+            world.say(&members[1], Epoch(2), MigrationState::Staged);
+            world.say(&members[0], Epoch(2), MigrationState::Moved);
+        } else {
+            world.say(&members[0], Epoch(2), MigrationState::Moved);
+            world.say(&members[1], Epoch(2), MigrationState::Staged);
+        }
+        assert_eq!(world.owner(), Some(worker(1, 1)), "{target_is_first}");
+        assert_eq!(world.since_of_it(), Epoch(1));
+    }
 }
 
 #[test]
