@@ -200,6 +200,7 @@ impl<'a> Script<'a> {
             rack: None,
             boot: BootId(1),
             up: true,
+            since: Epoch(0),
         });
         let owner = |cachelet: u16| {
             let server = ServerId((cachelet + epoch as u16) % self.servers + 1);

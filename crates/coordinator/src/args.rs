@@ -57,6 +57,15 @@ pub struct Args {
         default_value_t = PlanMode::default()
     )]
     pub plans: PlanMode,
+    /// A server that is down keeps its cachelets for so many milliseconds; 0 gives them to others as soon as it is
+    /// certain that it serves nothing any more
+    #[arg(
+        long,
+        value_name = "MS",
+        env = "EVENKEEL_COORDINATOR_FENCE_AFTER_MS",
+        default_value_t = 0
+    )]
+    pub fence_after_ms: u64,
     /// Where several coordinators keep the state together.
     #[cfg(feature = "etcd")]
     #[command(flatten)]
@@ -74,6 +83,7 @@ impl Default for Args {
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
+            fence_after_ms: 0,
             #[cfg(feature = "etcd")]
             etcd: crate::etcd::EtcdArgs::default(),
         }
@@ -89,6 +99,7 @@ impl Args {
             cachelets_per_worker: self.cachelets_per_worker,
             silent: Duration::from_millis(self.silent_ms),
             plan_mode: self.plans,
+            fence_after: Duration::from_millis(self.fence_after_ms),
         }
     }
 }
@@ -122,6 +133,7 @@ mod tests {
             "--cluster=blue",
             "--silent-ms=900",
             "--plans=automatic",
+            "--fence-after-ms=60000",
         ]);
         let config = parsed.unwrap().args.config();
         let expected = CoordinatorConfig {
@@ -130,6 +142,7 @@ mod tests {
             cachelets_per_worker: 8,
             silent: Duration::from_millis(900),
             plan_mode: PlanMode::Automatic,
+            fence_after: Duration::from_secs(60),
         };
         assert_eq!(config, expected);
         assert!(Command::try_parse_from(["coordinator", "--silent=1"]).is_err());

@@ -553,6 +553,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrations: Vec::new(),
+        leased: false,
     }
 }
 
@@ -573,6 +574,7 @@ mod tests {
             rack: None,
             boot: BootId(1),
             up: true,
+            since: Epoch(0),
         };
         let document = MapDocument {
             epoch: Epoch(epoch),
@@ -596,6 +598,7 @@ mod tests {
             mean_worker_load: 10.0,
             settings: Settings::default(),
             interval_ms: 500,
+            lease_ms: None,
         }
     }
 

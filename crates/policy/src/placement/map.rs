@@ -56,6 +56,10 @@ pub struct ServerEntry {
     pub boot: BootId,
     /// Whether the coordinator believes that the server is alive.
     pub up: bool,
+    /// First map in which this life of it was up, or down, as it is now. A server that is up may serve from
+    /// this map on: see [`serving`](super::serving).
+    #[serde(default)]
+    pub since: Epoch,
 }
 
 /// A cluster map as it travels and as a planner edits it. Nothing about it is known to be sound.
@@ -493,6 +497,7 @@ mod tests {
             rack: None,
             boot: BootId(7),
             up: true,
+            since: Epoch(2),
         }
     }
 

@@ -16,3 +16,4 @@ pub mod pool;
 pub mod renaming;
 mod rendezvous;
 mod ring;
+pub mod serving;

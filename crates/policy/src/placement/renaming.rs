@@ -168,6 +168,7 @@ mod tests {
                 rack: None,
                 boot: BootId(1),
                 up: true,
+                since: Epoch(0),
             })
             .collect();
         for _ in 0..down {

@@ -37,6 +37,8 @@ pub enum Cause {
     /// Sources of migrations have begun a new life, so that nobody knows what has passed: nobody owns the
     /// cachelets until the targets have let go of them.
     MigrationsLost,
+    /// A server that is down has ceased to serve for certain, and its cachelets go to others.
+    ServerFenced,
 }
 
 impl Cause {
@@ -55,6 +57,7 @@ impl Cause {
         Cause::CacheletsMigrated,
         Cause::MigrationsAborted,
         Cause::MigrationsLost,
+        Cause::ServerFenced,
     ];
 
     /// Its name in metrics and answers; stable.
@@ -73,6 +76,7 @@ impl Cause {
             Cause::CacheletsMigrated => "cachelets_migrated",
             Cause::MigrationsAborted => "migrations_aborted",
             Cause::MigrationsLost => "migrations_lost",
+            Cause::ServerFenced => "server_fenced",
         }
     }
 }

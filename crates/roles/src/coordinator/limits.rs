@@ -87,6 +87,17 @@ pub const PROPOSAL_AGE_MAX: Duration = Duration::from_secs(600);
 /// Plans that are over and are kept to be shown.
 pub const PLANS_MAX: usize = 1000;
 
+/// Changes of who is up that are remembered for servers that have not confirmed them. A server that has
+/// missed more of them keeps its cachelets while it is down.
+pub const ELECTORATES_MAX: usize = 64;
+
+/// Members report [eagerly](INTERVAL_EAGER) for so long after a server went down, so that it is soon known whether
+/// its cachelets can be given to others.
+pub const FENCE_HURRY: Duration = Duration::from_secs(5);
+
+/// Longest time that cachelets of a server that is down can be kept for it: an hour.
+pub const FENCE_AFTER_MAX: Duration = Duration::from_secs(3_600);
+
 /// The core looks for silent members this many times in one silence.
 pub const TICKS_PER_SILENCE: u32 = 8;
 

@@ -7,6 +7,7 @@ use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
 use super::drain::Drain;
 use super::event::Cause;
+use super::fence::Fence;
 use super::message::Heartbeat;
 use super::placing::Slot;
 use super::refusal::Refusal;
@@ -22,6 +23,8 @@ pub(super) struct Server {
     /// Newest map that the present life is known to work by.
     pub(super) applied: Epoch,
     pub(super) last_heard: Instant,
+    /// What is known of whether it serves when it is down.
+    pub(super) fence: Fence,
     pub(super) load: Vec<f64>,
 }
 
@@ -88,7 +91,9 @@ impl CoordinatorCore {
         server.last_heard = now;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
+        self.hear_of_leases(position, heartbeat);
         self.counters.server_heartbeats += 1;
+        let server = &self.servers[position];
         let entry = &server.entry;
         let size = (entry.id, entry.worker_ports.len(), self.slots.len());
         self.loads.hear(now, size, heartbeat.load.measured.as_ref());
@@ -112,8 +117,10 @@ impl CoordinatorCore {
         self.check_address(heartbeat, None)?;
         // SERVERS_MAX positions fit u16.
         let id = ServerId(position as u16);
+        let next = self.next_epoch();
         self.servers.push(Server {
-            entry: entry_of(id, heartbeat),
+            entry: entry_of(id, heartbeat, next),
+            fence: Fence::new(next),
             former: Vec::new(),
             drain: None,
             applied: Epoch(0),
@@ -131,9 +138,10 @@ impl CoordinatorCore {
         heartbeat: &Heartbeat,
         changes: &mut Vec<Change>,
     ) -> Result<usize, Refusal> {
+        let next = self.next_epoch();
         let server = &self.servers[position];
         let was_up = server.entry.up;
-        let mut entry = entry_of(server.entry.id, heartbeat);
+        let mut entry = entry_of(server.entry.id, heartbeat, server.entry.since);
         entry.up = was_up;
         if entry != server.entry {
             let name = heartbeat.name.clone();
@@ -143,6 +151,8 @@ impl CoordinatorCore {
             self.check_address(heartbeat, Some(position))?;
             let server = &mut self.servers[position];
             server.entry.up = true;
+            server.entry.since = next;
+            server.fence.come_back(next);
             changes.push(Change::of_server(Cause::ServerReturned, server.entry.id));
         }
         Ok(position)
@@ -164,6 +174,7 @@ impl CoordinatorCore {
         }
         self.check_room_for_workers(heartbeat, Some(position))?;
         self.check_address(heartbeat, Some(position))?;
+        let next = self.next_epoch();
         let server = &mut self.servers[position];
         let id = server.entry.id;
         if server.former.len() == limits::FORMER_LIVES_MAX {
@@ -171,7 +182,8 @@ impl CoordinatorCore {
         }
         server.former.push(server.entry.boot);
         let workers_before = server.entry.worker_ports.len();
-        server.entry = entry_of(id, heartbeat);
+        server.entry = entry_of(id, heartbeat, next);
+        server.fence = Fence::new(next);
         server.applied = Epoch(0);
         let workers = server.entry.worker_ports.len();
         changes.push(Change::of_server(Cause::ServerRestarted, id));
@@ -265,7 +277,7 @@ impl CoordinatorCore {
 /// Characters of a foreign cluster's name that a refusal repeats.
 const SHOWN_CLUSTER_LEN: usize = 64;
 
-fn entry_of(id: ServerId, heartbeat: &Heartbeat) -> ServerEntry {
+fn entry_of(id: ServerId, heartbeat: &Heartbeat, since: Epoch) -> ServerEntry {
     ServerEntry {
         id,
         name: heartbeat.name.clone(),
@@ -275,6 +287,7 @@ fn entry_of(id: ServerId, heartbeat: &Heartbeat) -> ServerEntry {
         rack: heartbeat.rack.clone(),
         boot: heartbeat.boot,
         up: true,
+        since,
     }
 }
 

@@ -65,6 +65,10 @@ pub struct Heartbeat {
     /// [`MIGRATIONS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<MigrationReport>,
+    /// A server: that it serves what it owns only while it holds a serving lease. From then on it does for as long
+    /// as its process lives, and its cachelets may be given to others when it is down.
+    #[serde(default)]
+    pub leased: bool,
 }
 
 /// How far a migration has come, at one of its ends.
@@ -137,6 +141,11 @@ pub struct HeartbeatAnswer {
     pub settings: Settings,
     /// When to send the next heartbeat, in milliseconds.
     pub interval_ms: u64,
+    /// For how long a server may serve what it owns, once it works by a map of this epoch: in milliseconds from when
+    /// it sent the heartbeat. See [`serving`](evenkeel_policy::placement::serving). Absent for a proxy, and where
+    /// the coordinator is of a version that gives nothing away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
 }
 
 /// What an operator can switch while the cluster runs. Every member gets it with every heartbeat.

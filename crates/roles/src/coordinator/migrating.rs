@@ -644,7 +644,7 @@ impl CoordinatorCore {
     }
 
     /// The only place where a migration ends. Nothing happens to a cachelet that is not moving.
-    fn end(
+    pub(super) fn end(
         &mut self,
         now: Instant,
         cachelet: CacheletId,
@@ -665,6 +665,8 @@ impl CoordinatorCore {
             },
         };
         if end == MigrationEnd::Moved {
+            let target = &mut self.servers[usize::from(moving.to.server.0)];
+            target.fence.own_again();
             self.stay[position] = moving.began;
             if moving.target_restarted {
                 self.begin_anew(position);

@@ -19,7 +19,7 @@
 //! - The epoch only grows, over restarts too; each map is immutable.
 //! - An id belongs to a server's name for ever.
 //! - A cachelet has at most one owner in a map, and a new owner only after the former one has
-//!   confirmed that it let go (see `placing`).
+//!   confirmed that it let go (see `placing`), or has ceased to serve for certain (see `fence`).
 //! - A process that was replaced under its name stays replaced: of two processes with one name the
 //!   younger wins, once, and the older is told why.
 //! - Only the monotonic clock decides; wall time is shown and nothing else. When the coordinator
@@ -34,6 +34,7 @@ mod config;
 mod drain;
 pub mod election;
 mod event;
+mod fence;
 mod hot_keys;
 pub mod limits;
 mod load;
@@ -54,11 +55,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
 use cluster_hot_keys::ClusterHotKeys;
 use cluster_loads::ClusterLoads;
 use drain::Drain;
+use fence::{Electorates, Fence};
 use members::{Proxy, Server};
 use migrating::Migrations;
 use placing::{Accounts, Parties};
@@ -80,6 +83,7 @@ pub use config::{ConfigError, CoordinatorConfig};
 pub use drain::{DrainRefusal, DrainRequest, DrainView};
 pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
+pub use fence::Electorate;
 pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
 pub use message::{
     Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, MigrationState, Settings,
@@ -134,6 +138,10 @@ pub struct CoordinatorCore {
     accounts: Accounts,
     migrations: Migrations,
     plans: Plans,
+    /// Who was up, by which maps.
+    electorates: Electorates,
+    /// Since it was last found out which servers find no votes, one has confirmed a map or a map was made.
+    has_refusal_news: bool,
     map: Option<Arc<ClusterMap>>,
     /// An operator wants cachelets to be placed otherwise, which was not looked at yet.
     has_wishes: bool,
@@ -194,6 +202,8 @@ impl CoordinatorCore {
             accounts: Accounts::new(),
             migrations: Migrations::default(),
             plans: Plans::new(plans),
+            electorates: Electorates::default(),
+            has_refusal_news: true,
             map: None,
             has_wishes: false,
             proxy_configs: ProxyConfigs::default(),
@@ -246,6 +256,7 @@ impl CoordinatorCore {
         core.stay = state.stay;
         core.accounts = state.accounts;
         core.plans = Plans::new(state.plans);
+        core.electorates = Electorates::restore(state.electorates);
         core.servers = state
             .servers
             .into_iter()
@@ -255,6 +266,7 @@ impl CoordinatorCore {
                 drain: saved.draining.then(|| Drain::new(now, limits::DRAIN_RATE)),
                 applied: Epoch(0),
                 last_heard: now,
+                fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
             })
             .collect();
@@ -338,6 +350,9 @@ impl CoordinatorCore {
                     entry: server.entry.clone(),
                     former: server.former.clone(),
                     draining: server.drain.is_some(),
+                    works_by_at_least: server.fence.works_by_at_least,
+                    votes_from: server.fence.votes_from,
+                    leased: server.fence.leased,
                 })
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
@@ -346,6 +361,7 @@ impl CoordinatorCore {
             stay: self.stay.clone(),
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
+            electorates: self.electorates.saved(),
             proxy_configs: self.proxy_configs.saved(),
         }
     }
@@ -560,6 +576,7 @@ impl CoordinatorCore {
     fn notice_pause(&mut self, now: Instant) {
         if now.since(self.last_called) > self.config.silent / limits::PAUSE_PER_SILENCE {
             self.counters.pauses += 1;
+            self.forget_fences();
             for server in self.servers.iter_mut().filter(|server| server.entry.up) {
                 server.last_heard = now;
             }
@@ -587,10 +604,11 @@ impl CoordinatorCore {
     }
 
     fn mark_silent(&mut self, now: Instant, changes: &mut Vec<Change>) {
-        let silent = self.config.silent;
+        let (silent, next) = (self.config.silent, self.next_epoch());
         let lost = |server: &&mut Server| server.entry.up && now.since(server.last_heard) >= silent;
         for server in self.servers.iter_mut().filter(lost) {
             server.entry.up = false;
+            server.entry.since = next;
             server.load.clear();
             changes.push(Change::of_server(Cause::ServerSilent, server.entry.id));
         }
@@ -618,6 +636,7 @@ impl CoordinatorCore {
             }
             return;
         }
+        self.give_up_ceased(now, changes);
         // Without a change, only cachelets in transit and servers that are drained can have something to do.
         let parties = self.parties(now);
         let wishes = core::mem::take(&mut self.has_wishes) || !parties.leavers.is_empty();
@@ -626,7 +645,8 @@ impl CoordinatorCore {
         }
         let servers = &self.servers;
         let plan = placing::plan(&self.slots, &self.accounts, &parties, |server, epoch| {
-            servers[usize::from(server.0)].applied >= epoch
+            let server = &servers[usize::from(server.0)];
+            server.applied >= epoch || server.has_ceased(now)
         });
         self.carry_out(&plan, changes);
     }
@@ -701,6 +721,7 @@ impl CoordinatorCore {
     /// The only place where the epoch moves.
     fn publish(&mut self, now: Now, changes: Vec<Change>) {
         self.epoch = self.next_epoch();
+        self.note_electorate();
         let document = self.saved_state().document();
         let document = document.expect("the epoch is above 0, so there is a map");
         let map = ClusterMap::new(document)
@@ -731,10 +752,16 @@ impl CoordinatorCore {
         self.refresh_mean(now);
         let hurry = self.slots.is_empty()
             || self.cachelets_in_transit() > 0
+            || self.is_fencing(now)
             || server_id.is_some_and(|server| self.migrates(server));
         let interval = match hurry {
             true => self.config.interval().min(limits::INTERVAL_EAGER),
             false => self.config.interval(),
+        };
+        // A server's lease must not end between two heartbeats.
+        let interval = match server_id {
+            Some(_) => interval.min(SERVING_LEASE / 2),
+            None => interval,
         };
         HeartbeatAnswer {
             server_id,
@@ -745,6 +772,7 @@ impl CoordinatorCore {
             mean_worker_load: self.mean_worker_load,
             settings: self.settings,
             interval_ms: millis(interval),
+            lease_ms: server_id.map(|_| millis(SERVING_LEASE)),
         }
     }
 

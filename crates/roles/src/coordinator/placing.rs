@@ -10,8 +10,9 @@
 //! The plan is made anew from what is the case at each call; no target is promised in advance.
 //! When servers come and go while cachelets are between owners, it is simply another plan.
 //!
-//! A server that is down keeps its cachelets: it cannot confirm that it let go, and when it returns
-//! nothing has to move. One that is *drained* gives all of them up, a few at a time, and gets none.
+//! A server that is down keeps its cachelets until it is certain that it serves nothing any more (see
+//! `fence`): it cannot confirm that it let go, and when it returns before, nothing has to move. One that is
+//! *drained* gives all of them up, a few at a time, and gets none.
 //!
 //! A cachelet that is *moving* goes to another server together with its contents (see `migrating`), and is left
 //! alone here. One that moved because of its load goes on counting in the share of the worker that it left:

@@ -9,7 +9,8 @@ use evenkeel_policy::placement::map::{MapDocument, MapError, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, WorkerRef};
 use serde::{Deserialize, Serialize};
 
-use super::limits::{EPOCH_MAX, FORMER_LIVES_MAX};
+use super::fence::Electorate;
+use super::limits::{ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
 use super::message::Settings;
 use super::placing::Slot;
 use super::plans::SavedPlans;
@@ -45,6 +46,9 @@ pub struct SavedState {
     /// What was chosen about plans, and the open one.
     #[serde(default)]
     pub plans: SavedPlans,
+    /// Which servers were up by the maps that servers may still work by.
+    #[serde(default)]
+    pub electorates: Vec<Electorate>,
     /// What proxies are told.
     #[serde(default)]
     pub proxy_configs: SavedProxyConfigs,
@@ -60,6 +64,15 @@ pub struct SavedServer {
     /// Whether it is to be emptied.
     #[serde(default)]
     pub draining: bool,
+    /// Oldest map that its present life may work by.
+    #[serde(default)]
+    pub works_by_at_least: Epoch,
+    /// Oldest map by which other servers may let it serve.
+    #[serde(default)]
+    pub votes_from: Epoch,
+    /// See [`Heartbeat::leased`](super::Heartbeat::leased).
+    #[serde(default)]
+    pub leased: bool,
 }
 
 /// Why a state cannot be used.
@@ -150,6 +163,12 @@ impl SavedState {
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
         if !self.accounts.keys().all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");
+        }
+        if self.electorates.len() > ELECTORATES_MAX
+            || self.electorates.iter().any(|it| it.from > self.epoch)
+            || !self.electorates.is_sorted_by(|a, b| a.from < b.from)
+        {
+            return contradiction("what it says of who was up is in no order");
         }
         // Before the first map, a map of one virtual node that nobody owns checks the servers.
         let document = self.document().unwrap_or_else(|| MapDocument {

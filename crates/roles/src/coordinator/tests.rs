@@ -1,6 +1,7 @@
 //! Stories of members and their coordinator, told in time.
 
 mod bad_input;
+mod fence;
 mod loads;
 mod migrations;
 mod plans;
@@ -42,6 +43,12 @@ impl World {
             self.core.handle_timeout(self.now);
         }
         self.now.monotonic = until;
+    }
+
+    /// The coordinator's process stands still.
+    fn sleep(&mut self, ms: u64) {
+        self.now.monotonic = self.now.monotonic + Duration::from_millis(ms);
+        self.core.handle_timeout(self.now);
     }
 
     fn send(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
@@ -102,6 +109,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrations: Vec::new(),
+        leased: false,
     }
 }
 

@@ -196,6 +196,7 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
                 rack: None,
                 boot: BootId(1),
                 up: true,
+                since: Epoch(0),
             })
             .collect(),
         virtual_nodes: (0..VIRTUAL_NODES)

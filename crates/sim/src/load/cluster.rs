@@ -89,6 +89,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
         rack: None,
         boot: BootId(server as u64 + 1),
         up: true,
+        since: Epoch(0),
     });
     let owner = |cachelet: usize| worker_ref(plan, cachelet % workers);
     let document = MapDocument {

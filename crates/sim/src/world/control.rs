@@ -128,6 +128,7 @@ impl World {
             load: LoadReport::default(),
             hot_keys: None,
             migrations: Vec::new(),
+            leased: false,
         };
         if let Some(server) = self.servers.get(host) {
             let (epoch, port) = (server.applied(), 1000 + host as u16);

@@ -408,7 +408,7 @@ fn a_state_that_contradicts_itself_is_refused() {
     let good = world.core.saved_state();
     assert_eq!(good.validate("test"), Ok(()));
     type Break = fn(&mut SavedState);
-    let breaks: [(Break, &str); 9] = [
+    let breaks: [(Break, &str); 10] = [
         (|s| s.cluster = "other".into(), "cluster"),
         (|s| s.servers[1].entry.id = ServerId(4), "position"),
         (|s| s.servers[1].entry.name = "s1".into(), "two servers"),
@@ -429,6 +429,7 @@ fn a_state_that_contradicts_itself_is_refused() {
             |s| s.servers[0].former = vec![BootId(0); 99],
             "former lives",
         ),
+        (|s| s.electorates[0].from = Epoch(9), "who was up"),
     ];
     for (break_it, expected) in breaks {
         let mut bad = good.clone();

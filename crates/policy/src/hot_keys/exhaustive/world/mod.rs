@@ -417,6 +417,7 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         rack: None,
         boot: BootId(1),
         up: true,
+        since: Epoch(0),
     };
     const NODES: usize = 16;
     let of_key = (KeyHash::of(KEY).0 >> (u64::BITS - NODES.ilog2())) as usize;

@@ -578,5 +578,6 @@ fn entry(server: usize) -> ServerEntry {
         rack: None,
         boot: BootId(1),
         up: true,
+        since: Epoch(0),
     }
 }

@@ -32,6 +32,7 @@ fn document() -> MapDocument {
         rack: None,
         boot: BootId(1),
         up: true,
+        since: Epoch(0),
     };
     let owner = |i: u16| WorkerRef {
         server: ServerId(1 + i % 4),
