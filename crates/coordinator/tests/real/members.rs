@@ -414,7 +414,8 @@ fn a_hurried_heartbeat_is_sent_at_once() {
         let _ = sender.send(());
         Report::default()
     };
-    let config = config(&[running.address], MemberKind::Server, 1);
+    // A server's lease would not let it wait for so long.
+    let config = config(&[running.address], MemberKind::Proxy, 1);
     let (told, registered) = std::sync::mpsc::channel();
     let on_event = move |event| drop(told.send(event));
     let handle = MemberHandle::start(config, report, on_event).unwrap();
