@@ -38,6 +38,7 @@ fn first_document() -> MapDocument {
                 rack: None,
                 boot: BootId(1),
                 up: true,
+                since: Epoch(0),
             })
             .collect(),
         virtual_nodes: (0..VIRTUAL_NODES)
