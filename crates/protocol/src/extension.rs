@@ -7,7 +7,7 @@ use crate::compose;
 use crate::number;
 use crate::words::Words;
 
-/// `evenkeel 1 epoch=<n> [from=<server>/<worker>]`: a client offers the extension.
+/// `evenkeel 1 epoch=<n> [from=<server>/<worker>] [vote=<server>/<boot>]`: a client offers the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Version of the extension; [`Hello::VERSION`] is the only one there is.
@@ -17,6 +17,8 @@ pub struct Hello {
     /// The worker that sends replicas over this connection, when it is one: the newest connection of
     /// a worker ends its older ones, so that nothing they still hold can arrive late.
     pub from: Option<WorkerRef>,
+    /// A server's life that asks whether it may serve by the map of that epoch.
+    pub vote: Option<(ServerId, BootId)>,
 }
 
 impl Hello {
@@ -35,6 +37,7 @@ impl Hello {
             match name {
                 b"epoch" => hello.epoch = Epoch(number::plain(value)?),
                 b"from" => hello.from = Some(worker_ref(value)?),
+                b"vote" => hello.vote = Some(server_life(value)?),
                 _ => {}
             }
         }
@@ -52,10 +55,16 @@ impl Hello {
             out.push(b'/');
             compose::number(out, worker.worker);
         }
+        if let Some((server, boot)) = self.vote {
+            out.extend_from_slice(b" vote=");
+            compose::number(out, server.0);
+            out.push(b'/');
+            compose::number(out, boot.0);
+        }
     }
 }
 
-/// `EVENKEEL 1 server=… worker=… boot=… epoch=… lease_ms=…`: the server agrees.
+/// `EVENKEEL 1 server=… worker=… boot=… epoch=… lease_ms=… [vote=…]`: the server agrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelloReply {
     /// Version of the extension.
@@ -68,6 +77,8 @@ pub struct HelloReply {
     pub epoch: Epoch,
     /// How long a lease lasts from the moment of the read that got it, in milliseconds.
     pub lease_ms: u64,
+    /// Whether it lets the server serve that asked for its vote. Absent where none did.
+    pub vote: Option<bool>,
 }
 
 impl HelloReply {
@@ -85,6 +96,7 @@ impl HelloReply {
                 b"boot" => reply.boot = BootId(number::plain(value)?),
                 b"epoch" => reply.epoch = Epoch(number::plain(value)?),
                 b"lease_ms" => reply.lease_ms = number::plain(value)?,
+                b"vote" => reply.vote = Some(number::plain(value)? == 1),
                 _ => {}
             }
         }
@@ -195,6 +207,13 @@ fn worker_ref(value: &[u8]) -> Option<WorkerRef> {
         server: ServerId(small(server)?),
         worker: small(&worker[1..])?,
     })
+}
+
+/// Reads `<server>/<boot>`.
+fn server_life(value: &[u8]) -> Option<(ServerId, BootId)> {
+    let (server, boot) = value.split_at(memchr::memchr(b'/', value)?);
+    let boot = BootId(number::plain(&boot[1..])?);
+    Some((ServerId(small(server)?), boot))
 }
 
 fn small(word: &[u8]) -> Option<u16> {

@@ -259,6 +259,10 @@ pub fn hello(out: &mut Vec<u8>, reply: &HelloReply) {
         out.extend_from_slice(name);
         number(out, value);
     }
+    if let Some(vote) = reply.vote {
+        out.extend_from_slice(b" vote=");
+        number(out, u8::from(vote));
+    }
     out.extend_from_slice(text::CRLF);
 }
 

@@ -3,7 +3,7 @@
 //! Keys and tokens are written as they are. Keys that hold spaces or control characters must be sent
 //! in base64 ([`SentKey`] says which); everything that comes out of the parser is safe.
 
-use evenkeel_types::{Epoch, WorkerRef};
+use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
 
 use super::{MetaLine, number};
 use crate::extension::{Hello, Migrate};
@@ -157,12 +157,17 @@ pub fn meta_noop(out: &mut Vec<u8>) {
 
 /// Offers the extension.
 pub fn hello(out: &mut Vec<u8>, epoch: Epoch) {
-    offer(out, epoch, None);
+    offer(out, epoch, None, None);
 }
 
 /// Offers the extension as a home's worker that will send replicas.
 pub fn hello_from(out: &mut Vec<u8>, epoch: Epoch, worker: WorkerRef) {
-    offer(out, epoch, Some(worker));
+    offer(out, epoch, Some(worker), None);
+}
+
+/// Offers the extension as a server's life that asks whether it may serve by the map of that epoch.
+pub fn ask_for_vote(out: &mut Vec<u8>, epoch: Epoch, server: ServerId, boot: BootId) {
+    offer(out, epoch, None, Some((server, boot)));
 }
 
 /// `migrate`, from the source of a migration to its target.
@@ -172,12 +177,18 @@ pub fn migrate(out: &mut Vec<u8>, migrate: Migrate) {
     out.extend_from_slice(text::CRLF);
 }
 
-fn offer(out: &mut Vec<u8>, epoch: Epoch, from: Option<WorkerRef>) {
+fn offer(
+    out: &mut Vec<u8>,
+    epoch: Epoch,
+    from: Option<WorkerRef>,
+    vote: Option<(ServerId, BootId)>,
+) {
     out.extend_from_slice(b"evenkeel ");
     Hello {
         version: Hello::VERSION,
         epoch,
         from,
+        vote,
     }
     .write_words(out);
     out.extend_from_slice(text::CRLF);

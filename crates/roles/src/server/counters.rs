@@ -238,6 +238,20 @@ counters! {
     ssl_proto_errors,
     /// Maps of the coordinator that could not be used.
     maps_refused,
+    /// Times that a worker's leave to serve ended without another.
+    leases_lost,
+    /// Leases that came too late, or before the map that they are for.
+    leases_unusable,
+    /// Leases that other servers' votes gave.
+    leases_by_votes,
+    /// Requests for owned keys that were not carried out for lack of a lease.
+    requests_without_lease,
+    /// Connections closed because their answers may have been composed after the end of a lease.
+    answers_too_late,
+    /// Votes for other servers.
+    votes_given,
+    /// Votes refused to other servers.
+    votes_refused,
     /// Commands that the parser refused.
     protocol_errors,
     /// Lines written for watchers.

@@ -8,7 +8,7 @@ use super::connections::Progress;
 use super::engine::At;
 use super::forward::Form;
 use super::observe::Deed;
-use super::placement::CHANGING;
+use super::placement::{CHANGING, NOBODY};
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use super::{commands, stats};
@@ -22,6 +22,7 @@ use evenkeel_protocol::{AuthOutcome, Request, compose, parse_auth, text};
 use evenkeel_types::{CacheletId, KeyHash, Now};
 
 /// What a forwarded binary command is answered when its key changed worker on the way.
+const NO_LEASE: &[u8] = b"no leave to serve this key";
 const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
 
 impl WorkerCore {
@@ -360,6 +361,9 @@ impl WorkerCore {
         } else if located.place.worker == CHANGING {
             self.wait_for_host(id);
             return false;
+        } else if located.place.worker == NOBODY {
+            self.engine.counters.requests_without_lease += 1;
+            answer::error_with(session.sink(), request.echo(), Status::Busy, NO_LEASE);
         } else {
             // Also a quiet command has its place in the order: it may turn out to have an answer.
             self.forward_awaited(id, session, located, Form::Frame, |bytes| {

@@ -8,7 +8,7 @@ use super::forward::Form;
 use super::listing::list_share;
 use super::message::{Message, ReturnAddress, Task};
 use super::observe::{Deed, dump_prefixes};
-use super::placement::CHANGING;
+use super::placement::{CHANGING, NOBODY};
 use super::session::{ConnectionId, Session};
 use super::stats::{self, ClassStats};
 use super::time::{Seconds, TimeBase};
@@ -22,6 +22,10 @@ use evenkeel_protocol::{
 };
 use evenkeel_types::{Epoch, KeyHash, Now};
 
+/// The server may own the key, and may not serve it.
+const NO_LEASE: &[u8] =
+    b"SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
+
 /// Where a command on one key goes.
 enum Route {
     Here(At),
@@ -30,6 +34,8 @@ enum Route {
     Elsewhere(Located, KeyHash),
     /// Nowhere yet: its key changes its worker.
     Nowhere,
+    /// Nowhere: the server may not serve what it owns at present.
+    NoLease,
 }
 
 /// The form of a classic get, for passing single keys on.
@@ -118,6 +124,12 @@ impl WorkerCore {
         if key.is_some_and(|key| self.waits_for_host(id, key)) {
             return false;
         }
+        if key.is_some_and(|key| self.locate(key).place.worker == NOBODY) {
+            // What it meant to replace stays, and may be read again.
+            self.engine.counters.requests_without_lease += 1;
+            session.sink().extend_from_slice(NO_LEASE);
+            return true;
+        }
         self.engine.counters.protocol_errors += 1;
         self.engine.counters.store_too_large += u64::from(refusal.too_large);
         session.sink().extend_from_slice(refusal.reply);
@@ -131,6 +143,9 @@ impl WorkerCore {
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
     pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
         let located = self.locate(key);
+        if located.place.worker == NOBODY {
+            return;
+        }
         if located.place.worker == self.config.index {
             let at = located.at(now, Reader::Unaware);
             store::invalidate(&mut self.engine, &at, key);
@@ -200,6 +215,10 @@ impl WorkerCore {
                 self.wait_for_host(id);
                 return false;
             }
+            Route::NoLease => {
+                self.engine.counters.requests_without_lease += 1;
+                reply(session, NO_LEASE, wants_no_reply(request));
+            }
         }
         true
     }
@@ -237,6 +256,8 @@ impl WorkerCore {
             Route::Here(confine(at, key, flags))
         } else if is_changing {
             Route::Nowhere
+        } else if located.place.worker == NOBODY {
+            Route::NoLease
         } else {
             Route::Worker(located)
         }
@@ -417,6 +438,10 @@ impl WorkerCore {
         key: &[u8],
         form: GetForm,
     ) {
+        if located.place.worker == NOBODY {
+            self.engine.counters.requests_without_lease += 1;
+            return;
+        }
         if located.place.worker == self.config.index {
             let at = located.at(now, Reader::Unaware);
             let before = session.sink().len();
@@ -657,6 +682,9 @@ impl WorkerCore {
             self.touched.push_back(older);
         }
         let lease = self.config.hot_keys.lease.as_millis();
+        let vote = hello
+            .vote
+            .map(|(server, boot)| self.vote(server, boot, hello.epoch));
         answer::hello(
             session.sink(),
             &HelloReply {
@@ -665,6 +693,7 @@ impl WorkerCore {
                 boot: self.config.boot,
                 epoch: self.placement.epoch(),
                 lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+                vote,
             },
         );
     }

@@ -586,6 +586,41 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.idle_kicks,
         ),
         (
+            "leases_lost_total",
+            "Times that a worker's leave to serve ended without another.",
+            sum.leases_lost,
+        ),
+        (
+            "leases_unusable_total",
+            "Serving leases that came too late or before their map.",
+            sum.leases_unusable,
+        ),
+        (
+            "leases_by_votes_total",
+            "Serving leases by the votes of other servers.",
+            sum.leases_by_votes,
+        ),
+        (
+            "requests_without_lease_total",
+            "Requests not carried out for lack of a serving lease.",
+            sum.requests_without_lease,
+        ),
+        (
+            "answers_too_late_total",
+            "Connections closed because answers may have outlived a serving lease.",
+            sum.answers_too_late,
+        ),
+        (
+            "votes_given_total",
+            "Votes given to other servers.",
+            sum.votes_given,
+        ),
+        (
+            "votes_refused_total",
+            "Votes refused to other servers.",
+            sum.votes_refused,
+        ),
+        (
             "maps_refused_total",
             "Maps that could not be used.",
             sum.maps_refused,

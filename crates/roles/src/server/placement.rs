@@ -30,6 +30,10 @@ const GUEST_CACHELET_LAST: u16 = u16::MAX;
 /// because earlier ones are still on their way to the former host. No worker has this number.
 pub const CHANGING: u16 = u16::MAX;
 
+/// Stands for the worker that holds a cachelet of the server's own while the server may not serve what it owns. No
+/// worker has this number.
+pub const NOBODY: u16 = u16::MAX - 1;
+
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
@@ -66,7 +70,7 @@ impl Node {
 pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
     pub cachelet: CacheletId,
-    /// Local worker that hosts the cachelet, or [`CHANGING`].
+    /// Local worker that hosts the cachelet, or [`CHANGING`], or [`NOBODY`].
     pub worker: u16,
     /// False for a guest: the key's home is another server, or unknown.
     pub owned: bool,
@@ -82,6 +86,8 @@ pub struct LocalPlacement {
     by: By,
     /// A hash shifted right by this many bits is an index into `nodes`.
     shift: u32,
+    /// What the server owns is not served at present.
+    is_closed: bool,
     nodes: Vec<Node>,
 }
 
@@ -133,6 +139,7 @@ impl LocalPlacement {
             epoch: Epoch(0),
             by: By::Table,
             shift: shift_for(VIRTUAL_NODES),
+            is_closed: false,
             nodes,
         }
     }
@@ -146,6 +153,7 @@ impl LocalPlacement {
             epoch: Epoch(0),
             by: By::Placement,
             shift: shift_for(VIRTUAL_NODES),
+            is_closed: false,
             nodes,
         }
     }
@@ -209,6 +217,7 @@ impl LocalPlacement {
             epoch: document.epoch,
             by: By::Placement,
             shift: shift_for(nodes.len()),
+            is_closed: self.is_closed,
             nodes,
         })
     }
@@ -241,10 +250,18 @@ impl LocalPlacement {
         let node = self.nodes[(hash >> self.shift) as usize];
         LocalPlace {
             cachelet: node.cachelet,
-            worker: node.worker,
+            worker: match self.is_closed & node.owned {
+                true => NOBODY,
+                false => node.worker,
+            },
             owned: node.owned,
             since: node.since,
         }
+    }
+
+    /// Whether what the server owns is not served from now on.
+    pub fn set_closed(&mut self, is_closed: bool) {
+        self.is_closed = is_closed;
     }
 
     /// Whether keys were placed by a hash that no map knows, so that what is held is of no use under

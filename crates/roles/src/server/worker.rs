@@ -11,9 +11,10 @@ use super::message::Message;
 use super::migration::Migrations;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
-use super::placement::{CHANGING, LocalPlace, LocalPlacement, guest};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY, guest};
 use super::plain::Run;
 use super::replicas::Replicas;
+use super::serving_lease::Leave;
 use super::session::ConnectionId;
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
@@ -102,6 +103,8 @@ pub struct WorkerCore {
     pub(super) config: WorkerConfig,
     pub(super) engine: Engine,
     pub(super) placement: LocalPlacement,
+    /// Whether it may serve what its server owns.
+    pub(super) leave: Leave,
     pub(super) map: Option<Arc<ClusterMap>>,
     pub(super) server: ServerId,
     pub(super) facts: ProcessFacts,
@@ -199,6 +202,7 @@ impl WorkerCore {
         let mut core = WorkerCore {
             engine,
             placement,
+            leave: Leave::Unbound,
             map: None,
             server: ServerId::default(),
             facts: ProcessFacts::default(),
@@ -576,8 +580,8 @@ impl WorkerCore {
     pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> WorkerRef {
         if located.place.owned {
             let worker = match self.handovers.host_of(&located.place) {
-                // It is on its way to another server.
-                CHANGING => self.config.index,
+                // It is on its way to another server, or not served at present.
+                CHANGING | NOBODY => self.config.index,
                 worker => worker,
             };
             let server = self.server;
