@@ -94,6 +94,8 @@ pub struct Report {
     pub hot_keys: Option<HotKeysNews>,
     /// How far the migrations of a server have come.
     pub migrations: Vec<MigrationReport>,
+    /// A server: that it serves under leases only.
+    pub leased: bool,
 }
 
 /// What the program is told, in order.
@@ -110,6 +112,15 @@ pub enum MemberEvent {
     ClusterLoad(f64),
     /// The operator's choices: at first, and when they have changed.
     Settings(Settings),
+    /// A server's heartbeat was answered, whatever is new; told after what is.
+    Answered {
+        /// When the heartbeat was sent.
+        sent: Instant,
+        /// Epoch of the coordinator's map.
+        epoch: Epoch,
+        /// How long the server may serve from then on. Absent where the coordinator knows nothing of leases.
+        lease: Option<Duration>,
+    },
     /// No coordinator has answered for a while. Go on with what you have.
     Lost,
     /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
@@ -416,9 +427,11 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             load,
             hot_keys,
             migrations,
+            leased,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrations = migrations;
+        self.heartbeat.leased = leased;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -430,8 +443,9 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         let mut turns = self.turns();
         let mut redirects = 0;
         while let Some(endpoint) = turns.pop_front() {
+            let sent = Instant::now();
             match endpoint.post(&self.agent, "/api/v1/heartbeat", &body) {
-                Ok(answer) => match self.handle_answer(answer) {
+                Ok(answer) => match self.handle_answer(sent, answer) {
                     Ok(()) => {
                         self.preferred = Some(endpoint);
                         return;
@@ -499,8 +513,13 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         turns
     }
 
-    fn handle_answer(&mut self, answer: HeartbeatAnswer) -> Result<(), (&'static str, String)> {
+    fn handle_answer(
+        &mut self,
+        sent: Instant,
+        answer: HeartbeatAnswer,
+    ) -> Result<(), (&'static str, String)> {
         let interval = Duration::from_millis(answer.interval_ms);
+        let (epoch, lease) = (answer.epoch, answer.lease_ms.map(Duration::from_millis));
         let events = self.view.take(self.heartbeat.kind, answer)?;
         self.pace.failures = 0;
         self.pace.leaderless = 0;
@@ -511,6 +530,9 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             (self.on_event)(MemberEvent::Found);
         }
         events.into_iter().for_each(&mut self.on_event);
+        if self.heartbeat.kind == MemberKind::Server {
+            (self.on_event)(MemberEvent::Answered { sent, epoch, lease });
+        }
         Ok(())
     }
 

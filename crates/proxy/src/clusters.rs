@@ -150,6 +150,7 @@ fn join(
         load: load.report(),
         hot_keys: None,
         migrations: Vec::new(),
+        leased: false,
     };
     let told = Arc::clone(workers);
     let name = spec.name.clone();
@@ -167,8 +168,10 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
             }
         }
         // Servers have ids; leases come with answers, so settings concern servers alone.
-        MemberEvent::Registered { .. } | MemberEvent::ClusterLoad(_) | MemberEvent::Settings(_) => {
-        }
+        MemberEvent::Registered { .. }
+        | MemberEvent::ClusterLoad(_)
+        | MemberEvent::Settings(_)
+        | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(
             "evenkeel proxy: no coordinator of {cluster} answers; serving goes on by the last map"
         ),

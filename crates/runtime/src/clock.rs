@@ -1,6 +1,7 @@
 //! The one place that reads the machine's clocks for the cores.
 
 use evenkeel_types::{Instant, Now, UnixSeconds};
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +32,16 @@ impl Clock {
     #[inline]
     pub fn monotonic(&self) -> Instant {
         Instant(monotonic_nanos().saturating_sub(self.start))
+    }
+
+    /// How far [`coarse`](Self::coarse) may be behind: the longest tick of a kernel, twice.
+    pub const COARSE_LAG: Duration = Duration::from_millis(20);
+
+    /// The monotonic clock as of the kernel's last tick: at most [`COARSE_LAG`](Self::COARSE_LAG) behind, and cheaper.
+    #[inline]
+    pub fn coarse(&self) -> Instant {
+        let time = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).expect("Linux has this clock");
+        Instant(nanos(time).saturating_sub(self.start))
     }
 
     /// Wall-clock milliseconds since 1970, for boot ids and the start of version counters.
@@ -81,6 +92,11 @@ impl TurnClock {
 #[inline]
 fn monotonic_nanos() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
+    nanos(time)
+}
+
+#[inline]
+fn nanos(time: TimeSpec) -> u64 {
     // Neither is negative, and 584 years of nanoseconds fit.
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
@@ -89,7 +105,7 @@ fn monotonic_nanos() -> u64 {
 /// count, like leases.
 pub fn since_boot() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
-    Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    Instant(nanos(time))
 }
 
 fn unix_seconds_now() -> UnixSeconds {
@@ -108,6 +124,20 @@ fn unix_millis_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_coarse_clock_is_behind_by_little_and_never_ahead() {
+        let clock = Clock::start();
+        for _ in 0..1000 {
+            let (before, coarse) = (clock.monotonic(), clock.coarse());
+            let after = clock.monotonic();
+            assert!(coarse <= after);
+            assert!(
+                coarse + Clock::COARSE_LAG >= before,
+                "{coarse:?} {before:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_turn_clock_agrees_with_its_clock() {

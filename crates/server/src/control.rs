@@ -5,7 +5,7 @@ use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
-use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts};
+use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts, ServingLease};
 use evenkeel_types::{CacheletId, Epoch, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub enum Control {
     /// The coordinator's map, and which server this is in it.
     Map(Arc<ClusterMap>, ServerId),
+    /// The server may serve what it owns.
+    Lease(ServingLease),
     /// Mean load of the cluster's workers, in requests per second.
     ClusterLoad(f64),
     /// Switch hot-key replication.

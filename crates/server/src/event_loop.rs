@@ -15,9 +15,9 @@ mod shortage;
 use crate::budget::{Held, Level, Share, TIGHT_READ};
 use crate::connection::Connection;
 use crate::control::{Control, Gauges};
+use crate::exit::Exit;
 use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
-use crate::toll::Toll;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
@@ -105,8 +105,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
-    /// What it burns for each key.
-    pub toll: Toll,
+    /// What its answers pass before they leave.
+    pub exit: Exit,
     /// `-o idle_timeout`; zero for never.
     pub idle_timeout: Duration,
     /// A connection inside a command, or with unread answers, that does not move for so long is
@@ -173,7 +173,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         registry.register(listener, LISTENER, Interest::READABLE)?;
     }
     parts.transport.start(registry)?;
-    parts.toll.begin();
+    parts.exit.begin();
     let mut worker = Worker {
         naps: Naps::default(),
         parts,
@@ -208,7 +208,8 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        now = worker.parts.core.now(clock.now());
+        let read = clock.now();
+        now = worker.parts.core.now(read);
         if let Some(nap) = nap {
             worker.parts.core.handle_slept(nap.lasted(now.monotonic));
         }
@@ -217,10 +218,11 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
-            worker.take_words(now);
+            worker.take_words(now, read.monotonic);
             worker.take_incoming(now);
             worker.messages_left = true;
         }
+        worker.look_at_lease(read.monotonic);
         if worker.messages_left || !worker.deferred.is_empty() {
             worker.take_messages(now);
         }
@@ -389,7 +391,16 @@ impl Worker {
         }
     }
 
-    fn take_words(&mut self, now: Now) {
+    /// Closes the connections whose answers may have been composed too late.
+    fn look_at_lease(&mut self, read: Instant) {
+        for id in self.parts.core.look_at_lease(read) {
+            self.parts.core.counters().answers_too_late += 1;
+            self.close(id);
+        }
+    }
+
+    /// `read` is what the machine's own clock shows.
+    fn take_words(&mut self, now: Now, read: Instant) {
         while let Ok(word) = self.parts.control.try_recv() {
             match word {
                 Control::Map(map, server) => {
@@ -397,6 +408,7 @@ impl Worker {
                         self.parts.gauges.set_epoch(map.epoch());
                     }
                 }
+                Control::Lease(lease) => self.parts.core.handle_lease(read, lease),
                 Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
@@ -491,8 +503,8 @@ impl Worker {
                 _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
             };
             let scratch = &mut self.scratch[..most];
-            let (core, toll) = (&mut parts.core, &mut parts.toll);
-            let served = (parts.transport).serve(socket, connection, core, now, scratch, toll);
+            let (core, exit) = (&mut parts.core, &mut parts.exit);
+            let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
             if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
                 self.held_back.push_back(id);
             }

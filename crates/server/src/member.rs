@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
+use crate::lease::SharedLease;
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::hot_keys::config::Mode;
@@ -26,6 +27,7 @@ pub fn join(
     boot: BootId,
     workers: Vec<WorkerHandle>,
     balancer: SharedBalancer,
+    lease: SharedLease,
 ) -> Result<MemberHandle, UsageError> {
     let host = match &args.advertise {
         Some(host) => host.clone(),
@@ -53,7 +55,9 @@ pub fn join(
     };
     let reporting = workers.clone();
     let memory_limit_bytes = (args.memory_limit as u64) << 20;
+    let reporting_lease = lease.clone();
     let report = move || Report {
+        leased: reporting_lease.is_leased(),
         epoch: reporting
             .iter()
             .map(|worker| worker.gauges.epoch())
@@ -72,6 +76,7 @@ pub fn join(
     let mut listener = Listener {
         workers,
         balancer,
+        lease,
         me: None,
         hot_keys_most: args.hot_keys,
     };
@@ -117,6 +122,7 @@ fn load_news(workers: &[WorkerHandle], memory_limit_bytes: u64) -> Option<LoadNe
 struct Listener {
     workers: Vec<WorkerHandle>,
     balancer: SharedBalancer,
+    lease: SharedLease,
     me: Option<ServerId>,
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
@@ -129,7 +135,8 @@ impl Listener {
             MemberEvent::Map(map) => {
                 if let Some(me) = self.me {
                     self.balancer.handle_map(map.clone(), me);
-                    self.tell(&Control::Map(map, me));
+                    self.tell(&Control::Map(map.clone(), me));
+                    self.lease.handle_map(&map, me);
                 }
             }
             MemberEvent::ClusterLoad(mean) => {
@@ -138,6 +145,9 @@ impl Listener {
             }
             MemberEvent::Settings(Settings { hot_keys, .. }) => {
                 self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
+            }
+            MemberEvent::Answered { sent, epoch, lease } => {
+                self.lease.handle_answer(sent, epoch, lease);
             }
             MemberEvent::Lost => {
                 eprintln!(

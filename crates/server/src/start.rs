@@ -5,7 +5,9 @@ use crate::balancer::SharedBalancer;
 use crate::budget::{Budget, Pool, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::exit::Exit;
 use crate::io::transports;
+use crate::lease::SharedLease;
 use crate::listeners::Listeners;
 use crate::pages::Pages;
 use crate::toll::Toll;
@@ -152,6 +154,9 @@ impl Server {
             };
             let mut core =
                 WorkerCore::new(config, &pool).map_err(|error| UsageError(error.to_string()))?;
+            if !args.coordinator.is_empty() {
+                core.require_lease();
+            }
             if let Some(credentials) = &credentials {
                 core.set_credentials(credentials.clone());
             }
@@ -170,7 +175,10 @@ impl Server {
                 connections: connections.clone(),
                 gauges,
                 clock,
-                toll: Toll::new(Duration::from_nanos(args.test_toll), args.test_toll_coin),
+                exit: Exit::new(
+                    Toll::new(Duration::from_nanos(args.test_toll), args.test_toll_coin),
+                    clock,
+                ),
                 idle_timeout: extended.idle_timeout,
                 progress_timeout: args.progress_timeout(),
             };
@@ -234,6 +242,15 @@ impl Server {
             let address = tcp.ok_or_else(|| {
                 UsageError("--coordinator needs a TCP address that others can reach (-l)".into())
             })?;
+            let lease = SharedLease::new(boot, clock, workers.clone());
+            helpers.push(spawn_named("lease".into(), {
+                let (lease, stop) = (lease.clone(), stop.clone());
+                move || {
+                    if let Err(error) = lease.run(&stop) {
+                        eprintln!("evenkeel server: failed to ask other servers: {error}");
+                    }
+                }
+            })?);
             Some(member::join(
                 args,
                 address,
@@ -241,6 +258,7 @@ impl Server {
                 boot,
                 workers.clone(),
                 balancer.clone(),
+                lease,
             )?)
         };
         Ok(Server {

@@ -113,6 +113,7 @@ impl Member {
         let report = {
             let applied = applied.clone();
             move || Report {
+                leased: false,
                 epoch: Epoch(applied.load(Ordering::SeqCst)),
                 load: LoadReport {
                     requests_per_second: load.clone(),

@@ -156,10 +156,23 @@ fn the_extension() {
         boot: BootId(9),
         epoch: Epoch(7),
         lease_ms: 1000,
+        vote: None,
     };
     check(
         |out| answer::hello(out, &hello),
         "EVENKEEL 1 server=3 worker=1 boot=9 epoch=7 lease_ms=1000\r\n",
+    );
+    for (vote, word) in [(true, "vote=1"), (false, "vote=0")] {
+        let vote = HelloReply {
+            vote: Some(vote),
+            ..hello
+        };
+        let line = format!("EVENKEEL 1 server=3 worker=1 boot=9 epoch=7 lease_ms=1000 {word}\r\n");
+        check(|out| answer::hello(out, &vote), &line);
+    }
+    check(
+        |out| request::ask_for_vote(out, Epoch(7), ServerId(3), BootId(u64::MAX)),
+        "evenkeel 1 epoch=7 vote=3/18446744073709551615\r\n",
     );
     check(
         |out| {

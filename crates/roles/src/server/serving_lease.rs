@@ -128,6 +128,11 @@ impl LeaseKeeper {
         self.leased == Some(true)
     }
 
+    /// Which server this is, once it has a map.
+    pub fn me(&self) -> Option<ServerId> {
+        self.map.as_ref().map(|(_, me)| *me)
+    }
+
     /// The coordinator's map, and which server this is in it.
     pub fn handle_map(&mut self, map: Arc<ClusterMap>, me: ServerId) {
         self.map = Some((map, me));

@@ -353,6 +353,7 @@ fn an_agreed_client_names_the_cachelet_and_others_are_not_asked() {
             version: 1,
             epoch: Epoch(epoch),
             from: None,
+            vote: None,
         }))
     };
     let at_cachelet = |vbucket| Request {

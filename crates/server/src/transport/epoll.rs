@@ -2,7 +2,7 @@
 //! or write comes up short.
 
 use crate::connection::{Connection, Next};
-use crate::toll::Toll;
+use crate::exit::Exit;
 use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::TlsFailure;
@@ -67,10 +67,10 @@ impl<S: Bytes> Socket<S> {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        toll: &mut Toll,
+        exit: &mut Exit,
     ) -> Served {
         // Whatever went wrong with the socket, there is nobody left to tell.
-        if self.work(connection, core, now, scratch, toll).is_err() {
+        if self.work(connection, core, now, scratch, exit).is_err() {
             self.count_failure(core);
             return Served::Closed;
         }
@@ -102,7 +102,7 @@ impl<S: Bytes> Socket<S> {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        toll: &mut Toll,
+        exit: &mut Exit,
     ) -> io::Result<()> {
         connection.resume(core, now);
         let mut reads = 0;
@@ -126,12 +126,14 @@ impl<S: Bytes> Socket<S> {
             self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
             connection.received(core, now, &scratch[..count]);
             if connection.has_large_output(core) {
-                toll.pay(core);
+                exit.pay(core);
+                exit.let_out(core)?;
                 self.flush(connection, core)?;
             }
         }
-        toll.pay(core);
+        exit.pay(core);
         if connection.has_output_to_write(core) {
+            exit.let_out(core)?;
             self.flush(connection, core)?;
         }
         Ok(())

@@ -27,7 +27,7 @@ pub mod uring;
 mod wire;
 
 use crate::connection::Connection;
-use crate::toll::Toll;
+use crate::exit::Exit;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::uring::{Event as Completion, Ring};
 use evenkeel_runtime::{Stream, TlsContext, Wire};
@@ -158,12 +158,12 @@ impl Transport {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        toll: &mut Toll,
+        exit: &mut Exit,
     ) -> Served {
         match (self, socket) {
-            (_, Socket::Epoll(socket)) => socket.serve(connection, core, now, scratch, toll),
+            (_, Socket::Epoll(socket)) => socket.serve(connection, core, now, scratch, exit),
             (Transport::Uring(ring), Socket::Uring(socket)) => {
-                socket.serve(ring, connection, core, now, toll)
+                socket.serve(ring, connection, core, now, exit)
             }
             (Transport::Epoll, Socket::Uring(_)) => {
                 unreachable!("a worker's transport never changes")

@@ -6,13 +6,14 @@
 //! is asked for no more of this client's bytes.
 
 use crate::connection::{Connection, Next};
-use crate::toll::Toll;
+use crate::exit::Exit;
 use crate::transport::Served;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::Stream;
 use evenkeel_runtime::uring::{Event, Piece, Ring, Socket as Name, Urgency};
 use evenkeel_types::Now;
 use std::collections::VecDeque;
+use std::io;
 
 /// Bytes left over from commands that had to let others go first; with more of them, nothing more is
 /// received until they are carried out. To stop and start a receive costs about as much as a request,
@@ -72,7 +73,7 @@ impl Socket {
         connection: &mut Connection,
         core: &mut WorkerCore,
         now: Now,
-        toll: &mut Toll,
+        exit: &mut Exit,
     ) -> Served {
         // An idle connection holds no buffer for its output.
         connection.hand_over(core, |out| {
@@ -99,8 +100,10 @@ impl Socket {
         if self.ended {
             connection.received_end();
         }
-        toll.pay(core);
-        self.send(ring, connection, core);
+        exit.pay(core);
+        if self.send(ring, connection, core, exit).is_err() {
+            return Served::Closed;
+        }
         connection.hand_over(core, |out| {
             if out.is_empty() {
                 ring.keep_spare(core::mem::take(out));
@@ -137,10 +140,17 @@ impl Socket {
     }
 
     /// Hands the output over, unless earlier output is still under way.
-    fn send(&mut self, ring: &mut Ring, connection: &Connection, core: &mut WorkerCore) {
+    fn send(
+        &mut self,
+        ring: &mut Ring,
+        connection: &Connection,
+        core: &mut WorkerCore,
+        exit: &Exit,
+    ) -> io::Result<()> {
         if self.sending || !connection.has_output_to_write(core) {
-            return;
+            return Ok(());
         }
+        exit.let_out(core)?;
         // While a client is welcome to go on, nothing follows from its answers being on their way.
         let urgency = match connection.wants_input(core) {
             true => Urgency::Whenever,
@@ -150,6 +160,7 @@ impl Socket {
         connection.hand_over(core, |out| {
             ring.send(self.name, core::mem::take(out), urgency);
         });
+        Ok(())
     }
 
     fn stop_receiving(&mut self, ring: &mut Ring) {

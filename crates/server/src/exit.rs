@@ -1,0 +1,47 @@
+//! What answers pass before they leave: the toll is paid, and their worker's leave to serve is not over.
+
+use crate::toll::Toll;
+use evenkeel_roles::server::WorkerCore;
+use evenkeel_runtime::Clock;
+use std::io::{self, ErrorKind};
+
+/// A worker's way out.
+#[derive(Debug)]
+pub struct Exit {
+    toll: Toll,
+    clock: Clock,
+}
+
+impl Exit {
+    /// For a worker that pays this toll.
+    pub fn new(toll: Toll, clock: Clock) -> Self {
+        Exit { toll, clock }
+    }
+
+    /// To be called once by the worker's thread.
+    pub fn begin(&self) {
+        self.toll.begin();
+    }
+
+    /// Pays for what was served since the last call.
+    #[inline]
+    pub fn pay(&mut self, core: &mut WorkerCore) {
+        self.toll.pay(core);
+    }
+
+    /// Looks at the clock before answers are written, after they were composed. The kernel's coarse clock is a tick
+    /// behind at most, and costs a fifth of an exact reading.
+    ///
+    /// # Errors
+    /// The process was stopped, and its lease ended meanwhile: others may have changed what these answers tell.
+    #[inline]
+    pub fn let_out(&self, core: &mut WorkerCore) -> io::Result<()> {
+        match core.lease_end() {
+            Some(end) if self.clock.coarse() + Clock::COARSE_LAG >= end => {
+                core.counters().answers_too_late += 1;
+                Err(ErrorKind::TimedOut.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

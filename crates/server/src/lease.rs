@@ -1,0 +1,289 @@
+//! The thread that keeps the server's leave to serve while no coordinator answers: it asks other servers for
+//! their votes. What is asked when, and what it is worth, [`LeaseKeeper`] decides.
+
+use crate::control::{Control, WorkerHandle};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_protocol::compose::request;
+use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
+use evenkeel_roles::server::{LeaseKeeper, ServingLease, Step, Voter};
+use evenkeel_runtime::{Clock, InputBuffer, Stream};
+use evenkeel_types::{BootId, Epoch, ServerId};
+use mio::{Events, Interest, Poll, Registry, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The thread looks around this often at least: the coordinator's answers move its deadline.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Answers of one server are read in pieces of this size; each is a line.
+const SCRATCH_BYTES: usize = 4096;
+
+/// Rounds that a server may leave unanswered before another connection is tried.
+const UNANSWERED_MAX: usize = 4;
+
+/// A server's leave to serve, seen by the thread that hears the coordinator and by the one that asks other servers.
+#[derive(Clone, Debug)]
+pub struct SharedLease {
+    keeper: Arc<Mutex<LeaseKeeper>>,
+    map: Arc<Mutex<Option<(Arc<ClusterMap>, ServerId)>>>,
+    clock: Clock,
+    boot: BootId,
+    workers: Vec<WorkerHandle>,
+}
+
+impl SharedLease {
+    /// Of this life of a server.
+    pub fn new(boot: BootId, clock: Clock, workers: Vec<WorkerHandle>) -> Self {
+        SharedLease {
+            keeper: Arc::new(Mutex::new(LeaseKeeper::new(boot))),
+            map: Arc::default(),
+            clock,
+            boot,
+            workers,
+        }
+    }
+
+    /// Whether the server serves under leases only.
+    pub fn is_leased(&self) -> bool {
+        lock(&self.keeper).is_leased()
+    }
+
+    /// The coordinator's map, which the workers have been told of.
+    pub fn handle_map(&self, map: &Arc<ClusterMap>, me: ServerId) {
+        lock(&self.keeper).handle_map(map.clone(), me);
+        *lock(&self.map) = Some((map.clone(), me));
+    }
+
+    /// The coordinator has answered what was sent at that time.
+    pub fn handle_answer(&self, sent: Instant, epoch: Epoch, lease: Option<Duration>) {
+        // In this order: a stop in between makes it earlier, not later.
+        let now = self.clock.monotonic();
+        let sent = now - sent.elapsed();
+        let lease = lock(&self.keeper).handle_answer(sent, epoch, lease);
+        self.tell(lease);
+    }
+
+    /// Asks other servers whenever that is needed, until `stop` is set.
+    ///
+    /// # Errors
+    /// Those of the poll.
+    pub fn run(&self, stop: &AtomicBool) -> io::Result<()> {
+        let mut asker = Asker {
+            poll: Poll::new()?,
+            peers: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            next_token: 0,
+        };
+        let mut events = Events::with_capacity(64);
+        let mut resolved = Epoch(0);
+        while !stop.load(Ordering::Acquire) {
+            let known = lock(&self.map).clone();
+            if let Some((map, me)) = known.filter(|(map, _)| map.epoch() != resolved) {
+                resolved = map.epoch();
+                asker.resolve(&map, me);
+            }
+            let now = self.clock.monotonic();
+            let deadline = lock(&self.keeper).poll_deadline();
+            if now >= deadline {
+                self.step(&mut asker);
+            }
+            let wait = deadline.since(now).clamp(Duration::from_millis(1), LOOK);
+            match asker.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                for (round, server) in asker.serve(event.token()) {
+                    let lease = lock(&self.keeper).handle_vote(round, server);
+                    lease.into_iter().for_each(|lease| self.tell(lease));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, asker: &mut Asker) {
+        let applied = self.workers.iter().map(|worker| worker.gauges.epoch());
+        let applied = applied.min().unwrap_or(Epoch(0));
+        let (step, me) = {
+            let mut keeper = lock(&self.keeper);
+            let step = keeper.handle_timeout(self.clock.monotonic(), applied);
+            (step, keeper.me())
+        };
+        match (step, me) {
+            (Step::Lease(lease), _) => self.tell(lease),
+            (
+                Step::Ask {
+                    round,
+                    epoch,
+                    voters,
+                },
+                Some(me),
+            ) => {
+                let mut line = Vec::new();
+                request::ask_for_vote(&mut line, epoch, me, self.boot);
+                asker.ask(round, &line, &voters);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(&self, lease: ServingLease) {
+        for worker in &self.workers {
+            worker.say(Control::Lease(lease));
+        }
+    }
+}
+
+/// A panic under the lock has been told of; leases end by themselves.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The connections to other servers.
+struct Asker {
+    poll: Poll,
+    peers: BTreeMap<Token, Peer>,
+    /// Found out while the coordinator still answers: names may not be known when it does not.
+    addresses: BTreeMap<ServerId, SocketAddr>,
+    next_token: usize,
+}
+
+struct Peer {
+    server: ServerId,
+    address: SocketAddr,
+    stream: Stream,
+    input: InputBuffer,
+    out: Vec<u8>,
+    /// Rounds in which it was asked and has not answered.
+    asked: VecDeque<u64>,
+}
+
+impl Asker {
+    /// Finds out where all other servers of a map are, as far as that is not known.
+    fn resolve(&mut self, map: &ClusterMap, me: ServerId) {
+        let others = map.servers_up().filter(|server| server.id != me);
+        let resolve = |host: &str, port: u16| (host, port).to_socket_addrs().ok()?.next();
+        self.addresses = others
+            .filter_map(|server| Some((server.id, resolve(&server.host, server.worker_ports[0])?)))
+            .collect();
+        let addresses = &self.addresses;
+        self.peers
+            .retain(|_, peer| addresses.get(&peer.server) == Some(&peer.address));
+    }
+
+    fn ask(&mut self, round: u64, line: &[u8], voters: &[Voter]) {
+        self.peers
+            .retain(|_, peer| peer.asked.len() < UNANSWERED_MAX);
+        let mut connected: BTreeMap<ServerId, Token> = self
+            .peers
+            .iter()
+            .map(|(token, peer)| (peer.server, *token))
+            .collect();
+        for voter in voters {
+            let Some(&address) = self.addresses.get(&voter.server) else {
+                continue;
+            };
+            let token = match connected.remove(&voter.server) {
+                Some(token) => token,
+                None => match self.connect(voter.server, address) {
+                    Ok(token) => token,
+                    // It does not vote in this round.
+                    Err(_) => continue,
+                },
+            };
+            if let Some(peer) = self.peers.get_mut(&token) {
+                peer.out.extend_from_slice(line);
+                peer.asked.push_back(round);
+                if peer.write().is_err() {
+                    self.peers.remove(&token);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, server: ServerId, address: SocketAddr) -> io::Result<Token> {
+        let mut stream = Stream::connect(address)?;
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        register(self.poll.registry(), &mut stream, token)?;
+        let peer = Peer {
+            server,
+            address,
+            stream,
+            input: InputBuffer::default(),
+            out: Vec::new(),
+            asked: VecDeque::new(),
+        };
+        self.peers.insert(token, peer);
+        Ok(token)
+    }
+
+    /// Moves what can be moved; gives the rounds in which this server has voted for us.
+    fn serve(&mut self, token: Token) -> Vec<(u64, ServerId)> {
+        let Some(peer) = self.peers.get_mut(&token) else {
+            return Vec::new();
+        };
+        let mut votes = Vec::new();
+        if peer.write().and_then(|()| peer.read(&mut votes)).is_err() {
+            self.peers.remove(&token);
+        }
+        votes
+    }
+}
+
+fn register(registry: &Registry, stream: &mut Stream, token: Token) -> io::Result<()> {
+    registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)
+}
+
+impl Peer {
+    fn write(&mut self) -> io::Result<()> {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::NotConnected => return Ok(()),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers come in the order of the questions.
+    fn read(&mut self, votes: &mut Vec<(u64, ServerId)>) -> io::Result<()> {
+        let mut scratch = [0; SCRATCH_BYTES];
+        loop {
+            match self.input.fill(&mut self.stream, &mut scratch) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::NotConnected => return Ok(()),
+                    ErrorKind::Interrupted => continue,
+                    _ => return Err(error),
+                },
+            }
+            loop {
+                let (reply, consumed) = match parse_reply(self.input.as_slice(), &Limits::default())
+                {
+                    ReplyOutcome::Reply { reply, consumed } => (reply, consumed),
+                    ReplyOutcome::Incomplete { .. } => break,
+                    ReplyOutcome::Malformed => return Err(ErrorKind::InvalidData.into()),
+                };
+                let round = self.asked.pop_front().ok_or(ErrorKind::InvalidData)?;
+                if matches!(reply, Reply::Hello(hello)
+                    if hello.vote == Some(true) && hello.worker.server == self.server)
+                {
+                    votes.push((round, self.server));
+                }
+                self.input.consume(consumed);
+            }
+        }
+    }
+}
