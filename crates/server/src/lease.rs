@@ -29,7 +29,6 @@ const UNANSWERED_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct SharedLease {
     keeper: Arc<Mutex<LeaseKeeper>>,
-    map: Arc<Mutex<Option<(Arc<ClusterMap>, ServerId)>>>,
     clock: Clock,
     boot: BootId,
     workers: Vec<WorkerHandle>,
@@ -40,7 +39,6 @@ impl SharedLease {
     pub fn new(boot: BootId, clock: Clock, workers: Vec<WorkerHandle>) -> Self {
         SharedLease {
             keeper: Arc::new(Mutex::new(LeaseKeeper::new(boot))),
-            map: Arc::default(),
             clock,
             boot,
             workers,
@@ -55,7 +53,6 @@ impl SharedLease {
     /// The coordinator's map, which the workers have been told of.
     pub fn handle_map(&self, map: &Arc<ClusterMap>, me: ServerId) {
         lock(&self.keeper).handle_map(map.clone(), me);
-        *lock(&self.map) = Some((map.clone(), me));
     }
 
     /// The coordinator has answered what was sent at that time.
@@ -81,7 +78,7 @@ impl SharedLease {
         let mut events = Events::with_capacity(64);
         let mut resolved = Epoch(0);
         while !stop.load(Ordering::Acquire) {
-            let known = lock(&self.map).clone();
+            let known = lock(&self.keeper).map();
             if let Some((map, me)) = known.filter(|(map, _)| map.epoch() != resolved) {
                 resolved = map.epoch();
                 asker.resolve(&map, me);
@@ -112,7 +109,7 @@ impl SharedLease {
         let (step, me) = {
             let mut keeper = lock(&self.keeper);
             let step = keeper.handle_timeout(self.clock.monotonic(), applied);
-            (step, keeper.me())
+            (step, keeper.map().map(|(_, me)| me))
         };
         match (step, me) {
             (Step::Lease(lease), _) => self.tell(lease),

@@ -128,9 +128,9 @@ impl LeaseKeeper {
         self.leased == Some(true)
     }
 
-    /// Which server this is, once it has a map.
-    pub fn me(&self) -> Option<ServerId> {
-        self.map.as_ref().map(|(_, me)| *me)
+    /// The newest map and which server this is in it, once there is one.
+    pub fn map(&self) -> Option<(Arc<ClusterMap>, ServerId)> {
+        self.map.clone()
     }
 
     /// The coordinator's map, and which server this is in it.
