@@ -139,7 +139,10 @@ impl World {
         let now = self.coordinator.process.now(self.time);
         for migration in &map.document().migrations {
             // It may have ended with the one before.
-            let _ = self.coordinator.core.cancel_migration(now, migration.cachelet);
+            let _ = self
+                .coordinator
+                .core
+                .cancel_migration(now, migration.cachelet);
         }
     }
 
