@@ -43,7 +43,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 13] = [
+    pub const ALL: [Cause; 14] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
