@@ -29,6 +29,7 @@ fn the_list_names_what_can_be_run() {
         "spore-overhead",
         "rnb-3",
         "rnb-13",
+        "mbal-9",
         "hot-targets",
         "hot-placement",
         "hot-detection",
@@ -139,4 +140,20 @@ fn the_simulator_is_calibrated_by_a_real_server() {
     // The servers sleep a millisecond for each key; a busy machine wakes them late. A little may count as a batch's.
     assert!((800.0..1_500.0).contains(&us), "{us}");
     assert_eq!(report["claims"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn workers_are_compared_as_many_as_are_told() {
+    let report = json(&[
+        "run", "mbal-9", "--scale", "quick", "--workers", "2", "--format", "json",
+    ]);
+    for table in report["tables"].as_array().expect("tables") {
+        let rows = table["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 2, "Evenkeel and memcached");
+        for row in rows {
+            assert_eq!((&row[1], &row[6]), (&"2".into(), &"100.0 %".into()), "{row}");
+        }
+    }
+    let scaling = &report["claims"][0];
+    assert_eq!(scaling["holds"], serde_json::Value::Null, "{scaling}");
 }

@@ -35,6 +35,10 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t)]
     pub fidelity: Fidelity,
 
+    /// Numbers of workers, in the experiments that compare them [default: powers of two up to one for each core]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: Option<Vec<u16>>,
+
     /// Fixes everything random in it
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

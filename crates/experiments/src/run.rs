@@ -36,6 +36,8 @@ pub struct Run {
     pub small_by: SmallBy,
     /// How much of simulated servers is simulated.
     pub fidelity: Fidelity,
+    /// Numbers of workers that are compared, if any were told.
+    pub workers: Option<Vec<u16>>,
     /// Of everything random in it.
     pub seed: u64,
     /// Folder of the public data sets, if there is one.
@@ -71,6 +73,7 @@ impl Run {
             mode,
             small_by: SmallBy::Clock,
             fidelity: Fidelity::Fast,
+            workers: None,
             seed: 1,
             data: None,
             measured: Rc::default(),
@@ -181,6 +184,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             mode,
             small_by: args.small_by,
             fidelity: args.fidelity,
+            workers: args.workers.clone(),
             seed: args.seed,
             data: args.data.clone(),
             measured: Rc::clone(&measured),

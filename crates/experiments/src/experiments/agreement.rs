@@ -131,6 +131,7 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
 
 fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
     FleetPlan {
+        workers: 1,
         servers: SERVERS,
         smallness: smallness(run),
         memory_mb: 64,

@@ -1,7 +1,9 @@
 //! All experiments. Each is a file here, in a folder for each paper, and a line in [`ALL`].
 
 mod agreement;
+mod curves;
 mod detection;
+mod mbal;
 mod rnb;
 mod spore;
 
@@ -38,6 +40,12 @@ pub const ALL: &[Experiment] = &[
     rnb::FIGURE_2,
     rnb::FIGURE_3,
     rnb::FIGURE_13,
+    mbal::FIGURE_2,
+    mbal::FIGURE_5,
+    mbal::FIGURE_6,
+    mbal::FIGURE_7,
+    mbal::FIGURE_8,
+    mbal::FIGURE_9,
     agreement::AGREEMENT,
     spore::TARGETS,
     detection::DETECTION,

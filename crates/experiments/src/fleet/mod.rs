@@ -122,8 +122,10 @@ pub enum Pool {
 /// What a fleet consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetPlan {
-    /// Servers, of one worker each.
+    /// Servers.
     pub servers: usize,
+    /// Workers of each.
+    pub workers: u16,
     /// What makes them small.
     pub smallness: Smallness,
     /// Memory of each, in megabytes.
@@ -319,7 +321,15 @@ impl Small {
             }
         };
         let (memory, toll) = (plan.memory_mb.to_string(), nanos.to_string());
+        let workers = plan.workers.to_string();
         let mut arguments = vec![
+            "server",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            "0",
+            "-t",
+            &workers,
             "-m",
             &memory,
             "--test-toll",
@@ -333,7 +343,7 @@ impl Small {
                 .flat_map(|address| ["--coordinator", address]),
         );
         arguments.extend(plan.server_flags.iter().map(String::as_str));
-        let server = Server::evenkeel_server(&arguments, cores)?;
+        let server = Server::evenkeel(&arguments, cores)?;
         if let Some(group) = &group {
             group.take(server.pid())?;
         }

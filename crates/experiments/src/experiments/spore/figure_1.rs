@@ -1,10 +1,10 @@
 //! Figure 1: where imbalance comes from.
 
 use super::Experiment;
-use super::report::{Latencies, Measured};
-use super::setting::{SERVERS, Setting};
-use super::size::Size;
 use crate::args::Mode;
+use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::{SERVERS, Setting};
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 

@@ -1,10 +1,10 @@
 //! Figure 10: how much depends on the number of replicas (a) and on the length of leases (b).
 
 use super::Experiment;
-use super::report::{Latencies, Measured};
-use super::setting::{SERVERS, Setting};
-use super::size::Size;
 use crate::args::Mode;
+use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::{SERVERS, Setting};
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Figure 6: replicated hot keys beside more servers, with a popularity that stays (a) and one that changes (b).
 
 use super::Experiment;
-use super::report::{Latencies, Measured};
-use super::setting::{MORE_SERVERS, SERVERS, Setting};
-use super::size::Size;
 use crate::args::Mode;
+use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::{MORE_SERVERS, SERVERS, Setting};
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use crate::trial::Percentile;

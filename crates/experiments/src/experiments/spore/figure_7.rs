@@ -1,11 +1,11 @@
 //! Figure 7: what replication does to reads (a) and to writes (b), each with latencies of its own.
 
 use super::Experiment;
-use super::measure::Found;
-use super::report::{Latencies, Measured};
-use super::setting::{SERVERS, Setting};
-use super::size::Size;
 use crate::args::Mode;
+use crate::experiments::curves::measure::Found;
+use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::{SERVERS, Setting};
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use crate::simulated::Fidelity;

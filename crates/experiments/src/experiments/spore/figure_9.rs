@@ -1,10 +1,10 @@
 //! Figure 9: a pool of 64 servers with ten million keys, read-only.
 
 use super::Experiment;
-use super::report::{Latencies, Measured};
-use super::setting::Setting;
-use super::size::Size;
 use crate::args::Mode;
+use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::Setting;
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use std::time::Duration;

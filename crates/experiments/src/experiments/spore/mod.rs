@@ -1,16 +1,7 @@
 //! SPORE (Hong and Thottethodi, SoCC 2013): what uneven popularity costs, and what replicating hot keys takes away
 //! of it.
 //!
-//! Small servers, real or simulated, behind a proxy; open loops of rising rates. What the paper plots by the number
-//! of closed-loop clients is plotted by the rate here: a slow server must not slow its clients down. Every run has
-//! the *ideal* case too, in which all keys are equally popular and each server has the same share of them: the
-//! throughput of a setting by its is the balance efficiency.
-//!
-//! ```text
-//!  figure_N: settings, claims ──> measure: curves and knees of each ──> report: tables, plots
-//!                 └── setting ─┘        └── size: how large by scale and mode
-//! ```
-//!
+//! Every run has the *ideal* case too; [`curves`](super::curves) says what that is and how all are measured.
 //! A figure is a file here. Replication with atomic writes (SE-SPORE, Figure 7) is a setting like any other.
 
 mod figure_1;
@@ -19,15 +10,10 @@ mod figure_6;
 mod figure_7;
 mod figure_8;
 mod figure_9;
-mod measure;
 mod overhead;
 mod placement;
 mod recovery;
-mod report;
-mod setting;
-mod size;
 mod space;
-mod subject;
 mod targets;
 
 pub(super) use figure_1::FIGURE_1;

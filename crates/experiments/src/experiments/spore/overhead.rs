@@ -4,9 +4,9 @@
 //! the time. They share a core, get the same load of equally popular keys in turns, and each is compared with the
 //! one that has hot keys switched off *in the same round*: machines drift more than the effect is large.
 
-use super::size::{KEY_LEN, VALUE_LEN};
 use super::{Experiment, space};
 use crate::args::Mode;
+use crate::experiments::curves::size::{KEY_LEN, VALUE_LEN};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::ensure;

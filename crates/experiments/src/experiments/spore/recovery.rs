@@ -1,9 +1,9 @@
 //! How the load goes after other keys have become hot: how uneven it is, second by second.
 
-use super::setting::Setting;
-use super::size::Size;
-use super::subject::{Ground, SETTLE_AT, load_plan};
 use crate::args::Mode;
+use crate::experiments::curves::setting::Setting;
+use crate::experiments::curves::size::Size;
+use crate::experiments::curves::subject::{Ground, SETTLE_AT, load_plan};
 use crate::run::Run;
 use crate::simulated::Fidelity;
 use crate::trial::max_to_mean;

@@ -6,9 +6,9 @@
 //! requests is hot from p · workers = `hot_share` on and gets γ copies by its heat.
 
 use super::Experiment;
-use super::setting::{SERVERS, Setting};
-use super::size::{KEY_LEN, Size};
-use super::subject::load_plan;
+use crate::experiments::curves::setting::{SERVERS, Setting};
+use crate::experiments::curves::size::{KEY_LEN, Size};
+use crate::experiments::curves::subject::load_plan;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::Fidelity;

@@ -3,13 +3,13 @@
 //! The targets of overhead and memory are those of `spore-overhead`.
 
 use super::Experiment;
-use super::measure::{Found, measure, trials_at};
 use super::recovery::{Recovery, recoveries};
-use super::report::settings;
-use super::setting::{SERVERS, Setting};
-use super::size::{Size, is_small_and_real};
-use super::subject::SETTLE_AT;
 use crate::args::Mode;
+use crate::experiments::curves::measure::{Found, measure, trials_at};
+use crate::experiments::curves::report::settings;
+use crate::experiments::curves::setting::{SERVERS, Setting};
+use crate::experiments::curves::size::{Size, is_small_and_real};
+use crate::experiments::curves::subject::SETTLE_AT;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::trial::{Trial, mean};
@@ -86,7 +86,7 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let writes = many_writes(run, &size.brief(run))?;
 
     let mut report = run.report(experiment);
-    report.settings = settings(run, &size);
+    report.settings = settings(run, &size, 1);
     report.claims = knee_claims(&found)?;
     report.claims.push(recovery_claim(&recoveries));
     report.claims.extend(writes.iter().map(Writes::claim));

@@ -1,11 +1,11 @@
 //! The tables and plots of a figure.
 
-use super::Experiment;
 use super::measure::{Found, measure};
-use super::setting::Setting;
-use super::size::{KEY_LEN, Size, VALUE_LEN};
+use super::setting::{Setting, Workers};
+use super::size::Size;
 use super::subject::smallness;
 use crate::args::Mode;
+use crate::experiments::Experiment;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::trial::{TableCurve, Trial, mean, reads_and_writes_table, trials_table};
@@ -18,14 +18,14 @@ const SHOWN: f64 = 10.0;
 
 /// Of which requests latencies are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Latencies {
+pub(crate) enum Latencies {
     Together,
     ReadsAndWrites,
 }
 
 /// What a figure was made of.
 #[derive(Debug)]
-pub(super) struct Measured<'m> {
+pub(crate) struct Measured<'m> {
     size: &'m Size,
     found: Vec<Found>,
     /// Perfect balance is the setting of this label.
@@ -107,7 +107,8 @@ impl<'m> Measured<'m> {
 
     fn settings(&self, run: &Run) -> Vec<(String, String)> {
         let size = self.size;
-        let mut settings = settings(run, size);
+        let workers = self.found.iter().map(|found| found.setting.workers.count());
+        let mut settings = settings(run, size, workers.max().unwrap_or(1));
         let mut tell = |what: &str, value: String| settings.push((what.into(), value));
         let trials = self.found.iter().map(|found| size.trial(&found.setting));
         tell(
@@ -234,19 +235,23 @@ impl<'m> Measured<'m> {
 }
 
 /// What is the same for all curves of a size.
-pub(super) fn settings(run: &Run, size: &Size) -> Vec<(String, String)> {
+pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(String, String)> {
+    let workers = match workers {
+        1 => "one worker".to_owned(),
+        several => format!("{several} workers"),
+    };
     let (servers, key_len) = match run.mode {
         Mode::Real => {
-            let how = smallness(run, size);
+            let how = smallness(run, size, Workers::Own(1));
             (
-                format!("real processes of one worker {how} (a test option)"),
-                KEY_LEN,
+                format!("real processes of {workers} {how} (a test option)"),
+                size.key_len,
             )
         }
         Mode::Sim => {
             let (what, micros) = (size.fidelity, 1_000_000 / size.capacity);
             (
-                format!("simulated ({what}), {micros} µs for each key"),
+                format!("simulated ({what}) of {workers}, {micros} µs for each key"),
                 SIMULATED_KEY_LEN,
             )
         }
@@ -255,7 +260,7 @@ pub(super) fn settings(run: &Run, size: &Size) -> Vec<(String, String)> {
     [
         ("servers", servers),
         ("keys", format!("{} of {key_len} B", size.keys)),
-        ("values", format!("{VALUE_LEN} B")),
+        ("values", format!("{} B", size.value_len)),
         (
             "clients",
             format!("{clients} connections of an open loop (Poisson) through one proxy"),

@@ -8,9 +8,9 @@ use crate::small;
 use crate::trial::{Limit, Percentile};
 use std::time::Duration;
 
-/// Lengths of keys (of real servers; simulated ones have 16 bytes) and of values.
-pub(super) const KEY_LEN: usize = 10;
-pub(super) const VALUE_LEN: usize = 200;
+/// SPORE's lengths of keys (of real servers; simulated ones have 16 bytes) and of values.
+pub(crate) const KEY_LEN: usize = 10;
+pub(crate) const VALUE_LEN: usize = 200;
 
 /// The paper's own: 45,000 requests/s of twelve servers.
 const CAPACITY_PAPER: u64 = 4_000;
@@ -32,11 +32,15 @@ const LIMIT_SERVICES_QUOTA: f64 = 4.0 * small::LIMIT_SERVICES;
 
 /// How large everything is.
 #[derive(Clone, Debug)]
-pub(super) struct Size {
+pub(crate) struct Size {
     /// Servers are scaled by this.
     pub servers_by: f64,
     pub keys: u64,
-    /// Keys a second that a server can serve.
+    /// Length of each key of real servers, in bytes.
+    pub key_len: usize,
+    /// Length of each value, in bytes.
+    pub value_len: usize,
+    /// Keys a second that a worker can serve.
     pub capacity: u64,
     /// Sets of names of the keys, each of other homes; figures are means over them.
     pub names: u64,
@@ -93,6 +97,8 @@ impl Size {
         Size {
             servers_by: 1.0,
             keys: run.by_scale([20_000, 60_000, 1_000_000, 10_000_000]),
+            key_len: KEY_LEN,
+            value_len: VALUE_LEN,
             capacity: run.by_scale([
                 small::CAPACITY,
                 small::CAPACITY,
@@ -163,7 +169,8 @@ impl Size {
 
     /// Requests a second that the servers of a setting can serve, if each has as much to do.
     pub fn capacity(&self, setting: &Setting) -> f64 {
-        self.servers(setting) as f64 * self.capacity as f64
+        let workers = self.servers(setting) * usize::from(setting.workers.count());
+        workers as f64 * self.capacity as f64
     }
 
     /// How long a trial is: two changes of the hot keys where they change.
@@ -176,6 +183,6 @@ impl Size {
 }
 
 /// Whether minutes on two cores have to do for real servers.
-pub(super) fn is_small_and_real(run: &Run) -> bool {
+pub(crate) fn is_small_and_real(run: &Run) -> bool {
     run.mode == Mode::Real && run.scale == Scale::Small
 }

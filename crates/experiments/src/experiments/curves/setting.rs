@@ -6,15 +6,15 @@ use evenkeel_workload::{Popularity, ReadOnly};
 use std::time::Duration;
 
 /// The paper's popularity.
-pub(super) const ZIPF: Popularity = Popularity::Zipf { exponent: 0.99 };
+pub(crate) const ZIPF: Popularity = Popularity::Zipf { exponent: 0.99 };
 
 /// Servers of the paper's testbed, and those that replication is to be worth.
-pub(super) const SERVERS: usize = 12;
-pub(super) const MORE_SERVERS: usize = 16;
+pub(crate) const SERVERS: usize = 12;
+pub(crate) const MORE_SERVERS: usize = 16;
 
 /// How keys get to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
+pub(crate) enum Placement {
     /// As spymemcached's Ketama, the paper's client, places them.
     Ketama,
     /// By a coordinator's map, which gives each server the same share.
@@ -23,7 +23,7 @@ pub(super) enum Placement {
 
 /// What is done about hot keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HotKeys {
+pub(crate) enum HotKeys {
     /// Nothing.
     Off,
     /// They are replicated.
@@ -37,10 +37,30 @@ pub(super) enum HotKeys {
     },
 }
 
+/// Who serves the keys of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// So many workers, each with keys of its own.
+    Own(u16),
+    /// As many that all serve any key, as memcached's threads do: one worker that is as many times as fast. That costs
+    /// them nothing here, no lock and no wait.
+    Shared(u16),
+}
+
+impl Workers {
+    /// How many there are.
+    pub fn count(self) -> u16 {
+        match self {
+            Workers::Own(count) | Workers::Shared(count) => count,
+        }
+    }
+}
+
 /// One of the curves.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     pub servers: usize,
+    pub workers: Workers,
     pub placement: Placement,
     pub hot_keys: HotKeys,
     pub popularity: Popularity,
@@ -59,6 +79,7 @@ impl Setting {
     pub fn plain(servers: usize) -> Setting {
         Setting {
             servers,
+            workers: Workers::Own(1),
             placement: Placement::Ketama,
             hot_keys: HotKeys::Off,
             popularity: ZIPF,
@@ -99,6 +120,11 @@ impl Setting {
             hot_keys: HotKeys::Off,
             ..Setting::replicated(servers)
         }
+    }
+
+    /// Whoever serves the keys of each server.
+    pub fn workers(self, workers: Workers) -> Setting {
+        Setting { workers, ..self }
     }
 
     /// Perfect balance: uniform keys, the same number for each server.

@@ -15,7 +15,7 @@ use std::thread;
 
 /// What was found in one setting.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub label: &'static str,
     pub setting: Setting,
     pub servers: usize,
@@ -66,7 +66,7 @@ impl Found {
 }
 
 /// Measures all of the settings, each by its label.
-pub(super) fn measure(
+pub(crate) fn measure(
     run: &Run,
     size: &Size,
     settings: &[(&'static str, Setting)],
@@ -119,7 +119,7 @@ fn rates(size: &Size, setting: &Setting) -> Vec<f64> {
 }
 
 /// Puts one rate, a part of the capacity, on each of the settings: a trial for each set of names.
-pub(super) fn trials_at(
+pub(crate) fn trials_at(
     run: &Run,
     size: &Size,
     settings: &[Setting],

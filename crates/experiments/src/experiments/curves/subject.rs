@@ -1,7 +1,7 @@
 //! Makes what load can be put on of a setting: a fleet of real servers, or a plan for the simulator.
 
-use super::setting::{HotKeys, Placement, Setting};
-use super::size::{KEY_LEN, Size, VALUE_LEN};
+use super::setting::{HotKeys, Placement, Setting, Workers};
+use super::size::Size;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Part of the capacity that is asked of real servers while hot keys are found.
-pub(super) const SETTLE_AT: f64 = 0.5;
+pub(crate) const SETTLE_AT: f64 = 0.5;
 
 /// Memory of a real server, in megabytes; of a simulated one at least, and by what it has to hold.
 const MEMORY_MB: usize = 64;
@@ -26,7 +26,7 @@ const MEMORY_BY_CONTENT: usize = 8;
 /// A fleet that stays for the next setting if that has the same servers: to start them and to set every key takes
 /// longer than a trial.
 #[derive(Debug, Default)]
-pub(super) struct Ground {
+pub(crate) struct Ground {
     running: Option<(FleetPlan, Fleet)>,
     /// The names of the keys that were set last.
     filled: Option<u64>,
@@ -103,7 +103,11 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     };
     FleetPlan {
         servers: size.servers(setting),
-        smallness: smallness(run, size),
+        workers: match setting.workers {
+            Workers::Own(count) => count,
+            Workers::Shared(_) => 1,
+        },
+        smallness: smallness(run, size, setting.workers),
         memory_mb: MEMORY_MB,
         proxies: 1,
         pool: match setting.placement {
@@ -117,16 +121,25 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     }
 }
 
-pub(super) fn smallness(run: &Run, size: &Size) -> Smallness {
-    Smallness::of_capacity(run.small_by, size.capacity)
+/// What makes a server with such workers small.
+pub(crate) fn smallness(run: &Run, size: &Size, workers: Workers) -> Smallness {
+    Smallness::of_capacity(run.small_by, capacity_of_thread(size, workers))
+}
+
+/// Keys a second that each thread that there really is serves.
+fn capacity_of_thread(size: &Size, workers: Workers) -> u64 {
+    match workers {
+        Workers::Own(_) => size.capacity,
+        Workers::Shared(count) => size.capacity * u64::from(count),
+    }
 }
 
 fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
     LoadSpec {
         keys: size.keys,
         prefix: format!("{names}:"),
-        key_len: KEY_LEN,
-        value_len: VALUE_LEN,
+        key_len: size.key_len,
+        value_len: size.value_len,
         popularity: setting.popularity,
         get_share: setting.get_share,
         read_only: setting.read_only,
@@ -138,13 +151,17 @@ fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
     }
 }
 
-pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
+pub(crate) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
     let servers = size.servers(setting);
-    let content = size.keys as usize * VALUE_LEN / servers;
+    let content = size.keys as usize * size.value_len / servers;
     let nanos = |duration: Duration| duration.as_nanos() as u64;
     LoadPlan {
         seed,
         servers,
+        workers_per_server: match setting.workers {
+            Workers::Own(count) => count,
+            Workers::Shared(_) => 1,
+        },
         placement: match setting.placement {
             Placement::Ketama => KeyPlacement::Plain(Distribution::KetamaWeighted),
             Placement::Map => KeyPlacement::Map,
@@ -156,13 +173,13 @@ pub(super) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
         reshuffle: setting.reshuffled.then(|| nanos(size.reshuffle)),
         get_share: setting.get_share,
         read_only: setting.read_only,
-        value_bytes: VALUE_LEN,
+        value_bytes: size.value_len,
         prefill: true,
         memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
         hot_keys: hot_keys(setting),
         reads: setting.reads,
         service: ServiceModel {
-            operation_ns: 1e9 / size.capacity as f64,
+            operation_ns: 1e9 / capacity_of_thread(size, setting.workers) as f64,
             ..ServiceModel::default()
         },
         warm_up: nanos(size.settle),

@@ -1,0 +1,62 @@
+//! MBal (Cheng, Gupta and Butt, EuroSys 2015): servers of workers that share nothing, and load that is kept even in
+//! three phases.
+//!
+//! - [`machine`]: Figures 5 to 9, one machine at full speed beside memcached.
+//! - [`curves`](super::curves): Figure 2, small servers of a cluster.
+
+mod figure_2;
+mod figure_5;
+mod figure_6;
+mod figure_7;
+mod figure_8;
+mod figure_9;
+mod machine;
+mod over_workers;
+
+pub(super) use figure_2::FIGURE_2;
+pub(super) use figure_5::FIGURE_5;
+pub(super) use figure_6::FIGURE_6;
+pub(super) use figure_7::FIGURE_7;
+pub(super) use figure_8::FIGURE_8;
+pub(super) use figure_9::FIGURE_9;
+
+use crate::experiments::curves::setting::{Setting, Workers};
+
+/// Lengths of keys and values of the paper's cluster (section 4.2.1), in bytes.
+const KEY_LEN: usize = 24;
+const VALUE_LEN: usize = 64;
+
+/// Processors of the paper's cache servers (c3.large), and so their workers.
+const WORKERS: u16 = 2;
+
+/// The share of gets that its clients ask for.
+const GET_SHARE: f64 = 0.95;
+
+/// Memcacheds of two threads, of which any serves any key.
+fn memcacheds(servers: usize) -> Setting {
+    Setting::plain(servers)
+        .workers(Workers::Shared(WORKERS))
+        .get_share(GET_SHARE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Mode, Scale};
+    use crate::run::Run;
+
+    /// Virtual time is the same on every machine: what holds here always does.
+    #[test]
+    fn skewed_keys_cost_a_plain_cluster_what_the_paper_says() {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        let report = (FIGURE_2.run)(&FIGURE_2, &run).expect("it can be simulated");
+        println!("{}", report.to_text());
+        assert_eq!(report.claims.len(), 2);
+        for claim in &report.claims {
+            assert_eq!(claim.holds, Some(true), "{}: {}", claim.what, claim.ours);
+        }
+        for plot in &report.plots {
+            evenkeel_bench::plot::to_svg(plot).expect("it can be drawn");
+        }
+    }
+}
