@@ -56,6 +56,7 @@ impl Subject for SimulatedLoad {
             writes: latency(&report.write_latency_us),
             hit_ratio: report.hit_ratio,
             keys_per_second_of_servers: report.worker_keys_per_second,
+            loads_of_workers: Vec::new(),
             errors: report.errors,
             // The simulator ends a run in which one was read.
             wrong_values: 0,

@@ -23,6 +23,9 @@ pub struct Trial {
     pub hit_ratio: f64,
     /// Keys a second that each server has served.
     pub keys_per_second_of_servers: Vec<f64>,
+    /// The load of each worker towards the end, as the coordinator was told; empty where nobody was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loads_of_workers: Vec<f64>,
     /// Requests that failed.
     pub errors: u64,
     /// Values that nobody wrote.
@@ -30,9 +33,13 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The busiest server's load by the mean of all; 1 is perfectly even. 0 where nothing was served.
+    /// The busiest server's load by the mean of all, or the busiest worker's where their loads are known; 1 is
+    /// perfectly even. 0 where nothing was served.
     pub fn max_to_mean(&self) -> f64 {
-        max_to_mean(&self.keys_per_second_of_servers)
+        match self.loads_of_workers.is_empty() {
+            true => max_to_mean(&self.keys_per_second_of_servers),
+            false => max_to_mean(&self.loads_of_workers),
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub const ALL: &[Experiment] = &[
     mbal::FIGURE_7,
     mbal::FIGURE_8,
     mbal::FIGURE_9,
+    mbal::FIGURE_10,
+    mbal::FIGURE_11,
     agreement::AGREEMENT,
     spore::TARGETS,
     detection::DETECTION,

@@ -25,6 +25,9 @@ const PIPELINE: usize = 256;
 /// Distance of looks whether a load has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The loads of workers are asked for so long before a trial ends: they fade from then on.
+const LOOK_BEFORE_END: Duration = Duration::from_millis(100);
+
 /// What the requests are.
 #[derive(Clone, Debug)]
 pub struct LoadSpec {
@@ -116,7 +119,7 @@ pub struct LoadedFleet<'f> {
 
 impl LoadedFleet<'_> {
     /// Starts so many requests a second through all proxies, for so long or until they are stopped.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         requests_per_second: f64,
         duration: Option<Duration>,
@@ -150,6 +153,14 @@ impl Subject for LoadedFleet<'_> {
         if let Some(interval) = load.reshuffle {
             reshuffle(&running, interval);
         }
+        let loads_of_workers = match self.fleet.has_several_workers() {
+            true => {
+                let end = begun + load.duration.saturating_sub(LOOK_BEFORE_END);
+                std::thread::sleep(end.saturating_duration_since(Instant::now()));
+                self.fleet.loads_of_workers()?
+            }
+            false => Vec::new(),
+        };
         let mut sum = LoadStats::default();
         for load in running {
             sum.add(&load.wait()?);
@@ -157,14 +168,18 @@ impl Subject for LoadedFleet<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let after = self.fleet.keys_served()?;
         let served = after.iter().zip(&before);
-        Ok(trial(
+        let trial = trial(
             requests_per_second,
             seconds,
             &sum,
             served
                 .map(|(after, before)| after.saturating_sub(*before) as f64 / seconds)
                 .collect(),
-        ))
+        );
+        Ok(Trial {
+            loads_of_workers,
+            ..trial
+        })
     }
 }
 
@@ -197,6 +212,7 @@ fn trial(
         writes: Latency::new(&stats.set_latency),
         hit_ratio: counters.hit_ratio(),
         keys_per_second_of_servers,
+        loads_of_workers: Vec::new(),
         errors: counters.errors,
         wrong_values: counters.wrong_values,
     }

@@ -20,7 +20,7 @@ use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, Stats, allowed_cores};
-use evenkeel_coordinator::api::{Mode as HotKeysMode, Settings};
+use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, Settings, WorkerLoadView};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
 use std::fmt;
@@ -146,7 +146,8 @@ pub struct Fleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Small>,
-    _cluster: Option<Cluster>,
+    workers: u16,
+    cluster: Option<Cluster>,
 }
 
 /// What servers of a cluster have in common.
@@ -207,7 +208,8 @@ impl Fleet {
         Ok(Fleet {
             proxies,
             servers,
-            _cluster: cluster,
+            workers: plan.workers,
+            cluster,
         })
     }
 
@@ -231,6 +233,27 @@ impl Fleet {
     pub fn keys_served(&self) -> anyhow::Result<Vec<u64>> {
         let served = |small: &Small| keys_served_by(small.server.address);
         self.servers.iter().map(served).collect()
+    }
+
+    /// Whether it is a cluster whose servers have several workers each.
+    pub fn has_several_workers(&self) -> bool {
+        self.cluster.is_some() && self.workers > 1
+    }
+
+    /// What each worker serves in small requests a second, smoothed over 1.5 s: own keys, replicas and guests. Of the
+    /// servers that have told their coordinator lately; none without one.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer.
+    pub fn loads_of_workers(&self) -> anyhow::Result<Vec<f64>> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(Vec::new());
+        };
+        let most = self.servers.len() * usize::from(self.workers);
+        let loads = cluster.api.cachelets(LoadOrder::Place, most)?;
+        let served =
+            |worker: &WorkerLoadView| worker.load + worker.replica_load + worker.guest_load;
+        Ok(loads.workers.iter().map(served).collect())
     }
 }
 

@@ -56,6 +56,16 @@ impl<'m> Measured<'m> {
         labelled.expect("a figure asks for its own settings alone")
     }
 
+    /// Whether there is a setting of this label.
+    pub fn has(&self, label: &str) -> bool {
+        self.found.iter().any(|found| found.label == label)
+    }
+
+    /// What was found in all settings.
+    pub fn all(&self) -> &[Found] {
+        &self.found
+    }
+
     /// A setting's throughput for each server by that of perfect balance.
     pub fn efficiency(&self, label: &str) -> f64 {
         self.of(label).rate_of_server() / self.of(self.ideal).rate_of_server()

@@ -63,6 +63,8 @@ pub(crate) struct Setting {
     pub workers: Workers,
     pub placement: Placement,
     pub hot_keys: HotKeys,
+    /// Whether workers that are overloaded lend cachelets to others of their server.
+    pub lends: bool,
     pub popularity: Popularity,
     /// Share of the gets; the rest are sets.
     pub get_share: f64,
@@ -82,6 +84,7 @@ impl Setting {
             workers: Workers::Own(1),
             placement: Placement::Ketama,
             hot_keys: HotKeys::Off,
+            lends: false,
             popularity: ZIPF,
             get_share: 0.99,
             read_only: None,
@@ -125,6 +128,14 @@ impl Setting {
     /// Whoever serves the keys of each server.
     pub fn workers(self, workers: Workers) -> Setting {
         Setting { workers, ..self }
+    }
+
+    /// With cachelets lent between the workers of a server.
+    pub fn lending(self) -> Setting {
+        Setting {
+            lends: true,
+            ..self
+        }
     }
 
     /// Perfect balance: uniform keys, the same number for each server.

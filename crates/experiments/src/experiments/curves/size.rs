@@ -1,6 +1,6 @@
 //! How large everything is, by the scale and by what the servers are.
 
-use super::setting::Setting;
+use super::setting::{HotKeys, Setting};
 use crate::args::{Mode, Scale, SmallBy};
 use crate::run::Run;
 use crate::simulated::Fidelity;
@@ -29,6 +29,10 @@ const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 /// The limit of servers in a quota: they are kept waiting for most of a period, so that their latencies are of that
 /// size.
 const LIMIT_SERVICES_QUOTA: f64 = 4.0 * small::LIMIT_SERVICES;
+
+/// How long workers take until they have lent what is to be lent: loads are believed after two seconds, and what one
+/// plan does is looked at for as long before the next.
+const LENDS_IN: Duration = Duration::from_secs(5);
 
 /// How large everything is.
 #[derive(Clone, Debug)]
@@ -171,6 +175,19 @@ impl Size {
     pub fn capacity(&self, setting: &Setting) -> f64 {
         let workers = self.servers(setting) * usize::from(setting.workers.count());
         workers as f64 * self.capacity as f64
+    }
+
+    /// Time for real servers to even out their load before anything is measured.
+    pub fn settle(&self, setting: &Setting) -> Duration {
+        let replicated = match setting.hot_keys {
+            HotKeys::Off => Duration::ZERO,
+            HotKeys::Replicated { .. } => self.settle,
+        };
+        replicated
+            + match setting.lends {
+                true => LENDS_IN,
+                false => Duration::ZERO,
+            }
     }
 
     /// How long a trial is: two changes of the hot keys where they change.

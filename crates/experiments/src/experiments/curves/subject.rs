@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Time before each trial on real servers that is not measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Part of the capacity that is asked of real servers while hot keys are found.
+/// Part of the capacity that is asked of real servers while their load is evened out.
 pub(crate) const SETTLE_AT: f64 = 0.5;
 
 /// Memory of a real server, in megabytes; of a simulated one at least, and by what it has to hold.
@@ -62,28 +62,23 @@ impl Ground {
             self.filled = Some(names);
         }
         let mut subject = LoadedFleet { fleet, load };
-        if setting.hot_keys != HotKeys::Off {
-            say("hot keys are being found");
-            settle(&mut subject, size, setting)?;
+        let settle = size.settle(setting);
+        if !settle.is_zero() {
+            say("load is being evened out");
+            let duration = std::mem::replace(&mut subject.load.duration, settle);
+            subject.trial(SETTLE_AT * size.capacity(setting))?;
+            subject.load.duration = duration;
         }
         Ok(subject)
     }
 }
 
-/// Lets hot keys be found.
-fn settle(subject: &mut LoadedFleet<'_>, size: &Size, setting: &Setting) -> anyhow::Result<()> {
-    let duration = std::mem::replace(&mut subject.load.duration, size.settle);
-    subject.trial(SETTLE_AT * size.capacity(setting))?;
-    subject.load.duration = duration;
-    Ok(())
-}
-
-fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
+pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
     let hot_keys = match setting.hot_keys {
         HotKeys::Off => Replicate::Off,
         HotKeys::Replicated { .. } => Replicate::On,
     };
-    let server_flags = match setting.hot_keys {
+    let mut server_flags = match setting.hot_keys {
         HotKeys::Off => Vec::new(),
         HotKeys::Replicated {
             gamma_max,
@@ -101,6 +96,8 @@ fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
             },
         ],
     };
+    let lends = if setting.lends { "on" } else { "off" };
+    server_flags.extend(["--balance-workers".into(), lends.into()]);
     FleetPlan {
         servers: size.servers(setting),
         workers: match setting.workers {
@@ -134,7 +131,7 @@ fn capacity_of_thread(size: &Size, workers: Workers) -> u64 {
     }
 }
 
-fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
+pub(crate) fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> LoadSpec {
     LoadSpec {
         keys: size.keys,
         prefix: format!("{names}:"),

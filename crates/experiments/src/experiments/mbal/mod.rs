@@ -2,8 +2,9 @@
 //! three phases.
 //!
 //! - [`machine`]: Figures 5 to 9, one machine at full speed beside memcached.
-//! - [`curves`](super::curves): Figure 2, small servers of a cluster.
+//! - [`curves`](super::curves): Figures 2, 10 and 11, small servers of a cluster; [`phases`] are its settings.
 
+mod figure_10;
 mod figure_2;
 mod figure_5;
 mod figure_6;
@@ -12,6 +13,7 @@ mod figure_8;
 mod figure_9;
 mod machine;
 mod over_workers;
+mod phases;
 
 pub(super) use figure_2::FIGURE_2;
 pub(super) use figure_5::FIGURE_5;
@@ -19,6 +21,7 @@ pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_7::FIGURE_7;
 pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
+pub(super) use figure_10::{FIGURE_10, FIGURE_11};
 
 use crate::experiments::curves::setting::{Setting, Workers};
 

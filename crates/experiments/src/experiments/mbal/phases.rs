@@ -1,0 +1,82 @@
+//! Settings of the paper's cluster (section 4.2), by which phases act, and how large it is.
+
+use super::{GET_SHARE, KEY_LEN, VALUE_LEN, WORKERS};
+use crate::args::Mode;
+use crate::experiments::curves::setting::{Setting, Workers};
+use crate::experiments::curves::size::{Size, is_small_and_real};
+use crate::run::Run;
+use std::time::Duration;
+
+pub(super) const MEMCACHED: &str = "memcacheds";
+pub(super) const OFF: &str = "no phase";
+pub(super) const PHASE_1: &str = "phase 1 alone: hot keys replicated";
+pub(super) const PHASE_2: &str = "phase 2 alone: cachelets lent between workers";
+pub(super) const UNIFORM: &str = "uniform keys";
+
+/// Real servers: as many as two cores bear. The paper's are simulated.
+const SERVERS_REAL: usize = 8;
+const SERVERS: usize = 20;
+
+/// Keys a second of each worker of a real server.
+const CAPACITY_REAL: u64 = 500;
+
+/// Servers of a run.
+pub(super) fn servers(run: &Run) -> usize {
+    match run.mode {
+        Mode::Real => SERVERS_REAL,
+        Mode::Sim => SERVERS,
+    }
+}
+
+/// Servers in which nothing is evened out.
+fn off(servers: usize) -> Setting {
+    Setting::unreplicated(servers)
+        .workers(Workers::Own(WORKERS))
+        .get_share(GET_SHARE)
+}
+
+/// Each phase alone, between servers without any and equally popular keys.
+pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
+    let servers = servers(run);
+    let phase_1 = Setting {
+        hot_keys: Setting::replicated(servers).hot_keys,
+        ..off(servers)
+    };
+    let mut settings = vec![
+        (MEMCACHED, super::memcacheds(servers)),
+        (OFF, off(servers)),
+        (PHASE_1, phase_1),
+    ];
+    if run.mode == Mode::Real {
+        settings.push((PHASE_2, off(servers).lending()));
+    }
+    settings.push((UNIFORM, off(servers).uniform()));
+    settings
+}
+
+/// How large a cluster is.
+pub(super) fn size(run: &Run) -> Size {
+    let size = Size {
+        key_len: KEY_LEN,
+        value_len: VALUE_LEN,
+        ..Size::of(run)
+    };
+    if run.mode == Mode::Sim {
+        return size;
+    }
+    let size = Size {
+        capacity: CAPACITY_REAL,
+        ..size
+    };
+    match is_small_and_real(run) {
+        true => Size {
+            keys: 8_000,
+            settle: Duration::from_secs(3),
+            duration: Duration::from_millis(1_500),
+            rates: &[0.4, 0.6, 0.8],
+            precision: 0.2,
+            ..size
+        },
+        false => size,
+    }
+}
