@@ -30,6 +30,8 @@ fn the_list_names_what_can_be_run() {
         "rnb-3",
         "rnb-13",
         "mbal-9",
+        "mbal-13",
+        "balance-targets",
         "hot-targets",
         "hot-placement",
         "hot-detection",
@@ -164,4 +166,18 @@ fn workers_are_compared_as_many_as_are_told() {
     }
     let scaling = &report["claims"][0];
     assert_eq!(scaling["holds"], serde_json::Value::Null, "{scaling}");
+}
+
+#[test]
+fn workloads_follow_each_other_on_real_servers_that_tell_what_they_do() {
+    let report = json(&["run", "mbal-13", "--scale", "quick", "--format", "json"]);
+    let rows = report["tables"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "workloads A, B and C");
+    for row in rows {
+        let intervals = (1..=4).map(|column| {
+            let count = row[column].as_str().and_then(|n| n.parse::<u64>().ok());
+            count.expect("a number of intervals")
+        });
+        assert!(intervals.sum::<u64>() > 0, "balancers look at loads: {row}");
+    }
 }

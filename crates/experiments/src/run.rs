@@ -4,11 +4,11 @@ use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy
 use crate::experiments::{ALL, Experiment};
 use crate::report::{FORMAT_VERSION, Report};
 use crate::simulated::Fidelity;
-use crate::trial::Sweep;
 use anyhow::Context;
 use evenkeel_bench::BadUsage;
 use evenkeel_bench::plot;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
@@ -48,19 +48,20 @@ pub struct Run {
     pub progress: Progress,
 }
 
-/// Sweeps of this command, so that what several figures show is measured once.
+/// What was measured in this command, so that what several figures show is measured once.
 #[derive(Debug, Default)]
-pub struct Measured(RefCell<HashMap<String, Vec<Sweep>>>);
+pub struct Measured(RefCell<HashMap<String, Box<dyn Any>>>);
 
 impl Measured {
-    /// The sweeps of a key, if they have been made. The key tells all that they depend on.
-    pub fn get(&self, key: &str) -> Option<Vec<Sweep>> {
-        self.0.borrow().get(key).cloned()
+    /// What was measured under a key, if it has been. The key tells all that it depends on, and what it is.
+    pub fn get<T: Clone + 'static>(&self, key: &str) -> Option<T> {
+        let measured = self.0.borrow();
+        measured.get(key)?.downcast_ref().cloned()
     }
 
-    /// Keeps them for later.
-    pub fn put(&self, key: String, sweeps: &[Sweep]) {
-        self.0.borrow_mut().insert(key, sweeps.to_vec());
+    /// Keeps it for later.
+    pub fn put<T: Clone + 'static>(&self, key: String, measured: &T) {
+        self.0.borrow_mut().insert(key, Box::new(measured.clone()));
     }
 }
 

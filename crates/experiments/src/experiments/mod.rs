@@ -48,8 +48,11 @@ pub const ALL: &[Experiment] = &[
     mbal::FIGURE_9,
     mbal::FIGURE_10,
     mbal::FIGURE_11,
+    mbal::FIGURE_12,
+    mbal::FIGURE_13,
     agreement::AGREEMENT,
     spore::TARGETS,
+    mbal::TARGETS,
     detection::DETECTION,
     spore::PLACEMENT,
 ];

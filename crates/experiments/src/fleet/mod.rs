@@ -9,17 +9,19 @@
 //! takes; see [`Smallness`]. Reports say what it was.
 
 mod load;
+mod phases;
 mod quota;
 mod watch;
 
 pub use load::{LoadSpec, LoadedFleet};
+pub use phases::Deeds;
 pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
 pub use watch::Watched;
 
 use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
-use evenkeel_bench::process::{Server, Stats, allowed_cores};
+use evenkeel_bench::process::{Server, Stats, allowed_cores, free_port};
 use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, Settings, WorkerLoadView};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
@@ -161,6 +163,8 @@ struct Cluster {
 #[derive(Debug)]
 struct Small {
     server: Server,
+    /// Where it shows what it balances; servers of one worker have nothing to show.
+    admin: Option<SocketAddr>,
     _group: Option<Group>,
 }
 
@@ -345,6 +349,11 @@ impl Small {
         };
         let (memory, toll) = (plan.memory_mb.to_string(), nanos.to_string());
         let workers = plan.workers.to_string();
+        let admin = match plan.workers {
+            1 => None,
+            _ => Some(SocketAddr::from(([127, 0, 0, 1], free_port()?))),
+        };
+        let admin_listens = admin.map(|address| address.to_string());
         let mut arguments = vec![
             "server",
             "-l",
@@ -365,6 +374,11 @@ impl Small {
                 .iter()
                 .flat_map(|address| ["--coordinator", address]),
         );
+        arguments.extend(
+            admin_listens
+                .iter()
+                .flat_map(|address| ["--admin", address]),
+        );
         arguments.extend(plan.server_flags.iter().map(String::as_str));
         let server = Server::evenkeel(&arguments, cores)?;
         if let Some(group) = &group {
@@ -372,6 +386,7 @@ impl Small {
         }
         Ok(Small {
             server,
+            admin,
             _group: group,
         })
     }

@@ -3,8 +3,11 @@
 //!
 //! - [`machine`]: Figures 5 to 9, one machine at full speed beside memcached.
 //! - [`curves`](super::curves): Figures 2, 10 and 11, small servers of a cluster; [`phases`] are its settings.
+//! - [`story`]: Figures 12 and 13, such a cluster over time.
+//! - [`targets`]: what all of it is to reach.
 
 mod figure_10;
+mod figure_12;
 mod figure_2;
 mod figure_5;
 mod figure_6;
@@ -14,6 +17,9 @@ mod figure_9;
 mod machine;
 mod over_workers;
 mod phases;
+mod planning;
+mod story;
+mod targets;
 
 pub(super) use figure_2::FIGURE_2;
 pub(super) use figure_5::FIGURE_5;
@@ -22,6 +28,8 @@ pub(super) use figure_7::FIGURE_7;
 pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10, FIGURE_11};
+pub(super) use figure_12::{FIGURE_12, FIGURE_13};
+pub(super) use targets::TARGETS;
 
 use crate::experiments::curves::setting::{Setting, Workers};
 

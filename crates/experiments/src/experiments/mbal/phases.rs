@@ -11,6 +11,7 @@ pub(super) const MEMCACHED: &str = "memcacheds";
 pub(super) const OFF: &str = "no phase";
 pub(super) const PHASE_1: &str = "phase 1 alone: hot keys replicated";
 pub(super) const PHASE_2: &str = "phase 2 alone: cachelets lent between workers";
+pub(super) const ALL: &str = "all phases";
 pub(super) const UNIFORM: &str = "uniform keys";
 
 /// Real servers: as many as two cores bear. The paper's are simulated.
@@ -35,17 +36,26 @@ fn off(servers: usize) -> Setting {
         .get_share(GET_SHARE)
 }
 
+/// Hot keys replicated, and nothing else.
+fn phase_1(servers: usize) -> Setting {
+    Setting {
+        hot_keys: Setting::replicated(servers).hot_keys,
+        ..off(servers)
+    }
+}
+
+/// Everything that evens out load.
+pub(super) fn all(servers: usize) -> Setting {
+    phase_1(servers).lending()
+}
+
 /// Each phase alone, between servers without any and equally popular keys.
 pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
     let servers = servers(run);
-    let phase_1 = Setting {
-        hot_keys: Setting::replicated(servers).hot_keys,
-        ..off(servers)
-    };
     let mut settings = vec![
         (MEMCACHED, super::memcacheds(servers)),
         (OFF, off(servers)),
-        (PHASE_1, phase_1),
+        (PHASE_1, phase_1(servers)),
     ];
     if run.mode == Mode::Real {
         settings.push((PHASE_2, off(servers).lending()));

@@ -1,0 +1,241 @@
+//! Three workloads one after the other on the same servers (section 4.2.2): what becomes of latency and balance, moment
+//! by moment, and what the servers do about it.
+
+use super::phases::{self, servers};
+use super::{GET_SHARE, WORKERS};
+use crate::experiments::curves::setting::{Setting, Workers, ZIPF};
+use crate::experiments::curves::size::Size;
+use crate::experiments::curves::subject::{fleet_plan, load};
+use crate::fleet::{Deeds, Fleet, LoadSpec, LoadedFleet};
+use crate::run::Run;
+use crate::trial::max_to_mean;
+use anyhow::Context;
+use evenkeel_bench::{Latency, LiveSample, LoadHandle, LoadStats};
+use evenkeel_workload::Popularity;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Part of the capacity that is asked for.
+pub(super) const RATE: f64 = 0.35;
+
+/// A workload of the paper's Table 4.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workload {
+    pub label: &'static str,
+    popularity: Popularity,
+    get_share: f64,
+}
+
+pub(super) const WORKLOADS: [Workload; 3] = [
+    Workload {
+        label: "A: reads alone, Zipf 0.99",
+        popularity: ZIPF,
+        get_share: 1.0,
+    },
+    Workload {
+        label: "B: 95 % reads, 95 % of the requests for 5 % of the keys",
+        popularity: Popularity::Hotspot {
+            operations: 0.95,
+            keys: 0.05,
+        },
+        get_share: GET_SHARE,
+    },
+    Workload {
+        label: "C: 50 % reads, Zipf 0.99",
+        popularity: ZIPF,
+        get_share: 0.5,
+    },
+];
+
+/// How long each workload lasts, and the distance of two looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub each: Duration,
+    pub step: Duration,
+}
+
+impl Pace {
+    pub fn of(run: &Run) -> Pace {
+        Pace {
+            each: Duration::from_secs(run.by_scale([2, 12, 200, 600])),
+            step: Duration::from_millis(run.by_scale([500, 1_000, 2_000, 2_000])),
+        }
+    }
+}
+
+/// What was seen at a look: of the time since the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Since this workload began.
+    pub seconds: f64,
+    pub latency_us_p90: f64,
+    /// The busiest worker's load by the mean of all; 0 where nobody tells.
+    pub max_to_mean: f64,
+}
+
+/// A workload as it went.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub moments: Vec<Moment>,
+    pub requests_per_second: f64,
+    pub latency: Latency,
+    pub errors: u64,
+    pub wrong_values: u64,
+    /// What the servers did meanwhile.
+    pub deeds: Deeds,
+}
+
+impl Part {
+    /// Seconds until the busiest worker's load is at most this by the mean; nothing where it never was.
+    pub fn even_in(&self, limit: f64) -> Option<f64> {
+        let even = |moment: &&Moment| moment.max_to_mean > 0.0 && moment.max_to_mean <= limit;
+        self.moments.iter().find(even).map(|moment| moment.seconds)
+    }
+}
+
+/// All workloads on the servers of a setting.
+#[derive(Clone, Debug)]
+pub(super) struct Story {
+    pub label: &'static str,
+    /// One for each of [`WORKLOADS`].
+    pub parts: Vec<Part>,
+}
+
+/// What is told at a scale: small real servers have time for all phases beside none.
+pub(super) fn settings(run: &Run) -> Vec<(&'static str, Setting)> {
+    let mut settings = phases::each_alone(run);
+    settings.push((phases::ALL, phases::all(servers(run))));
+    if crate::experiments::curves::size::is_small_and_real(run) {
+        settings.retain(|(label, _)| [phases::OFF, phases::ALL].contains(label));
+    }
+    settings
+}
+
+/// Runs all workloads in a setting, or takes what has been measured of it in this run.
+pub(super) fn tell(
+    run: &Run,
+    size: &Size,
+    label: &'static str,
+    setting: &Setting,
+) -> anyhow::Result<Story> {
+    let pace = Pace::of(run);
+    let key = format!("story {size:?} {setting:?} {pace:?}");
+    if let Some(story) = run.measured.get(&key) {
+        return Ok(story);
+    }
+    run.progress.say(format!("{label}: starting"));
+    let fleet = Fleet::start(&fleet_plan(run, size, setting))?;
+    let base = LoadSpec {
+        warm_up: Duration::ZERO,
+        ..load(run, size, setting, 0)
+    };
+    base.fill(&fleet)?;
+    let rate = RATE * size.capacity(setting);
+    let mut running: Vec<LoadHandle> = Vec::new();
+    let mut parts = Vec::new();
+    for workload in &WORKLOADS {
+        run.progress.say(format!("{label}: {}", workload.label));
+        let subject = LoadedFleet {
+            fleet: &fleet,
+            load: LoadSpec {
+                popularity: match setting.popularity {
+                    Popularity::Uniform => Popularity::Uniform,
+                    _ => workload.popularity,
+                },
+                get_share: workload.get_share,
+                ..base.clone()
+            },
+        };
+        let before = fleet.deeds()?;
+        // The next begins before the last has its last answers, or servers would idle between them.
+        let next = subject.start(rate, None)?;
+        for load in running {
+            load.stop()?;
+        }
+        running = next;
+        let (moments, stats, seconds) = watch(&fleet, &mut running, pace)?;
+        let counters = stats.counters;
+        let answered = counters.requests - (counters.errors - counters.unanswered);
+        parts.push(Part {
+            moments,
+            requests_per_second: answered as f64 / seconds,
+            latency: Latency::new(&stats.latency()),
+            errors: counters.errors,
+            wrong_values: counters.wrong_values,
+            deeds: fleet.deeds()? - before,
+        });
+    }
+    for load in running {
+        load.stop()?;
+    }
+    let story = Story { label, parts };
+    run.measured.put(key, &story);
+    Ok(story)
+}
+
+/// Looks at running loads again and again; what was seen, everything until the last look, and how long that was.
+fn watch(
+    fleet: &Fleet,
+    running: &mut [LoadHandle],
+    pace: Pace,
+) -> anyhow::Result<(Vec<Moment>, LoadStats, f64)> {
+    let begun = Instant::now();
+    let mut moments = Vec::new();
+    let mut due = begun + pace.step;
+    while due <= begun + pace.each {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let sample = look(running).context("there is a proxy")?;
+        let loads = fleet.loads_of_workers()?;
+        moments.push(Moment {
+            seconds: begun.elapsed().as_secs_f64(),
+            latency_us_p90: sample.latency_us(0.9),
+            max_to_mean: max_to_mean(&loads),
+        });
+        due += pace.step;
+    }
+    let mut sum = LoadStats::default();
+    running.iter().for_each(|load| sum.add(load.totals()));
+    Ok((moments, sum, begun.elapsed().as_secs_f64()))
+}
+
+/// What has happened since the last look at all loads.
+fn look(running: &mut [LoadHandle]) -> Option<LiveSample> {
+    let samples = running.iter_mut().map(LoadHandle::poll);
+    samples.reduce(|mut sum, sample| {
+        sum.counters += sample.counters;
+        sum.latency
+            .add(&sample.latency)
+            .expect("all have the same bounds");
+        sum
+    })
+}
+
+/// Memcacheds and servers of one worker tell no coordinator the loads of their workers.
+pub(super) fn tells_loads(setting: &Setting) -> bool {
+    setting.workers == Workers::Own(WORKERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_even_moment_counts_and_silence_does_not() {
+        let moment = |seconds, max_to_mean| Moment {
+            seconds,
+            latency_us_p90: 1.0,
+            max_to_mean,
+        };
+        let mut part = Part {
+            moments: vec![moment(1.0, 0.0), moment(2.0, 1.6), moment(3.0, 1.15)],
+            requests_per_second: 0.0,
+            latency: Latency::default(),
+            errors: 0,
+            wrong_values: 0,
+            deeds: Deeds::default(),
+        };
+        assert_eq!(part.even_in(1.2), Some(3.0));
+        part.moments.truncate(2);
+        assert_eq!(part.even_in(1.2), None);
+    }
+}

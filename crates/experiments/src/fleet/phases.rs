@@ -1,0 +1,125 @@
+//! What servers have done to even out their load.
+
+use super::Fleet;
+use anyhow::Context;
+use evenkeel_policy::migration::phase::PhaseCounts;
+use serde::Deserialize;
+use std::iter::Sum;
+use std::ops::Sub;
+use std::time::Duration;
+
+/// Longest wait for a server to show what it balances.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What servers have done since their start, or in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deeds {
+    /// Intervals by the phase that had to act.
+    pub intervals: PhaseCounts,
+    /// Keys that became replicated.
+    pub promoted: u64,
+    /// Cachelets that were lent to another worker.
+    pub lent: u64,
+    /// Those that were sent home.
+    pub sent_home: u64,
+}
+
+/// The part of `/api/v1/balance` that is read.
+#[derive(Debug, Deserialize)]
+struct Balance {
+    intervals: PhaseCounts,
+    counts: Moves,
+}
+
+#[derive(Debug, Deserialize)]
+struct Moves {
+    moves: u64,
+    moves_home: u64,
+}
+
+impl Fleet {
+    /// What all servers with several workers have done since their start.
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub fn deeds(&self) -> anyhow::Result<Deeds> {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .build()
+            .into();
+        let shown = self.servers.iter().filter_map(|small| {
+            let admin = small.admin?;
+            Some((&small.server, format!("http://{admin}/api/v1/balance")))
+        });
+        let deeds = shown.map(|(server, url)| {
+            let answer = agent.get(&url).call();
+            let balance: Balance = answer
+                .and_then(|mut answer| answer.body_mut().read_json())
+                .with_context(|| format!("asking {url}"))?;
+            Ok(Deeds {
+                intervals: balance.intervals,
+                promoted: server.stats("evenkeel")?.number("hot_keys_promoted")?,
+                lent: balance.counts.moves,
+                sent_home: balance.counts.moves_home,
+            })
+        });
+        deeds.sum()
+    }
+}
+
+impl Sum for Deeds {
+    fn sum<I: Iterator<Item = Deeds>>(all: I) -> Deeds {
+        all.fold(Deeds::default(), |sum, deeds| {
+            sum.with(deeds, |sum, more| sum + more)
+        })
+    }
+}
+
+/// What was done since.
+impl Sub for Deeds {
+    type Output = Deeds;
+
+    fn sub(self, before: Deeds) -> Deeds {
+        self.with(before, u64::saturating_sub)
+    }
+}
+
+impl Deeds {
+    fn with(self, other: Deeds, join: impl Fn(u64, u64) -> u64) -> Deeds {
+        let (one, two) = (self.intervals, other.intervals);
+        Deeds {
+            intervals: PhaseCounts {
+                idle: join(one.idle, two.idle),
+                replicating: join(one.replicating, two.replicating),
+                local: join(one.local, two.local),
+                coordinated: join(one.coordinated, two.coordinated),
+            },
+            promoted: join(self.promoted, other.promoted),
+            lent: join(self.lent, other.lent),
+            sent_home: join(self.sent_home, other.sent_home),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deeds_of_servers_are_summed_and_those_before_taken_off() {
+        let of = |count: u64| Deeds {
+            intervals: PhaseCounts {
+                idle: count,
+                replicating: 2 * count,
+                local: 3 * count,
+                coordinated: 4 * count,
+            },
+            promoted: 5 * count,
+            lent: 6 * count,
+            sent_home: 7 * count,
+        };
+        let sum: Deeds = [of(1), of(10)].into_iter().sum();
+        assert_eq!(sum, of(11));
+        assert_eq!(sum - of(1), of(10));
+    }
+}
