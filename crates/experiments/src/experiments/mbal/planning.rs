@@ -55,7 +55,11 @@ fn report(seed: u64) -> ClusterReport {
     let cachelet = |index: usize| {
         let hash = KeyHash::of(format!("{seed} {index}").as_bytes()).0;
         let rank = hash as usize % count + 1;
-        let hot = if index % HOT == 0 { HOTTER } else { 1.0 };
+        let hot = if index.is_multiple_of(HOT) {
+            HOTTER
+        } else {
+            1.0
+        };
         CacheletReport {
             cachelet: CacheletNumber(index as u32),
             load: 1e6 * hot * (rank as f64).powf(-EXPONENT),
