@@ -64,6 +64,7 @@ fn refused(refusal: &MigrationRefusal) -> Response {
         MigrationRefusal::UnknownWorker { .. } => (StatusCode::NOT_FOUND, "unknown_worker"),
         MigrationRefusal::NotMoving { .. } => (StatusCode::NOT_FOUND, "not_moving"),
         MigrationRefusal::NobodyOwns { .. } => (StatusCode::CONFLICT, "nobody_owns"),
+        MigrationRefusal::JustPlaced { .. } => (StatusCode::CONFLICT, "just_placed"),
         MigrationRefusal::Moving { .. } => (StatusCode::CONFLICT, "moving"),
         MigrationRefusal::SameServer { .. } => (StatusCode::CONFLICT, "same_server"),
         MigrationRefusal::Down { .. } => (StatusCode::CONFLICT, "server_down"),

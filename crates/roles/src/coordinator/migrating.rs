@@ -88,6 +88,13 @@ pub enum MigrationRefusal {
         /// The cachelet.
         cachelet: CacheletId,
     },
+    /// It gets its owner, or begins anew, with the next map. A migration that began with the same map would give the
+    /// target's stay the name of the source's.
+    #[error("cachelet {cachelet} has just got its owner; ask again")]
+    JustPlaced {
+        /// The cachelet.
+        cachelet: CacheletId,
+    },
     /// It is moving already.
     #[error("cachelet {cachelet} is moving already")]
     Moving {
@@ -423,6 +430,11 @@ impl CoordinatorCore {
         moving.flat_map(|moving| [moving.from.server, moving.to.server])
     }
 
+    /// Whether the stay of a cachelet with its owner begins with the map that this call will make.
+    pub(super) fn is_just_placed(&self, cachelet: CacheletId) -> bool {
+        self.stay.get(usize::from(cachelet.0)) == Some(&self.next_epoch())
+    }
+
     /// The migration that a cachelet is in.
     fn moving(&self, cachelet: CacheletId) -> Option<Moving> {
         match self.slots.get(usize::from(cachelet.0)) {
@@ -472,6 +484,9 @@ impl CoordinatorCore {
             Some(Slot::Moving(_)) => return Err(MigrationRefusal::Moving { cachelet }),
             Some(Slot::Owned(from)) => *from,
         };
+        if self.is_just_placed(cachelet) {
+            return Err(MigrationRefusal::JustPlaced { cachelet });
+        }
         let target = self.servers.get(usize::from(to.server.0));
         let target = target
             .filter(|target| usize::from(to.worker) < target.entry.worker_ports.len())

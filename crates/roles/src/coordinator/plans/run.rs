@@ -221,6 +221,10 @@ impl CoordinatorCore {
             if both.iter().any(is_busy) {
                 continue;
             }
+            if self.is_just_placed(wanted.cachelet) {
+                // Its server has just restarted. With the next map it may go.
+                continue;
+            }
             if self.owner_of(wanted.cachelet) != Some(from) {
                 skip(wanted, "it has another owner".to_owned());
                 continue;

@@ -425,6 +425,32 @@ fn a_plan_goes_on_under_another_coordinator() {
 }
 
 #[test]
+fn what_has_just_begun_anew_moves_with_a_later_map() {
+    let mut cluster = hot();
+    cluster.set(|settings| {
+        settings.mode = PlanMode::Automatic;
+        settings.migrations_max = 1;
+    });
+    cluster.until("moving", |core| core.migrations_under_way() == 1);
+    // The source restarts, so that its migration is over and there is room for the next one from there.
+    cluster.members[0].boot = BootId(99);
+    let restarted = Heartbeat {
+        epoch: Epoch(0),
+        ..cluster.members[0].clone()
+    };
+    cluster.world.send(&restarted).unwrap();
+    let document = cluster.world.core.map().unwrap().document().clone();
+    assert_eq!(document.migrations, []);
+    let plan = cluster.world.core.plan(1).unwrap();
+    assert_eq!(plan.moves_in(MoveState::SourceLost), 1);
+    assert!(plan.moves_in(MoveState::Waiting) > 0);
+    cluster.round();
+    let document = cluster.world.core.map().unwrap().document().clone();
+    let migration = document.migrations[0];
+    assert!(document.stay[usize::from(migration.cachelet.0)] < migration.began);
+}
+
+#[test]
 fn what_is_proposed_grows_old() {
     let mut cluster = hot();
     cluster.until("proposed", |core| core.plan(1).is_ok());

@@ -355,6 +355,13 @@ impl Model {
         };
         assert_eq!(map.epoch(), self.world.core.epoch());
         assert_eq!(map.document().validate(), Ok(()));
+        for migration in &map.document().migrations {
+            let stay = map.document().stay[usize::from(migration.cachelet.0)];
+            assert!(
+                stay < migration.began,
+                "two stays of one name: {migration:?}"
+            );
+        }
         if let Some(last) = &self.last_map {
             assert!(map.epoch() >= last.epoch(), "the epoch only grows");
             if map.epoch() == last.epoch() {
