@@ -6,6 +6,7 @@ mod loads;
 mod migrations;
 mod plans;
 mod random;
+mod serving_leases;
 mod stories;
 
 use evenkeel_policy::placement::map::SERVERS_MAX;

@@ -1,4 +1,4 @@
-//! Giving a dead server's cachelets to others: stories. The model is in `tests/serving_leases.rs`.
+//! Giving a dead server's cachelets to others: stories. The model is in `serving_leases`.
 
 use evenkeel_policy::placement::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
 
