@@ -250,8 +250,8 @@ impl Model {
         let now = self.now();
         let mut served = BTreeSet::new();
         for process in &self.processes {
-            let runs = process.runs(now);
-            if !process.may_serve(now) && !(self.ignores_leases && runs) {
+            let serves = process.may_serve(now) || self.ignores_leases && process.runs(now);
+            if !serves {
                 continue;
             }
             let Some((map, me)) = process
