@@ -89,7 +89,7 @@ pub enum Step {
     Lease(ServingLease),
 }
 
-/// What a server knows of its leave to serve. See the [module](self).
+/// What a server knows of its leave to serve.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     boot: BootId,
