@@ -434,6 +434,8 @@ fn fill(server: &Server, spec: &WorkloadSpec, ground: &Ground) -> anyhow::Result
         connections_per_thread: CONNECTIONS_PER_WORKER,
         pipeline: PIPELINE,
         pin: ground.generator.clone(),
+        // A busy machine lets nothing time out.
+        answer_timeout: Duration::from_secs(30),
         ..LoadPlan::new(Target::from(server.address), Source::Fill(spec.clone()))
     };
     let stored = Driver::start(plan)?.wait()?.counters.sets;
