@@ -75,7 +75,7 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         "two cores are needed: one for the server, one for the generator"
     );
     let rounds = run.by_scale([1, 3, 11, 25]);
-    let memory_mb = run.by_scale([16, 32, 1_024, 4_096]);
+    let memory_mb = run.by_scale([64, 64, 1_024, 4_096]);
     let value_lens = run.by_scale([
         &VALUE_LENS_FEW[..],
         &VALUE_LENS_FEW,
