@@ -92,6 +92,8 @@ pub struct Report {
     pub load: LoadReport,
     /// What is new of a server's hot keys, if anything.
     pub hot_keys: Option<HotKeysNews>,
+    /// Whether the server can pass cachelets on with their contents, and take them.
+    pub migrates: bool,
     /// How far the migrations of a server have come.
     pub migrations: Vec<MigrationReport>,
     /// A server: that it serves under leases only.
@@ -426,10 +428,12 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             epoch,
             load,
             hot_keys,
+            migrates,
             migrations,
             leased,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
+        self.heartbeat.migrates = migrates;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
         self.heartbeat.epoch = epoch;
@@ -574,6 +578,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,
+        migrates: false,
         migrations: Vec::new(),
         leased: false,
     }

@@ -149,6 +149,7 @@ fn join(
             .unwrap_or(Epoch(0)),
         load: load.report(),
         hot_keys: None,
+        migrates: false,
         migrations: Vec::new(),
         leased: false,
     };

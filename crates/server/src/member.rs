@@ -71,6 +71,7 @@ pub fn join(
             measured: load_news(&reporting, memory_limit_bytes),
         },
         hot_keys: hot_keys_news(&reporting),
+        migrates: true,
         migrations: migrations(&reporting),
     };
     let mut listener = Listener {

@@ -120,6 +120,7 @@ impl Member {
                     measured: None,
                 },
                 hot_keys: None,
+                migrates: false,
                 migrations: Vec::new(),
             }
         };

@@ -22,6 +22,8 @@ pub(super) struct Server {
     pub(super) drain: Option<Drain>,
     /// Newest map that the present life is known to work by.
     pub(super) applied: Epoch,
+    /// See [`Heartbeat::migrates`].
+    pub(super) migrates: bool,
     pub(super) last_heard: Instant,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
@@ -89,6 +91,9 @@ impl CoordinatorCore {
         self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
+        // Saved, so that a coordinator that takes over does not take away what could be moved.
+        self.revision += u64::from(server.migrates != heartbeat.migrates);
+        server.migrates = heartbeat.migrates;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
         self.hear_of_leases(position, heartbeat);
@@ -124,6 +129,7 @@ impl CoordinatorCore {
             former: Vec::new(),
             drain: None,
             applied: Epoch(0),
+            migrates: heartbeat.migrates,
             last_heard: now,
             load: Vec::new(),
         });

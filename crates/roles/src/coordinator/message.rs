@@ -61,6 +61,9 @@ pub struct Heartbeat {
     /// What is new of a server's hot keys; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot_keys: Option<HotKeysNews>,
+    /// Whether the server can pass cachelets on to others with their contents, and take them.
+    #[serde(default)]
+    pub migrates: bool,
     /// How far the migrations have come that the server takes part in, for as long as its map has them. At most
     /// [`MIGRATIONS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

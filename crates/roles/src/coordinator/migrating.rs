@@ -270,6 +270,8 @@ pub struct MigrationCounts {
 pub(super) struct Migrations {
     /// Exactly those of the slots.
     under_way: BTreeMap<CacheletId, Progress>,
+    /// Cachelets that were to move for the sake of even shares and did not: they are released instead.
+    failed: BTreeSet<CacheletId>,
     ended: VecDeque<EndedMigration>,
     counts: MigrationCounts,
 }
@@ -298,6 +300,7 @@ impl Default for Migrations {
     fn default() -> Self {
         Migrations {
             under_way: BTreeMap::new(),
+            failed: BTreeSet::new(),
             ended: VecDeque::new(),
             counts: MigrationCounts {
                 begun: 0,
@@ -321,6 +324,16 @@ impl Migrations {
                 .collect(),
             ..Migrations::default()
         }
+    }
+
+    /// Cachelets that are to be released instead of moved.
+    pub(super) fn failed(&self) -> &BTreeSet<CacheletId> {
+        &self.failed
+    }
+
+    /// A cachelet has a new owner and may be moved again.
+    pub(super) fn forget_failure(&mut self, cachelet: CacheletId) {
+        self.failed.remove(&cachelet);
     }
 }
 
@@ -433,6 +446,51 @@ impl CoordinatorCore {
     /// Whether the stay of a cachelet with its owner begins with the map that this call will make.
     pub(super) fn is_just_placed(&self, cachelet: CacheletId) -> bool {
         self.stay.get(usize::from(cachelet.0)) == Some(&self.next_epoch())
+    }
+
+    /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part.
+    pub(super) fn room_for_migrations(&self) -> BTreeMap<ServerId, usize> {
+        let most = self.plan_settings().migrations_per_server_max;
+        let able = self.servers.iter().filter(|s| s.entry.up && s.migrates);
+        let mut room: BTreeMap<_, _> = able.map(|server| (server.entry.id, most)).collect();
+        for end in self.migration_ends() {
+            if let Some(left) = room.get_mut(&end) {
+                *left = left.saturating_sub(1);
+            }
+        }
+        room
+    }
+
+    /// How many more migrations may be begun.
+    pub(super) fn migrations_left(&self) -> usize {
+        let most = self.plan_settings().migrations_max;
+        most.saturating_sub(self.migrations_under_way())
+    }
+
+    /// Begins to move cachelets for the sake of even shares.
+    pub(super) fn begin_share_moves(
+        &mut self,
+        now: Instant,
+        moves: &[(usize, WorkerRef)],
+        changes: &mut Vec<Change>,
+    ) {
+        let rate = self.plan_settings().bytes_per_second;
+        for &(cachelet, to) in moves {
+            // CACHELETS_MAX positions fit u16.
+            let cachelet = CacheletId(cachelet as u16);
+            let from = self.owner_of(cachelet);
+            match self.begin(now, cachelet, to, rate, Purpose::Share, changes) {
+                Ok(_) => {
+                    let source = from.map(|from| &mut self.servers[usize::from(from.server.0)]);
+                    if let Some(drain) = source.and_then(|source| source.drain.as_mut()) {
+                        drain.take(1);
+                    }
+                }
+                // With a later map it may go.
+                Err(MigrationRefusal::JustPlaced { .. }) => self.has_wishes = true,
+                Err(_) => drop(self.migrations.failed.insert(cachelet)),
+            }
+        }
     }
 
     /// The migration that a cachelet is in.
@@ -679,9 +737,13 @@ impl CoordinatorCore {
                 epoch: next,
             },
         };
+        if end == MigrationEnd::Aborted && moving.purpose == Purpose::Share && !moving.cancelled {
+            self.migrations.failed.insert(cachelet);
+        }
         if end == MigrationEnd::Moved {
             let target = &mut self.servers[usize::from(moving.to.server.0)];
             target.fence.own_again();
+            self.migrations.failed.remove(&cachelet);
             self.stay[position] = moving.began;
             if moving.target_restarted {
                 self.begin_anew(position);

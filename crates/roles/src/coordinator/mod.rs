@@ -247,6 +247,8 @@ impl CoordinatorCore {
             None => None,
         };
         core.epoch = state.epoch;
+        // What a former coordinator had begun to even out goes on.
+        core.has_wishes = true;
         core.settings = state.settings;
         core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
         core.virtual_nodes = state.virtual_nodes;
@@ -265,6 +267,7 @@ impl CoordinatorCore {
                 former: saved.former,
                 drain: saved.draining.then(|| Drain::new(now, limits::DRAIN_RATE)),
                 applied: Epoch(0),
+                migrates: saved.migrates,
                 last_heard: now,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
@@ -353,6 +356,7 @@ impl CoordinatorCore {
                     works_by_at_least: server.fence.works_by_at_least,
                     votes_from: server.fence.votes_from,
                     leased: server.fence.leased,
+                    migrates: server.migrates,
                 })
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
@@ -648,10 +652,11 @@ impl CoordinatorCore {
             let server = &servers[usize::from(server.0)];
             server.applied >= epoch || server.has_ceased(now)
         });
-        self.carry_out(&plan, changes);
+        self.carry_out(now, &plan, changes);
     }
 
-    fn carry_out(&mut self, plan: &placing::Plan, changes: &mut Vec<Change>) {
+    fn carry_out(&mut self, now: Instant, plan: &placing::Plan, changes: &mut Vec<Change>) {
+        self.begin_share_moves(now, &plan.moves, changes);
         if !plan.releases.is_empty() {
             let next = self.next_epoch();
             let mut former = BTreeSet::new();
@@ -676,7 +681,9 @@ impl CoordinatorCore {
                 self.slots[cachelet] = Slot::Owned(worker);
                 self.begin_anew(cachelet);
                 // CACHELETS_MAX positions fit u16.
-                self.accounts.remove(&CacheletId(cachelet as u16));
+                let id = CacheletId(cachelet as u16);
+                self.accounts.remove(&id);
+                self.migrations.forget_failure(id);
             }
             changes.push(Change {
                 cause: Cause::CacheletsGranted,
@@ -704,6 +711,9 @@ impl CoordinatorCore {
         Parties {
             takers: takers.flat_map(workers_of).collect(),
             leavers: leavers.collect(),
+            migrating: self.room_for_migrations(),
+            migrations_max: self.migrations_left(),
+            immovable: self.migrations.failed().clone(),
         }
     }
 

@@ -7,6 +7,10 @@
 //! cachelet, even when one of them is slow to learn of the change, and what a server stored before
 //! the move can never be read after it has come back.
 //!
+//! Where both servers are up and can do it, a cachelet that has to change hands *migrates* instead, with its
+//! contents, and always has an owner; only so many at a time, and the others stay where they are until then. One whose
+//! migration came to nothing is released.
+//!
 //! The plan is made anew from what is the case at each call; no target is promised in advance.
 //! When servers come and go while cachelets are between owners, it is simply another plan.
 //!
@@ -18,7 +22,7 @@
 //! alone here. One that moved because of its load goes on counting in the share of the worker that it left:
 //! otherwise the next newcomer would have the shares made even again, and the load uneven.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_policy::placement::map::{Migration, VIRTUAL_NODES};
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
@@ -109,6 +113,8 @@ pub(super) struct Plan {
     pub(super) grants: Vec<(usize, WorkerRef)>,
     /// Cachelets to take from their owner.
     pub(super) releases: Vec<usize>,
+    /// Cachelets that go to a worker of another server with their contents.
+    pub(super) moves: Vec<(usize, WorkerRef)>,
 }
 
 /// The first placement: virtual nodes spread evenly over the cachelets and cachelets evenly over
@@ -140,6 +146,22 @@ pub(super) struct Parties {
     pub(super) takers: Vec<WorkerRef>,
     /// Servers that are up and drained, and how many cachelets each may give up now.
     pub(super) leavers: BTreeMap<ServerId, usize>,
+    /// Servers that can pass cachelets on with their contents, and in how many more migrations each may
+    /// take part now.
+    pub(super) migrating: BTreeMap<ServerId, usize>,
+    /// How many migrations may be begun now.
+    pub(super) migrations_max: usize,
+    /// Cachelets that are released even so.
+    pub(super) immovable: BTreeSet<CacheletId>,
+}
+
+impl Parties {
+    /// Whether a cachelet may leave its worker with its contents, if somebody can take it.
+    fn can_migrate(&self, cachelet: usize, from: WorkerRef) -> bool {
+        // CACHELETS_MAX positions fit u16.
+        let id = CacheletId(cachelet as u16);
+        self.migrating.contains_key(&from.server) && !self.immovable.contains(&id)
+    }
 }
 
 /// Cachelets that count in the share of another worker than their owner: see [`Purpose::Load`].
@@ -165,6 +187,8 @@ pub(super) fn plan(
     let mut held: BTreeMap<WorkerRef, usize> = parties.takers.iter().map(|&w| (w, 0)).collect();
     let mut leavers = parties.leavers.clone();
     let mut to_share = 0;
+    // What has to leave its worker.
+    let mut leaving = Vec::new();
     // Whose share each cachelet is in; of what a taker owns, and of what moves to one.
     let mut shares = vec![None; slots.len()];
     for (cachelet, slot) in slots.iter().enumerate() {
@@ -200,7 +224,9 @@ pub(super) fn plan(
             && *left > 0
         {
             *left -= 1;
-            plan.releases.push(cachelet);
+            leaving.push((cachelet, worker));
+            // Somebody is to get it, now or once it is released.
+            to_share += usize::from(parties.can_migrate(cachelet, worker));
         }
     }
     let quotas = quotas(&held, to_share);
@@ -216,11 +242,11 @@ pub(super) fn plan(
                 && *count > quotas[&share]
             {
                 *count -= 1;
-                plan.releases.push(cachelet);
+                leaving.push((cachelet, *worker));
             }
         }
     }
-    plan.releases.sort_unstable();
+    leaving.sort_unstable();
 
     for (cachelet, slot) in slots.iter().enumerate() {
         let Slot::Released { by, epoch } = *slot else {
@@ -229,19 +255,61 @@ pub(super) fn plan(
         if !has_let_go(by, epoch) {
             continue;
         }
-        let neediest = held
-            .iter()
-            .filter(|(worker, count)| **count < quotas[*worker])
-            .max_by_key(|(worker, count)| {
-                (quotas[*worker] - **count, core::cmp::Reverse(**worker))
-            });
         // Quotas add up to all that is held or free, so that as long as something is free, somebody is
         // below quota.
-        let (&worker, _) = neediest.expect("a free cachelet is due to a worker below quota");
+        let worker = neediest(&held, &quotas, |_| true)
+            .expect("a free cachelet is due to a worker below quota");
         *held.entry(worker).or_default() += 1;
         plan.grants.push((cachelet, worker));
     }
+    pass_on(&leaving, parties, &mut held, &quotas, &mut plan);
     plan
+}
+
+/// Moves what has to leave its worker where that is possible, releases it where it is not, and keeps it where it is
+/// as long as enough is moving.
+fn pass_on(
+    leaving: &[(usize, WorkerRef)],
+    parties: &Parties,
+    held: &mut BTreeMap<WorkerRef, usize>,
+    quotas: &BTreeMap<WorkerRef, usize>,
+    plan: &mut Plan,
+) {
+    let mut room = parties.migrating.clone();
+    for &(cachelet, from) in leaving {
+        let can_take = |to: WorkerRef| to.server != from.server && room.contains_key(&to.server);
+        let is_possible =
+            parties.can_migrate(cachelet, from) && neediest(held, quotas, can_take).is_some();
+        if !is_possible {
+            plan.releases.push(cachelet);
+            continue;
+        }
+        let has_room = |server: ServerId| room.get(&server).is_some_and(|left| *left > 0);
+        let has_place = |to: WorkerRef| to.server != from.server && has_room(to.server);
+        let is_full = plan.moves.len() == parties.migrations_max || !has_room(from.server);
+        let Some(to) = neediest(held, quotas, has_place).filter(|_| !is_full) else {
+            continue;
+        };
+        for end in [from.server, to.server] {
+            room.entry(end).and_modify(|left| *left -= 1);
+        }
+        *held.entry(to).or_default() += 1;
+        plan.moves.push((cachelet, to));
+    }
+}
+
+/// The worker that is farthest below its quota, of those that come into question.
+fn neediest(
+    held: &BTreeMap<WorkerRef, usize>,
+    quotas: &BTreeMap<WorkerRef, usize>,
+    comes_into_question: impl Fn(WorkerRef) -> bool,
+) -> Option<WorkerRef> {
+    let needy = held
+        .iter()
+        .filter(|(worker, count)| **count < quotas[*worker] && comes_into_question(**worker));
+    let neediest = needy
+        .max_by_key(|(worker, count)| (quotas[*worker] - **count, core::cmp::Reverse(**worker)));
+    neediest.map(|(worker, _)| *worker)
 }
 
 /// Even shares of `to_share` cachelets. Those that hold most get the odd ones, so that nobody gives
@@ -279,7 +347,7 @@ mod tests {
     ) -> Plan {
         let parties = Parties {
             takers: takers.to_vec(),
-            leavers: BTreeMap::new(),
+            ..Parties::default()
         };
         super::plan(slots, &Accounts::new(), &parties, has_let_go)
     }
@@ -455,6 +523,7 @@ mod tests {
         let parties = |may: usize| Parties {
             takers: vec![worker(0, 0), worker(2, 0)],
             leavers: BTreeMap::from([(ServerId(1), may)]),
+            ..Parties::default()
         };
         let plan = super::plan(&slots, &Accounts::new(), &parties(3), |_, _| true);
         assert_eq!((plan.releases.len(), plan.grants.len()), (3, 0));

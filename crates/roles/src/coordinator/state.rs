@@ -73,6 +73,9 @@ pub struct SavedServer {
     /// See [`Heartbeat::leased`](super::Heartbeat::leased).
     #[serde(default)]
     pub leased: bool,
+    /// Whether it can pass cachelets on with their contents.
+    #[serde(default)]
+    pub migrates: bool,
 }
 
 /// Why a state cannot be used.

@@ -7,6 +7,7 @@ mod migrations;
 mod plans;
 mod random;
 mod serving_leases;
+mod shares;
 mod stories;
 
 use evenkeel_policy::placement::map::SERVERS_MAX;
@@ -109,6 +110,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,
+        migrates: false,
         migrations: Vec::new(),
         leased: false,
     }

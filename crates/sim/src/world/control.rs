@@ -127,6 +127,7 @@ impl World {
             lineage: lineage(epoch),
             load: LoadReport::default(),
             hot_keys: None,
+            migrates: false,
             migrations: Vec::new(),
             leased: false,
         };

@@ -14,21 +14,21 @@ const BYTES: u64 = 1_000;
 const ROUNDS: usize = 3;
 
 /// Servers with two workers each, every cachelet with a load of its own, wherever it is.
-struct Cluster {
-    world: World,
-    members: Vec<Heartbeat>,
-    loads: Vec<f64>,
+pub(super) struct Cluster {
+    pub(super) world: World,
+    pub(super) members: Vec<Heartbeat>,
+    pub(super) loads: Vec<f64>,
     /// Migrations seen by their sources, and for how many rounds.
     seen: BTreeMap<(CacheletId, Epoch), usize>,
     /// What every source says in the end.
-    outcome: MigrationState,
+    pub(super) outcome: MigrationState,
     /// Most migrations at one time, in all and at one server.
-    most: (usize, usize),
+    pub(super) most: (usize, usize),
 }
 
 impl Cluster {
     /// Of servers that all have about the same load.
-    fn new(servers: u16) -> Cluster {
+    pub(super) fn new(servers: u16) -> Cluster {
         let mut world = World::new(usize::from(servers));
         let mut members: Vec<_> = (1..=servers).map(|n| server(n, 2)).collect();
         members.iter().for_each(|member| drop(world.send(member)));
@@ -66,7 +66,7 @@ impl Cluster {
     }
 
     /// Half a second: every server tells of its loads and migrations by the newest map.
-    fn round(&mut self) {
+    pub(super) fn round(&mut self) {
         let map = self.world.core.map().unwrap().clone();
         let migrations = &map.document().migrations;
         let at = |server| {
@@ -79,6 +79,11 @@ impl Cluster {
         self.most = (self.most.0.max(migrations.len()), self.most.1.max(most));
         for i in 0..self.members.len() {
             let me = ServerId(i as u16);
+            if map.server(me).is_none() {
+                // It has not registered yet.
+                self.world.send(&self.members[i]).unwrap();
+                continue;
+            }
             let mut reports = Vec::new();
             for migration in migrations {
                 let is_source = map
@@ -139,12 +144,12 @@ impl Cluster {
         LoadNews::of(workers.to_vec(), 1 << 30)
     }
 
-    fn rounds(&mut self, rounds: usize) {
+    pub(super) fn rounds(&mut self, rounds: usize) {
         (0..rounds).for_each(|_| self.round());
     }
 
     /// Rounds until that is so; at most two minutes.
-    fn until(&mut self, what: &str, is_so: impl Fn(&CoordinatorCore) -> bool) {
+    pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&CoordinatorCore) -> bool) {
         for _ in 0..240 {
             if is_so(&self.world.core) {
                 return;
