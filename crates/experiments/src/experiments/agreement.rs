@@ -17,6 +17,7 @@ use anyhow::Context;
 use clap::Parser;
 use evenkeel_bench::RunArgs;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
@@ -138,6 +139,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         proxies: 1,
         pool: Pool::Cluster {
             hot_keys: replicate(hot_keys),
+            plans: PlanMode::Observe,
         },
         server_flags: Vec::new(),
         connections: 2 * CONNECTIONS,

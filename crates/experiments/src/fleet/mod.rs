@@ -22,6 +22,7 @@ use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, Stats, allowed_cores, free_port};
+use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, Settings, WorkerLoadView};
 use evenkeel_coordinator::client::ApiClient;
 use serde::Serialize;
@@ -113,6 +114,8 @@ pub enum Pool {
     Cluster {
         /// Whether hot keys are replicated from the start.
         hot_keys: HotKeysMode,
+        /// What becomes of plans to move cachelets between servers.
+        plans: PlanMode,
     },
     /// By a placement of the proxies' own, as before plain memcacheds.
     Plain {
@@ -182,7 +185,9 @@ impl Fleet {
         ensure!(plan.proxies > 0, "a fleet needs a proxy");
         let cores = allowed_cores()?;
         let cluster = match plan.pool {
-            Pool::Cluster { hot_keys } => Some(Cluster::start(plan.servers, hot_keys, &cores)?),
+            Pool::Cluster { hot_keys, plans } => {
+                Some(Cluster::start(plan.servers, hot_keys, plans, &cores)?)
+            }
             Pool::Plain { .. } => None,
         };
         let coordinator = cluster.as_ref().map(Cluster::address);
@@ -293,7 +298,12 @@ pub fn keys_served_by(server: SocketAddr) -> anyhow::Result<u64> {
 }
 
 impl Cluster {
-    fn start(servers: usize, hot_keys: HotKeysMode, cores: &[usize]) -> anyhow::Result<Cluster> {
+    fn start(
+        servers: usize,
+        hot_keys: HotKeysMode,
+        plans: PlanMode,
+        cores: &[usize],
+    ) -> anyhow::Result<Cluster> {
         let initial = servers.to_string();
         let arguments = [
             "coordinator",
@@ -301,6 +311,8 @@ impl Cluster {
             "127.0.0.1:0",
             "--initial-servers",
             &initial,
+            "--plans",
+            plans.as_str(),
         ];
         let coordinator = Server::evenkeel(&arguments, cores)?;
         let api = ApiClient::new(&coordinator.address.to_string())

@@ -2,6 +2,7 @@
 
 use super::Fleet;
 use anyhow::Context;
+use evenkeel_coordinator::api::MigrationEnd;
 use evenkeel_policy::migration::phase::PhaseCounts;
 use serde::Deserialize;
 use std::iter::Sum;
@@ -22,6 +23,8 @@ pub struct Deeds {
     pub lent: u64,
     /// Those that were sent home.
     pub sent_home: u64,
+    /// Cachelets that passed to another server; the coordinator remembers the last thousand.
+    pub moved: u64,
 }
 
 /// The part of `/api/v1/balance` that is read.
@@ -61,9 +64,24 @@ impl Fleet {
                 promoted: server.stats("evenkeel")?.number("hot_keys_promoted")?,
                 lent: balance.counts.moves,
                 sent_home: balance.counts.moves_home,
+                moved: 0,
             })
         });
-        deeds.sum()
+        let moved = self.moved_between_servers()?;
+        let deeds = deeds.sum::<anyhow::Result<Deeds>>()?;
+        Ok(Deeds { moved, ..deeds })
+    }
+
+    /// Cachelets that have passed from one server to another.
+    fn moved_between_servers(&self) -> anyhow::Result<u64> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(0);
+        };
+        let ended = cluster.api.migrations()?.ended;
+        let moved = ended
+            .iter()
+            .filter(|ended| ended.end == MigrationEnd::Moved);
+        Ok(moved.count() as u64)
     }
 }
 
@@ -97,6 +115,7 @@ impl Deeds {
             promoted: join(self.promoted, other.promoted),
             lent: join(self.lent, other.lent),
             sent_home: join(self.sent_home, other.sent_home),
+            moved: join(self.moved, other.moved),
         }
     }
 }
@@ -117,6 +136,7 @@ mod tests {
             promoted: 5 * count,
             lent: 6 * count,
             sent_home: 7 * count,
+            moved: 8 * count,
         };
         let sum: Deeds = [of(1), of(10)].into_iter().sum();
         assert_eq!(sum, of(11));

@@ -65,6 +65,8 @@ pub(crate) struct Setting {
     pub hot_keys: HotKeys,
     /// Whether workers that are overloaded lend cachelets to others of their server.
     pub lends: bool,
+    /// Whether the coordinator moves cachelets from servers that are overloaded to others.
+    pub moves: bool,
     pub popularity: Popularity,
     /// Share of the gets; the rest are sets.
     pub get_share: f64,
@@ -85,6 +87,7 @@ impl Setting {
             placement: Placement::Ketama,
             hot_keys: HotKeys::Off,
             lends: false,
+            moves: false,
             popularity: ZIPF,
             get_share: 0.99,
             read_only: None,
@@ -134,6 +137,14 @@ impl Setting {
     pub fn lending(self) -> Setting {
         Setting {
             lends: true,
+            ..self
+        }
+    }
+
+    /// With cachelets moved between servers.
+    pub fn moving(self) -> Setting {
+        Setting {
+            moves: true,
             ..self
         }
     }

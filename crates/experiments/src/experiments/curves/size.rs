@@ -34,6 +34,10 @@ const LIMIT_SERVICES_QUOTA: f64 = 4.0 * small::LIMIT_SERVICES;
 /// plan does is looked at for as long before the next.
 const LENDS_IN: Duration = Duration::from_secs(5);
 
+/// How long a coordinator takes until it has moved what a first plan moves: loads are believed after four seconds, and
+/// what is copied is small.
+const MOVES_IN: Duration = Duration::from_secs(10);
+
 /// How large everything is.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
@@ -183,11 +187,8 @@ impl Size {
             HotKeys::Off => Duration::ZERO,
             HotKeys::Replicated { .. } => self.settle,
         };
-        replicated
-            + match setting.lends {
-                true => LENDS_IN,
-                false => Duration::ZERO,
-            }
+        let takes = |does: bool, time| if does { time } else { Duration::ZERO };
+        replicated + takes(setting.lends, LENDS_IN) + takes(setting.moves, MOVES_IN)
     }
 
     /// How long a trial is: two changes of the hot keys where they change.

@@ -5,6 +5,7 @@ use super::size::Size;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
+use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::{
     Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
 };
@@ -111,7 +112,13 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
             Placement::Ketama => Pool::Plain {
                 distribution: "ketama_weighted",
             },
-            Placement::Map => Pool::Cluster { hot_keys },
+            Placement::Map => Pool::Cluster {
+                hot_keys,
+                plans: match setting.moves {
+                    true => PlanMode::Automatic,
+                    false => PlanMode::Observe,
+                },
+            },
         },
         server_flags,
         connections: 2 * size.connections,

@@ -11,6 +11,7 @@ pub(super) const MEMCACHED: &str = "memcacheds";
 pub(super) const OFF: &str = "no phase";
 pub(super) const PHASE_1: &str = "phase 1 alone: hot keys replicated";
 pub(super) const PHASE_2: &str = "phase 2 alone: cachelets lent between workers";
+pub(super) const PHASE_3: &str = "phase 3 alone: cachelets moved between servers";
 pub(super) const ALL: &str = "all phases";
 pub(super) const UNIFORM: &str = "uniform keys";
 
@@ -46,7 +47,7 @@ fn phase_1(servers: usize) -> Setting {
 
 /// Everything that evens out load.
 pub(super) fn all(servers: usize) -> Setting {
-    phase_1(servers).lending()
+    phase_1(servers).lending().moving()
 }
 
 /// Each phase alone, between servers without any and equally popular keys.
@@ -59,6 +60,7 @@ pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
     ];
     if run.mode == Mode::Real {
         settings.push((PHASE_2, off(servers).lending()));
+        settings.push((PHASE_3, off(servers).moving()));
     }
     settings.push((UNIFORM, off(servers).uniform()));
     settings
