@@ -12,8 +12,8 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Gives the cachelets of a server to the others, and ends when it owns none: then it can be stopped.
 ///
-/// What is cached in them is not copied: it is filled again at the new owners, so that the rate should be one that the
-/// database behind can bear. The server stays drained, over restarts too, until --cancel.
+/// They take what is cached in them along where both ends can do that, and are filled again at the new owners where not.
+/// The server stays drained, over restarts too, until --cancel.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The server, by the name that `evenkeel top` shows

@@ -1,7 +1,7 @@
 //! Draining: a server is emptied before it is taken away.
 //!
-//! Its cachelets go to the other servers at a chosen rate, so that what has to be filled again there does not come
-//! at once. It serves what it still owns meanwhile, and gets nothing new; when it owns nothing it can be
+//! Its cachelets go to the other servers at a chosen rate, with their contents where that is possible; the others
+//! have to be filled again there, which is not to come at once. It serves what it still owns meanwhile, and gets nothing new; when it owns nothing it can be
 //! stopped and nobody asks for it. A drain outlives the coordinator, and the server: under its name a
 //! server stays drained until an operator says otherwise.
 
