@@ -49,9 +49,9 @@ impl Rewritten {
         Some(key)
     }
 
-    /// How many keys wait.
-    pub fn len(&self) -> usize {
-        self.order.len()
+    /// Whether no key waits.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     /// Whether there are more than can be waited for.

@@ -36,8 +36,7 @@ const STEP_BYTES: usize = 32 << 10;
 /// Bytes that may be on their way to the target unanswered.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// How many keys, and bytes on their way, may be left when the cachelet passes: clients wait for them.
-const LAST_KEYS: usize = 64;
+/// How many bytes may be on their way when the cachelet passes: clients wait for them.
 const LAST_BYTES: u64 = 64 << 10;
 
 /// How often it is tried whether the cachelet can pass, while keys still have replicas or workers follow a move.
@@ -661,7 +660,7 @@ impl Outgoing {
         if let Some(waits) = waits {
             return Progress::At(waits);
         }
-        if !self.copy.is_done() || engine.rewritten.len() > LAST_KEYS {
+        if !self.copy.is_done() || !engine.rewritten.is_empty() {
             return Progress::More;
         }
         if self.unanswered() > LAST_BYTES {
@@ -670,7 +669,7 @@ impl Outgoing {
         Progress::LittleLeft
     }
 
-    /// Sends the last writes, however many there are: few.
+    /// Sends what was written since the last step: mostly nothing.
     fn send_rest(&mut self, engine: &mut Engine, now: Now) {
         let seconds = TimeBase::seconds(now);
         let Some(link) = &mut self.link else {
