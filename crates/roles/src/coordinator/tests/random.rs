@@ -60,7 +60,7 @@ impl Process {
         self.heartbeat = Heartbeat {
             boot: BootId(boot),
             // Some have a version that cannot.
-            migrates: n % 4 != 0,
+            migrates: !n.is_multiple_of(4),
             ..server(n, workers)
         };
         self.alive = true;
