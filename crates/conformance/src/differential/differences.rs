@@ -149,13 +149,13 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "flags of the extension",
-        reason: "A, G, U and Y are refused when the request is whole, other flags that there are none at once",
+        reason: "A, G, U, W, X and Y are refused when the request is whole, other flags that there are none at once",
         patches: ALWAYS,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
             let line = line.starts_with(b"m").then_some(line)?;
-            let ours = |word: &[u8]| matches!(word.first(), Some(b'A' | b'G' | b'U' | b'Y'));
+            let ours = |word: &[u8]| word.first().is_some_and(|one| b"AGUWXY".contains(one));
             exchange_words(line, |at, word| at > 1 && ours(word), b"?")
         }),
     },
