@@ -134,7 +134,7 @@ fn each_count_stands_there() {
         "replica_",
         "holds_",
         "answers_held",
-        "leases_",
+        "leases_granted",
         "links_lost",
     ];
     let mut counts = 0;
