@@ -132,6 +132,30 @@ impl<'a> User<'a> {
     }
 }
 
+/// Does something while the cache is full and users go on using it. Told is whether one of them has seen what it must
+/// not, so that nothing more need be waited for.
+fn while_used(address: SocketAddr, tally: &Tally, act: impl FnOnce(&dyn Fn() -> bool)) {
+    let (stop, is_full) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let users: Vec<_> = (0..USERS)
+            .map(|number| {
+                let user = User::new(address, number, tally);
+                let (is_full, stop) = (&is_full, &stop);
+                scope.spawn(move || user.run(is_full, stop))
+            })
+            .collect();
+        let is_broken = || users.iter().any(|user| user.is_finished());
+        poll_until(DEADLINE, "a full cache", || {
+            (is_broken() || is_full.load(Ordering::Relaxed) == USERS as u64).then_some(())
+        });
+        act(&is_broken);
+        stop.store(true, Ordering::Relaxed);
+        for user in users {
+            user.join().expect("a user");
+        }
+    });
+}
+
 /// What the coordinator says of migrations.
 fn migrations(cluster: &Cluster) -> Option<MigrationsView> {
     let (_, body) = cluster.http_get("/api/v1/migrations").ok()?;
@@ -179,20 +203,9 @@ fn count(cluster: &Cluster, name: &str) -> u64 {
 #[test]
 fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
     let cluster = Cluster::start(ClusterOptions::default());
-    let (stop, is_full, tally) = (AtomicBool::new(false), AtomicU64::new(0), Tally::default());
+    let tally = Tally::default();
     let address = cluster.proxies[0].address();
-    thread::scope(|scope| {
-        let users: Vec<_> = (0..USERS)
-            .map(|number| {
-                let user = User::new(address, number, &tally);
-                let (is_full, stop) = (&is_full, &stop);
-                scope.spawn(move || user.run(is_full, stop))
-            })
-            .collect();
-        let is_broken = || users.iter().any(|user| user.is_finished());
-        poll_until(DEADLINE, "a full cache", || {
-            (is_broken() || is_full.load(Ordering::Relaxed) == USERS as u64).then_some(())
-        });
+    while_used(address, &tally, |is_broken| {
         for round in 0..18 {
             let key = format!("m:{}:{}", round % USERS, round * 7);
             // Some slow, so that much is written meanwhile.
@@ -207,10 +220,6 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
                     .all(|migration| migration.cachelet != cachelet);
                 (is_broken() || is_over).then_some(())
             });
-        }
-        stop.store(true, Ordering::Relaxed);
-        for user in users {
-            user.join().expect("a user");
         }
     });
     let ended = migrations(&cluster).expect("the migrations").ended;
@@ -294,21 +303,10 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
         ],
         ..ClusterOptions::default()
     });
-    let (stop, is_full, tally) = (AtomicBool::new(false), AtomicU64::new(0), Tally::default());
+    let tally = Tally::default();
     let address = cluster.proxies[0].address();
     let mut struck = Vec::new();
-    thread::scope(|scope| {
-        let users: Vec<_> = (0..USERS)
-            .map(|number| {
-                let user = User::new(address, number, &tally);
-                let (is_full, stop) = (&is_full, &stop);
-                scope.spawn(move || user.run(is_full, stop))
-            })
-            .collect();
-        let is_broken = || users.iter().any(|user| user.is_finished());
-        poll_until(DEADLINE, "a full cache", || {
-            (is_broken() || is_full.load(Ordering::Relaxed) == USERS as u64).then_some(())
-        });
+    while_used(address, &tally, |is_broken| {
         for step in [Step::Ordered, Step::Copying, Step::Passed, Step::Flipped] {
             for victim in [Victim::Source, Victim::Target, Victim::Coordinator] {
                 let key = format!("m:0:{}", struck.len() * 11);
@@ -338,10 +336,6 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     (is_broken() || is_over && up == 3 && owned).then_some(())
                 });
             }
-        }
-        stop.store(true, Ordering::Relaxed);
-        for user in users {
-            user.join().expect("a user");
         }
     });
     let _ = std::fs::remove_file(&state);
