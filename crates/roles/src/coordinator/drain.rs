@@ -5,7 +5,9 @@
 //! stopped and nobody asks for it. A drain outlives the coordinator, and the server: under its name a
 //! server stays drained until an operator says otherwise.
 
-use evenkeel_types::{Instant, ServerId};
+use std::collections::BTreeMap;
+
+use evenkeel_types::{CacheletId, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::placing::Slot;
@@ -141,6 +143,20 @@ impl CoordinatorCore {
             draining: request.drain,
             cachelets: self.cachelets_of(id),
         })
+    }
+
+    /// Loads of the cachelets of drained servers that are up, as far as told. Empty at once where there are none.
+    pub(super) fn loads_of_drained(&self, now: Instant) -> BTreeMap<CacheletId, f64> {
+        let drained = |id: ServerId| self.servers[usize::from(id.0)].drain.is_some();
+        if !self.servers.iter().any(|server| server.drain.is_some()) {
+            return BTreeMap::new();
+        }
+        let loads = self.server_loads(now).into_iter();
+        let workers = loads
+            .filter(|load| drained(load.server))
+            .flat_map(|load| load.workers);
+        let cachelets = workers.flat_map(|(worker, _)| worker.cachelets);
+        cachelets.map(|load| (load.cachelet, load.load)).collect()
     }
 
     /// Cachelets that a server owns, or has given up and nobody has yet.

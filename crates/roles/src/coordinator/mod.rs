@@ -714,6 +714,7 @@ impl CoordinatorCore {
             migrating: self.room_for_migrations(),
             migrations_max: self.migrations_left(),
             immovable: self.migrations.failed().clone(),
+            loads: self.loads_of_drained(now),
         }
     }
 

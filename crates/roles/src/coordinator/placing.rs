@@ -153,9 +153,18 @@ pub(super) struct Parties {
     pub(super) migrations_max: usize,
     /// Cachelets that are released even so.
     pub(super) immovable: BTreeSet<CacheletId>,
+    /// Loads of cachelets of drained servers, as far as told.
+    pub(super) loads: BTreeMap<CacheletId, f64>,
 }
 
 impl Parties {
+    /// How much a cachelet is used.
+    fn heat(&self, cachelet: usize) -> f64 {
+        // CACHELETS_MAX positions fit u16.
+        let load = self.loads.get(&CacheletId(cachelet as u16));
+        load.copied().unwrap_or(0.0)
+    }
+
     /// Whether a cachelet may leave its worker with its contents, if somebody can take it.
     fn can_migrate(&self, cachelet: usize, from: WorkerRef) -> bool {
         // CACHELETS_MAX positions fit u16.
@@ -220,15 +229,23 @@ pub(super) fn plan(
             *held.entry(share).or_default() += 1;
             to_share += 1;
         } else if let Slot::Owned(_) = slot
-            && let Some(left) = leavers.get_mut(&worker.server)
-            && *left > 0
+            && leavers.contains_key(&worker.server)
         {
-            *left -= 1;
             leaving.push((cachelet, worker));
-            // Somebody is to get it, now or once it is released.
-            to_share += usize::from(parties.can_migrate(cachelet, worker));
         }
     }
+    // What is used most goes first, while there is time for it.
+    leaving.sort_by(|&(a, _), &(b, _)| parties.heat(b).total_cmp(&parties.heat(a)).then(a.cmp(&b)));
+    leaving.retain(|(_, worker)| {
+        let left = leavers.get_mut(&worker.server).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    });
+    // Somebody is to get it, now or once it is released.
+    let to_move = leaving
+        .iter()
+        .filter(|(cachelet, worker)| parties.can_migrate(*cachelet, *worker));
+    to_share += to_move.count();
+    let mut surplus = Vec::new();
     let quotas = quotas(&held, to_share);
 
     // From the back, so that the cachelets a worker has had for longest stay where they are; first what
@@ -242,11 +259,12 @@ pub(super) fn plan(
                 && *count > quotas[&share]
             {
                 *count -= 1;
-                leaving.push((cachelet, *worker));
+                surplus.push((cachelet, *worker));
             }
         }
     }
-    leaving.sort_unstable();
+    surplus.sort_unstable();
+    leaving.append(&mut surplus);
 
     for (cachelet, slot) in slots.iter().enumerate() {
         let Slot::Released { by, epoch } = *slot else {
@@ -263,6 +281,7 @@ pub(super) fn plan(
         plan.grants.push((cachelet, worker));
     }
     pass_on(&leaving, parties, &mut held, &quotas, &mut plan);
+    plan.releases.sort_unstable();
     plan
 }
 
@@ -545,6 +564,31 @@ mod tests {
             plan.grants
                 .iter()
                 .all(|(_, owner)| owner.server != ServerId(1))
+        );
+    }
+
+    #[test]
+    fn a_drained_server_gives_up_first_what_is_used_most() {
+        let (_, slots) = first_placement(&[worker(0, 0), worker(1, 0), worker(2, 0)], 4);
+        let mut parties = Parties {
+            takers: vec![worker(0, 0), worker(2, 0)],
+            leavers: BTreeMap::from([(ServerId(1), 2)]),
+            loads: [(1, 5.0), (4, 50.0), (7, 10.0)]
+                .map(|(cachelet, load)| (CacheletId(cachelet), load))
+                .into(),
+            ..Parties::default()
+        };
+        let plan = |parties: &Parties| super::plan(&slots, &Accounts::new(), parties, |_, _| true);
+        assert_eq!(plan(&parties).releases, [4, 7]);
+        parties.migrating = (0..3).map(|server| (ServerId(server), 1)).collect();
+        parties.migrations_max = 8;
+        let moves = plan(&parties).moves;
+        assert_eq!(
+            moves
+                .iter()
+                .map(|(cachelet, _)| *cachelet)
+                .collect::<Vec<_>>(),
+            [4]
         );
     }
 
