@@ -6,7 +6,7 @@ use evenkeel_policy::placement::map::{
 };
 use evenkeel_protocol::SentKey;
 use evenkeel_roles::coordinator::{MigrationReport, MigrationState};
-use evenkeel_roles::server::{Counters, LinkId, LinkRequest};
+use evenkeel_roles::server::{Counters, LinkId, LinkRequest, MigrationStep};
 use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -457,6 +457,37 @@ fn before_the_map_says_so_the_source_points_to_the_target_and_the_target_serves(
     world.run();
     assert_eq!(world.reports(), []);
     assert_eq!(world.counts().curr_items, 1);
+}
+
+#[test]
+fn a_map_without_the_migration_gives_back_a_cachelet_that_is_passing() {
+    let mut world = World::new();
+    let key = key_in(&world.maps[0], 0, 0);
+    let mut client = Client::open(&mut world.servers[0], 0);
+    let now = world.now();
+    let set = format!("set {key} 0 0 1\r\na\r\n");
+    assert_eq!(client.ask(&mut world.servers[0], now, set), "STORED\r\n");
+    world.order(0, worker(1, 0));
+    world.apply_all();
+    let passing = (CacheletId(0), MigrationStep::Passing);
+    let came_there = (0..50).any(|_| {
+        world.tick(1);
+        let is_there = world.servers[0].workers[0]
+            .migration_steps()
+            .any(|step| step == passing);
+        if !is_there && !world.wires.is_empty() {
+            world.carry(0, usize::MAX);
+        }
+        is_there
+    });
+    assert!(came_there);
+    let get = format!("get {key}\r\n");
+    let now = world.now();
+    assert_eq!(client.ask(&mut world.servers[0], now, &get), "", "it waits");
+    world.change(|document| document.migrations.clear());
+    world.apply_all();
+    let answer = client.answers(&mut world.servers[0], now);
+    assert_eq!(answer, format!("VALUE {key} 0 1\r\na\r\nEND\r\n"));
 }
 
 #[test]

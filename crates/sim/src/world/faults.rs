@@ -140,6 +140,11 @@ impl World {
     /// A process stands still.
     fn stop(&mut self, host: usize, longest: u64) -> bool {
         let until = self.some_end(longest);
+        self.stand_still(host, until)
+    }
+
+    /// The same until then. False when there is no process.
+    pub(super) fn stand_still(&mut self, host: usize, until: Nanos) -> bool {
         let length = until.saturating_sub(self.time) / MS;
         self.narrate(&[host], || format!("stands still for {length} ms"));
         let process = self.process_mut(host);

@@ -192,9 +192,7 @@ impl World {
 
     fn stop_for_a_while(&mut self, server: usize) {
         let until = (self.time + self.random.between(1, 2_000) * MS).min(self.plan.quiet_from());
-        self.narrate(&[server], || "stands still".into());
-        let process = self.process_mut(server);
-        process.stopped_until = until.max(process.stopped_until);
+        self.stand_still(server, until);
     }
 
     fn cut_migration(&mut self, trap: Trap) {

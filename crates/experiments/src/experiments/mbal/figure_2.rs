@@ -6,7 +6,7 @@ use crate::experiments::curves::measure::Found;
 use crate::experiments::curves::report::{Latencies, Measured};
 use crate::experiments::curves::setting::Setting;
 use crate::experiments::curves::size::{Size, is_small_and_real};
-use crate::experiments::mbal::{KEY_LEN, VALUE_LEN, memcacheds};
+use crate::experiments::mbal::memcacheds;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use crate::trial::{Trial, mean};
@@ -116,28 +116,13 @@ fn setting(exponent: f64) -> Setting {
 }
 
 fn size(run: &Run) -> Size {
-    let size = Size {
-        key_len: KEY_LEN,
-        value_len: VALUE_LEN,
-        ..Size::of(run)
-    };
-    if run.mode == Mode::Sim {
-        return size;
-    }
-    let size = Size {
-        capacity: CAPACITY_REAL,
+    super::size(run, CAPACITY_REAL, |size| Size {
+        keys: 10_000,
+        duration: Duration::from_secs(1),
+        rates: &[COMPARED_AT, 0.6, 0.9],
+        precision: 0.15,
         ..size
-    };
-    match is_small_and_real(run) {
-        true => Size {
-            keys: 10_000,
-            duration: Duration::from_secs(1),
-            rates: &[COMPARED_AT, 0.6, 0.9],
-            precision: 0.15,
-            ..size
-        },
-        false => size,
-    }
+    })
 }
 
 fn p99_ms(found: &Found, size: &Size) -> f64 {

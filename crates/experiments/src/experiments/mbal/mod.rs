@@ -31,7 +31,10 @@ pub(super) use figure_10::{FIGURE_10, FIGURE_11};
 pub(super) use figure_12::{FIGURE_12, FIGURE_13};
 pub(super) use targets::TARGETS;
 
+use crate::args::Mode;
 use crate::experiments::curves::setting::{Setting, Workers};
+use crate::experiments::curves::size::{Size, is_small_and_real};
+use crate::run::Run;
 
 /// Lengths of keys and values of the paper's cluster (section 4.2.1), in bytes.
 const KEY_LEN: usize = 24;
@@ -48,6 +51,27 @@ fn memcacheds(servers: usize) -> Setting {
     Setting::plain(servers)
         .workers(Workers::Shared(WORKERS))
         .get_share(GET_SHARE)
+}
+
+/// How large a cluster is whose servers can do so many requests a second; `small` is how it is measured on real servers at
+/// the small scale.
+fn size(run: &Run, capacity_real: u64, small: impl FnOnce(Size) -> Size) -> Size {
+    let size = Size {
+        key_len: KEY_LEN,
+        value_len: VALUE_LEN,
+        ..Size::of(run)
+    };
+    if run.mode == Mode::Sim {
+        return size;
+    }
+    let size = Size {
+        capacity: capacity_real,
+        ..size
+    };
+    match is_small_and_real(run) {
+        true => small(size),
+        false => size,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Settings of the paper's cluster (section 4.2), by which phases act, and how large it is.
 
-use super::{GET_SHARE, KEY_LEN, VALUE_LEN, WORKERS};
+use super::{GET_SHARE, WORKERS};
 use crate::args::Mode;
 use crate::experiments::curves::setting::{Setting, Workers};
-use crate::experiments::curves::size::{Size, is_small_and_real};
+use crate::experiments::curves::size::Size;
 use crate::run::Run;
 use std::time::Duration;
 
@@ -68,27 +68,12 @@ pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
 
 /// How large a cluster is.
 pub(super) fn size(run: &Run) -> Size {
-    let size = Size {
-        key_len: KEY_LEN,
-        value_len: VALUE_LEN,
-        ..Size::of(run)
-    };
-    if run.mode == Mode::Sim {
-        return size;
-    }
-    let size = Size {
-        capacity: CAPACITY_REAL,
+    super::size(run, CAPACITY_REAL, |size| Size {
+        keys: 8_000,
+        settle: Duration::from_secs(3),
+        duration: Duration::from_millis(1_500),
+        rates: &[0.4, 0.6, 0.8],
+        precision: 0.2,
         ..size
-    };
-    match is_small_and_real(run) {
-        true => Size {
-            keys: 8_000,
-            settle: Duration::from_secs(3),
-            duration: Duration::from_millis(1_500),
-            rates: &[0.4, 0.6, 0.8],
-            precision: 0.2,
-            ..size
-        },
-        false => size,
-    }
+    })
 }

@@ -116,12 +116,6 @@ impl Migrations {
             (incoming.began, incoming.taken)
         })
     }
-
-    /// Whether commands on a cachelet wait until it is known who serves it.
-    fn is_passing(&self, cachelet: CacheletId) -> bool {
-        let outgoing = self.outgoing.get(&cachelet);
-        outgoing.is_some_and(|outgoing| matches!(outgoing.stage, Stage::Passing { .. }))
-    }
 }
 
 /// How far a migration has come at one end, as exactly as that end knows.

@@ -471,7 +471,7 @@ impl WorkerCore {
         cachelet: CacheletId,
         command: impl FnOnce() -> Commands,
     ) -> bool {
-        if !self.migrations.is_passing(cachelet) {
+        if self.handovers.passing != Some(cachelet) {
             return false;
         }
         if let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) {
@@ -503,7 +503,12 @@ impl WorkerCore {
             return;
         }
         if !is_gone {
+            let was_passing = self.handovers.passing == Some(cachelet);
             self.abort(now, cachelet);
+            if was_passing {
+                // Made while nobody served it, and now it is back.
+                placement.set_host(cachelet, self.config.index);
+            }
         }
         self.close_migration_link(cachelet);
         self.engine.hot.handle_host_by_map(cachelet);

@@ -1,6 +1,7 @@
 //! The target's side of a migration: what comes is stored apart, and served when the source has decided.
 
 use super::{Volume, stands};
+use crate::server::engine::Engine;
 use crate::server::placement::LocalPlacement;
 use crate::server::session::{ConnectionId, Session};
 use crate::server::time::{NEVER, Seconds, TimeBase};
@@ -38,6 +39,15 @@ impl Incoming {
     /// Whether there are contents.
     pub fn has_contents(&self) -> bool {
         self.staged != Staged::Not
+    }
+
+    /// What has come so far is of no use. What is whole stays: the source may have decided.
+    fn forget_part(&mut self, cachelet: CacheletId, engine: &mut Engine) {
+        if self.staged == Staged::Partly {
+            self.staged = Staged::Not;
+            engine.store.drop_cachelet(cachelet);
+            engine.counters.migrations_dropped += 1;
+        }
     }
 }
 
@@ -288,13 +298,8 @@ impl WorkerCore {
 
     /// A `flush_all` came: what is on its way may be older than it.
     pub(super) fn flush_ends_incoming(&mut self) {
-        let store = &mut self.engine.store;
         for (cachelet, incoming) in &mut self.migrations.incoming {
-            if incoming.staged == Staged::Partly {
-                incoming.staged = Staged::Not;
-                store.drop_cachelet(*cachelet);
-                self.engine.counters.migrations_dropped += 1;
-            }
+            incoming.forget_part(*cachelet, &mut self.engine);
         }
     }
 
@@ -307,10 +312,6 @@ impl WorkerCore {
         let Some(incoming) = incoming.filter(|incoming| incoming.connection == id) else {
             return;
         };
-        if incoming.staged == Staged::Partly {
-            incoming.staged = Staged::Not;
-            self.engine.store.drop_cachelet(cachelet);
-            self.engine.counters.migrations_dropped += 1;
-        }
+        incoming.forget_part(cachelet, &mut self.engine);
     }
 }
