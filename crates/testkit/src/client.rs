@@ -207,14 +207,24 @@ impl Client {
     }
 
     /// `stats` with an argument (may be empty), as a map.
+    ///
+    /// # Panics
+    /// As [`line`](Self::line) does.
     pub fn stats(&mut self, argument: &str) -> BTreeMap<String, String> {
-        self.send(format!("stats {argument}").trim_end().as_bytes());
-        self.send(b"\r\n");
+        self.try_stats(argument)
+            .expect("the server answers to stats")
+    }
+
+    /// `stats` with an argument (may be empty), as a map, where the peer may be gone or close the connection: a server
+    /// whose serving lease has ended does so with every connection that it may have answered too late.
+    pub fn try_stats(&mut self, argument: &str) -> std::io::Result<BTreeMap<String, String>> {
+        self.try_send(format!("stats {argument}").trim_end().as_bytes())?;
+        self.try_send(b"\r\n")?;
         let mut stats = BTreeMap::new();
         loop {
-            let line = self.line();
+            let line = self.try_line()?;
             if line == "END" {
-                return stats;
+                return Ok(stats);
             }
             let (name, value) = line
                 .strip_prefix("STAT ")

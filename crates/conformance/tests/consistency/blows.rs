@@ -77,7 +77,7 @@ fn shadow_of_hottest(cluster: &Cluster, shared: &Shared) -> usize {
         servers(cluster)
             .into_iter()
             .find_map(|(server, mut client)| {
-                let holds = list(&mut client, "replicas").contains_key(shared.hottest());
+                let holds = list(&mut client, "replicas")?.contains_key(shared.hottest());
                 (server != home && holds).then_some(server)
             })
     })
@@ -124,7 +124,9 @@ fn kill_server(
 
 /// The keys whose home is this server: the home of a key that is read tracks it.
 fn keys_at(cluster: &Cluster, shared: &Shared, server: usize) -> Vec<u16> {
-    let tracked = list(&mut cluster.server_client(server), "hotkeys");
+    let tracked = poll_until(HOT_DEADLINE, "the server to list its hot keys", || {
+        list(&mut cluster.server_client(server), "hotkeys")
+    });
     (0..KEYS.len())
         .filter(|&key| tracked.contains_key(shared.key(key)))
         .map(|key| key as u16)
