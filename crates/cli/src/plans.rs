@@ -4,7 +4,9 @@ use crate::cachelets::{columns, mib, whole};
 use crate::top::Format;
 use anyhow::Context;
 use clap::Subcommand;
-use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
+use evenkeel_coordinator::api::plans::{
+    MoveState, Plan, PlanMode, PlansView, Recutting, Spread, Verdict,
+};
 use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::UsageError;
@@ -244,6 +246,20 @@ fn details(plan: &Plan) -> String {
             it.note.clone().unwrap_or_default(),
         ]);
     }
+    let mut recuts = columns(&["cachelet", "becomes", "state", "why"]);
+    for it in &plan.recuts {
+        let becomes = match (it.kind, it.half) {
+            (Recutting::Split { .. }, Some(half)) => format!("two, the other is {half}"),
+            (Recutting::Split { .. }, None) => "two".to_owned(),
+            (Recutting::Merge { with }, _) => format!("one with {with}"),
+        };
+        recuts.add_row([
+            it.cachelet.to_string(),
+            becomes,
+            it.state.as_str().to_owned(),
+            it.note.clone().unwrap_or_default(),
+        ]);
+    }
     let mut workers = columns(&["worker", "load", "predicted"]);
     for change in &plan.changes {
         workers.add_row([
@@ -252,7 +268,10 @@ fn details(plan: &Plan) -> String {
             whole(change.after),
         ]);
     }
-    format!("{text}\n{moves}\n\n{workers}\n")
+    if plan.recuts.is_empty() {
+        return format!("{text}\n{moves}\n\n{workers}\n");
+    }
+    format!("{text}\n{recuts}\n\n{moves}\n\n{workers}\n")
 }
 
 fn moves(view: &MigrationsView) -> String {

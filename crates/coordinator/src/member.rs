@@ -94,6 +94,8 @@ pub struct Report {
     pub hot_keys: Option<HotKeysNews>,
     /// Whether the server can pass cachelets on with their contents, and take them.
     pub migrates: bool,
+    /// Whether the server can split and merge its cachelets as the map says.
+    pub splits: bool,
     /// How far the migrations of a server have come.
     pub migrations: Vec<MigrationReport>,
     /// A server: that it serves under leases only.
@@ -429,11 +431,13 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             load,
             hot_keys,
             migrates,
+            splits,
             migrations,
             leased,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
+        self.heartbeat.splits = splits;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
         self.heartbeat.epoch = epoch;
@@ -579,6 +583,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrates: false,
+        splits: false,
         migrations: Vec::new(),
         leased: false,
     }
@@ -610,6 +615,7 @@ mod tests {
             cachelets: vec![Some(WorkerRef::default())],
             since: Vec::new(),
             stay: Vec::new(),
+            merged: Vec::new(),
             migrations: Vec::new(),
         };
         Arc::new(ClusterMap::new(document).unwrap())

@@ -150,6 +150,8 @@ fn join(
         load: load.report(),
         hot_keys: None,
         migrates: false,
+        splits: false,
+        merged: Vec::new(),
         migrations: Vec::new(),
         leased: false,
     };

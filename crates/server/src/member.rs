@@ -72,6 +72,7 @@ pub fn join(
         },
         hot_keys: hot_keys_news(&reporting),
         migrates: true,
+        splits: true,
         migrations: migrations(&reporting),
     };
     let mut listener = Listener {

@@ -121,6 +121,8 @@ impl Member {
                 },
                 hot_keys: None,
                 migrates: false,
+                splits: false,
+                merged: Vec::new(),
                 migrations: Vec::new(),
             }
         };

@@ -84,10 +84,33 @@ pub struct MapDocument {
     /// with `since`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stay: Vec<Epoch>,
+    /// Virtual nodes whose `since` and `stay` are other than their cachelet's, because they came to it when two
+    /// cachelets of one worker were merged; in ascending order. The next owner takes the cachelet as one, with the
+    /// newest `since` of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<MergedNode>,
     /// Cachelets that are on their way to another server, in ascending order. Until the map says otherwise
     /// they belong to their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<Migration>,
+}
+
+/// The history of a virtual node that came to its cachelet by a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergedNode {
+    /// Which.
+    pub virtual_node: VirtualNode,
+    /// As [`MapDocument::since`] was of its former cachelet.
+    pub since: Epoch,
+    /// As [`MapDocument::stay`] was of its former cachelet.
+    pub stay: Epoch,
+}
+
+impl MergedNode {
+    /// What an author may say of when a piece of the hash space began.
+    fn is_sound(&self, epoch: Epoch) -> bool {
+        self.since <= self.stay && self.stay <= epoch
+    }
 }
 
 /// A cachelet on its way to another server, with its contents.
@@ -195,7 +218,30 @@ impl MapDocument {
         if !is_complete || !stay_is_sound || since.iter().any(|since| *since > self.epoch) {
             return Err(MapError::BadSince);
         }
+        let merged = &self.merged;
+        let ascends = merged.is_sorted_by(|a, b| a.virtual_node < b.virtual_node);
+        let is_sound = |node: &MergedNode| {
+            usize::from(node.virtual_node.0) < count && node.is_sound(self.epoch)
+        };
+        let has_since = merged.is_empty() || !since.is_empty();
+        if !ascends || !has_since || !merged.iter().all(is_sound) {
+            return Err(MapError::BadSince);
+        }
         self.validate_migrations()
+    }
+
+    /// [`since`](Self::since) and [`stay`](Self::stay) of each virtual node, if the author says.
+    pub fn histories(&self) -> Option<Vec<(Epoch, Epoch)>> {
+        let of_cachelet = |cachelet: &CacheletId| {
+            let at = usize::from(cachelet.0);
+            Some((*self.since.get(at)?, *self.stay.get(at)?))
+        };
+        let nodes = self.virtual_nodes.iter();
+        let mut histories: Vec<_> = nodes.map(of_cachelet).collect::<Option<_>>()?;
+        for node in &self.merged {
+            histories[usize::from(node.virtual_node.0)] = (node.since, node.stay);
+        }
+        Some(histories)
     }
 
     fn validate_migrations(&self) -> Result<(), MapError> {

@@ -192,6 +192,7 @@ mod tests {
             cachelets,
             since: Vec::new(),
             stay: Vec::new(),
+            merged: Vec::new(),
             migrations: Vec::new(),
         })
         .unwrap()

@@ -165,6 +165,7 @@ impl CoordinatorCore {
             Slot::Owned(owner) => owner.server == server,
             Slot::Moving(moving) => moving.from.server == server,
             Slot::Released { by, .. } => *by == server,
+            Slot::Merged => false,
         };
         self.slots.iter().filter(are_its).count()
     }

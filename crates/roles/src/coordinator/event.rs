@@ -37,13 +37,17 @@ pub enum Cause {
     /// Sources of migrations have begun a new life, so that nobody knows what has passed: nobody owns the
     /// cachelets until the targets have let go of them.
     MigrationsLost,
+    /// Cachelets became two, of the same owner.
+    CacheletsSplit,
+    /// Cachelets became a part of another one of the same owner.
+    CacheletsMerged,
     /// A server that is down has ceased to serve for certain, and its cachelets go to others.
     ServerFenced,
 }
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 16] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
@@ -57,6 +61,8 @@ impl Cause {
         Cause::CacheletsMigrated,
         Cause::MigrationsAborted,
         Cause::MigrationsLost,
+        Cause::CacheletsSplit,
+        Cause::CacheletsMerged,
         Cause::ServerFenced,
     ];
 
@@ -76,6 +82,8 @@ impl Cause {
             Cause::CacheletsMigrated => "cachelets_migrated",
             Cause::MigrationsAborted => "migrations_aborted",
             Cause::MigrationsLost => "migrations_lost",
+            Cause::CacheletsSplit => "cachelets_split",
+            Cause::CacheletsMerged => "cachelets_merged",
             Cause::ServerFenced => "server_fenced",
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Server {
     pub(super) applied: Epoch,
     /// See [`Heartbeat::migrates`].
     pub(super) migrates: bool,
+    /// See [`Heartbeat::splits`].
+    pub(super) splits: bool,
     pub(super) last_heard: Instant,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
@@ -94,6 +96,8 @@ impl CoordinatorCore {
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
+        self.revision += u64::from(server.splits != heartbeat.splits);
+        server.splits = heartbeat.splits;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
         self.hear_of_leases(position, heartbeat);
@@ -130,6 +134,7 @@ impl CoordinatorCore {
             drain: None,
             applied: Epoch(0),
             migrates: heartbeat.migrates,
+            splits: heartbeat.splits,
             last_heard: now,
             load: Vec::new(),
         });

@@ -537,7 +537,9 @@ impl CoordinatorCore {
         to: WorkerRef,
     ) -> Result<WorkerRef, MigrationRefusal> {
         let from = match self.slots.get(usize::from(cachelet.0)) {
-            None => return Err(MigrationRefusal::UnknownCachelet { cachelet }),
+            None | Some(Slot::Merged) => {
+                return Err(MigrationRefusal::UnknownCachelet { cachelet });
+            }
             Some(Slot::Released { .. }) => return Err(MigrationRefusal::NobodyOwns { cachelet }),
             Some(Slot::Moving(_)) => return Err(MigrationRefusal::Moving { cachelet }),
             Some(Slot::Owned(from)) => *from,
@@ -744,6 +746,7 @@ impl CoordinatorCore {
             let target = &mut self.servers[usize::from(moving.to.server.0)];
             target.fence.own_again();
             self.migrations.failed.remove(&cachelet);
+            self.since[position] = self.since[position].max(self.unite_histories(position));
             self.stay[position] = moving.began;
             if moving.target_restarted {
                 self.begin_anew(position);

@@ -41,6 +41,7 @@ mod load;
 mod members;
 mod message;
 mod migrating;
+mod pieces;
 mod placing;
 pub mod plans;
 pub mod proxy_config;
@@ -54,7 +55,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_policy::placement::map::{ClusterMap, MergedNode};
 use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
@@ -92,6 +93,7 @@ pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
     MigrationStage, MigrationView, MigrationsView, WorkerName,
 };
+pub use pieces::PiecesRefusal;
 pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};
@@ -135,6 +137,10 @@ pub struct CoordinatorCore {
     since: Vec<Epoch>,
     /// See [`SavedState::stay`]; as long as `slots`.
     stay: Vec<Epoch>,
+    /// See [`SavedState::merged`].
+    merged: Vec<MergedNode>,
+    /// See [`SavedState::halves`].
+    halves: BTreeSet<CacheletId>,
     accounts: Accounts,
     migrations: Migrations,
     plans: Plans,
@@ -199,6 +205,8 @@ impl CoordinatorCore {
             slots: Vec::new(),
             since: Vec::new(),
             stay: Vec::new(),
+            merged: Vec::new(),
+            halves: BTreeSet::new(),
             accounts: Accounts::new(),
             migrations: Migrations::default(),
             plans: Plans::new(plans),
@@ -256,6 +264,8 @@ impl CoordinatorCore {
         core.slots = state.cachelets;
         core.since = state.since;
         core.stay = state.stay;
+        core.merged = state.merged;
+        core.halves = state.halves;
         core.accounts = state.accounts;
         core.plans = Plans::new(state.plans);
         core.electorates = Electorates::restore(state.electorates);
@@ -268,6 +278,7 @@ impl CoordinatorCore {
                 drain: saved.draining.then(|| Drain::new(now, limits::DRAIN_RATE)),
                 applied: Epoch(0),
                 migrates: saved.migrates,
+                splits: saved.splits,
                 last_heard: now,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
@@ -357,12 +368,15 @@ impl CoordinatorCore {
                     votes_from: server.fence.votes_from,
                     leased: server.fence.leased,
                     migrates: server.migrates,
+                    splits: server.splits,
                 })
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.slots.clone(),
             since: self.since.clone(),
             stay: self.stay.clone(),
+            merged: self.merged.clone(),
+            halves: self.halves.clone(),
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),
@@ -489,7 +503,7 @@ impl CoordinatorCore {
     pub fn cachelets_in_transit(&self) -> usize {
         self.slots
             .iter()
-            .filter(|slot| slot.owner().is_none())
+            .filter(|slot| matches!(slot, Slot::Released { .. }))
             .count()
     }
 
@@ -507,6 +521,7 @@ impl CoordinatorCore {
                     cachelets[usize::from(owner.server.0)].0 += 1;
                 }
                 Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
+                Slot::Merged => {}
             }
         }
         let view = |(server, (cachelets, released)): (&Server, (usize, usize))| ServerView {
@@ -683,6 +698,7 @@ impl CoordinatorCore {
                 // CACHELETS_MAX positions fit u16.
                 let id = CacheletId(cachelet as u16);
                 self.accounts.remove(&id);
+                self.halves.remove(&id);
                 self.migrations.forget_failure(id);
             }
             changes.push(Change {
@@ -714,6 +730,7 @@ impl CoordinatorCore {
             migrating: self.room_for_migrations(),
             migrations_max: self.migrations_left(),
             immovable: self.migrations.failed().clone(),
+            halves: self.halves.clone(),
             loads: self.loads_of_drained(now),
         }
     }
@@ -725,6 +742,7 @@ impl CoordinatorCore {
 
     /// From the next map on nothing is known of what a cachelet contains.
     fn begin_anew(&mut self, cachelet: usize) {
+        self.unite_histories(cachelet);
         self.since[cachelet] = self.next_epoch();
         self.stay[cachelet] = self.next_epoch();
     }

@@ -45,6 +45,8 @@ pub enum Slot {
         /// First map in which nobody had it: what `by` must confirm.
         epoch: Epoch,
     },
+    /// No cachelet has this number any more, since it was merged into another one.
+    Merged,
 }
 
 /// A cachelet on its way from one server to another.
@@ -87,7 +89,7 @@ impl Slot {
         match self {
             Slot::Owned(worker) => Some(worker),
             Slot::Moving(moving) => Some(moving.from),
-            Slot::Released { .. } => None,
+            Slot::Released { .. } | Slot::Merged => None,
         }
     }
 
@@ -153,6 +155,8 @@ pub(super) struct Parties {
     pub(super) migrations_max: usize,
     /// Cachelets that are released even so.
     pub(super) immovable: BTreeSet<CacheletId>,
+    /// Cachelets that count in nobody's share as long as they are of a taker.
+    pub(super) halves: BTreeSet<CacheletId>,
     /// Loads of cachelets of drained servers, as far as told.
     pub(super) loads: BTreeMap<CacheletId, f64>,
 }
@@ -209,6 +213,7 @@ pub(super) fn plan(
                 to_share += 1;
                 continue;
             }
+            Slot::Merged => continue,
             Slot::Owned(worker) => *worker,
             Slot::Moving(Moving {
                 from,
@@ -217,6 +222,11 @@ pub(super) fn plan(
             }) => *from,
             Slot::Moving(Moving { to, .. }) => *to,
         };
+        // CACHELETS_MAX positions fit u16.
+        let is_half = parties.halves.contains(&CacheletId(cachelet as u16));
+        if held.contains_key(&worker) && is_half {
+            continue;
+        }
         if held.contains_key(&worker) {
             let share = match slot {
                 Slot::Moving(Moving {

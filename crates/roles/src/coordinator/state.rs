@@ -3,9 +3,9 @@
 //! Written before anything that depends on it is told to anyone, and checked when it is read: a
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_policy::placement::map::{MapDocument, MapError, ServerEntry};
+use evenkeel_policy::placement::map::{MapDocument, MapError, MergedNode, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, WorkerRef};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,12 @@ pub struct SavedState {
     /// For each cachelet what names its stay with its owner: see [`MapDocument::stay`]. As long as `since`.
     #[serde(default)]
     pub stay: Vec<Epoch>,
+    /// Virtual nodes that came to their cachelets by merges: see [`MapDocument::merged`].
+    #[serde(default)]
+    pub merged: Vec<MergedNode>,
+    /// Cachelets that splits have made, and that count in nobody's share.
+    #[serde(default)]
+    pub halves: BTreeSet<CacheletId>,
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
     #[serde(default)]
     pub accounts: BTreeMap<CacheletId, WorkerRef>,
@@ -76,6 +82,9 @@ pub struct SavedServer {
     /// Whether it can pass cachelets on with their contents.
     #[serde(default)]
     pub migrates: bool,
+    /// Whether it can split and merge cachelets.
+    #[serde(default)]
+    pub splits: bool,
 }
 
 /// Why a state cannot be used.
@@ -110,6 +119,7 @@ impl SavedState {
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
             since: self.since.clone(),
             stay: self.stay.clone(),
+            merged: self.merged.clone(),
             migrations: (0u16..)
                 .zip(&self.cachelets)
                 .filter_map(|(cachelet, slot)| slot.migration(CacheletId(cachelet)))
@@ -156,15 +166,26 @@ impl SavedState {
         let servers = self.servers.len();
         let release_sound = |slot: &Slot| match *slot {
             // As sound as the map says below.
-            Slot::Owned(_) | Slot::Moving(_) => true,
+            Slot::Owned(_) | Slot::Moving(_) | Slot::Merged => true,
             Slot::Released { by, epoch } => usize::from(by.0) < servers && epoch <= self.epoch,
         };
         if !self.cachelets.iter().all(release_sound) {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
         }
         let cachelets = self.cachelets.len();
+        let is_made = |slot: usize, count: &usize| (self.cachelets[slot] == Slot::Merged) == (*count == 0);
+        let mut nodes = vec![0_usize; self.cachelets.len()];
+        for cachelet in &self.virtual_nodes {
+            match nodes.get_mut(usize::from(cachelet.0)) {
+                Some(count) => *count += 1,
+                None => return contradiction("a virtual node is in a cachelet that does not exist"),
+            }
+        }
+        if !nodes.iter().enumerate().all(|(slot, count)| is_made(slot, count)) {
+            return contradiction("a cachelet has no virtual node, or one that was merged has");
+        }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
-        if !self.accounts.keys().all(has_account) {
+        if !self.accounts.keys().chain(&self.halves).all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");
         }
         if self.electorates.len() > ELECTORATES_MAX
@@ -181,6 +202,7 @@ impl SavedState {
             cachelets: vec![None],
             since: Vec::new(),
             stay: Vec::new(),
+            merged: Vec::new(),
             migrations: Vec::new(),
         });
         Ok(document.validate()?)

@@ -111,6 +111,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrates: false,
+        splits: false,
         migrations: Vec::new(),
         leased: false,
     }

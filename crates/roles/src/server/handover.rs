@@ -152,6 +152,18 @@ impl Handovers {
         }
     }
 
+    /// Whether a cachelet is to be given away.
+    pub fn is_ordered(&self, cachelet: CacheletId) -> bool {
+        self.orders.contains_key(&cachelet)
+    }
+
+    /// A cachelet goes on under another name of its stay.
+    pub fn set_stay(&mut self, cachelet: CacheletId, stay: Epoch) {
+        if let Some(moved) = self.moved.get_mut(&cachelet) {
+            moved.stay = stay;
+        }
+    }
+
     /// Whether no command is on its way by a cachelet's former host, as far as worker `me`, its host, knows.
     pub fn is_settled(&self, cachelet: CacheletId, me: u16) -> bool {
         let moved = self.moved.get(&cachelet);
@@ -225,7 +237,15 @@ impl WorkerCore {
     fn give(&mut self, now: Now, cachelet: CacheletId, to: u16) -> Result<(), NotGiven> {
         let me = self.config.index;
         let seat = self.placement.seat(cachelet).ok_or(NotGiven::NotPossible)?;
-        if self.is_between_servers(cachelet) {
+        // What is to be split or merged first may go home, though it is ordered to another server.
+        let goes_home = self.recuts.concern(cachelet) && !self.migrations.is_under_way(cachelet);
+        if self.is_between_servers(cachelet) && !goes_home {
+            return Err(NotGiven::NotPossible);
+        }
+        if self.recuts.join(cachelet) {
+            return Err(NotGiven::NotYet);
+        }
+        if self.recuts.concern(cachelet) && to != seat.home {
             return Err(NotGiven::NotPossible);
         }
         if to >= self.config.workers || to == me {
@@ -302,6 +322,9 @@ impl WorkerCore {
         self.handovers.moved.insert(cachelet, moved);
         self.engine.adopt_version(handover.newest);
         self.engine.store.attach(handover.cachelet);
+        if self.recuts.is_broken_since(cachelet, handover.epoch) {
+            self.engine.store.flush_cachelet(cachelet);
+        }
         if let Some(meter) = handover.meter {
             self.admit_meter(cachelet, meter);
         }
@@ -460,6 +483,7 @@ impl WorkerCore {
         for (from, handover) in core::mem::take(&mut self.handovers.early_handovers) {
             self.take_handover(now, from, handover);
         }
+        self.take_early_recuts();
         for hosted in core::mem::take(&mut self.handovers.early) {
             self.take_hosted(now, hosted);
         }
@@ -507,7 +531,8 @@ impl WorkerCore {
     /// Another worker has flushed what it holds, and gave these away before.
     pub(super) fn take_flush_given(&mut self, now: Now, mut flush: FlushGiven) {
         let me = self.config.index;
-        for cachelet in core::mem::take(&mut flush.cachelets) {
+        let cachelets = core::mem::take(&mut flush.cachelets);
+        for cachelet in self.recuts.with_heirs(now.monotonic, cachelets) {
             match self.handovers.moved.get(&cachelet).map(|moved| moved.host) {
                 Some(host) if host != me => flush.errands.push(Errand {
                     by: me,

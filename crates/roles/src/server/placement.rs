@@ -12,13 +12,16 @@
 //!
 //! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
 //! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
+//!
+//! Where a map splits a cachelet or merges two, the server goes on for a while with the cachelets that it has, and
+//! makes them the map's one after the other; see [`recut`](super::recut).
 
 #[cfg(doc)]
 use evenkeel_policy::placement::map::MapDocument;
 use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_storage::TableHash;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Cachelets of each worker of a server that has no coordinator.
 pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
@@ -37,6 +40,7 @@ pub const NOBODY: u16 = u16::MAX - 1;
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
+    /// The cachelet that holds its keys here: that of the map, but for a while after this has split or merged any.
     cachelet: CacheletId,
     /// Index of the local worker that hosts the cachelet, or [`CHANGING`].
     worker: u16,
@@ -51,6 +55,12 @@ struct Node {
 }
 
 impl Node {
+    /// Whether what it holds is still held after a change of the placement.
+    fn is_held_in(&self, after: &Node) -> bool {
+        let what = |node: &Node| (node.owned, node.cachelet, node.since, node.stay);
+        what(self) == what(after)
+    }
+
     /// One of which the keys belong elsewhere.
     fn of_guests(index: usize, workers: u16) -> Self {
         let worker = (index % usize::from(workers)) as u16;
@@ -175,7 +185,8 @@ impl LocalPlacement {
         if document.cachelets.len() > usize::from(GUEST_CACHELET_LAST - workers) {
             return Err("the map has more cachelets than a server can tell from its guests");
         }
-        let mut nodes = Vec::with_capacity(document.virtual_nodes.len());
+        let histories = document.histories();
+        let mut nodes = Vec::with_capacity(count);
         for (index, &cachelet) in document.virtual_nodes.iter().enumerate() {
             let owner = document.cachelets[usize::from(cachelet.0)];
             let local = owner.filter(|owner| owner.server == me);
@@ -184,22 +195,21 @@ impl LocalPlacement {
             }
             nodes.push(match local {
                 Some(owner) => {
-                    let at = usize::from(cachelet.0);
-                    let said = document.since.get(at).zip(document.stay.get(at));
+                    let said = histories.as_ref().map(|histories| histories[index]);
                     let held = self.nodes.get(index).filter(|node| {
                         self.nodes.len() == count
                             && self.by == By::Placement
                             && node.owned
-                            && (node.cachelet, node.home) == (cachelet, owner.worker)
-                            && said.is_none_or(|said| said == (&node.since, &node.stay))
+                            && node.home == owner.worker
+                            && said.map_or(node.cachelet == cachelet, |said| {
+                                said == (node.since, node.stay)
+                            })
                     });
                     let held_since = held.map(|node| (node.since, node.stay));
-                    let (since, stay) = said
-                        .map(|(since, stay)| (*since, *stay))
-                        .or(held_since)
-                        .unwrap_or((document.epoch, document.epoch));
+                    let anew = (document.epoch, document.epoch);
+                    let (since, stay) = said.or(held_since).unwrap_or(anew);
                     Node {
-                        cachelet,
+                        cachelet: held.map_or(cachelet, |node| node.cachelet),
                         worker: held.map_or(owner.worker, |node| node.worker),
                         home: owner.worker,
                         owned: true,
@@ -210,6 +220,7 @@ impl LocalPlacement {
                 None => Node::of_guests(index, workers),
             });
         }
+        self.send_home_what_begins_anew(&mut nodes);
         if nodes.len() < 2 {
             nodes.resize(2, nodes[0]);
         }
@@ -220,6 +231,17 @@ impl LocalPlacement {
             is_closed: self.is_closed,
             nodes,
         })
+    }
+
+    /// A cachelet that comes to be another one by what it is made of, begins at its home worker.
+    fn send_home_what_begins_anew(&self, nodes: &mut [Node]) {
+        let (before, after) = (stays(&self.nodes), stays(nodes));
+        let has_changed = |node: &Node| before.get(&node.cachelet) != after.get(&node.cachelet);
+        for node in nodes.iter_mut().filter(|node| node.owned) {
+            if node.worker != node.home && has_changed(node) {
+                node.worker = node.home;
+            }
+        }
     }
 
     /// Where this server keeps a key, and the key's placement hash if that was needed to tell.
@@ -275,27 +297,73 @@ impl LocalPlacement {
         self.epoch
     }
 
-    /// Where a cachelet is that this server owns; `None` for others, guests among them.
+    /// Where a cachelet is that this server owns; `None` for others, guests among them. O(nodes).
     pub fn seat(&self, cachelet: CacheletId) -> Option<Seat> {
-        let node = self.nodes.iter().find(|node| node.cachelet == cachelet)?;
-        node.owned.then_some(Seat {
-            home: node.home,
-            worker: node.worker,
-            since: node.since,
-            stay: node.stay,
-        })
+        let its = |node: &&Node| node.owned && node.cachelet == cachelet;
+        let seats = self.nodes.iter().filter(its).map(Seat::of);
+        seats.reduce(Seat::with)
     }
 
     /// Every cachelet that this server owns, each once, ascending, and where it is. O(nodes).
     pub fn seats(&self) -> BTreeMap<CacheletId, Seat> {
-        let owned = self.nodes.iter().filter(|node| node.owned);
-        let seat = |node: &Node| Seat {
-            home: node.home,
-            worker: node.worker,
-            since: node.since,
-            stay: node.stay,
-        };
-        owned.map(|node| (node.cachelet, seat(node))).collect()
+        let mut seats: BTreeMap<CacheletId, Seat> = BTreeMap::new();
+        for node in self.nodes.iter().filter(|node| node.owned) {
+            let seat = Seat::of(node);
+            seats
+                .entry(node.cachelet)
+                .and_modify(|all| *all = all.with(seat))
+                .or_insert(seat);
+        }
+        seats
+    }
+
+    /// The pieces of the hash space that are in other cachelets here than by this map, which the placement was made
+    /// from: by the cachelet in which they are and the one in which they are to be. O(nodes).
+    pub fn misplaced(&self, map: &ClusterMap) -> BTreeMap<(CacheletId, CacheletId), Vec<u16>> {
+        let mut misplaced: BTreeMap<_, Vec<u16>> = BTreeMap::new();
+        // VIRTUAL_NODES_MAX positions fit u16.
+        let of_map = (0u16..=u16::MAX).zip(&map.document().virtual_nodes);
+        for (node, (index, by_map)) in self.nodes.iter().zip(of_map) {
+            if node.owned && node.cachelet != *by_map {
+                let nodes = misplaced.entry((node.cachelet, *by_map)).or_default();
+                nodes.push(index);
+            }
+        }
+        misplaced
+    }
+
+    /// The cachelet that holds a key of a server with a map.
+    pub fn cachelet_of(&self, key: &[u8]) -> CacheletId {
+        self.place_of(KeyHash::of(key).0).cachelet
+    }
+
+    /// Whether any key of this server is in that cachelet. O(nodes).
+    pub fn has_any_in(&self, cachelet: CacheletId) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| node.owned && node.cachelet == cachelet)
+    }
+
+    /// From now on those pieces of one cachelet are in another one of the same worker. O(nodes).
+    pub fn recut(&mut self, from: CacheletId, into: CacheletId, pieces: &[u16]) {
+        for piece in pieces {
+            let node = self.nodes.get_mut(usize::from(*piece));
+            if let Some(node) = node.filter(|node| node.owned && node.cachelet == from) {
+                node.cachelet = into;
+            }
+        }
+    }
+
+    /// Cachelets of which this server had all pieces before and has only some in `after`, so that what it holds of them is
+    /// partly another's. O(nodes).
+    pub fn broken(&self, after: &LocalPlacement) -> BTreeSet<CacheletId> {
+        if self.nodes.len() != after.nodes.len() || self.by != after.by {
+            return BTreeSet::new();
+        }
+        let pairs = self.nodes.iter().zip(&after.nodes);
+        let lost = pairs.filter(|(before, after)| before.owned && !before.is_held_in(after));
+        lost.map(|(before, _)| before.cachelet)
+            .filter(|cachelet| after.has_any_in(*cachelet))
+            .collect()
     }
 
     /// A cachelet of this server has passed to another server, which the map does not say yet. O(nodes).
@@ -340,6 +408,16 @@ impl LocalPlacement {
     }
 }
 
+/// The stay of each cachelet that these make up.
+fn stays(nodes: &[Node]) -> BTreeMap<CacheletId, Epoch> {
+    let mut stays = BTreeMap::new();
+    for node in nodes.iter().filter(|node| node.owned) {
+        let stay: &mut Epoch = stays.entry(node.cachelet).or_default();
+        *stay = (*stay).max(node.stay);
+    }
+    stays
+}
+
 /// Where a cachelet is that this server owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -347,8 +425,28 @@ pub struct Seat {
     pub home: u16,
     /// The one that hosts it, or `CHANGING`.
     pub worker: u16,
-    /// Epoch from which on its contents have gone on without a break.
+    /// Epoch from which on all of its contents have gone on without a break.
     pub since: Epoch,
-    /// Names its stay at this server: see [`MapDocument::stay`].
+    /// Names its stay at this server: see [`MapDocument::stay`]. The newest of what was merged into it.
     pub stay: Epoch,
+}
+
+impl Seat {
+    fn of(node: &Node) -> Self {
+        Seat {
+            home: node.home,
+            worker: node.worker,
+            since: node.since,
+            stay: node.stay,
+        }
+    }
+
+    /// As a cachelet with both.
+    fn with(self, other: Seat) -> Seat {
+        Seat {
+            since: self.since.max(other.since),
+            stay: self.stay.max(other.stay),
+            ..self
+        }
+    }
 }

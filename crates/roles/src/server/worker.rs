@@ -13,6 +13,7 @@ use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
 use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY, guest};
 use super::plain::Run;
+use super::recut::Recuts;
 use super::replicas::Replicas;
 use super::serving_lease::Leave;
 use super::session::ConnectionId;
@@ -132,6 +133,8 @@ pub struct WorkerCore {
     pub(super) handovers: Handovers,
     /// Cachelets on their way to or from another server.
     pub(super) migrations: Migrations,
+    /// Cachelets that the map has split or merged and the server has not.
+    pub(super) recuts: Recuts,
     /// Answers that wait until copies of their keys cannot be read.
     pub(super) held: HeldAnswers,
     /// Who looks on.
@@ -220,6 +223,7 @@ impl WorkerCore {
             credentials: None,
             handovers: Handovers::default(),
             migrations: Migrations::default(),
+            recuts: Recuts::default(),
             held: HeldAnswers::default(),
             observers: Observers::new(&ObserverConfig {
                 worker: config.index,
@@ -265,6 +269,8 @@ impl WorkerCore {
             Message::Hosted(hosted) => self.take_hosted(now, hosted),
             Message::Follow(follow) => self.take_follow(now, follow),
             Message::Followed(follow) => self.take_followed(now, follow),
+            Message::Recut(recut) => self.take_recut(from, *recut),
+            Message::RecutHeard(cachelet) => self.take_recut_heard(now, from, cachelet),
             Message::FlushGiven(flush) => self.take_flush_given(now, flush),
             Message::Share { to, task, bytes } => self.take_share(now, to, task, &bytes),
             Message::Log(lines) => {
@@ -316,6 +322,9 @@ impl WorkerCore {
         self.revise_migrations(now, map, &mut placement);
         let mut wanted = self.revise_handovers(&placement);
         wanted.extend(self.migrations.staged());
+        let sources = self.recuts.sources();
+        let needed = sources.filter(|(into, _)| placement.has_any_in(*into));
+        wanted.extend(needed.map(|(_, from)| from));
         let mut held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
         if self.placement.is_private() {
             for id in core::mem::take(&mut held) {
@@ -340,8 +349,11 @@ impl WorkerCore {
         for id in begin {
             self.engine.store.create_cachelet(*id);
         }
+        let broken = self.placement.broken(&placement);
+        self.empty_broken(broken, map.epoch());
         self.settle_meters(now.monotonic);
         self.placement = placement;
+        self.look_for_misplaced(map);
         self.forget_overtaken_guests(now);
         self.server = server;
         self.map = Some(map.clone());
@@ -468,6 +480,7 @@ impl WorkerCore {
             self.finish_flush(now, self.config.index, None);
         }
         self.carry_out_orders(now);
+        self.recut(now);
         self.migrate(now);
         self.engine.hot.handle_timeout(now.monotonic);
         self.measure(now.monotonic);
@@ -482,6 +495,7 @@ impl WorkerCore {
         let due = [
             self.links.deadline(),
             self.orders_deadline(),
+            self.recuts.deadline(),
             self.migrations.deadline(),
         ];
         due.into_iter().flatten().fold(own, Instant::min)

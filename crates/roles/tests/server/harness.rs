@@ -212,6 +212,7 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
             .collect(),
         since: Vec::new(),
         stay: Vec::new(),
+        merged: Vec::new(),
         migrations: Vec::new(),
     };
     Arc::new(ClusterMap::new(document).expect("a sound map"))

@@ -49,6 +49,7 @@ fn first_document() -> MapDocument {
             .collect(),
         since: vec![Epoch(1); usize::from(CACHELETS)],
         stay: vec![Epoch(1); usize::from(CACHELETS)],
+        merged: Vec::new(),
         migrations: Vec::new(),
     }
 }

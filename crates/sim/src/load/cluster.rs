@@ -103,6 +103,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
             .collect(),
         since: Vec::new(),
         stay: Vec::new(),
+        merged: Vec::new(),
         migrations: Vec::new(),
     };
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;

@@ -128,6 +128,7 @@ impl World {
             load: LoadReport::default(),
             hot_keys: None,
             migrates: false,
+            splits: false,
             migrations: Vec::new(),
             leased: false,
         };

@@ -36,7 +36,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, WorkerRef};
+use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
 
 use crate::hot_keys::ages::Ages;
 use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
@@ -51,7 +51,7 @@ use crate::placement::map::ClusterMap;
 use crate::placement::renaming;
 use atomic::Quiet;
 pub use atomic::{Released, ReleasedBy};
-use moves::is_host;
+use moves::Hosts;
 
 /// How long a key is left without replicas after one of its shadow workers failed it.
 pub const PROMOTION_HOLD_OFF: Duration = Duration::from_secs(5);
@@ -195,8 +195,8 @@ pub struct HotKeys {
     lost: BTreeMap<WorkerRef, Instant>,
     map: Option<Arc<ClusterMap>>,
     me: WorkerRef,
-    /// Cachelets whose host is not the worker that the map names: whether this worker is.
-    moved: BTreeMap<CacheletId, bool>,
+    /// What is otherwise at this server than the map says.
+    hosts: Hosts,
     load: LoadAverage,
     /// Requests for its own keys that this worker served.
     own: LoadAverage,
@@ -279,7 +279,7 @@ impl HotKeys {
             lost: BTreeMap::new(),
             map: None,
             me: WorkerRef::default(),
-            moved: BTreeMap::new(),
+            hosts: Hosts::default(),
             load: LoadAverage::new(now),
             own: LoadAverage::new(now),
             served: LoadAverage::new(now),
@@ -477,7 +477,7 @@ impl HotKeys {
         self.me = me;
         for slot in self.table.slots() {
             let entry = &mut self.table[slot];
-            let at_home = is_host(&self.moved, &map, me, entry.hash);
+            let at_home = self.hosts.is_host(&map, me, entry.hash);
             let Some(replication) = &mut entry.replication else {
                 let proposed = self.proposed.get(&slot);
                 let is_outdated = |targets: &Vec<WorkerRef>| {

@@ -10,23 +10,35 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_types::{CacheletId, Instant, KeyHash, WorkerRef};
+use evenkeel_types::{CacheletId, Instant, KeyHash, VirtualNode, WorkerRef};
 
 use super::{HotKeys, PROMOTION_HOLD_OFF};
 use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::Event;
-use crate::placement::map::ClusterMap;
+use crate::placement::map::{ClusterMap, Place};
 
-/// Whether a worker hosts a key, by the map and by what has moved since.
-pub(super) fn is_host(
-    moved: &BTreeMap<CacheletId, bool>,
-    map: &ClusterMap,
-    me: WorkerRef,
-    hash: KeyHash,
-) -> bool {
-    let place = map.locate(hash);
-    let moved = moved.get(&place.cachelet).copied();
-    moved.unwrap_or(place.worker == Some(me))
+/// What is otherwise at this server than the map says.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    /// Cachelets of which it is known otherwise than by the map whether this worker hosts them.
+    moved: BTreeMap<CacheletId, bool>,
+    /// The cachelets that pieces of the hash space are in, where they are not yet in those of the map.
+    misplaced: BTreeMap<VirtualNode, CacheletId>,
+}
+
+impl Hosts {
+    /// The cachelet that a key is in at this server.
+    fn cachelet(&self, place: &Place) -> CacheletId {
+        let misplaced = self.misplaced.get(&place.virtual_node);
+        misplaced.copied().unwrap_or(place.cachelet)
+    }
+
+    /// Whether a worker hosts a key.
+    pub fn is_host(&self, map: &ClusterMap, me: WorkerRef, hash: KeyHash) -> bool {
+        let place = map.locate(hash);
+        let moved = self.moved.get(&self.cachelet(&place)).copied();
+        moved.unwrap_or(place.worker == Some(me))
+    }
 }
 
 impl HotKeys {
@@ -67,14 +79,20 @@ impl HotKeys {
     /// Tells that the host of a cachelet is the worker that the map names, or that the map gives it to
     /// another server. To be told before the map is.
     pub fn handle_host_by_map(&mut self, cachelet: CacheletId) {
-        self.moved.remove(&cachelet);
+        self.hosts.moved.remove(&cachelet);
+    }
+
+    /// Tells which pieces of the hash space are at this server in other cachelets than by the map. To be told before the
+    /// map is, if there is a new one.
+    pub fn handle_misplaced(&mut self, misplaced: BTreeMap<VirtualNode, CacheletId>) {
+        self.hosts.misplaced = misplaced;
     }
 
     fn note_host(&mut self, cachelet: CacheletId, home: bool, host: bool) {
         if home == host {
-            self.moved.remove(&cachelet);
+            self.hosts.moved.remove(&cachelet);
         } else {
-            self.moved.insert(cachelet, host);
+            self.hosts.moved.insert(cachelet, host);
         }
     }
 
@@ -83,7 +101,8 @@ impl HotKeys {
         let Some(map) = &self.map else {
             return Vec::new();
         };
-        let is_in = |slot: &Slot| map.locate(self.table[*slot].hash).cachelet == cachelet;
+        let of = |slot: &Slot| self.hosts.cachelet(&map.locate(self.table[*slot].hash));
+        let is_in = |slot: &Slot| of(slot) == cachelet;
         self.table.slots().into_iter().filter(is_in).collect()
     }
 }

@@ -2,7 +2,6 @@
 
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 
-use super::moves::is_host;
 use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF, ReadAdvice, Reader};
 use crate::hot_keys::config::{Mode, gamma_for};
 use crate::hot_keys::popularity::SLOT;
@@ -187,7 +186,7 @@ impl HotKeys {
             return Vec::new();
         };
         let entry = &self.table[slot];
-        if !is_host(&self.moved, map, self.me, entry.hash) {
+        if !self.hosts.is_host(map, self.me, entry.hash) {
             return Vec::new();
         }
         let mut shadows = renaming::shadows(map, &entry.key, self.me.server, gamma);

@@ -9,7 +9,9 @@ use evenkeel_policy::migration::local::Effort;
 use evenkeel_policy::migration::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
-use super::{MoveState, Plan, PlanMove, PlanState, Verdict, WorkerChange};
+use super::{
+    MoveState, Plan, PlanMove, PlanRecut, PlanState, RecutState, Recutting, Verdict, WorkerChange,
+};
 use crate::coordinator::placing::Slot;
 use crate::coordinator::{CoordinatorCore, ServerLoad, limits};
 
@@ -69,7 +71,9 @@ impl CoordinatorCore {
             0 => 0,
             _ => self.plans.lasting.saturating_add(1),
         };
-        if spread.overloaded == 0 {
+        let config = self.cluster_config();
+        let is_crowded = has_many_cachelets(report, &config);
+        if spread.overloaded == 0 && !is_crowded {
             return Seen::only(Verdict::Even);
         }
         if let Some(open) = &self.plans.saved.open
@@ -78,7 +82,8 @@ impl CoordinatorCore {
             return Seen::only(Verdict::Planned);
         }
         let has_rested = self.plans.pause_until.is_none_or(|until| now >= until);
-        let has_lasted = self.plans.lasting >= self.plans.saved.settings.intervals;
+        let has_lasted =
+            spread.overloaded == 0 || self.plans.lasting >= self.plans.saved.settings.intervals;
         // While cachelets change hands for other reasons loads say little.
         let is_settled = self.cachelets_in_transit() == 0 && self.migrations_under_way() == 0;
         if !has_rested || !has_lasted || !is_settled {
@@ -86,7 +91,6 @@ impl CoordinatorCore {
         }
         // Without a plan it is looked again when that has lasted as long once more.
         self.plans.lasting = 0;
-        let config = self.cluster_config();
         match plan_for(self.plans.saved.settings.planner, report, &config) {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
@@ -113,6 +117,7 @@ impl CoordinatorCore {
             proposed_unix_s: now.unix,
             ended_unix_s: None,
             moves: Vec::new(),
+            recuts: Vec::new(),
             changes: Vec::new(),
             bytes: 0,
             before: made.before,
@@ -123,6 +128,7 @@ impl CoordinatorCore {
         };
         self.note_predictions(&mut plan, made);
         plan.moves = self.moves_of(made);
+        plan.recuts = recuts_of(made);
         let states = &mut self.plans.counts.states;
         *states.entry(PlanState::Proposed).or_default() += 1;
         self.plans.expires_at = Some(now.monotonic + limits::PROPOSAL_AGE_MAX);
@@ -162,6 +168,7 @@ impl CoordinatorCore {
                 began: None,
                 note: None,
             }),
+            // See `recuts_of`.
             Step::Split { .. } | Step::Merge { .. } => None,
         });
         steps.collect()
@@ -180,7 +187,7 @@ impl CoordinatorCore {
             wanted: wanted.collect(),
         };
         match cluster::plan(&mut again, &report, &self.cluster_config()) {
-            Ok(ClusterAnswer::Plan(plan)) => Some(plan).filter(|plan| plan.moves() > 0),
+            Ok(ClusterAnswer::Plan(plan)) => Some(plan).filter(is_feasible),
             _ => None,
         }
     }
@@ -257,6 +264,12 @@ impl CoordinatorCore {
     }
 }
 
+/// Whether a worker has so many cachelets that cold ones should be merged.
+fn has_many_cachelets(report: &ClusterReport, config: &ClusterConfig) -> bool {
+    let mut workers = report.servers.iter().flat_map(|server| &server.workers);
+    workers.any(|worker| worker.cachelets.len() > config.cachelets_many)
+}
+
 /// What a planner says, of which this coordinator can make something.
 enum Answer {
     /// Moves between servers, and how many other steps are left out.
@@ -287,14 +300,44 @@ fn plan_for(name: PlannerName, report: &ClusterReport, config: &ClusterConfig) -
     // Reckoned anew for what is left, so that predictions are those of what will be done.
     let mut again = Again { name, wanted };
     match cluster::plan(&mut again, report, config) {
-        Ok(ClusterAnswer::Plan(plan)) if plan.moves() > 0 => {
-            let left_out = steps.saturating_sub(plan.moves());
+        Ok(ClusterAnswer::Plan(plan)) if is_feasible(&plan) => {
+            let left_out = steps.saturating_sub(plan.steps.len());
             Answer::Plan(plan, left_out)
         }
-        // Nothing but splits and merges.
+        // Nothing but moves within servers.
         Ok(ClusterAnswer::Plan(_)) => Answer::Nothing(Verdict::NoRoom),
         answer => without_plan(answer),
     }
+}
+
+/// Whether there is anything in a plan that this coordinator can do.
+fn is_feasible(plan: &ClusterPlan) -> bool {
+    !plan.steps.is_empty()
+}
+
+/// What a plan splits and merges.
+fn recuts_of(made: &ClusterPlan) -> Vec<PlanRecut> {
+    let id = |number: CacheletNumber| u16::try_from(number.0).ok().map(CacheletId);
+    let steps = made.steps.iter().filter_map(|step| {
+        let (cachelet, kind) = match *step {
+            Step::Move { .. } => return None,
+            Step::Split {
+                cachelet, cause, ..
+            } => (id(cachelet)?, Recutting::Split { cause }),
+            Step::Merge {
+                cachelets: [into, from],
+                ..
+            } => (id(into)?, Recutting::Merge { with: id(from)? }),
+        };
+        Some(PlanRecut {
+            cachelet,
+            kind,
+            state: RecutState::Waiting,
+            half: None,
+            note: None,
+        })
+    });
+    steps.collect()
 }
 
 fn without_plan<E>(answer: Result<ClusterAnswer, E>) -> Answer {

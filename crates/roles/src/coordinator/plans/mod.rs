@@ -21,8 +21,8 @@
 //! At most one plan is open. It is saved, and goes on under another coordinator; those that are over are kept to be
 //! shown, with what was measured before and after.
 //!
-//! What a planner says of splitting and merging cachelets is not carried out, because servers cannot do it; nor are
-//! moves within a server, which the server finds by itself and makes without copying.
+//! Cachelets that are split and merged change the map and nothing else, all at once, before the moves of their plan. Moves
+//! within a server are not carried out: it finds them by itself and makes them without copying.
 
 mod look;
 mod run;
@@ -31,7 +31,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-pub use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, Spread};
+pub use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, Spread, SplitCause};
 use evenkeel_policy::placement::map::MIGRATIONS_MAX;
 use evenkeel_types::{CacheletId, Epoch, Instant, UnixSeconds};
 use serde::{Deserialize, Serialize};
@@ -289,6 +289,83 @@ pub struct PlanMove {
     pub note: Option<String>,
 }
 
+/// A cachelet that a plan makes two of, or one of two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecut {
+    /// Which. Of two that are merged, the one that stays.
+    pub cachelet: CacheletId,
+    /// What is done.
+    #[serde(flatten)]
+    pub kind: Recutting,
+    /// How far it has come.
+    pub state: RecutState,
+    /// The other half, once it is split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<CacheletId>,
+    /// Why it was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl PlanRecut {
+    fn skip(&mut self, why: String) {
+        self.state = RecutState::Skipped;
+        self.note = Some(why);
+    }
+}
+
+/// Whether a cachelet is split or merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Recutting {
+    /// It becomes two, each with half of its virtual nodes.
+    Split {
+        /// Why.
+        cause: SplitCause,
+    },
+    /// It gets another one's virtual nodes.
+    Merge {
+        /// The other one.
+        with: CacheletId,
+    },
+}
+
+/// How far a split or a merge of a plan has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecutState {
+    /// It is not in the map.
+    Waiting,
+    /// It is.
+    Done,
+    /// It was not possible, did not help any more, or the plan was cancelled.
+    Skipped,
+}
+
+impl RecutState {
+    /// All of them, in order.
+    pub const ALL: [RecutState; 3] = [RecutState::Waiting, RecutState::Done, RecutState::Skipped];
+
+    /// Its name everywhere; stable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RecutState::Waiting => "waiting",
+            RecutState::Done => "done",
+            RecutState::Skipped => "skipped",
+        }
+    }
+
+    const fn is_over(self) -> bool {
+        !matches!(self, RecutState::Waiting)
+    }
+}
+
+impl fmt::Display for RecutState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// What a plan does to the load of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerChange {
@@ -317,6 +394,9 @@ pub struct Plan {
     pub ended_unix_s: Option<UnixSeconds>,
     /// In the order in which they are begun: what helps most comes first.
     pub moves: Vec<PlanMove>,
+    /// What is split and merged.
+    #[serde(default)]
+    pub recuts: Vec<PlanRecut>,
     /// The workers whose load changes.
     pub changes: Vec<WorkerChange>,
     /// Bytes that are copied.
@@ -327,8 +407,7 @@ pub struct Plan {
     pub predicted: Spread,
     /// What was measured some seconds after it was over; of plans that moved something.
     pub measured: Option<Spread>,
-    /// Steps that the planner wanted beside these and that cannot be carried out: cachelets that should be
-    /// split or merged, and moves within a server.
+    /// Moves within servers, which the planner wanted beside these and which are the servers' own.
     pub left_out: usize,
     /// Why it ended as it did, where that is not plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -465,6 +544,8 @@ pub struct PlanCounts {
     pub states: BTreeMap<PlanState, u64>,
     /// Moves of plans that are over, each state present.
     pub moves: BTreeMap<MoveState, u64>,
+    /// What they were to split and merge, each state present.
+    pub recuts: BTreeMap<RecutState, u64>,
 }
 
 /// Why something is not done with a plan.
@@ -537,6 +618,7 @@ impl Plans {
                 verdicts: Verdict::ALL.into_iter().map(|v| (v, 0)).collect(),
                 states: PlanState::ALL.into_iter().map(|s| (s, 0)).collect(),
                 moves: MoveState::ALL.into_iter().map(|s| (s, 0)).collect(),
+                recuts: RecutState::ALL.into_iter().map(|s| (s, 0)).collect(),
             },
             looked_at: None,
             lasting: 0,

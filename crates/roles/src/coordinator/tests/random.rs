@@ -61,6 +61,7 @@ impl Process {
             boot: BootId(boot),
             // Some have a version that cannot.
             migrates: !n.is_multiple_of(4),
+            splits: !n.is_multiple_of(4),
             ..server(n, workers)
         };
         self.alive = true;

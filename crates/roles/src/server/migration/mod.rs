@@ -91,6 +91,13 @@ impl Migrations {
         !self.outgoing.is_empty() || !self.incoming.is_empty()
     }
 
+    /// Whether a cachelet is on its way to another server or from one, or waits for it here.
+    pub fn is_under_way(&self, cachelet: CacheletId) -> bool {
+        let outgoing = self.outgoing.get(&cachelet);
+        outgoing.is_some_and(|outgoing| !outgoing.is_over())
+            || self.incoming.contains_key(&cachelet)
+    }
+
     /// Where a cachelet of this server has gone, if the map does not say so yet.
     pub fn gone_to(&self, cachelet: CacheletId) -> Option<WorkerRef> {
         let outgoing = self.outgoing.get(&cachelet)?;
@@ -247,7 +254,8 @@ impl WorkerCore {
                 .owner(cachelet)
                 .is_some_and(|owner| owner.server == self.server);
             let is_open = self.handovers.is_open(cachelet, order.began);
-            if is_mine && !is_known && is_open && self.hosts_cachelet(cachelet) {
+            let is_whole = self.is_as_mapped(cachelet);
+            if is_mine && !is_known && is_open && is_whole && self.hosts_cachelet(cachelet) {
                 self.engine.counters.migrations_ordered += 1;
                 let outgoing = Outgoing::new(*order, now.monotonic);
                 self.migrations.outgoing.insert(cachelet, outgoing);

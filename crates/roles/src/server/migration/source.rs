@@ -145,7 +145,7 @@ impl Outgoing {
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Moved | Stage::Aborted)
     }
 

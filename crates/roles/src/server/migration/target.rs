@@ -108,7 +108,8 @@ impl WorkerCore {
         if !is_ordered || self.migrations.incoming.contains_key(&cachelet) {
             return text::MIGRATE_NO;
         }
-        if !self.engine.store.create_cachelet(cachelet) {
+        // Of that number there may be one still that a merge has ended.
+        if self.placement.has_any_in(cachelet) || !self.engine.store.create_cachelet(cachelet) {
             return text::MIGRATE_NO;
         }
         let incoming = Incoming {

@@ -325,6 +325,7 @@ impl World {
                 .collect(),
             since: Vec::new(),
             stay: Vec::new(),
+            merged: Vec::new(),
             migrations: Vec::new(),
         };
         let mut world = World {
