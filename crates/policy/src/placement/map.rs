@@ -500,6 +500,15 @@ impl ClusterMap {
             .map(|(cachelet, _)| CacheletId(cachelet))
     }
 
+    /// The virtual nodes of a cachelet, in ascending order. O(virtual nodes).
+    pub fn virtual_nodes_of(&self, cachelet: CacheletId) -> impl Iterator<Item = VirtualNode> {
+        // VIRTUAL_NODES_MAX positions fit u16.
+        (0u16..=u16::MAX)
+            .zip(&self.document.virtual_nodes)
+            .filter(move |(_, its)| **its == cachelet)
+            .map(|(node, _)| VirtualNode(node))
+    }
+
     /// The map as it travels.
     pub fn document(&self) -> &MapDocument {
         &self.document

@@ -112,9 +112,6 @@ impl CoordinatorCore {
         for node in &nodes[nodes.len() / 2..] {
             self.virtual_nodes[*node] = half;
         }
-        if let Some(account) = self.accounts.get(&cachelet) {
-            self.accounts.insert(half, *account);
-        }
         self.halves.insert(half);
         changes.push(Change {
             cachelets: 1,

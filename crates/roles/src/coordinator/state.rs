@@ -173,15 +173,22 @@ impl SavedState {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
         }
         let cachelets = self.cachelets.len();
-        let is_made = |slot: usize, count: &usize| (self.cachelets[slot] == Slot::Merged) == (*count == 0);
+        let is_made =
+            |slot: usize, count: &usize| (self.cachelets[slot] == Slot::Merged) == (*count == 0);
         let mut nodes = vec![0_usize; self.cachelets.len()];
         for cachelet in &self.virtual_nodes {
             match nodes.get_mut(usize::from(cachelet.0)) {
                 Some(count) => *count += 1,
-                None => return contradiction("a virtual node is in a cachelet that does not exist"),
+                None => {
+                    return contradiction("a virtual node is in a cachelet that does not exist");
+                }
             }
         }
-        if !nodes.iter().enumerate().all(|(slot, count)| is_made(slot, count)) {
+        if !nodes
+            .iter()
+            .enumerate()
+            .all(|(slot, count)| is_made(slot, count))
+        {
             return contradiction("a cachelet has no virtual node, or one that was merged has");
         }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;

@@ -274,8 +274,8 @@ impl WorkerCore {
     ) -> Option<(Located, KeyHash)> {
         let flags = flags.filter(|flags| flags.has(b'Y'))?;
         let hash = KeyHash::of(key);
-        let cachelet = self.map.as_ref()?.locate(hash).cachelet;
-        let is_held_back = session.marks.hold_back(cachelet, flags.unsigned(b'W'));
+        let node = self.map.as_ref()?.locate(hash).virtual_node;
+        let is_held_back = session.marks.hold_back(node, flags.unsigned(b'W'));
         is_held_back.then(|| (self.locate(key), hash))
     }
 
@@ -300,11 +300,15 @@ impl WorkerCore {
         mark: Option<u64>,
     ) -> Moved {
         self.engine.counters.moved += 1;
-        let place = self.map.as_ref().map(|map| map.locate(hash));
+        let mark = self.map.as_ref().map_or(0, |map| {
+            let place = map.locate(hash);
+            let cachelet = map.virtual_nodes_of(place.cachelet);
+            session.marks.add(place.virtual_node, cachelet, mark)
+        });
         Moved {
             epoch: self.placement.epoch(),
             owner: self.owner_of(located, hash),
-            mark: place.map_or(0, |place| session.marks.add(place.cachelet, mark)),
+            mark,
         }
     }
 

@@ -64,6 +64,8 @@ pub struct Handover {
     stay: Epoch,
     /// Of the map that the former host knows.
     epoch: Epoch,
+    /// See [`Moved::no_orders_until`].
+    no_orders_until: Epoch,
     /// How often it has moved since then, this time included.
     moves: u32,
     /// The newest version of the former host: the new one's are to be newer.
@@ -111,8 +113,8 @@ pub enum NotGiven {
 #[derive(Debug)]
 struct Moved {
     stay: Epoch,
-    /// Map of the worker that gave or has it: no migration that began before is to come of it.
-    epoch: Epoch,
+    /// No migration that began by this map or an older one is to come of it: whoever had it before knew of them.
+    no_orders_until: Epoch,
     moves: u32,
     host: u16,
     /// At the host: whose commands may still come by the former one.
@@ -164,6 +166,18 @@ impl Handovers {
         }
     }
 
+    /// What was in one cachelet is in another one, with what is known of when it was given away.
+    pub fn note_heir(&mut self, from: CacheletId, into: CacheletId) {
+        let of_from = self.given.iter().filter(|(_, given)| *given == from);
+        let heirs: Vec<_> = of_from.map(|(at, _)| (*at, into)).collect();
+        self.given.extend(heirs);
+    }
+
+    /// There is no cachelet of that number here any more.
+    pub fn forget(&mut self, cachelet: CacheletId) {
+        self.moved.remove(&cachelet);
+    }
+
     /// Whether no command is on its way by a cachelet's former host, as far as worker `me`, its host, knows.
     pub fn is_settled(&self, cachelet: CacheletId, me: u16) -> bool {
         let moved = self.moved.get(&cachelet);
@@ -174,7 +188,7 @@ impl Handovers {
     /// the worker that gave the cachelet to it knew already that nothing came of it.
     pub fn is_open(&self, cachelet: CacheletId, began: Epoch) -> bool {
         let moved = self.moved.get(&cachelet);
-        moved.is_none_or(|moved| moved.epoch < began)
+        moved.is_none_or(|moved| moved.no_orders_until < began)
     }
 
     /// Whether a connection waits for a cachelet that moves.
@@ -183,11 +197,17 @@ impl Handovers {
     }
 
     /// What was given away within [`FLUSH_REACH`] and is elsewhere now, by host as far as known.
-    fn given_lately(&self, now: Instant, me: u16) -> BTreeMap<u16, Vec<CacheletId>> {
+    fn given_lately(
+        &self,
+        placement: &LocalPlacement,
+        now: Instant,
+        me: u16,
+    ) -> BTreeMap<u16, Vec<CacheletId>> {
         let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
         let lately = self.given.iter();
         for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
-            let host = self.moved.get(&cachelet).map(|moved| moved.host);
+            let moved = self.moved.get(&cachelet).map(|moved| moved.host);
+            let host = moved.or_else(|| Some(placement.seat(cachelet)?.worker));
             if let Some(host) = host.filter(|host| *host != me) {
                 by_host.entry(host).or_default().push(cachelet);
             }
@@ -262,6 +282,7 @@ impl WorkerCore {
         if !(self.engine.hot).prepare_to_leave(now.monotonic, cachelet) {
             return Err(NotGiven::NotYet);
         }
+        let no_orders_until = self.orders_until(cachelet);
         let taken = self.engine.store.detach(cachelet);
         let Some(contents) = taken else {
             return Err(NotGiven::NotPossible);
@@ -272,7 +293,7 @@ impl WorkerCore {
             stay: seat.stay,
             moves,
             host: to,
-            epoch: self.placement.epoch(),
+            no_orders_until,
             stragglers: BTreeSet::new(),
             changing: None,
             next: None,
@@ -282,6 +303,7 @@ impl WorkerCore {
             cachelet: contents,
             stay: seat.stay,
             epoch: self.placement.epoch(),
+            no_orders_until,
             moves,
             newest: self.engine.newest_version(),
             meter: self.release_meter(cachelet),
@@ -292,6 +314,17 @@ impl WorkerCore {
         given.push((now.monotonic, cachelet));
         self.engine.counters.cachelets_given += 1;
         Ok(())
+    }
+
+    /// The newest map of which no migration of a cachelet is left to be carried out.
+    fn orders_until(&self, cachelet: CacheletId) -> Epoch {
+        let epoch = self.placement.epoch();
+        let order = self.map.as_ref().and_then(|map| map.migration(cachelet));
+        match order.filter(|_| !self.migrations.is_ordered(cachelet)) {
+            // It waits until the cachelet is whole.
+            Some(order) => Epoch(order.began.0.saturating_sub(1)),
+            None => epoch,
+        }
     }
 
     /// A cachelet comes from another worker.
@@ -314,7 +347,7 @@ impl WorkerCore {
             stay,
             moves,
             host: me,
-            epoch: handover.epoch,
+            no_orders_until: handover.no_orders_until,
             stragglers: others.clone().collect(),
             changing: Some(now.monotonic),
             next: None,
@@ -377,7 +410,7 @@ impl WorkerCore {
             stay,
             moves: hosted.moves,
             host: hosted.host,
-            epoch: hosted.epoch,
+            no_orders_until: hosted.epoch,
             stragglers: BTreeSet::new(),
             changing: Some(now.monotonic),
             next: None,
@@ -462,11 +495,12 @@ impl WorkerCore {
             }
             is_held
         });
-        let (moved, passing) = (&self.handovers.moved, self.handovers.passing);
+        let moved = &self.handovers.moved;
+        let passing = self.handovers.passing;
         self.handovers.orders.retain(|id, _| seats.contains_key(id));
         self.handovers
             .given
-            .retain(|(_, id)| moved.contains_key(id));
+            .retain(|(_, id)| seats.contains_key(id));
         let hosted = seats.iter().filter_map(|(id, seat)| {
             let host = match seat.worker {
                 CHANGING if passing == Some(*id) => me,
@@ -494,7 +528,7 @@ impl WorkerCore {
     pub(super) fn has_given_lately(&self, now: Now) -> bool {
         !self
             .handovers
-            .given_lately(now.monotonic, self.config.index)
+            .given_lately(&self.placement, now.monotonic, self.config.index)
             .is_empty()
     }
 
@@ -508,7 +542,9 @@ impl WorkerCore {
         to: Option<ReturnAddress>,
     ) -> Option<ReturnAddress> {
         let me = self.config.index;
-        let given = self.handovers.given_lately(now.monotonic, me);
+        let given = self
+            .handovers
+            .given_lately(&self.placement, now.monotonic, me);
         let errands = given.into_iter().map(|(host, cachelets)| Errand {
             by: me,
             host,

@@ -168,14 +168,16 @@ impl LocalPlacement {
         }
     }
 
-    /// The cluster map as server `me` with `workers` workers keeps it, after this one. What it goes on to
-    /// own stays with its host worker.
+    /// The cluster map as server `me` with `workers` workers keeps it, after this one, which was made from map `before`.
+    /// What it goes on to own stays with its host worker, and in the cachelet that it is in. What has come by a migration is
+    /// in the cachelet that has come, though the map may have split or merged it since.
     ///
     /// # Errors
     /// Says why, when the map numbers so many cachelets that they would meet the guests, or gives
     /// this server a worker that it does not have.
     pub fn updated(
         &self,
+        before: Option<&ClusterMap>,
         map: &ClusterMap,
         me: ServerId,
         workers: u16,
@@ -208,8 +210,10 @@ impl LocalPlacement {
                     let held_since = held.map(|node| (node.since, node.stay));
                     let anew = (document.epoch, document.epoch);
                     let (since, stay) = said.or(held_since).unwrap_or(anew);
+                    let came = || came_by_migration(before?, index, me, stay);
+                    let begins = || came().unwrap_or(cachelet);
                     Node {
-                        cachelet: held.map_or(cachelet, |node| node.cachelet),
+                        cachelet: held.map_or_else(begins, |node| node.cachelet),
                         worker: held.map_or(owner.worker, |node| node.worker),
                         home: owner.worker,
                         owned: true,
@@ -406,6 +410,18 @@ impl LocalPlacement {
             }
         }
     }
+}
+
+/// The cachelet in which a virtual node was when it set out to server `me` for that stay.
+fn came_by_migration(
+    before: &ClusterMap,
+    node: usize,
+    me: ServerId,
+    stay: Epoch,
+) -> Option<CacheletId> {
+    let cachelet = *before.document().virtual_nodes.get(node)?;
+    let migration = before.migration(cachelet)?;
+    (migration.to.server == me && migration.began == stay).then_some(cachelet)
 }
 
 /// The stay of each cachelet that these make up.

@@ -13,6 +13,9 @@
 //! 4. When all is brought and all workers have heard, the two can move again, on their own. One that has become empty is
 //!    dropped.
 //!
+//! The workers of a server work by the same maps in the same order, each at its own time, so that they agree about what a
+//! cachelet is made of.
+//!
 //! Should a map take some pieces of a cachelet from the server before they are in one of their own, the rest is
 //! emptied: otherwise what is left of those pieces could be found if they ever came back.
 
@@ -146,8 +149,8 @@ impl WorkerCore {
     /// Empties what a new map has taken a part of.
     pub(super) fn empty_broken(&mut self, broken: BTreeSet<CacheletId>, epoch: Epoch) {
         for cachelet in broken {
-            self.engine.counters.cachelets_broken += 1;
-            self.engine.store.flush_cachelet(cachelet);
+            let is_here = self.engine.store.flush_cachelet(cachelet);
+            self.engine.counters.cachelets_broken += u64::from(is_here);
             self.recuts.broken.insert(cachelet, epoch);
         }
     }
@@ -242,10 +245,16 @@ impl WorkerCore {
 
     /// The pieces are in the other cachelet from here on.
     fn change_cachelet(&mut self, from: CacheletId, into: CacheletId, pieces: &[u16]) {
+        if !self.placement.has_any_in(into) {
+            // Where another cachelet of that number was once, is of no interest.
+            self.handovers.forget(into);
+        }
         self.placement.recut(from, into, pieces);
+        self.handovers.note_heir(from, into);
         for cachelet in [from, into] {
-            if let Some(seat) = self.placement.seat(cachelet) {
-                self.handovers.set_stay(cachelet, seat.stay);
+            match self.placement.seat(cachelet) {
+                Some(seat) => self.handovers.set_stay(cachelet, seat.stay),
+                None => self.handovers.forget(cachelet),
             }
         }
         if let Some(map) = self.map.clone() {

@@ -10,7 +10,8 @@ use crate::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::{CacheletId, Epoch, Instant};
+use evenkeel_types::{Epoch, Instant, VirtualNode};
+use std::collections::BTreeMap;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
 pub const OUT_PAUSE: usize = 1 << 20;
@@ -53,11 +54,12 @@ pub struct ConnectionId {
 ///
 /// Others may be on their way behind it. Were they carried out, because the worker has got the cachelet in between,
 /// the first would be asked again after them. So the answer brings a mark, and from then on the cachelet's
-/// requests are carried out on this connection only if they bear it: those that were sent after the answer was read.
+/// requests are carried out on this connection only if they bear it or a newer one: those that were sent after the
+/// answer was read. Marks belong to virtual nodes, because cachelets are split and merged.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// The newest mark of each cachelet that has one.
-    of: Vec<(CacheletId, u64)>,
+    /// The newest mark of each virtual node that has one.
+    of: BTreeMap<VirtualNode, u64>,
     newest: u64,
 }
 
@@ -68,30 +70,30 @@ impl Marks {
         self.of.is_empty()
     }
 
-    /// Whether a request of a cachelet with this mark was sent before an answer was read.
+    /// Whether a request about a virtual node with this mark was sent before an answer was read.
     #[cold]
-    pub fn hold_back(&self, cachelet: CacheletId, mark: Option<u64>) -> bool {
-        let marked = self.of.iter().find(|(marked, _)| *marked == cachelet);
-        marked.is_some_and(|(_, newest)| mark != Some(*newest))
+    pub fn hold_back(&self, node: VirtualNode, mark: Option<u64>) -> bool {
+        let marked = self.of.get(&node);
+        marked.is_some_and(|newest| mark < Some(*newest))
     }
 
-    /// A request with this mark is not carried out. The mark that its answer brings: a new one, unless it lacks the
-    /// present one.
-    pub fn add(&mut self, cachelet: CacheletId, mark: Option<u64>) -> u64 {
-        let marked = self.of.iter_mut().find(|(marked, _)| *marked == cachelet);
-        match marked {
-            Some((_, newest)) if mark != Some(*newest) => *newest,
-            Some((_, newest)) => {
-                self.newest += 1;
-                *newest = self.newest;
-                self.newest
-            }
-            None => {
-                self.newest += 1;
-                self.of.push((cachelet, self.newest));
-                self.newest
-            }
+    /// A request about a virtual node with this mark is not carried out. The mark that its answer brings: a new one of all
+    /// nodes of its cachelet, unless it lacks the present one.
+    pub fn add(
+        &mut self,
+        node: VirtualNode,
+        cachelet: impl Iterator<Item = VirtualNode>,
+        mark: Option<u64>,
+    ) -> u64 {
+        if let Some(present) = self.of.get(&node)
+            && self.hold_back(node, mark)
+        {
+            return *present;
         }
+        self.newest += 1;
+        let newest = self.newest;
+        self.of.extend(cachelet.map(|node| (node, newest)));
+        self.newest
     }
 
     /// The client has nothing under way.

@@ -311,10 +311,10 @@ impl WorkerCore {
         self.touched.pop_front()
     }
 
-    /// The coordinator's map. Contents of cachelets that it gives to others are forgotten before
+    /// The coordinator's map. All workers of a server are to be given the same maps in the same order. Contents of cachelets that it gives to others are forgotten before
     /// this returns, so that the caller may report the epoch. False when the map cannot be used.
     pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
-        let made = self.placement.updated(map, server, self.config.workers);
+        let made = (self.placement).updated(self.map.as_deref(), map, server, self.config.workers);
         let Ok(mut placement) = made else {
             self.engine.counters.maps_refused += 1;
             return false;

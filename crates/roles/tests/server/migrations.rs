@@ -2,12 +2,12 @@
 
 use crate::harness::{Client, Server, at, config};
 use evenkeel_policy::placement::map::{
-    ClusterMap, MapDocument, Migration, ServerEntry, VIRTUAL_NODES,
+    ClusterMap, MapDocument, MergedNode, Migration, ServerEntry, VIRTUAL_NODES,
 };
 use evenkeel_protocol::SentKey;
 use evenkeel_roles::coordinator::{MigrationReport, MigrationState};
 use evenkeel_roles::server::{Counters, LinkId, LinkRequest, MigrationStep};
-use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, VirtualNode, WorkerRef};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -68,12 +68,16 @@ struct World {
     servers: Vec<Server>,
     document: MapDocument,
     maps: Vec<Arc<ClusterMap>>,
-    /// The map that each worker has, as a position in `maps`.
-    applied: Vec<Vec<usize>>,
+    /// The maps that each server hears of, as positions in `maps`: it may miss some.
+    heard: Vec<Vec<usize>>,
+    /// How many of them each worker has taken. All take the same, in the same order.
+    taken: Vec<Vec<usize>>,
     wires: Vec<Wire>,
     ms: u64,
     flips: usize,
     aborts: usize,
+    splits: usize,
+    merges: usize,
 }
 
 impl World {
@@ -85,19 +89,17 @@ impl World {
             servers,
             document: first_document(),
             maps: Vec::new(),
-            applied: Vec::new(),
+            heard: vec![Vec::new(); usize::from(SERVERS)],
+            taken: vec![vec![0; usize::from(WORKERS)]; usize::from(SERVERS)],
             wires: Vec::new(),
             ms: 0,
             flips: 0,
             aborts: 0,
+            splits: 0,
+            merges: 0,
         };
         world.publish();
-        world.applied = vec![vec![0; usize::from(WORKERS)]; usize::from(SERVERS)];
-        for server in 0..usize::from(SERVERS) {
-            for worker in 0..usize::from(WORKERS) {
-                world.apply(server, worker, 0);
-            }
-        }
+        world.apply_all();
         world
     }
 
@@ -132,22 +134,109 @@ impl World {
         });
     }
 
-    fn apply(&mut self, server: usize, worker: usize, position: usize) {
-        let now = self.now();
-        let map = self.maps[position].clone();
+    /// The cachelets that have virtual nodes, are on no way elsewhere, and belong to that worker.
+    fn of_worker(&self, owner: WorkerRef) -> Vec<CacheletId> {
+        let document = &self.document;
+        let all = (0u16..).map(CacheletId).zip(&document.cachelets);
+        let free = |id: &CacheletId| !document.migrations.iter().any(|m| m.cachelet == *id);
+        all.filter(|(_, its)| **its == Some(owner))
+            .map(|(id, _)| id)
+            .filter(free)
+            .collect()
+    }
+
+    /// As a coordinator splits a cachelet; a number that a merge has left is taken again.
+    fn split(&mut self, cachelet: CacheletId) {
+        let document = &self.document;
+        let all = document.virtual_nodes.iter().enumerate();
+        let nodes: Vec<usize> = all
+            .filter(|(_, its)| **its == cachelet)
+            .map(|(node, _)| node)
+            .collect();
+        let unused = document.cachelets.iter().position(Option::is_none);
+        let half = unused.unwrap_or(document.cachelets.len());
+        if nodes.len() < 2 || half >= 12 {
+            return;
+        }
+        self.splits += 1;
+        self.change(|document| {
+            let from = usize::from(cachelet.0);
+            let facts = (
+                document.cachelets[from],
+                document.since[from],
+                document.stay[from],
+            );
+            if half == document.cachelets.len() {
+                document.cachelets.push(None);
+                document.since.push(Epoch(1));
+                document.stay.push(Epoch(1));
+            }
+            (
+                document.cachelets[half],
+                document.since[half],
+                document.stay[half],
+            ) = facts;
+            for node in &nodes[nodes.len() / 2..] {
+                document.virtual_nodes[*node] = CacheletId(half as u16);
+            }
+        });
+    }
+
+    /// As a coordinator merges two of one worker.
+    fn merge(&mut self, into: CacheletId, from: CacheletId) {
+        self.merges += 1;
+        self.change(|document| {
+            let histories = document.histories().expect("all is said");
+            let from_at = usize::from(from.0);
+            for (node, cachelet) in document.virtual_nodes.iter_mut().enumerate() {
+                if *cachelet == from {
+                    *cachelet = into;
+                    let node = MergedNode {
+                        virtual_node: VirtualNode(node as u16),
+                        since: histories[node].0,
+                        stay: histories[node].1,
+                    };
+                    document
+                        .merged
+                        .retain(|m| m.virtual_node != node.virtual_node);
+                    document.merged.push(node);
+                }
+            }
+            document.merged.sort_by_key(|node| node.virtual_node);
+            document.cachelets[from_at] = None;
+        });
+    }
+
+    /// A server hears of a map, if that is news to it.
+    fn hear(&mut self, server: usize, position: usize) {
+        if self.heard[server]
+            .last()
+            .is_none_or(|last| *last < position)
+        {
+            self.heard[server].push(position);
+        }
+    }
+
+    /// A worker takes the next map that its server has heard of, if there is one.
+    fn apply(&mut self, server: usize, worker: usize) -> bool {
+        let taken = self.taken[server][worker];
+        let Some(position) = self.heard[server].get(taken) else {
+            return false;
+        };
+        let (now, map) = (self.now(), self.maps[*position].clone());
         let id = ServerId(server as u16);
         assert!(self.servers[server].workers[worker].handle_map(now, &map, id));
-        self.applied[server][worker] = position;
+        self.taken[server][worker] += 1;
         self.servers[server].settle(now);
+        true
     }
 
     fn apply_all(&mut self) {
         let newest = self.maps.len() - 1;
         for server in 0..usize::from(SERVERS) {
+            self.hear(server, newest);
             for worker in 0..usize::from(WORKERS) {
-                if self.applied[server][worker] < newest {
-                    self.apply(server, worker, newest);
-                }
+                while self.apply(server, worker) {}
             }
         }
     }
@@ -175,6 +264,17 @@ impl World {
                         let at = usize::from(report.cachelet.0);
                         document.cachelets[at] = Some(migration.to);
                         document.stay[at] = migration.began;
+                        // It goes on as one.
+                        let nodes = &document.virtual_nodes;
+                        let is_its = |node: &MergedNode| {
+                            nodes[usize::from(node.virtual_node.0)] == report.cachelet
+                        };
+                        let (its, others): (Vec<_>, Vec<_>) =
+                            document.merged.iter().partition(|node| is_its(node));
+                        document.merged = others;
+                        for node in its {
+                            document.since[at] = document.since[at].max(node.since);
+                        }
                     });
                 }
                 MigrationState::Aborted => {
@@ -301,6 +401,9 @@ impl World {
             sum.migrations_aborted += counts.migrations_aborted;
             sum.migrations_dropped += counts.migrations_dropped;
             sum.migration_items_sent += counts.migration_items_sent;
+            sum.cachelets_split += counts.cachelets_split;
+            sum.cachelets_merged += counts.cachelets_merged;
+            sum.cachelets_broken += counts.cachelets_broken;
             sum.commands_waited += counts.commands_waited;
             sum.curr_items += counts.curr_items;
         }
@@ -633,17 +736,16 @@ fn seeds() -> impl Iterator<Item = u64> {
 }
 
 /// Anything that can happen to a migration.
-fn disturb(world: &mut World, chance: &mut Chance) {
+fn disturb(world: &mut World, chance: &mut Chance, recuts: bool) {
     let wires = world.wires.len() as u64;
     match chance.below(8) {
         0 if world.document.migrations.len() < 3 => {
-            let cachelet = chance.below(u64::from(CACHELETS)) as u16;
             let to = worker(chance.below(3) as usize, chance.below(2) as u16);
-            let id = CacheletId(cachelet);
-            let is_free = !world.document.migrations.iter().any(|m| m.cachelet == id);
-            let owner = world.document.cachelets[usize::from(cachelet)].expect("owned");
-            if is_free && owner.server != to.server {
-                world.order(cachelet, to);
+            let from = worker(chance.below(3) as usize, chance.below(2) as u16);
+            let cachelets = world.of_worker(from);
+            if from.server != to.server && !cachelets.is_empty() {
+                let which = chance.below(cachelets.len() as u64) as usize;
+                world.order(cachelets[which].0, to);
             }
         }
         1 if chance.below(6) == 0 && wires > 0 => world.cut(chance.below(wires) as usize),
@@ -653,7 +755,7 @@ fn disturb(world: &mut World, chance: &mut Chance) {
         3 => {
             // Between workers of one server.
             let server = chance.below(3) as usize;
-            let cachelet = CacheletId(chance.below(u64::from(CACHELETS)) as u16);
+            let cachelet = CacheletId(chance.below(12) as u16);
             let (to, now) = (chance.below(2) as u16, world.now());
             for worker in 0..usize::from(WORKERS) {
                 world.servers[server].workers[worker].order_move(now, cachelet, to);
@@ -661,23 +763,44 @@ fn disturb(world: &mut World, chance: &mut Chance) {
             }
         }
         4 => world.coordinate(),
+        5 if recuts && chance.below(3) == 0 => {
+            let owner = worker(chance.below(3) as usize, chance.below(2) as u16);
+            let cachelets = world.of_worker(owner);
+            match cachelets[..] {
+                [one, ..] if chance.below(2) == 0 => world.split(one),
+                [.., one, other] if chance.below(2) == 0 => world.merge(one, other),
+                [one, other, ..] => world.merge(one, other),
+                _ => {}
+            }
+        }
         _ => {
             let server = chance.below(3) as usize;
             let index = chance.below(2) as usize;
-            let newest = world.maps.len() as u64 - 1;
-            let has = world.applied[server][index] as u64;
-            if has < newest {
-                let next = has + 1 + chance.below(newest - has);
-                // The workers of a server hear of the same maps.
-                world.apply(server, index, next as usize);
+            if chance.below(2) == 0 {
+                let newest = world.maps.len() - 1;
+                world.hear(server, newest);
             }
+            world.apply(server, index);
         }
     }
 }
 
 #[test]
 fn no_client_that_knows_maps_can_tell_that_cachelets_pass_between_servers() {
+    let sum = compare_with_a_twin(false);
+    assert_eq!(sum.cachelets_split + sum.cachelets_merged, 0);
+}
+
+#[test]
+fn nor_that_they_are_split_and_merged_meanwhile() {
+    let sum = compare_with_a_twin(true);
+    assert!(sum.cachelets_split > 100 && sum.cachelets_merged > 100);
+    assert_eq!(sum.cachelets_broken, 0);
+}
+
+fn compare_with_a_twin(recuts: bool) -> Counters {
     let (mut flips, mut aborts, mut answered, mut sum) = (0, 0, 0, Counters::default());
+    let (mut splits, mut merges) = (0, 0);
     for seed in seeds() {
         let mut chance = Chance(Xoshiro256PlusPlus::seed_from_u64(seed));
         let mut world = World::new();
@@ -697,7 +820,7 @@ fn no_client_that_knows_maps_can_tell_that_cachelets_pass_between_servers() {
         let mut number = 0;
         for step in 0..6_000 {
             if chance.below(4) == 0 && step < 5_000 {
-                disturb(&mut world, &mut chance);
+                disturb(&mut world, &mut chance, recuts);
             }
             let which = chance.below(4) as usize;
             if askers[which].asks.is_none() {
@@ -724,7 +847,11 @@ fn no_client_that_knows_maps_can_tell_that_cachelets_pass_between_servers() {
                 world.collect();
             }
         }
-        world.run();
+        let ends = (0..20).any(|_| {
+            world.run();
+            world.document.migrations.is_empty()
+        });
+        assert!(ends, "seed {seed}: {:?}", world.document.migrations);
         for asker in &mut askers {
             let tries = (0..2_000).any(|_| {
                 world.run_a_little();
@@ -739,16 +866,26 @@ fn no_client_that_knows_maps_can_tell_that_cachelets_pass_between_servers() {
         assert_eq!(held, expected, "seed {seed}: items");
         flips += world.flips;
         aborts += world.aborts;
+        splits += world.splits;
+        merges += world.merges;
         sum.migrations_passed += counts.migrations_passed;
         sum.migration_items_sent += counts.migration_items_sent;
         sum.migrations_dropped += counts.migrations_dropped;
+        sum.cachelets_split += counts.cachelets_split;
+        sum.cachelets_merged += counts.cachelets_merged;
+        sum.cachelets_broken += counts.cachelets_broken;
     }
+    println!(
+        "{splits} splits and {merges} merges in maps, {} and {} carried out",
+        sum.cachelets_split, sum.cachelets_merged
+    );
     println!(
         "{flips} flips, {aborts} given up, {answered} answers, {} items sent, {} dropped",
         sum.migration_items_sent, sum.migrations_dropped
     );
     assert!(flips > 500 && aborts > 50 && answered > 50_000);
     assert_eq!(flips as u64, sum.migrations_passed);
+    sum
 }
 
 impl World {

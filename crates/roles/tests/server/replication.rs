@@ -152,7 +152,7 @@ fn what_was_sent_behind_a_request_that_is_not_carried_out_is_not_either() {
     let map = evenkeel_policy::placement::map::ClusterMap::new(map).expect("a sound map");
     server.workers[0].handle_map(at(0), &map.into(), ServerId(1));
     // Sent before the answer was read.
-    let mut both = |server: &mut Server| say(server, "ms KEY 1 Y2\r\nb\r\nms KEY 1 Y2 W9\r\nc\r\n");
+    let mut both = |server: &mut Server| say(server, "ms KEY 1 Y2\r\nb\r\nms KEY 1 Y2 W0\r\nc\r\n");
     assert_eq!(both(server), "MOVED 2 1 0 1\r\nMOVED 2 1 0 1\r\n");
     // And after it. Others that bear no mark wait on.
     let asked = say(

@@ -31,7 +31,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-pub use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, Spread, SplitCause};
+pub use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, SplitCause, Spread};
 use evenkeel_policy::placement::map::MIGRATIONS_MAX;
 use evenkeel_types::{CacheletId, Epoch, Instant, UnixSeconds};
 use serde::{Deserialize, Serialize};

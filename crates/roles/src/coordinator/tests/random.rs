@@ -5,11 +5,12 @@
 //! it; so "never two owners" is checked on what is really served, with lost and late answers, dead, frozen
 //! and restarted servers and restarts of the coordinator itself.
 //!
-//! What a process holds of a cachelet is one number, its *contents*: new when it begins with nothing, and new
-//! when a migration is decided, for from then on the former owner's copy grows old. A map names the stay of a cachelet with
-//! its owner; whatever is served at any two times in the same stay must be the same contents.
+//! What a process holds of a virtual node is one number, its *contents*: new when it begins with nothing, and new
+//! when a migration is decided, for from then on the former owner's copy grows old. A map names the stay of a virtual node
+//! with its owner; whatever is served at any two times in the same stay must be the same contents, whatever cachelets were
+//! split and merged meanwhile.
 
-use evenkeel_policy::placement::map::Migration;
+use evenkeel_policy::placement::map::{MapDocument, Migration};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -18,6 +19,11 @@ use super::*;
 const SERVERS: u16 = 8;
 const STEPS: usize = 1_500;
 const SEEDS: u64 = 80;
+
+/// The virtual nodes that are looked at: some of each part of a map. The others fare as these do.
+fn looked_at(map: &ClusterMap) -> impl Iterator<Item = usize> + use<> {
+    (0..map.document().virtual_nodes.len()).step_by(19)
+}
 
 /// One server process and what it believes.
 struct Process {
@@ -29,8 +35,8 @@ struct Process {
     works_by: Option<Arc<ClusterMap>>,
     /// A map it has received and not carried out yet.
     received: Option<Arc<ClusterMap>>,
-    /// What it holds of cachelets that it owns or takes.
-    holds: BTreeMap<CacheletId, Held>,
+    /// What it holds of virtual nodes that it owns or takes.
+    holds: BTreeMap<usize, Held>,
     /// How far the migrations of its map have come.
     migrations: BTreeMap<CacheletId, MigrationState>,
 }
@@ -83,11 +89,11 @@ impl Process {
             known.is_some() && began(&map) == known
         });
         let document = map.document();
-        for (cachelet, (owner, &stay)) in
-            (0u16..).zip(document.cachelets.iter().zip(&document.stay))
-        {
-            let cachelet = CacheletId(cachelet);
-            let held = before.get(&cachelet);
+        let histories = document.histories().expect("a coordinator says");
+        for node in looked_at(&map) {
+            let cachelet = document.virtual_nodes[node];
+            let (owner, stay) = (map.owner(cachelet), histories[node].1);
+            let held = before.get(&node);
             let is_mine = owner.is_some_and(|owner| owner.server == me);
             let coming = map.migration(cachelet).filter(|m| m.to.server == me);
             if is_mine {
@@ -96,22 +102,23 @@ impl Process {
                     stay,
                     contents: new_contents(),
                 };
-                self.holds.insert(cachelet, held.unwrap_or_else(fresh));
+                self.holds.insert(node, held.unwrap_or_else(fresh));
             } else if let Some(held) = held
                 && coming.is_some_and(|coming| coming.began == held.stay)
             {
-                self.holds.insert(cachelet, *held);
+                self.holds.insert(node, *held);
             }
         }
         self.heartbeat.epoch = map.epoch();
         self.works_by = Some(map);
     }
 
-    /// Whether it answers for that cachelet.
-    fn serves(&self, me: ServerId, cachelet: CacheletId) -> bool {
+    /// Whether it answers for that virtual node.
+    fn serves(&self, me: ServerId, node: usize) -> bool {
         let Some(map) = &self.works_by else {
             return false;
         };
+        let cachelet = map.document().virtual_nodes[node];
         let is_mine = map.owner(cachelet).is_some_and(|owner| owner.server == me);
         let state = self.migrations.get(&cachelet);
         (is_mine && state != Some(&MigrationState::Moved)) || state == Some(&MigrationState::Live)
@@ -153,8 +160,8 @@ struct Model {
     last_map: Option<Arc<ClusterMap>>,
     /// How many contents there were.
     contents: u64,
-    /// Contents of each cachelet in each of its stays, as served anywhere at any time.
-    served: BTreeMap<(CacheletId, Epoch), u64>,
+    /// Contents of each virtual node in each of its stays, as served anywhere at any time.
+    served: BTreeMap<(usize, Epoch), u64>,
     /// Migrations of which the source has decided that the cachelet passes.
     decided: BTreeSet<(CacheletId, Epoch)>,
     /// Decided migrations of which the map has told; taken back ones; those after which contents began anew.
@@ -218,6 +225,7 @@ impl Model {
                 let now = self.world.now.monotonic;
                 let _ = self.world.core.handle_drain(now, &request);
             }
+            14..17 if self.chance(300) => self.split_or_merge(),
             14..17 => self.begin_migration(),
             17 => {
                 let cachelet = CacheletId((self.random.next_u64() % 64) as u16);
@@ -256,6 +264,25 @@ impl Model {
             .world
             .core
             .begin_migration(self.world.now, cachelet, to, 0);
+    }
+
+    fn split_or_merge(&mut self) {
+        let (Some(map), now) = (self.world.core.map().cloned(), self.world.now) else {
+            return;
+        };
+        let cachelets = map.document().cachelets.len() as u64;
+        let one = CacheletId((self.random.next_u64() % cachelets) as u16);
+        // It may be impossible for many reasons.
+        if self.chance(500) {
+            let _ = self.world.core.split_cachelet(now, one);
+            return;
+        }
+        let Some(owner) = map.owner(one) else { return };
+        let others: Vec<_> = map.cachelets_of(owner).filter(|c| *c != one).collect();
+        if !others.is_empty() {
+            let other = others[(self.random.next_u64() % others.len() as u64) as usize];
+            let _ = self.world.core.merge_cachelets(now, [one, other]);
+        }
     }
 
     fn process_of(&self, id: ServerId) -> Option<usize> {
@@ -311,7 +338,12 @@ impl Model {
                     stay: migration.began,
                     contents: self.contents,
                 };
-                self.processes[j].holds.insert(cachelet, held);
+                let of_source = self.processes[i].works_by.clone().expect("its map");
+                let nodes = looked_at(&of_source)
+                    .filter(|node| of_source.document().virtual_nodes[*node] == cachelet);
+                self.processes[j]
+                    .holds
+                    .extend(nodes.map(|node| (node, held)));
                 self.processes[j].migrations.insert(cachelet, Staged);
             }
             (_, Some(_)) => {
@@ -380,15 +412,15 @@ impl Model {
     /// What may happen to a cachelet from one map to a later one.
     fn check_change(&mut self, last: &ClusterMap, map: &ClusterMap) {
         let (before, now) = (last.document(), map.document());
-        for (cachelet, &owner) in (0u16..).zip(&now.cachelets) {
-            let cachelet = CacheletId(cachelet);
-            let at = usize::from(cachelet.0);
-            let Some(was) = before.cachelets.get(at).copied() else {
-                continue;
-            };
+        let histories = |document: &MapDocument| document.histories().expect("they are said");
+        let (since_before, since) = (histories(before), histories(now));
+        for node in looked_at(map) {
+            let (cachelet, becomes) = (before.virtual_nodes[node], now.virtual_nodes[node]);
+            let (was, owner) = (last.owner(cachelet), map.owner(becomes));
+            let (since_before, since) = (since_before[node].0, since[node].0);
             let (Some(was), Some(owner)) = (was, owner) else {
                 if owner.is_some() {
-                    assert!(now.since[at] > last.epoch(), "granted contents begin anew");
+                    assert!(since > last.epoch(), "granted contents begin anew");
                 }
                 continue;
             };
@@ -402,14 +434,14 @@ impl Model {
                     migration.to == owner || is_new_life && migration.to.server == owner.server;
                 assert!(is_its, "{migration:?}, but {owner}");
                 self.seen[0] += 1;
-                self.seen[2] += u64::from(now.since[at] != before.since[at]);
+                self.seen[2] += u64::from(since > last.epoch());
             } else if was != owner {
                 assert!(is_new_life, "workers change with a new life only");
             }
             if is_new_life {
-                assert!(now.since[at] > last.epoch(), "a new life has nothing");
+                assert!(since > last.epoch(), "a new life has nothing");
             } else if was.server == owner.server {
-                assert_eq!(now.since[at], before.since[at], "nothing has changed");
+                assert_eq!(since, since_before, "nothing has changed");
             }
         }
     }
@@ -422,17 +454,17 @@ impl Model {
             let Some(&me) = self.ids.get(&process.heartbeat.name) else {
                 continue;
             };
-            for (&cachelet, held) in &process.holds {
-                if !process.serves(me, cachelet) {
+            for (&node, held) in &process.holds {
+                if !process.serves(me, node) {
                     continue;
                 }
-                let other = served.insert(cachelet, me);
-                assert_eq!(other, None, "cachelet {cachelet} has two owners");
-                let contents = self.served.entry((cachelet, held.stay));
+                let other = served.insert(node, me);
+                assert_eq!(other, None, "virtual node {node} has two owners");
+                let contents = self.served.entry((node, held.stay));
                 let contents = *contents.or_insert(held.contents);
                 assert_eq!(
                     contents, held.contents,
-                    "of cachelet {cachelet} in stay {}",
+                    "of virtual node {node} in stay {}",
                     held.stay
                 );
             }
@@ -473,7 +505,14 @@ impl Model {
         assert_eq!(self.world.core.cachelets_in_transit(), 0);
         assert_eq!(self.world.core.migrations_under_way(), 0);
         let mut shares = self.world.shares();
-        for (cachelet, account) in self.world.core.saved_state().accounts {
+        let halves = self.world.core.saved_state().halves;
+        for half in &halves {
+            // In nobody's share, as long as somebody has it who may.
+            let owner = self.world.owners()[usize::from(half.0)].expect("an owner");
+            *shares.entry(owner).or_default() -= 1;
+        }
+        let accounts = self.world.core.saved_state().accounts.into_iter();
+        for (cachelet, account) in accounts.filter(|(cachelet, _)| !halves.contains(cachelet)) {
             // What moved because of its load counts in the share of the worker that it left.
             let owner = self.world.owners()[usize::from(cachelet.0)].expect("an owner");
             let is_there = self

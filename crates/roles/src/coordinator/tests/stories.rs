@@ -408,13 +408,21 @@ fn a_state_that_contradicts_itself_is_refused() {
     let good = world.core.saved_state();
     assert_eq!(good.validate("test"), Ok(()));
     type Break = fn(&mut SavedState);
-    let breaks: [(Break, &str); 10] = [
+    let breaks: [(Break, &str); 12] = [
         (|s| s.cluster = "other".into(), "cluster"),
         (|s| s.servers[1].entry.id = ServerId(4), "position"),
         (|s| s.servers[1].entry.name = "s1".into(), "two servers"),
         (|s| s.epoch = Epoch(0), "epoch"),
         (|s| s.epoch = Epoch(u64::MAX), "absurdly"),
-        (|s| s.virtual_nodes.truncate(3), "power of two"),
+        (|s| s.virtual_nodes.truncate(3), "no virtual node"),
+        (
+            |s| {
+                let more = s.virtual_nodes[0];
+                s.virtual_nodes.push(more);
+            },
+            "power of two",
+        ),
+        (|s| s.cachelets[0] = Slot::Merged, "one that was merged has"),
         (|s| s.cachelets[0] = Slot::Owned(worker(0, 9)), "unknown"),
         (
             |s| {

@@ -91,6 +91,11 @@ impl Migrations {
         !self.outgoing.is_empty() || !self.incoming.is_empty()
     }
 
+    /// Whether this worker was ordered to pass a cachelet on, whatever came of it.
+    pub fn is_ordered(&self, cachelet: CacheletId) -> bool {
+        self.outgoing.contains_key(&cachelet)
+    }
+
     /// Whether a cachelet is on its way to another server or from one, or waits for it here.
     pub fn is_under_way(&self, cachelet: CacheletId) -> bool {
         let outgoing = self.outgoing.get(&cachelet);
