@@ -151,7 +151,6 @@ fn join(
         hot_keys: None,
         migrates: false,
         splits: false,
-        merged: Vec::new(),
         migrations: Vec::new(),
         leased: false,
     };

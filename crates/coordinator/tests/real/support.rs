@@ -122,7 +122,6 @@ impl Member {
                 hot_keys: None,
                 migrates: false,
                 splits: false,
-                merged: Vec::new(),
                 migrations: Vec::new(),
             }
         };

@@ -573,6 +573,7 @@ mod tests {
             cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),
             since: vec![Epoch(2); 8],
             stay: vec![Epoch(3); 8],
+            merged: Vec::new(),
             migrations: vec![Migration {
                 cachelet: CacheletId(1),
                 to: worker(3, 0),

@@ -19,6 +19,7 @@ use crate::placement::map::{ClusterMap, Place};
 
 /// What is otherwise at this server than the map says.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Hosts {
     /// Cachelets of which it is known otherwise than by the map whether this worker hosts them.
     moved: BTreeMap<CacheletId, bool>,
