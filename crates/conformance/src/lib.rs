@@ -6,6 +6,7 @@
 //! * [`go`] builds the tests' programs in Go.
 //! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
 //!   crates must not know.
+//! * [`users`] use a cache and know what they must find; [`migrations`] orders cachelets to other servers.
 //! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
 //!
 //! Nothing here is part of the product.
@@ -15,5 +16,7 @@
 pub mod differential;
 pub mod exchange;
 pub mod go;
+pub mod migrations;
 pub mod source;
 pub mod transcript;
+pub mod users;

@@ -11,13 +11,16 @@ use crate::etcd::Etcd;
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 const COORDINATORS: usize = 3;
+
+/// Servers of most scenes.
 const SERVERS: usize = 2;
 
 pub struct Cluster {
     pub coordinators: Vec<Process>,
     /// The one that was stopped: who asks it waits in vain.
     stopped: Option<usize>,
-    _servers: Vec<Process>,
+    /// Named `s0` and so on.
+    pub servers: Vec<Process>,
     pub proxy: Process,
     pub etcd: Etcd,
     /// Dropped last. A dozen processes at a time are enough where seconds count.
@@ -35,10 +38,15 @@ pub fn turn() -> MutexGuard<'static, ()> {
 impl Cluster {
     /// Returns when everybody works by the same map.
     pub fn start() -> Cluster {
+        Cluster::with_servers(SERVERS)
+    }
+
+    /// The same with so many servers.
+    pub fn with_servers(servers: usize) -> Cluster {
         let turn = turn();
         let etcd = Etcd::start();
         let coordinators: Vec<_> = (0..COORDINATORS)
-            .map(|_| coordinator(&etcd, "127.0.0.1:0"))
+            .map(|_| coordinator(&etcd, "127.0.0.1:0", servers))
             .collect();
         let addresses: Vec<_> = coordinators
             .iter()
@@ -51,7 +59,7 @@ impl Cluster {
         };
         let cluster = Cluster {
             stopped: None,
-            _servers: (0..SERVERS).map(server).collect(),
+            servers: (0..servers).map(server).collect(),
             proxy: evenkeel::proxy(&["--coordinator", &addresses]),
             coordinators,
             etcd,
@@ -69,8 +77,9 @@ impl Cluster {
 
     /// Starts a coordinator again, at its address: it remembers nothing.
     pub fn restart_coordinator(&mut self, index: usize) {
+        self.stopped.take_if(|stopped| *stopped == index);
         let address = self.coordinators[index].address().to_string();
-        self.coordinators[index] = coordinator(&self.etcd, &address);
+        self.coordinators[index] = coordinator(&self.etcd, &address, self.servers.len());
     }
 
     pub fn get(&self, index: usize, path: &str) -> std::io::Result<(u16, String)> {
@@ -119,7 +128,7 @@ impl Cluster {
             .as_array()
             .map_or(&[][..], |servers| servers);
         let placed = |server: &Value| server["up"] == true && server["epoch"] == view["epoch"];
-        view["epoch"] != 0 && servers.len() == SERVERS && servers.iter().all(placed)
+        view["epoch"] != 0 && servers.len() == self.servers.len() && servers.iter().all(placed)
     }
 
     /// The map as this coordinator gives it.
@@ -152,8 +161,8 @@ pub fn assert_same_owners(before: &Value, after: &Value) {
     );
 }
 
-fn coordinator(etcd: &Etcd, address: &str) -> Process {
-    let servers = SERVERS.to_string();
+fn coordinator(etcd: &Etcd, address: &str, servers: usize) -> Process {
+    let servers = servers.to_string();
     evenkeel::command("coordinator")
         .args([
             "--listen",

@@ -7,5 +7,6 @@
 mod cluster;
 mod etcd;
 mod load;
+mod migrations;
 mod scenes;
 mod secure;

@@ -1,0 +1,64 @@
+//! Migrations of cachelets over real processes: ordered at a coordinator, watched there and at the servers.
+
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::coordinator::MigrationsView;
+use evenkeel_testkit::{Client, http};
+use evenkeel_types::{CacheletId, KeyHash};
+use std::net::SocketAddr;
+
+/// A migration that was ordered.
+pub struct Ordered {
+    /// What moves.
+    pub cachelet: CacheletId,
+    /// Name of the source.
+    pub from: String,
+    /// Name of the target.
+    pub to: String,
+}
+
+/// What a coordinator says of migrations.
+pub fn view(coordinator: SocketAddr) -> Option<MigrationsView> {
+    let (_, body) = http::get(coordinator, "/api/v1/migrations").ok()?;
+    serde_json::from_str(&body).ok()
+}
+
+/// A coordinator's map.
+pub fn map(coordinator: SocketAddr) -> Option<ClusterMap> {
+    let (_, body) = http::get(coordinator, "/api/v1/map").ok()?;
+    serde_json::from_str(&body).ok()
+}
+
+/// Orders a migration of the cachelet of a key to another server, the next in a round, that copies at most so many
+/// bytes in a second (0: no limit). None when it is refused.
+pub fn order(coordinator: SocketAddr, key: &str, bytes_per_second: u64) -> Option<Ordered> {
+    let map = map(coordinator)?;
+    let place = map.locate(KeyHash::of(key.as_bytes()));
+    let source = map.server(place.worker?.server)?;
+    let others: Vec<_> = map
+        .servers_up()
+        .filter(|server| server.id != source.id)
+        .collect();
+    let after = others.iter().find(|server| server.id > source.id);
+    let target = after.or(others.first())?;
+    let request = format!(
+        "{{\"cachelet\":{},\"to\":{{\"server\":\"{}\",\"worker\":1}},\
+         \"bytes_per_second\":{bytes_per_second}}}",
+        place.cachelet, target.name
+    );
+    let (status, body) = http::post_json(coordinator, "/api/v1/migrations", &request).ok()?;
+    if status != 200 {
+        println!("{body}");
+        return None;
+    }
+    Some(Ordered {
+        cachelet: place.cachelet,
+        from: source.name.clone(),
+        to: target.name.clone(),
+    })
+}
+
+/// One of a server's counts, by its name in `stats evenkeel`.
+pub fn count(server: SocketAddr, name: &str) -> u64 {
+    let stats = Client::connect(server).stats("evenkeel");
+    stats[name].parse().expect("a number")
+}

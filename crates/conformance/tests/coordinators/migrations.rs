@@ -1,0 +1,308 @@
+//! A cachelet on its way to another server while etcd's leader is killed, the leading coordinator, or both, at each
+//! step of the way.
+//!
+//! A step lasts for less than a millisecond, or less than nobody can say. So somebody is stopped to make it last: the
+//! target while the source waits for its word, the coordinator while it has not heard that the cachelet has passed.
+//! What is asked of the servers after the blow says whether it has met the step; if not, it is dealt again.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use evenkeel_conformance::migrations;
+use evenkeel_conformance::users::{Tally, key_name, while_used};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_testkit::{Process, Signal, poll_until};
+use evenkeel_types::{CacheletId, Epoch, WorkerRef};
+
+use crate::cluster::{Cluster, DEADLINE};
+
+/// How far a migration has come when somebody is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// It is in the map, of which its source has not heard.
+    Ordered,
+    /// Items are sent.
+    Copying,
+    /// Nobody serves the cachelet: the source has asked the target to, and has no answer.
+    Passing,
+    /// The source has decided, and the coordinator does not know.
+    Moved,
+}
+
+const STEPS: [Step; 4] = [Step::Ordered, Step::Copying, Step::Passing, Step::Moved];
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Victim {
+    EtcdsLeader,
+    Coordinator,
+    Both,
+}
+
+const VICTIMS: [Victim; 3] = [Victim::EtcdsLeader, Victim::Coordinator, Victim::Both];
+
+/// With one of them stopped, the others still serve by each other's votes.
+const SERVERS: usize = 3;
+
+/// Between two requests of a user: the processes under test need the processor, too.
+const PACE: Duration = Duration::from_millis(1);
+
+/// How often a blow is dealt that misses its step.
+const TRIES: usize = 5;
+
+/// A source that does not answer for so long has been asked for what nobody serves now. A fifth of the time
+/// for which it waits for its target.
+const UNANSWERED: Duration = Duration::from_millis(50);
+
+/// Bytes in a second, of cachelets of about 20 kB: two seconds on the way.
+const SLOWLY: u64 = 10_000;
+
+/// A tenth of a second: a server is stopped for that long, and users wait for it.
+const BRISKLY: u64 = 200_000;
+
+impl Step {
+    fn bytes_per_second(self) -> u64 {
+        match self {
+            Step::Ordered | Step::Copying => SLOWLY,
+            Step::Passing | Step::Moved => BRISKLY,
+        }
+    }
+}
+
+#[test]
+fn whoever_of_etcd_and_coordinators_dies_at_whatever_step_a_migration_ends_well() {
+    let mut cluster = Cluster::with_servers(SERVERS);
+    let tally = Tally::default();
+    let proxy = cluster.proxy.address();
+    let (mut blows, mut met) = (0, Vec::new());
+    while_used(proxy, PACE, &tally, |is_broken| {
+        for step in STEPS {
+            for victim in VICTIMS {
+                let is_met = (0..TRIES).any(|_| {
+                    blows += 1;
+                    !is_broken() && strike(&mut cluster, step, victim, &key_name(0, 11 * blows))
+                });
+                met.push((step, victim, is_met));
+            }
+        }
+    });
+    let (requests, failures, misses) = (
+        tally.requests.load(Ordering::Relaxed),
+        tally.failures.load(Ordering::Relaxed),
+        tally.misses.load(Ordering::Relaxed),
+    );
+    let lost = |server: &Process| migrations::count(server.address(), "leases_lost");
+    let lost: u64 = cluster.servers.iter().map(lost).sum();
+    println!("{blows} blows, {requests} requests, {lost} serving leases lost");
+    assert!(met.iter().all(|(.., is_met)| *is_met), "{met:?}");
+    assert_eq!((failures, misses), (0, 0), "failures and misses");
+}
+
+/// Orders a migration, kills the victim at this step, and waits until the migration has ended as its source says and
+/// all is well again. True if the step was met.
+fn strike(cluster: &mut Cluster, step: Step, victim: Victim, key: &str) -> bool {
+    let (leader, token) = cluster.wait_until_settled();
+    let node = cluster.etcd.leader();
+    let address = cluster.coordinators[leader].address();
+    let counts = Counts::of(cluster);
+    let before = poll_until(DEADLINE, "the map", || migrations::map(address));
+    let ordered = poll_until(DEADLINE, "a migration to begin", || {
+        migrations::order(address, key, step.bytes_per_second())
+    });
+    let cachelet = ordered.cachelet;
+    let number = |name: &str| name[1..].parse::<usize>().expect("s0 and so on");
+    let way = Way {
+        source: number(&ordered.from),
+        target: number(&ordered.to),
+        key,
+        counts,
+    };
+    let is_in_time = way.await_step(cluster, step, leader);
+    if victim != Victim::Coordinator {
+        cluster.etcd.kill_node(node);
+    }
+    if victim != Victim::EtcdsLeader {
+        cluster.coordinators[leader].kill();
+    }
+    let is_met = is_in_time && way.is_at(cluster, step);
+    match step {
+        Step::Passing => cluster.servers[way.target].signal(Signal::Continue),
+        Step::Moved if victim == Victim::EtcdsLeader => cluster.signal(leader, Signal::Continue),
+        Step::Ordered | Step::Copying | Step::Moved => {}
+    }
+
+    let is_other = victim != Victim::EtcdsLeader;
+    let after = poll_until(DEADLINE, "a migration to be over", || {
+        let (leader, new_token) = cluster.leader()?;
+        let address = cluster.coordinators[leader].address();
+        let is_over = migrations::view(address)?.migrations.is_empty();
+        (is_over && (!is_other || new_token > token)).then(|| migrations::map(address))?
+    });
+    let end = way.end(cluster);
+    println!("{step:?} {victim:?}: cachelet {cachelet} {end:?}, step met: {is_met}");
+    let owner = match end {
+        End::Moved => &ordered.to,
+        End::Aborted => &ordered.from,
+    };
+    assert_ended(&before, &after, cachelet, owner);
+    if victim != Victim::EtcdsLeader {
+        cluster.restart_coordinator(leader);
+    }
+    if victim != Victim::Coordinator {
+        cluster.etcd.start_node(node);
+        cluster.etcd.wait_until_healthy();
+    }
+    is_met
+}
+
+/// What a source says of a migration that is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Moved,
+    Aborted,
+}
+
+/// This cachelet has that owner, no other has changed hands, and contents have gone on.
+fn assert_ended(before: &ClusterMap, after: &ClusterMap, cachelet: CacheletId, owner: &str) {
+    let owners = |map: &ClusterMap| -> Vec<(Option<String>, Epoch)> {
+        let document = map.document();
+        let name = |worker: &WorkerRef| Some(map.server(worker.server)?.name.clone());
+        let names = document
+            .cachelets
+            .iter()
+            .map(|it| it.as_ref().and_then(name));
+        names.zip(document.since.iter().copied()).collect()
+    };
+    let mut expected = owners(before);
+    expected[usize::from(cachelet.0)].0 = Some(owner.to_owned());
+    assert_eq!(
+        owners(after),
+        expected,
+        "owners, and since when contents go on"
+    );
+}
+
+/// What the servers have counted.
+struct Counts {
+    ordered: Vec<u64>,
+    items_sent: Vec<u64>,
+    passed: Vec<u64>,
+    aborted: Vec<u64>,
+}
+
+impl Counts {
+    fn of(cluster: &Cluster) -> Counts {
+        let count = |name: &str| {
+            let servers = cluster.servers.iter();
+            servers
+                .map(|server| migrations::count(server.address(), name))
+                .collect()
+        };
+        Counts {
+            ordered: count("migrations_ordered"),
+            items_sent: count("migration_items_sent"),
+            passed: count("migrations_passed"),
+            aborted: count("migrations_aborted"),
+        }
+    }
+}
+
+/// The way of a cachelet from one server to another.
+struct Way<'a> {
+    source: usize,
+    target: usize,
+    /// One of its keys.
+    key: &'a str,
+    /// Before it was ordered.
+    counts: Counts,
+}
+
+impl Way<'_> {
+    fn source(&self, cluster: &Cluster) -> SocketAddr {
+        cluster.servers[self.source].address()
+    }
+
+    /// Whether the source has counted something since.
+    fn has(&self, cluster: &Cluster, name: &str, before: &[u64]) -> bool {
+        migrations::count(self.source(cluster), name) > before[self.source]
+    }
+
+    fn is_copying(&self, cluster: &Cluster) -> bool {
+        self.has(cluster, "migration_items_sent", &self.counts.items_sent)
+    }
+
+    fn has_passed(&self, cluster: &Cluster) -> bool {
+        self.has(cluster, "migrations_passed", &self.counts.passed)
+    }
+
+    fn is_over(&self, cluster: &Cluster) -> bool {
+        self.has_passed(cluster) || self.has(cluster, "migrations_aborted", &self.counts.aborted)
+    }
+
+    /// Waits until the migration has come to a step, and stops who makes the step last. False if that was too late.
+    fn await_step(&self, cluster: &mut Cluster, step: Step, leader: usize) -> bool {
+        if step == Step::Ordered {
+            return true;
+        }
+        poll_until(DEADLINE, "a source that copies", || {
+            (self.is_copying(cluster) || self.is_over(cluster)).then_some(())
+        });
+        match step {
+            Step::Ordered | Step::Copying => true,
+            Step::Passing => {
+                cluster.servers[self.target].signal(Signal::Stop);
+                let source = self.source(cluster);
+                poll_until(DEADLINE, "a source that waits for its target", || {
+                    let is_over = self.is_over(cluster);
+                    (is_over || !answers(source, self.key)).then_some(!is_over)
+                })
+            }
+            Step::Moved => {
+                cluster.signal(leader, Signal::Stop);
+                let is_in_time = !self.is_over(cluster);
+                poll_until(DEADLINE, "a source that has decided", || {
+                    self.is_over(cluster).then_some(is_in_time)
+                })
+            }
+        }
+    }
+
+    /// Whether it is at that step still, now that somebody was killed.
+    fn is_at(&self, cluster: &Cluster, step: Step) -> bool {
+        match step {
+            Step::Ordered => !self.has(cluster, "migrations_ordered", &self.counts.ordered),
+            Step::Copying => !self.is_over(cluster),
+            Step::Passing => !answers(self.source(cluster), self.key) && !self.is_over(cluster),
+            // The coordinator was stopped before that.
+            Step::Moved => self.has_passed(cluster),
+        }
+    }
+
+    /// What the source says came of it, exactly once.
+    fn end(&self, cluster: &Cluster) -> End {
+        let now = Counts::of(cluster);
+        let passed = now.passed[self.source] - self.counts.passed[self.source];
+        let aborted = now.aborted[self.source] - self.counts.aborted[self.source];
+        match (passed, aborted) {
+            (1, 0) => End::Moved,
+            (0, 1) => End::Aborted,
+            _ => panic!("passed {passed} times and aborted {aborted} times"),
+        }
+    }
+}
+
+/// Whether a server answers soon that is asked for a key.
+fn answers(server: SocketAddr, key: &str) -> bool {
+    let mut stream = TcpStream::connect(server).expect("it listens");
+    let patience = Some(UNANSWERED);
+    stream.set_read_timeout(patience).expect("a time to wait");
+    let question = format!("get {key}\r\n");
+    stream.write_all(question.as_bytes()).expect("it reads");
+    match stream.read(&mut [0; 16]) {
+        Ok(count) => count > 0,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => false,
+        Err(error) => panic!("failed to read an answer: {error}"),
+    }
+}
