@@ -60,7 +60,8 @@ impl Cluster {
         let cluster = Cluster {
             stopped: None,
             servers: (0..servers).map(server).collect(),
-            proxy: evenkeel::proxy(&["--coordinator", &addresses]),
+            // So that what is missing is gone, and what cannot be had is a failure.
+            proxy: evenkeel::proxy(&["--coordinator", &addresses, "--on-down", "error"]),
             coordinators,
             etcd,
             _turn: turn,
