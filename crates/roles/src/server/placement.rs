@@ -357,6 +357,14 @@ impl LocalPlacement {
         }
     }
 
+    /// Whether what this server holds of a cachelet is, at least in part, still there in `after`. O(nodes).
+    pub fn holds_any_in(&self, after: &LocalPlacement, cachelet: CacheletId) -> bool {
+        let mut pairs = self.nodes.iter().zip(&after.nodes);
+        pairs.any(|(before, after)| {
+            before.owned && before.cachelet == cachelet && before.is_held_in(after)
+        })
+    }
+
     /// Cachelets of which this server had all pieces before and has only some in `after`, so that what it holds of them is
     /// partly another's. O(nodes).
     pub fn broken(&self, after: &LocalPlacement) -> BTreeSet<CacheletId> {

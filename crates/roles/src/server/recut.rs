@@ -21,13 +21,13 @@
 
 use super::handover::FLUSH_REACH;
 use super::message::Message;
+use super::placement::LocalPlacement;
+use super::time::TimeBase;
 use super::worker::WorkerCore;
 use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, VirtualNode};
 use std::collections::{BTreeMap, BTreeSet};
-
-use super::time::TimeBase;
 
 /// How often it is tried whether a cachelet can be split or merged now.
 const LOOK: Duration = Duration::from_millis(5);
@@ -130,6 +130,17 @@ impl WorkerCore {
         !self.recuts.concern(cachelet)
     }
 
+    /// The cachelet in which a key is here.
+    pub fn cachelet_of(&self, key: &[u8]) -> CacheletId {
+        self.locate(key).place.cachelet
+    }
+
+    /// Those cachelets, and those that have got something of them so lately that a `flush_all` which passed them by reaches
+    /// these, too.
+    pub fn with_heirs(&self, now: Now, cachelets: &[CacheletId]) -> Vec<CacheletId> {
+        self.recuts.with_heirs(now.monotonic, cachelets.to_vec())
+    }
+
     /// There is a new placement, or another map, which are in `self` already.
     pub(super) fn look_for_misplaced(&mut self, map: &ClusterMap) {
         self.recuts.misplaced = self.placement.misplaced(map);
@@ -144,6 +155,12 @@ impl WorkerCore {
         for (into, joining) in &mut self.recuts.joins {
             joining.is_brought |= !store.is_joining(*into);
         }
+    }
+
+    /// A new map has a cachelet begin anew: counts it if a part of it goes on, with contents that are gone.
+    pub(super) fn count_begun_anew(&mut self, cachelet: CacheletId, after: &LocalPlacement) {
+        let goes_on = self.placement.holds_any_in(after, cachelet);
+        self.engine.counters.cachelets_broken += u64::from(goes_on);
     }
 
     /// Empties what a new map has taken a part of.

@@ -332,15 +332,22 @@ impl WorkerCore {
             }
         }
         // What came to this server anew, after another had it, begins empty.
+        let mut begun_anew = Vec::new();
         held.retain(|id| {
             let (before, after) = (self.placement.seat(*id), placement.seat(*id));
             let begins =
                 before.is_some_and(|before| after.is_some_and(|after| after.stay != before.stay));
+            if begins {
+                begun_anew.push(*id);
+            }
             if begins || !wanted.contains(id) {
                 self.engine.store.drop_cachelet(*id);
             }
             !begins
         });
+        for cachelet in begun_anew {
+            self.count_begun_anew(cachelet, &placement);
+        }
         let mut begin = wanted.difference(&held).peekable();
         if begin.peek().is_some() && self.placement.epoch() > Epoch(0) {
             // Whoever had them last may have counted on from versions of this worker.

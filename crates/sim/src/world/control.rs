@@ -139,6 +139,7 @@ impl World {
             let limit_bytes = server.pool.as_ref().map_or(0, |pool| pool.limit_bytes());
             let reports = server.workers.iter().map(WorkerCore::migration_reports);
             return Heartbeat {
+                splits: true,
                 migrations: reports.flatten().collect(),
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {

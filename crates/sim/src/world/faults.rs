@@ -96,6 +96,7 @@ impl World {
             }
             Hazard::MoveCachelet => self.move_cachelets(),
             Hazard::Migrate => self.migrate_some(),
+            Hazard::Recut => self.split_or_merge(),
             Hazard::SwitchHotKeys => self.switch_hot_keys(),
             Hazard::CoordinatorAway => {
                 let host = self.coordinator_host();

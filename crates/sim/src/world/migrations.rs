@@ -253,7 +253,7 @@ impl World {
         }
         self.report.tell("cachelets given to other servers", 1);
         if !is_there || self.flushed_early.contains(&(cachelet, migration.began)) {
-            self.lose_cachelets(target, migration.to.worker, &[cachelet]);
+            self.lose_migrated(target, migration.to.worker, cachelet);
         }
     }
 }

@@ -12,6 +12,7 @@ mod faults;
 mod migrations;
 mod mutants;
 mod network;
+mod pieces;
 mod plan;
 mod process;
 mod proxies;

@@ -10,7 +10,6 @@ use super::World;
 use super::command::{Change, Command};
 use super::plan::SECOND;
 use crate::history::{Applied, Lapse, Nanos, WriteId};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
@@ -406,29 +405,32 @@ impl World {
     }
 
     /// A worker has forgotten what a map gives to others.
-    pub(super) fn let_go(&mut self, server: usize, worker: u16, map: &ClusterMap) {
-        let gone: Vec<_> = (0..self.keys.len())
-            .map(|key| map.locate(KeyHash::of(&self.keys[key])).cachelet)
-            .filter(|cachelet| {
-                !self.servers[server].workers[usize::from(worker)].keeps_cachelet(*cachelet)
-            })
-            .collect();
-        self.lose(|held, key| {
-            (held.server, held.worker) == (server, worker)
-                && gone.contains(&map.locate(KeyHash::of(key)).cachelet)
-        });
+    pub(super) fn let_go(&mut self, server: usize, worker: u16) {
+        let core = &self.servers[server].workers[usize::from(worker)];
+        let keys = self.keys.iter();
+        let gone: Vec<_> = keys.map(|key| !core.keeps_key(key)).collect();
+        self.lose_keys(server, worker, &gone);
     }
 
-    /// A cachelet has left a worker of a server, for another one or [`ON_THE_WAY`] to one.
-    pub(super) fn carry(&mut self, server: usize, cachelet: CacheletId, to: u16) {
-        let Some(map) = self.coordinator.core.map().cloned() else {
-            return;
-        };
+    /// Keys of a worker, by their numbers, are gone.
+    fn lose_keys(&mut self, server: usize, worker: u16, gone: &[bool]) {
+        for key in (0..self.keys.len()).filter(|key| gone[*key]) {
+            self.register.expire(key, self.time);
+            let held = self.register.held[key].as_ref();
+            if held.is_some_and(|held| (held.server, held.worker) == (server, worker)) {
+                self.log_state(key, None);
+            }
+        }
+    }
+
+    /// A cachelet has left worker `from` of a server, for another one or [`ON_THE_WAY`] to one.
+    pub(super) fn carry(&mut self, server: usize, from: u16, cachelet: CacheletId, to: u16) {
         for key in 0..self.keys.len() {
-            let place = map.locate(KeyHash::of(&self.keys[key]));
+            let core = &self.servers[server].workers[usize::from(from)];
+            let is_in = core.cachelet_of(&self.keys[key]) == cachelet;
             if let Some(held) = &mut self.register.held[key]
                 && held.server == server
-                && place.cachelet == cachelet
+                && is_in
             {
                 held.worker = to;
             }
@@ -467,12 +469,22 @@ impl World {
 
     /// Some cachelets of a worker are emptied.
     pub(super) fn lose_cachelets(&mut self, server: usize, worker: u16, cachelets: &[CacheletId]) {
+        let core = &self.servers[server].workers[usize::from(worker)];
+        let keys = self.keys.iter();
+        let gone: Vec<_> = keys
+            .map(|key| cachelets.contains(&core.cachelet_of(key)))
+            .collect();
+        self.lose_keys(server, worker, &gone);
+    }
+
+    /// A migration whose target was to have a cachelet has left nothing of it there.
+    pub(super) fn lose_migrated(&mut self, server: usize, worker: u16, cachelet: CacheletId) {
         let Some(map) = self.coordinator.core.map().cloned() else {
             return;
         };
         self.lose(|held, key| {
             (held.server, held.worker) == (server, worker)
-                && cachelets.contains(&map.locate(KeyHash::of(key)).cachelet)
+                && map.locate(KeyHash::of(key)).cachelet == cachelet
         });
     }
 

@@ -403,14 +403,17 @@ impl World {
             self.lose_worker(server, to);
         }
         if let Message::FlushGiven(flush) = &message {
-            self.lose_cachelets(server, to, flush.cachelets());
+            let s = &self.servers[server];
+            let now = s.process.now(self.time);
+            let emptied = s.workers[usize::from(to)].with_heirs(now, flush.cachelets());
+            self.lose_cachelets(server, to, &emptied);
         }
         let came = match &message {
             Message::Handover(handover) => Some(handover.cachelet()),
             _ => None,
         };
         if let Some(cachelet) = came {
-            self.carry(server, cachelet, to);
+            self.carry(server, from, cachelet, to);
         }
         self.time += 1;
         let s = &mut self.servers[server];
@@ -439,7 +442,7 @@ impl World {
         let is_taken = w.handle_map(now, map, id);
         let after = w.epoch();
         if is_taken {
-            self.let_go(server, worker, map);
+            self.let_go(server, worker);
             self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
         if after < before {
@@ -562,7 +565,7 @@ impl World {
         });
         for (to, message) in messages {
             if let Message::Handover(handover) = &message {
-                self.carry(server, handover.cachelet(), ON_THE_WAY);
+                self.carry(server, worker, handover.cachelet(), ON_THE_WAY);
             }
             let at = self.in_queue(server, (worker, to), MS / 5);
             let life = self.servers[server].process.life;

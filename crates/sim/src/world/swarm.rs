@@ -106,6 +106,8 @@ set_of! {
         MoveCachelet = "cachelets moved between workers",
         /// Cachelets go to other servers, and something may go wrong at any step of it.
         Migrate = "migrations wanted",
+        /// A cachelet is split, or two of one worker are merged.
+        Recut = "cachelets split and merged",
         /// An operator switches hot keys off, and on again.
         SwitchHotKeys = "hot keys switched",
         /// The coordinator does not answer for a while, at times a long one.
@@ -226,6 +228,7 @@ impl Swarm {
             Hazard::Join,
             Hazard::MoveCachelet,
             Hazard::Migrate,
+            Hazard::Recut,
             Hazard::SwitchHotKeys,
             Hazard::CoordinatorAway,
             Hazard::CoordinatorCrash,

@@ -48,7 +48,7 @@ use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use crate::coordinator::{MigrationReport, MigrationState};
 use evenkeel_policy::placement::map::{ClusterMap, Migration};
-use evenkeel_types::{CacheletId, Epoch, Instant, Now, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, Now, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -189,6 +189,16 @@ impl WorkerCore {
         let is_whole = incoming
             .is_some_and(|incoming| matches!(incoming.staged, Staged::Active | Staged::Live));
         is_whole || self.hosts_cachelet(cachelet)
+    }
+
+    /// As [`keeps_cachelet`](Self::keeps_cachelet), of the cachelet in which a key is here.
+    pub fn keeps_key(&self, key: &[u8]) -> bool {
+        let comes = |map: &Arc<ClusterMap>| map.locate(KeyHash::of(key)).cachelet;
+        let comes = self.map.as_ref().map(comes);
+        self.hosts_cachelet(self.cachelet_of(key))
+            || comes.is_some_and(|cachelet| {
+                self.migrations.incoming.contains_key(&cachelet) && self.keeps_cachelet(cachelet)
+            })
     }
 
     /// Whether this worker takes part in migrations.
