@@ -256,8 +256,9 @@ impl WorkerCore {
         };
         let cachelet = map.locate(hash).cachelet;
         let incoming = self.migrations.incoming.get(&cachelet);
+        // By an older map it may be here because this server had the cachelet before.
         let may = incoming
-            .is_some_and(|incoming| incoming.staged == Staged::Active && epoch >= incoming.since);
+            .is_some_and(|incoming| incoming.staged == Staged::Active && epoch >= incoming.began);
         if may {
             self.go_live(now, cachelet);
         }
