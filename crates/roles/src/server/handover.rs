@@ -357,6 +357,7 @@ impl WorkerCore {
         self.engine.store.attach(handover.cachelet);
         if self.recuts.is_broken_since(cachelet, handover.epoch) {
             self.engine.store.flush_cachelet(cachelet);
+            self.engine.counters.cachelets_broken += 1;
         }
         if let Some(meter) = handover.meter {
             self.admit_meter(cachelet, meter);

@@ -135,6 +135,16 @@ impl WorkerCore {
         self.locate(key).place.cachelet
     }
 
+    /// Whether an item of that key is here, by the clock of the store.
+    pub fn has_item(&self, now: Now, key: &[u8]) -> bool {
+        let place = self.locate(key);
+        let seconds = TimeBase::seconds(now);
+        let store = &self.engine.store;
+        store
+            .peek_hashed(place.place.cachelet, key, place.table, seconds)
+            .is_some()
+    }
+
     /// Those cachelets, and those that have got something of them so lately that a `flush_all` which passed them by reaches
     /// these, too.
     pub fn with_heirs(&self, now: Now, cachelets: &[CacheletId]) -> Vec<CacheletId> {

@@ -423,6 +423,22 @@ impl World {
         }
     }
 
+    /// A worker has emptied what a map has taken a part of, if it has counted so since it had counted `before`: what it
+    /// does not have is gone.
+    pub(super) fn lose_broken(&mut self, server: usize, worker: u16, before: u64) {
+        let now = self.servers[server].process.now(self.time);
+        let core = &mut self.servers[server].workers[usize::from(worker)];
+        let emptied = core.counters().cachelets_broken - before;
+        if emptied == 0 {
+            return;
+        }
+        let keys = self.keys.iter();
+        let gone: Vec<_> = keys.map(|key| !core.has_item(now, key)).collect();
+        self.report
+            .tell("cachelets emptied, since a part was taken", emptied);
+        self.lose_keys(server, worker, &gone);
+    }
+
     /// A cachelet has left worker `from` of a server, for another one or [`ON_THE_WAY`] to one.
     pub(super) fn carry(&mut self, server: usize, from: u16, cachelet: CacheletId, to: u16) {
         for key in 0..self.keys.len() {

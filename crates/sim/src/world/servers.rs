@@ -420,8 +420,10 @@ impl World {
         let now = s.process.now(self.time);
         let core = &mut s.workers[usize::from(to)];
         let refused = core.counters().cachelets_refused;
+        let broken = core.counters().cachelets_broken;
         core.handle_message(now, from, message);
         let was_refused = core.counters().cachelets_refused > refused;
+        self.lose_broken(server, to, broken);
         if let Some(cachelet) = came {
             self.report.tell("cachelets given to other workers", 1);
             if was_refused {
@@ -439,10 +441,12 @@ impl World {
         let now = s.process.now(self.time);
         let w = &mut s.workers[usize::from(worker)];
         let before = w.epoch();
+        let broken = w.counters().cachelets_broken;
         let is_taken = w.handle_map(now, map, id);
         let after = w.epoch();
         if is_taken {
             self.let_go(server, worker);
+            self.lose_broken(server, worker, broken);
             self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
         if after < before {
