@@ -69,7 +69,8 @@ impl Subject for SimulatedLoad {
     }
 }
 
-fn latency(of: &LatencyUs) -> Latency {
+/// Latencies as real servers' are told.
+pub(crate) fn latency(of: &LatencyUs) -> Latency {
     Latency {
         latency_us_mean: of.mean,
         latency_us_p50: of.p50,

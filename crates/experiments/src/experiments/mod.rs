@@ -53,6 +53,7 @@ pub const ALL: &[Experiment] = &[
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,
+    mbal::PLANNERS,
     detection::DETECTION,
     spore::PLACEMENT,
 ];

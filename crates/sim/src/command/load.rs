@@ -1,11 +1,12 @@
 //! `evenkeel sim load`: load and latency, in either fidelity.
 
 use super::{EXIT_FINE, OutputFormat, SECOND, report_error};
-use crate::load::{Arrivals, KeyPlacement, LoadPlan, ServiceModel, fast, whole};
+use crate::load::{Arrivals, Balancing, KeyPlacement, LoadPlan, ServiceModel, fast, whole};
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use core::time::Duration;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
+use evenkeel_roles::coordinator::plans::{PlanMode, PlanSettings};
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -117,6 +118,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "RATE")]
     pub hot_trigger_rps: Option<f64>,
 
+    /// Let overloaded workers lend cachelets to others of their server; in the fast mode
+    #[arg(long)]
+    pub balance_workers: bool,
+
+    /// Let the coordinator move cachelets to other servers; in the fast mode
+    #[arg(long)]
+    pub balance_servers: bool,
+
     /// Requests a second of all applications, at random times
     #[arg(long, value_name = "N", conflicts_with = "pipeline")]
     pub rate: Option<f64>,
@@ -182,6 +191,7 @@ impl LoadArgs {
             memory_bytes: self.memory << 20,
             hot_keys: self.hot_keys(),
             reads: default.reads,
+            balancing: self.balancing(),
             arrivals: match (self.rate, self.pipeline) {
                 (Some(rate), _) => Arrivals::Open { rate },
                 (None, Some(pipeline)) => Arrivals::Closed { pipeline },
@@ -192,6 +202,21 @@ impl LoadArgs {
             service,
             warm_up: nanos("warm-up", self.warm_up)?,
             length: nanos("seconds", self.seconds)?,
+        })
+    }
+
+    fn balancing(&self) -> Option<Balancing> {
+        let mode = match self.balance_servers {
+            true => PlanMode::Automatic,
+            false => PlanMode::Observe,
+        };
+        let plans = PlanSettings {
+            mode,
+            ..PlanSettings::default()
+        };
+        (self.balance_workers || self.balance_servers).then_some(Balancing {
+            lends: self.balance_workers,
+            plans,
         })
     }
 

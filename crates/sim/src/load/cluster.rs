@@ -44,20 +44,30 @@ impl Homes {
         }
     }
 
-    /// The worker that each key of a plan belongs to.
+    /// The worker of each place where keys are: of each cachelet, or of each plain server.
+    pub fn of_places(&self, plan: &LoadPlan) -> Vec<u16> {
+        let owner = |cachelet: usize, map: &ClusterMap| {
+            let owner = map.owner(CacheletId(cachelet as u16));
+            worker_number(plan, owner.expect("every cachelet has an owner")) as u16
+        };
+        match self {
+            Homes::Map(map) => (0..map.document().cachelets.len())
+                .map(|cachelet| owner(cachelet, map))
+                .collect(),
+            // Each has one worker.
+            Homes::Plain(_) => (0..plan.servers as u16).collect(),
+        }
+    }
+
+    /// The place of each key of a plan.
     pub fn of_keys(&self, plan: &LoadPlan) -> impl Iterator<Item = u16> {
         let names = KeyNames::of_seed(plan.seed);
         (0..plan.keys as u32).map(move |key| {
             let name = names.of(key);
-            let worker = match self {
-                Homes::Map(map) => {
-                    let owner = map.locate(KeyHash::of(&name)).worker;
-                    worker_number(plan, owner.expect("every cachelet has an owner"))
-                }
-                // Each has one worker.
-                Homes::Plain(placement) => placement.server(&name),
-            };
-            worker as u16
+            match self {
+                Homes::Map(map) => map.locate(KeyHash::of(&name)).cachelet.0,
+                Homes::Plain(placement) => placement.server(&name) as u16,
+            }
         })
     }
 }

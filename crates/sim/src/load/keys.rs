@@ -1,4 +1,4 @@
-//! What is known of every key: its home, and whether its server holds it, without holding it.
+//! What is known of every key: its place, and whether its server holds it, without holding it.
 //!
 //! Memory is a queue of items: what is stored goes to its end; what comes to its front has another
 //! turn if it was read since, up to three, and is evicted otherwise. So do the segments of the real
@@ -24,8 +24,8 @@ const ASKED_BYTES_MAX: usize = 32 << 20;
 /// waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
-    /// The worker that it belongs to.
-    pub home: u16,
+    /// What it belongs to: its cachelet, or its server where there are none.
+    pub place: u16,
     /// Whether it is there, and how often it was read since its last turn.
     item: u8,
     /// Whether a lease was ever granted for it: others need no look at any lease.
@@ -55,21 +55,45 @@ pub(super) struct Keys {
     /// Those that each server holds, in the order of their turns.
     queues: Vec<VecDeque<u32>>,
     items_max: usize,
+    /// Items of each place.
+    items: Vec<u32>,
 }
 
 impl Keys {
-    /// Keys of these homes, none of which is there.
-    pub fn new(plan: &LoadPlan, homes: impl Iterator<Item = u16>) -> Self {
-        let key = |home| Key {
-            home,
+    /// Keys of these places, of which there are so many; none of the keys is there.
+    pub fn new(plan: &LoadPlan, places: usize, of_keys: impl Iterator<Item = u16>) -> Self {
+        let key = |place| Key {
+            place,
             item: 0,
             lent: false,
         };
         Keys {
-            keys: homes.map(key).collect(),
+            keys: of_keys.map(key).collect(),
             queues: vec![VecDeque::new(); plan.servers],
             items_max: items_held(plan),
+            items: vec![0; places],
         }
+    }
+
+    /// Items of a place.
+    pub fn items(&self, place: usize) -> u64 {
+        u64::from(self.items[place])
+    }
+
+    /// How many items fit a server.
+    pub fn items_max(&self) -> usize {
+        self.items_max
+    }
+
+    /// All keys of a place pass from one server to another, behind those that are there. O(keys of both).
+    pub fn pass(&mut self, place: u16, from: usize, to: usize) {
+        let keys = &self.keys;
+        let (passing, staying): (VecDeque<u32>, VecDeque<u32>) = self.queues[from]
+            .drain(..)
+            .partition(|&key| keys[key as usize].place == place);
+        self.queues[from] = staying;
+        self.queues[to].extend(passing);
+        self.evict(to);
     }
 
     /// A key.
@@ -80,20 +104,27 @@ impl Keys {
 
     /// A key is stored at a server.
     pub fn store(&mut self, server: usize, key: u32) {
-        let item = &mut self.keys[key as usize].item;
+        let Key { place, item, .. } = &mut self.keys[key as usize];
         if *item & PRESENT != 0 {
             return;
         }
         *item = PRESENT;
+        self.items[usize::from(*place)] += 1;
+        self.queues[server].push_back(key);
+        self.evict(server);
+    }
+
+    /// Evicts from a server what does not fit.
+    fn evict(&mut self, server: usize) {
         let queue = &mut self.queues[server];
-        queue.push_back(key);
         while queue.len() > self.items_max {
             let Some(first) = queue.pop_front() else {
                 return;
             };
-            let item = &mut self.keys[first as usize].item;
+            let Key { place, item, .. } = &mut self.keys[first as usize];
             if *item == PRESENT {
                 *item = 0;
+                self.items[usize::from(*place)] -= 1;
             } else {
                 *item -= 1;
                 queue.push_back(first);
@@ -150,7 +181,7 @@ mod tests {
             memory_bytes: 4 << 20,
             ..LoadPlan::default()
         };
-        let mut keys = Keys::new(&plan, std::iter::repeat_n(0, plan.keys as usize));
+        let mut keys = Keys::new(&plan, 1, std::iter::repeat_n(0, plan.keys as usize));
         let fits = keys.items_max as u32;
         // 116 bytes of key and value; an item has a header and an index entry besides.
         assert!((10_000..36_000).contains(&fits), "{fits}");

@@ -11,6 +11,7 @@
 
 mod choice;
 mod cluster;
+mod deeds;
 pub mod fast;
 mod keys;
 mod names;
@@ -19,6 +20,8 @@ pub mod service;
 pub mod whole;
 
 pub use choice::ReadChoice;
+pub use deeds::Deeds;
+pub use fast::{Moment, Part, PartReport};
 pub use report::{LatencyUs, LoadReport};
 pub use service::ServiceModel;
 
@@ -28,6 +31,7 @@ use core::str::FromStr;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
 use evenkeel_policy::placement::config::Distribution;
+use evenkeel_roles::coordinator::plans::PlanSettings;
 use evenkeel_roles::server::STANDALONE_CACHELETS_PER_WORKER;
 use evenkeel_workload::{Mix, Popularity, RATE_MAX, Rate, ReadOnly, Workload, WorkloadSpec};
 
@@ -94,6 +98,15 @@ pub enum Arrivals {
     },
 }
 
+/// Who moves cachelets, in the fast mode alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Balancing {
+    /// Overloaded workers lend cachelets to others of their server (phase 2 of MBal).
+    pub lends: bool,
+    /// What the coordinator is told of plans (phase 3): cachelets move to other servers if the mode is `automatic`.
+    pub plans: PlanSettings,
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
@@ -135,6 +148,8 @@ pub struct LoadPlan {
     pub hot_keys: HotKeysConfig,
     /// Which copy of a hot key is read.
     pub reads: ReadChoice,
+    /// Who moves cachelets; `None` where nobody does and no loads are told.
+    pub balancing: Option<Balancing>,
     /// When applications ask.
     pub arrivals: Arrivals,
     /// One way between a proxy and a server, in nanoseconds.
@@ -173,6 +188,7 @@ impl Default for LoadPlan {
                 ..HotKeysConfig::default()
             },
             reads: ReadChoice::default(),
+            balancing: None,
             arrivals: Arrivals::Open { rate: 10_000.0 },
             network: 50_000,
             local: 10_000,
@@ -252,6 +268,14 @@ impl LoadPlan {
                     "servers placed by {distribution} replicate no hot keys"
                 ));
             }
+            if self.balancing.is_some() {
+                return Err(format!(
+                    "servers placed by {distribution} have no cachelets to move"
+                ));
+            }
+        }
+        if let Some(balancing) = &self.balancing {
+            (balancing.plans.validate()).map_err(|error| error.to_string())?;
         }
         self.hot_keys.validate().map_err(|error| error.to_string())
     }

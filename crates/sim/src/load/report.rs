@@ -1,6 +1,6 @@
 //! What a load came to.
 
-use super::LoadPlan;
+use super::Deeds;
 use crate::history::Nanos;
 use core::fmt;
 use hdrhistogram::Histogram;
@@ -27,6 +27,8 @@ pub(super) struct Tally {
     reads: Latencies,
     /// How long writes took.
     writes: Latencies,
+    /// The same for all of them from moment to moment, if that is wanted.
+    pub timeline: Option<Timeline>,
 }
 
 /// Longest latency that is told apart, in nanoseconds: ten virtual minutes.
@@ -35,14 +37,17 @@ const LATENCY_MAX: Nanos = 600_000_000_000;
 /// Latencies are told apart to one part in 2 to the power of this many.
 const PRECISION_BITS: u32 = 10;
 
+/// The same where there are many counts, of moments.
+const MOMENT_BITS: u32 = 6;
+
 /// Counts of latencies. Becomes a [`Histogram`] in the end; to count into one takes five times as many
 /// instructions, of which a request of the fast mode has few.
 #[derive(Clone, Debug)]
-struct Latencies {
+struct Latencies<const BITS: u32 = PRECISION_BITS> {
     counts: Vec<u64>,
 }
 
-impl Latencies {
+impl<const BITS: u32> Latencies<BITS> {
     fn new() -> Self {
         Latencies {
             counts: vec![0; Self::place(LATENCY_MAX) + 1],
@@ -52,14 +57,14 @@ impl Latencies {
     /// Where a latency is counted: by its highest bits.
     #[inline]
     fn place(nanos: Nanos) -> usize {
-        let low_bits = (nanos | 1 << PRECISION_BITS).ilog2() - PRECISION_BITS;
-        ((low_bits as usize) << PRECISION_BITS) + (nanos >> low_bits) as usize
+        let low_bits = (nanos | 1 << BITS).ilog2() - BITS;
+        ((low_bits as usize) << BITS) + (nanos >> low_bits) as usize
     }
 
     /// The least latency that is counted there.
     fn least(place: usize) -> Nanos {
-        let low_bits = (place >> PRECISION_BITS).saturating_sub(1);
-        let high = place - (low_bits << PRECISION_BITS);
+        let low_bits = (place >> BITS).saturating_sub(1);
+        let high = place - (low_bits << BITS);
         (high as Nanos) << low_bits
     }
 
@@ -79,6 +84,34 @@ impl Latencies {
             histogram.saturating_record_n(Self::least(place), count);
         }
         histogram
+    }
+}
+
+/// Latencies of what was answered from moment to moment.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    step: Nanos,
+    moments: Vec<Latencies<MOMENT_BITS>>,
+}
+
+impl Timeline {
+    /// So many moments of this length.
+    pub fn new(step: Nanos, moments: usize) -> Self {
+        Timeline {
+            step,
+            moments: vec![Latencies::new(); moments],
+        }
+    }
+
+    fn record(&mut self, at: Nanos, took: Nanos) {
+        if let Some(moment) = self.moments.get_mut((at / self.step) as usize) {
+            moment.record(took);
+        }
+    }
+
+    /// What of the requests that were answered in a moment were at most, in this part of them.
+    pub fn latency_us(&self, moment: usize, share: f64) -> f64 {
+        self.moments[moment].histogram().value_at_quantile(share) as f64 / 1000.0
     }
 }
 
@@ -110,6 +143,7 @@ impl Tally {
             served: vec![0; workers],
             reads: Latencies::new(),
             writes: Latencies::new(),
+            timeline: None,
         }
     }
 
@@ -127,6 +161,9 @@ impl Tally {
     /// A request was answered at a time, after so long.
     #[inline]
     pub fn answered(&mut self, at: Nanos, took: Nanos, outcome: Outcome) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(at, took);
+        }
         if !self.measures(at) {
             return;
         }
@@ -210,14 +247,23 @@ pub struct LoadReport {
     pub read_latency_us: LatencyUs,
     /// How long sets took.
     pub write_latency_us: LatencyUs,
+    /// What was done to even out the load, from the beginning on: before it was measured, too. The whole mode does
+    /// not tell.
+    pub deeds: Option<Deeds>,
     /// Seconds that the simulation took.
     pub elapsed_seconds: f64,
 }
 
 impl LoadReport {
-    pub(super) fn new(plan: &LoadPlan, tally: &Tally, simulated: u64, elapsed: f64) -> Self {
+    pub(super) fn new(
+        length: Nanos,
+        tally: &Tally,
+        simulated: u64,
+        elapsed: f64,
+        deeds: Option<Deeds>,
+    ) -> Self {
         let part = |count: u64, of: u64| count as f64 / of.max(1) as f64;
-        let a_second = |count: u64| count as f64 * 1e9 / plan.length as f64;
+        let a_second = |count: u64| count as f64 * 1e9 / length as f64;
         let served: u64 = tally.served.iter().sum();
         let most = tally.served.iter().max().copied().unwrap_or(0);
         let [reads, writes] = [&tally.reads, &tally.writes].map(Latencies::histogram);
@@ -238,6 +284,7 @@ impl LoadReport {
             latency_us: LatencyUs::of(&all),
             read_latency_us: LatencyUs::of(&reads),
             write_latency_us: LatencyUs::of(&writes),
+            deeds,
             elapsed_seconds: elapsed,
         }
     }
@@ -301,19 +348,19 @@ mod tests {
         let near = |nanos: Nanos| [nanos.saturating_sub(1), nanos, nanos + 1];
         let powers = (0..40).flat_map(|bit| near(1 << bit));
         let all: Vec<Nanos> = powers.chain((0..5_000).map(|i| i * 120_000_007)).collect();
-        let mut counted = Latencies::new();
+        let mut counted = Latencies::<PRECISION_BITS>::new();
         let mut exact = Histogram::<u64>::new_with_bounds(1, LATENCY_MAX, 3).unwrap();
         let mut last = 0;
         for &nanos in &all {
             counted.record(nanos);
             exact.saturating_record(nanos);
-            let place = Latencies::place(nanos);
-            let least = Latencies::least(place);
+            let place = Latencies::<PRECISION_BITS>::place(nanos);
+            let least = Latencies::<PRECISION_BITS>::least(place);
             assert!(
                 least <= nanos && nanos - least <= nanos >> PRECISION_BITS,
                 "{nanos}"
             );
-            assert!(Latencies::least(place + 1) > nanos, "{nanos}");
+            assert!(Latencies::<PRECISION_BITS>::least(place + 1) > nanos, "{nanos}");
             last = last.max(place);
         }
         assert!(last < counted.counts.len());

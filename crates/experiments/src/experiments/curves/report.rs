@@ -56,11 +56,6 @@ impl<'m> Measured<'m> {
         labelled.expect("a figure asks for its own settings alone")
     }
 
-    /// Whether there is a setting of this label.
-    pub fn has(&self, label: &str) -> bool {
-        self.found.iter().any(|found| found.label == label)
-    }
-
     /// What was found in all settings.
     pub fn all(&self) -> &[Found] {
         &self.found

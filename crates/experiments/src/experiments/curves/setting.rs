@@ -149,6 +149,16 @@ impl Setting {
         }
     }
 
+    /// With nothing that evens out load.
+    pub fn resting(self) -> Setting {
+        Setting {
+            hot_keys: HotKeys::Off,
+            lends: false,
+            moves: false,
+            ..self
+        }
+    }
+
     /// Perfect balance: uniform keys, the same number for each server.
     pub fn ideal(servers: usize) -> Setting {
         Setting {

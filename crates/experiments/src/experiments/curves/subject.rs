@@ -5,12 +5,12 @@ use super::size::Size;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
-use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings};
 use evenkeel_policy::hot_keys::config::{
     Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
 };
 use evenkeel_policy::placement::config::Distribution;
-use evenkeel_sim::load::{KeyPlacement, LoadPlan, ServiceModel};
+use evenkeel_sim::load::{Balancing, KeyPlacement, LoadPlan, ServiceModel};
 use std::time::Duration;
 
 /// Time before each trial on real servers that is not measured.
@@ -182,6 +182,7 @@ pub(crate) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
         memory_bytes: (MEMORY_BY_CONTENT * content).max(MEMORY_SIMULATED),
         hot_keys: hot_keys(setting),
         reads: setting.reads,
+        balancing: balancing(setting),
         service: ServiceModel {
             operation_ns: 1e9 / capacity_of_thread(size, setting.workers) as f64,
             ..ServiceModel::default()
@@ -190,6 +191,21 @@ pub(crate) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
         length: nanos(size.trial(setting)),
         ..LoadPlan::default()
     }
+}
+
+/// Nobody tells loads where nothing could come of it: that takes time to simulate.
+fn balancing(setting: &Setting) -> Option<Balancing> {
+    let moves = setting.lends || setting.moves;
+    moves.then(|| Balancing {
+        lends: setting.lends,
+        plans: PlanSettings {
+            mode: match setting.moves {
+                true => PlanMode::Automatic,
+                false => PlanMode::Observe,
+            },
+            ..PlanSettings::default()
+        },
+    })
 }
 
 fn hot_keys(setting: &Setting) -> HotKeysConfig {

@@ -14,7 +14,7 @@ pub(in crate::experiments) const FIGURE_12: Experiment = Experiment {
     name: "mbal-12",
     title: "Three workloads one after the other: 90th percentile over time",
     source: "MBal, Figure 12",
-    modes: &[Mode::Real],
+    modes: &[Mode::Real, Mode::Sim],
     run: figure_12,
 };
 
@@ -22,7 +22,7 @@ pub(in crate::experiments) const FIGURE_13: Experiment = Experiment {
     name: "mbal-13",
     title: "Three workloads one after the other: which phase acts how often",
     source: "MBal, Figure 13",
-    modes: &[Mode::Real],
+    modes: &[Mode::Real, Mode::Sim],
     run: figure_13,
 };
 

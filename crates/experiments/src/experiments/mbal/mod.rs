@@ -17,9 +17,12 @@ mod figure_9;
 mod machine;
 mod over_workers;
 mod phases;
+mod planners;
 mod planning;
 mod story;
+mod story_sim;
 mod targets;
+mod targets_sim;
 
 pub(super) use figure_2::FIGURE_2;
 pub(super) use figure_5::FIGURE_5;
@@ -29,12 +32,15 @@ pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10, FIGURE_11};
 pub(super) use figure_12::{FIGURE_12, FIGURE_13};
+pub(super) use planners::PLANNERS;
 pub(super) use targets::TARGETS;
 
-use crate::args::Mode;
+use crate::args::{Mode, Scale};
 use crate::experiments::curves::setting::{Setting, Workers};
 use crate::experiments::curves::size::{Size, is_small_and_real};
 use crate::run::Run;
+use crate::small;
+use std::time::Duration;
 
 /// Lengths of keys and values of the paper's cluster (section 4.2.1), in bytes.
 const KEY_LEN: usize = 24;
@@ -62,7 +68,7 @@ fn size(run: &Run, capacity_real: u64, small: impl FnOnce(Size) -> Size) -> Size
         ..Size::of(run)
     };
     if run.mode == Mode::Sim {
-        return size;
+        return simulated(run, size);
     }
     let size = Size {
         capacity: capacity_real,
@@ -71,6 +77,31 @@ fn size(run: &Run, capacity_real: u64, small: impl FnOnce(Size) -> Size) -> Size
     match is_small_and_real(run) {
         true => small(size),
         false => size,
+    }
+}
+
+/// Time for simulated servers to even out their load before anything is measured: a coordinator makes a plan in
+/// fourteen seconds, none of which copies more than a hundredth of the data.
+const SETTLE_SIMULATED: Duration = Duration::from_secs(60);
+
+/// Simulated servers at the scale beyond are many rather than fast.
+fn simulated(run: &Run, size: Size) -> Size {
+    match run.scale {
+        Scale::Quick => size,
+        Scale::Small | Scale::Paper => Size {
+            settle: SETTLE_SIMULATED,
+            ..size
+        },
+        Scale::Beyond => Size {
+            keys: 5_000_000,
+            capacity: small::CAPACITY,
+            names: 1,
+            settle: SETTLE_SIMULATED,
+            duration: Duration::from_secs(10),
+            rates: &[0.2, 0.4, 0.6, 0.8],
+            precision: 0.05,
+            ..size
+        },
     }
 }
 

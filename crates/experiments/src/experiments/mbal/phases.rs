@@ -22,11 +22,14 @@ const SERVERS: usize = 20;
 /// Keys a second of each worker of a real server.
 const CAPACITY_REAL: u64 = 500;
 
+/// Simulated servers beyond the paper.
+const SERVERS_MANY: usize = 1_000;
+
 /// Servers of a run.
 pub(super) fn servers(run: &Run) -> usize {
     match run.mode {
         Mode::Real => SERVERS_REAL,
-        Mode::Sim => SERVERS,
+        Mode::Sim => run.by_scale([SERVERS, SERVERS, SERVERS, SERVERS_MANY]),
     }
 }
 
@@ -53,17 +56,14 @@ pub(super) fn all(servers: usize) -> Setting {
 /// Each phase alone, between servers without any and equally popular keys.
 pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
     let servers = servers(run);
-    let mut settings = vec![
+    vec![
         (MEMCACHED, super::memcacheds(servers)),
         (OFF, off(servers)),
         (PHASE_1, phase_1(servers)),
-    ];
-    if run.mode == Mode::Real {
-        settings.push((PHASE_2, off(servers).lending()));
-        settings.push((PHASE_3, off(servers).moving()));
-    }
-    settings.push((UNIFORM, off(servers).uniform()));
-    settings
+        (PHASE_2, off(servers).lending()),
+        (PHASE_3, off(servers).moving()),
+        (UNIFORM, off(servers).uniform()),
+    ]
 }
 
 /// How large a cluster is.

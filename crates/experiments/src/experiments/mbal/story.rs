@@ -2,7 +2,9 @@
 //! by moment, and what the servers do about it.
 
 use super::phases::{self, servers};
+use super::story_sim;
 use super::{GET_SHARE, WORKERS};
+use crate::args::Mode;
 use crate::experiments::curves::setting::{Setting, Workers, ZIPF};
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::{fleet_plan, load};
@@ -23,7 +25,7 @@ pub(super) const RATE: f64 = 0.35;
 pub(super) struct Workload {
     pub label: &'static str,
     popularity: Popularity,
-    get_share: f64,
+    pub get_share: f64,
 }
 
 pub(super) const WORKLOADS: [Workload; 3] = [
@@ -56,9 +58,14 @@ pub(super) struct Pace {
 
 impl Pace {
     pub fn of(run: &Run) -> Pace {
+        let (each, step) = match run.mode {
+            Mode::Real => ([2, 12, 200, 600], [500, 1_000, 2_000, 2_000]),
+            // Virtual time is cheap, but for a thousand servers.
+            Mode::Sim => ([20, 200, 200, 60], [1_000, 1_000, 1_000, 1_000]),
+        };
         Pace {
-            each: Duration::from_secs(run.by_scale([2, 12, 200, 600])),
-            step: Duration::from_millis(run.by_scale([500, 1_000, 2_000, 2_000])),
+            each: Duration::from_secs(run.by_scale(each)),
+            step: Duration::from_millis(run.by_scale(step)),
         }
     }
 }
@@ -119,10 +126,37 @@ pub(super) fn tell(
     setting: &Setting,
 ) -> anyhow::Result<Story> {
     let pace = Pace::of(run);
-    let key = format!("story {size:?} {setting:?} {pace:?}");
+    let key = format!("story {} {size:?} {setting:?} {pace:?}", run.mode);
     if let Some(story) = run.measured.get(&key) {
         return Ok(story);
     }
+    let parts = match run.mode {
+        Mode::Real => parts_real(run, size, label, setting, pace)?,
+        Mode::Sim => story_sim::parts(run, size, label, setting, pace)?,
+    };
+    let story = Story { label, parts };
+    run.measured.put(key, &story);
+    Ok(story)
+}
+
+impl Workload {
+    /// How requests fall on the keys of a setting: where they are uniform they stay so.
+    pub fn popularity_in(&self, setting: &Setting) -> Popularity {
+        match setting.popularity {
+            Popularity::Uniform => Popularity::Uniform,
+            _ => self.popularity,
+        }
+    }
+}
+
+/// All workloads on real servers.
+fn parts_real(
+    run: &Run,
+    size: &Size,
+    label: &'static str,
+    setting: &Setting,
+    pace: Pace,
+) -> anyhow::Result<Vec<Part>> {
     run.progress.say(format!("{label}: starting"));
     let fleet = Fleet::start(&fleet_plan(run, size, setting))?;
     let base = LoadSpec {
@@ -138,10 +172,7 @@ pub(super) fn tell(
         let subject = LoadedFleet {
             fleet: &fleet,
             load: LoadSpec {
-                popularity: match setting.popularity {
-                    Popularity::Uniform => Popularity::Uniform,
-                    _ => workload.popularity,
-                },
+                popularity: workload.popularity_in(setting),
                 get_share: workload.get_share,
                 ..base.clone()
             },
@@ -168,9 +199,7 @@ pub(super) fn tell(
     for load in running {
         load.stop()?;
     }
-    let story = Story { label, parts };
-    run.measured.put(key, &story);
-    Ok(story)
+    Ok(parts)
 }
 
 /// Looks at running loads again and again; what was seen, everything until the last look, and how long that was.

@@ -3,9 +3,12 @@
 use super::phases::{ALL, MEMCACHED, UNIFORM, all, each_alone, servers, size};
 use super::planning::{self, plan_once};
 use super::story::{Part, WORKLOADS, tell};
+use super::targets_sim;
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::curves::report::{Latencies, Measured};
+use crate::experiments::curves::setting::Setting;
+use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::trial::mean;
@@ -16,7 +19,7 @@ pub(in crate::experiments) const TARGETS: Experiment = Experiment {
     name: "balance-targets",
     title: "What balancing is to reach: even load, throughput and latency beside memcached, quick plans",
     source: "ours, after MBal",
-    modes: &[Mode::Real],
+    modes: &[Mode::Real, Mode::Sim],
     run: targets,
 };
 
@@ -36,20 +39,45 @@ const EVEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A plan, and what it may copy.
 const PLANNED_WITHIN: Duration = Duration::from_secs(1);
-const COPIED: f64 = 0.01;
+pub(super) const COPIED: f64 = 0.01;
 
 fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = size(run);
     let together = all(servers(run));
+    let mut report = beside_memcached(experiment, run, &size, &together)?;
+    let story = tell(run, &size, ALL, &together)?;
+    let parts = WORKLOADS.iter().zip(&story.parts).skip(1);
+    report
+        .claims
+        .extend(parts.map(|(workload, part)| even_claim(workload.label, part)));
+    match run.mode {
+        Mode::Real => add_plans(run, &mut report)?,
+        Mode::Sim => targets_sim::add(run, &size, &together, &mut report)?,
+    }
+    report.notes.push(
+        "A memcached of two threads is a server of one worker that is twice as fast: no locks, and either thread serves \
+         any key. Beside it a gain is harder to reach than beside a real one."
+            .into(),
+    );
+    Ok(report)
+}
+
+/// All phases beside memcacheds and beside perfect balance.
+fn beside_memcached(
+    experiment: &Experiment,
+    run: &Run,
+    size: &Size,
+    together: &Setting,
+) -> anyhow::Result<Report> {
     let mut settings = each_alone(run);
     settings.retain(|(label, _)| [MEMCACHED, UNIFORM].contains(label));
     settings.push((ALL, together.clone()));
-    let measured = Measured::new(run, &size, Latencies::ReadsAndWrites, UNIFORM, &settings)?;
+    let measured = Measured::new(run, size, Latencies::ReadsAndWrites, UNIFORM, &settings)?;
     let mut report = measured.report(experiment, run);
     let efficiency = measured.efficiency(ALL);
     let throughput = measured.ratio(ALL, MEMCACHED);
     let [ours, theirs] = [ALL, MEMCACHED].map(|label| {
-        let trials = measured.of(label).at(&size, COMPARED_AT);
+        let trials = measured.of(label).at(size, COMPARED_AT);
         mean(&trials, |trial| trial.latency.latency_us_p99)
     });
     report.claims = vec![
@@ -74,11 +102,11 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             Some(ours <= P99 * theirs),
         ),
     ];
-    let story = tell(run, &size, ALL, &together)?;
-    let parts = WORKLOADS.iter().zip(&story.parts).skip(1);
-    report
-        .claims
-        .extend(parts.map(|(workload, part)| even_claim(workload.label, part)));
+    Ok(report)
+}
+
+/// Plans for a cluster far beyond the paper's, which no run has.
+fn add_plans(run: &Run, report: &mut Report) -> anyhow::Result<()> {
     run.progress.say("planning");
     let plans = (0..run.by_scale([1, 3, 9, 9]))
         .map(|plan| plan_once(run.seed.wrapping_add(plan)))
@@ -109,16 +137,11 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     ]);
     report.tables.push(plans_table(&plans));
     report.notes.push(
-        "A memcached of two threads is a server of one worker that is twice as fast: no locks, and either thread serves \
-         any key. Beside it a gain is harder to reach than beside a real one."
-            .into(),
-    );
-    report.notes.push(
         "Not among them: what a move within a server and one between servers take, growing from 4 to 8 servers and back, \
          and ten minutes without a coordinator."
             .into(),
     );
-    Ok(report)
+    Ok(())
 }
 
 fn even_claim(workload: &str, part: &Part) -> Claim {

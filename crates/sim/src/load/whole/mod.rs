@@ -101,13 +101,22 @@ pub fn run(plan: &LoadPlan) -> Result<LoadReport, String> {
             plan.reads
         ));
     }
+    if plan.balancing.is_some() {
+        return Err("the whole mode moves no cachelets: take the fast one".into());
+    }
     let mut cluster = Cluster::new(plan)?;
     let begun = std::time::Instant::now();
     cluster.start();
     cluster.run()?;
     let (elapsed, simulated) = (begun.elapsed().as_secs_f64(), cluster.simulated);
     cluster.count_served();
-    Ok(LoadReport::new(plan, &cluster.tally, simulated, elapsed))
+    Ok(LoadReport::new(
+        plan.length,
+        &cluster.tally,
+        simulated,
+        elapsed,
+        None,
+    ))
 }
 
 impl<'a> Cluster<'a> {

@@ -1,0 +1,108 @@
+//! What only the simulator can tell of the targets: all that moved, and how even workers were from second to second.
+
+use super::phases::OFF;
+use super::story::{WORKLOADS, tell};
+use super::targets::COPIED;
+use crate::experiments::curves::setting::Setting;
+use crate::experiments::curves::size::Size;
+use crate::experiments::curves::subject::load_plan;
+use crate::report::{Claim, Report, Table};
+use crate::run::Run;
+use anyhow::{Context, anyhow};
+use evenkeel_sim::load::{Arrivals, LoadPlan, fast};
+
+/// Part of the capacity at which is told what was moved.
+const RATE: f64 = 0.6;
+
+/// Seconds after a change of the workload that are shown.
+const SHOWN: [usize; 6] = [1, 2, 5, 10, 20, 60];
+
+/// Adds what was moved, beside the target for it, and how even workers were.
+pub(super) fn add(
+    run: &Run,
+    size: &Size,
+    together: &Setting,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let plan = LoadPlan {
+        arrivals: Arrivals::Open {
+            rate: RATE * size.capacity(together),
+        },
+        ..load_plan(run.seed, size, together)
+    };
+    run.progress.say("what is moved");
+    let done = fast::run(&plan).map_err(|words| anyhow!(words))?;
+    let deeds = done.deeds.context("the fast mode tells what was done")?;
+    report.claims.push(Claim::new(
+        "what the plan that copied most copied, of all data",
+        "target: at most 1 %",
+        format!("{:.2} %", deeds.plan_ratio_max * 100.0),
+        Some(deeds.plan_ratio_max <= COPIED),
+    ));
+    let columns = ["", "in all", "of it"];
+    let mut table = Table::new(
+        &format!(
+            "What all phases did at {RATE} of the capacity in {:.0} s",
+            (plan.warm_up + plan.length) as f64 / 1e9
+        ),
+        &columns,
+    );
+    let cachelets = (plan.workers() * plan.cachelets_per_worker) as f64;
+    let part = |of: f64| format!("{:.2} %", of * 100.0);
+    for (what, count, of) in [
+        ("keys promoted", deeds.promoted, String::new()),
+        ("cachelets lent within servers", deeds.lent, String::new()),
+        ("sent home", deeds.sent_home, String::new()),
+        (
+            "cachelets moved to other servers",
+            deeds.moved,
+            part(deeds.moved as f64 / cachelets),
+        ),
+        (
+            "bytes copied",
+            deeds.bytes_moved,
+            String::new(),
+        ),
+        ("plans", deeds.plans, String::new()),
+        (
+            "requests sent on",
+            deeds.redirects,
+            part(deeds.redirects as f64 / done.requests_simulated as f64),
+        ),
+    ] {
+        table.row([what.to_owned(), count.to_string(), of]);
+    }
+    report.tables.push(table);
+    report.tables.push(evenness(run, size, together)?);
+    Ok(())
+}
+
+/// The busiest worker's load by the mean, so many seconds after each workload has begun.
+fn evenness(run: &Run, size: &Size, together: &Setting) -> anyhow::Result<Table> {
+    let off = together.clone().resting();
+    let columns: Vec<String> = ["".to_owned(), "setting".into()]
+        .into_iter()
+        .chain(SHOWN.map(|seconds| format!("{seconds} s")))
+        .chain(["in the end".to_owned()])
+        .collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut table = Table::new("Busiest worker's load by the mean, after so long", &columns);
+    let settings = [(OFF, &off), (super::phases::ALL, together)];
+    for (number, workload) in WORKLOADS.iter().enumerate() {
+        for (label, setting) in settings {
+            let story = tell(run, size, label, setting)?;
+            let moments = &story.parts[number].moments;
+            let shown = |seconds: usize| match moments.get(seconds - 1) {
+                Some(moment) => format!("{:.2}", moment.max_to_mean),
+                None => "-".into(),
+            };
+            table.row(
+                [workload.label.to_owned(), label.to_owned()]
+                    .into_iter()
+                    .chain(SHOWN.map(shown))
+                    .chain([shown(moments.len())]),
+            );
+        }
+    }
+    Ok(table)
+}
