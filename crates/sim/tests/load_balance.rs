@@ -145,7 +145,11 @@ fn a_story_goes_on_with_the_servers_of_the_part_before() {
         assert_eq!(part.moments.len(), 20);
         let rate = part.report.requests_per_second;
         assert!((11_000.0..13_000.0).contains(&rate), "{rate}");
-        assert!(part.moments.iter().all(|moment| moment.latency_us_p90 > 0.0));
+        assert!(
+            part.moments
+                .iter()
+                .all(|moment| moment.latency_us_p90 > 0.0)
+        );
     }
     let [begun, over] = [&first.moments[0], &first.moments[19]];
     assert!(over.load_max_over_mean < begun.load_max_over_mean - 0.1);

@@ -360,7 +360,10 @@ mod tests {
                 least <= nanos && nanos - least <= nanos >> PRECISION_BITS,
                 "{nanos}"
             );
-            assert!(Latencies::<PRECISION_BITS>::least(place + 1) > nanos, "{nanos}");
+            assert!(
+                Latencies::<PRECISION_BITS>::least(place + 1) > nanos,
+                "{nanos}"
+            );
             last = last.max(place);
         }
         assert!(last < counted.counts.len());

@@ -125,4 +125,61 @@ mod tests {
             evenkeel_bench::plot::to_svg(plot).expect("it can be drawn");
         }
     }
+
+    fn told(experiment: &crate::experiments::Experiment) -> crate::report::Report {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        let report = (experiment.run)(experiment, &run).expect("it can be simulated");
+        println!("{}", report.to_text());
+        report
+    }
+
+    /// Whether the claim that begins so holds.
+    fn holds(report: &crate::report::Report, what: &str) -> Option<bool> {
+        let claim = report
+            .claims
+            .iter()
+            .find(|claim| claim.what.starts_with(what));
+        claim.expect("it is claimed").holds
+    }
+
+    /// The busiest key is more than one worker of forty can serve, so that replicas of it help most.
+    #[test]
+    fn phases_1_and_2_alone_are_worth_what_the_paper_says_and_replicas_more() {
+        let report = told(&FIGURE_10);
+        for phase in ["phase 1", "phase 2"] {
+            let throughput = holds(&report, &format!("throughput with {phase} alone"));
+            let reads = holds(
+                &report,
+                &format!("99th percentile of reads with {phase} alone"),
+            );
+            assert_eq!((throughput, reads), (Some(true), Some(true)), "{phase}");
+        }
+    }
+
+    #[test]
+    fn all_phases_lower_the_90th_percentile_of_each_workload() {
+        let report = told(&FIGURE_12);
+        assert_eq!(report.claims.len(), 4);
+        for claim in &report.claims {
+            assert_eq!(claim.holds, Some(true), "{}: {}", claim.what, claim.ours);
+        }
+    }
+
+    /// Many keys are warm in B: cachelets have to move. Where nobody moves them the load stays as it is.
+    #[test]
+    fn workload_b_is_even_within_ten_seconds_with_all_phases_and_never_without() {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        let size = phases::size(&run);
+        let all = phases::all(phases::servers(&run));
+        let of = |label, setting: &Setting| {
+            let told = story::tell(&run, &size, label, setting).expect("it can be simulated");
+            told.parts[1].even_in(1.2)
+        };
+        let even_in = of(phases::ALL, &all);
+        assert!(
+            even_in.is_some_and(|seconds| seconds <= 10.0),
+            "{even_in:?}"
+        );
+        assert_eq!(of(phases::OFF, &all.resting()), None);
+    }
 }

@@ -6,7 +6,6 @@ use super::story_sim::plan;
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::curves::report;
-use crate::experiments::curves::setting::Setting;
 use crate::report::{Report, Table};
 use crate::run::Run;
 use anyhow::{Context, anyhow};
@@ -43,10 +42,7 @@ fn planners(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         ("load".to_owned(), format!("{RATE} of the capacity")),
         ("each workload".into(), format!("{seconds} s")),
     ]);
-    for (title, setting) in [
-        ("Phase 3 alone", &alone),
-        ("All phases", &together),
-    ] {
+    for (title, setting) in [("Phase 3 alone", &alone), ("All phases", &together)] {
         let mut table = table(title);
         for workload in &WORKLOADS {
             let part = Part {
@@ -54,7 +50,8 @@ fn planners(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 get_share: workload.get_share,
             };
             for (label, planner) in PLANNERS_COMPARED {
-                run.progress.say(format!("{title}, {}, {label}", workload.label));
+                run.progress
+                    .say(format!("{title}, {}, {label}", workload.label));
                 let plan = planned_by(plan(run, &size, setting), planner);
                 let told = fast::tell(&plan, &[part], seconds * 1_000_000_000, 1_000_000_000);
                 let told = told.map_err(|words| anyhow!(words))?;
@@ -94,9 +91,16 @@ fn table(title: &str) -> Table {
 }
 
 fn row(plan: &LoadPlan, workload: &str, planner: &str, told: &PartReport) -> [String; 8] {
-    let settled = || told.moments.iter().filter(|moment| moment.seconds >= SETTLED);
+    let settled = || {
+        told.moments
+            .iter()
+            .filter(|moment| moment.seconds >= SETTLED)
+    };
     let sum: f64 = settled().map(|moment| moment.load_max_over_mean).sum();
-    let last = told.moments.last().map_or(0.0, |moment| moment.load_max_over_mean);
+    let last = told
+        .moments
+        .last()
+        .map_or(0.0, |moment| moment.load_max_over_mean);
     let deeds = told.report.deeds.unwrap_or_default();
     let cachelets = (plan.workers() * plan.cachelets_per_worker) as f64;
     [

@@ -18,7 +18,8 @@ pub(super) fn parts(
     setting: &Setting,
     pace: Pace,
 ) -> anyhow::Result<Vec<Part>> {
-    run.progress.say(format!("{label}: {} workloads", WORKLOADS.len()));
+    run.progress
+        .say(format!("{label}: {} workloads", WORKLOADS.len()));
     let plan = plan(run, size, setting);
     let asked = WORKLOADS.map(|workload| load::Part {
         popularity: workload.popularity_in(setting),

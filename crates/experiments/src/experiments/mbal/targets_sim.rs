@@ -58,11 +58,7 @@ pub(super) fn add(
             deeds.moved,
             part(deeds.moved as f64 / cachelets),
         ),
-        (
-            "bytes copied",
-            deeds.bytes_moved,
-            String::new(),
-        ),
+        ("bytes copied", deeds.bytes_moved, String::new()),
         ("plans", deeds.plans, String::new()),
         (
             "requests sent on",

@@ -1,13 +1,15 @@
 //! Gets: at homes, and at copies of hot keys.
 
-use super::asks::Ask;
 use super::Cluster;
+use super::asks::Ask;
+use crate::history::Nanos;
 use crate::load::ReadChoice;
 use crate::load::cluster::worker_number;
 use crate::load::report::Outcome;
-use crate::history::Nanos;
 use evenkeel_policy::burden::burden;
-use evenkeel_policy::hot_keys::client::{Answer, ClientLeases, Connection, ReadTicket, Route, Verdict};
+use evenkeel_policy::hot_keys::client::{
+    Answer, ClientLeases, Connection, ReadTicket, Route, Verdict,
+};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::renaming;
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, Version};
@@ -59,7 +61,11 @@ impl Cluster<'_> {
 
     /// A read at its home that may be sampled, or of a key with copies.
     fn look_at_read(&mut self, ask: &Ask, hit: bool) {
-        let (at, epoch, name) = (Instant(ask.at), self.epoch(ask.proxy), self.names.of(ask.key));
+        let (at, epoch, name) = (
+            Instant(ask.at),
+            self.epoch(ask.proxy),
+            self.names.of(ask.key),
+        );
         let (hash, home) = (KeyHash::of(&name), usize::from(ask.home));
         let (reader, found) = (
             Reader::Aware { epoch },
@@ -140,7 +146,11 @@ impl Cluster<'_> {
 
     /// A get by what ships, for which the client's proxy may have a lease.
     fn get_guarded(&mut self, ask: &Ask) {
-        let (at, epoch, home) = (Instant(ask.at), self.epoch(ask.proxy), usize::from(ask.home));
+        let (at, epoch, home) = (
+            Instant(ask.at),
+            self.epoch(ask.proxy),
+            usize::from(ask.home),
+        );
         let hash = KeyHash::of(&self.names.of(ask.key));
         self.find_shadows(ask);
         let shadows = &self.shadows[&(ask.key, epoch)];
@@ -185,14 +195,20 @@ impl Cluster<'_> {
         let map = &self.views[usize::from(ask.proxy)].map;
         let epoch = map.as_ref().map_or(Epoch(0), |map| map.epoch());
         self.shadows.entry((ask.key, epoch)).or_insert_with(|| {
-            let owner = (map.as_ref()).and_then(|map| Some((map, map.owner(CacheletId(ask.place))?)));
+            let owner =
+                (map.as_ref()).and_then(|map| Some((map, map.owner(CacheletId(ask.place))?)));
             let Some((map, owner)) = owner else {
                 return Vec::new();
             };
-            renaming::shadows(map, &names.of(ask.key), owner.server, plan.hot_keys.gamma_max)
-                .into_iter()
-                .map(|worker| worker_number(plan, worker) as u16)
-                .collect()
+            renaming::shadows(
+                map,
+                &names.of(ask.key),
+                owner.server,
+                plan.hot_keys.gamma_max,
+            )
+            .into_iter()
+            .map(|worker| worker_number(plan, worker) as u16)
+            .collect()
         })
     }
 }

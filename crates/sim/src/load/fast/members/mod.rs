@@ -27,7 +27,8 @@ use evenkeel_policy::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::plans::{PlanState, SavedPlans};
 use evenkeel_roles::coordinator::{
-    CoordinatorConfig, CoordinatorCore, MigrationEnd, SavedServer, SavedState, Settings, Slot, limits,
+    CoordinatorConfig, CoordinatorCore, MigrationEnd, SavedServer, SavedState, Settings, Slot,
+    limits,
 };
 use evenkeel_types::{CacheletId, Epoch, Instant, Now};
 use server::Server;

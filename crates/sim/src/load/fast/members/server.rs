@@ -2,8 +2,8 @@
 
 use super::{CLUSTER, LINEAGE, Members, now_at};
 use crate::history::Nanos;
-use crate::load::fast::{Cluster, TICK};
 use crate::load::cluster::{worker_number, worker_ref};
+use crate::load::fast::{Cluster, TICK};
 use crate::load::{Balancing, LoadPlan};
 use core::ops::Range;
 use evenkeel_policy::cachelet_load::{CacheletLoad, INTERVAL, LoadMeter, WorkerLoad};
@@ -242,7 +242,10 @@ impl Members {
     ) {
         let is_home = |members: &Members, worker: usize| {
             let at = worker_ref(cluster.plan, worker);
-            members.servers[usize::from(at.server.0)].map.owner(cachelet) == Some(at)
+            members.servers[usize::from(at.server.0)]
+                .map
+                .owner(cachelet)
+                == Some(at)
         };
         let (was_home, is_home) = (is_home(self, from), is_home(self, to));
         cluster.hot[from].handle_left(Instant(now), cachelet, was_home);
