@@ -2,7 +2,7 @@
 //!
 //! Each request is one step: who asks, which key, where to, how long it waits there. The map, the
 //! hot keys of servers ([`HotKeys`]) and the leases of proxies ([`ClientLeases`]) are the ones that
-//! ship; so are the places of copies, and who decides that cachelets move ([`members`]). What a request
+//! ship; so are the places of copies, and who decides that cachelets move (`members`). What a request
 //! waits for is a turn of its worker as in [`super::whole`]: what arrives while a worker is busy waits for
 //! its next turn, where the requests of one proxy are one batch.
 //!
