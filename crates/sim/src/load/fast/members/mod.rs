@@ -10,7 +10,8 @@
 //! ```
 //!
 //! All that decides is what ships. Here is what it is told, and what is carried out for it: heartbeats that
-//! are answered at once, and moves. What is not there: heartbeats that are lost, servers that die, serving leases.
+//! are answered at once, and moves. What is not there: heartbeats that are lost, servers that die, serving leases, and
+//! servers that split cachelets.
 //!
 //! A load counts where it is served and when it is: a worker that has too much to do reports what it gets done, as
 //! real ones do.
@@ -273,6 +274,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         votes_from: document.epoch,
         leased: false,
         migrates: true,
+        splits: false,
     };
     let state = SavedState {
         cluster: CLUSTER.to_owned(),
@@ -284,6 +286,8 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         cachelets: slots.ok_or("a cachelet has no owner")?,
         since: Vec::new(),
         stay: Vec::new(),
+        merged: Vec::new(),
+        halves: BTreeSet::new(),
         accounts: BTreeMap::new(),
         plans: SavedPlans {
             settings: balancing.plans,

@@ -345,6 +345,7 @@ impl Members {
             },
             hot_keys: None,
             migrates: true,
+            splits: false,
             migrations: member.sending.iter().map(report).collect(),
             leased: false,
         }
