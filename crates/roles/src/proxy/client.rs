@@ -23,6 +23,7 @@ use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
+use evenkeel_types::Instant;
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -148,6 +149,24 @@ pub(super) struct MultiGet {
     pub left: usize,
 }
 
+/// Input that waits behind one request that is parked after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldBack {
+    /// From when on.
+    pub since: Instant,
+    /// The request before the next one was parked, too, or would have been.
+    pub goes_on: bool,
+}
+
+impl HeldBack {
+    pub fn since(since: Instant) -> Self {
+        HeldBack {
+            since,
+            goes_on: false,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Client {
     out: ByteQueue,
@@ -164,6 +183,8 @@ pub(super) struct Client {
     pub era: u64,
     /// Requests that wait until their key's move is over.
     pub parked: usize,
+    /// Input that waits, or has waited, behind such requests.
+    pub held_back: Option<HeldBack>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
@@ -200,6 +221,7 @@ impl Client {
             reserve: ANSWER_RESERVE_START,
             era: 0,
             parked: 0,
+            held_back: None,
             dialect,
             sasl,
             knows_servers: false,

@@ -401,10 +401,17 @@ impl ProxyCore {
     }
 
     /// Nobody owns the key of a new request that writes: its cachelet is between two owners, which takes some
-    /// heartbeats. A read is a miss meanwhile.
+    /// heartbeats. A read is a miss meanwhile. What has waited behind another such request gives up with it, so that many
+    /// that were sent together wait together.
     pub(super) fn await_owner(&mut self, now: Instant, mut question: Question) {
+        let client = self.clients.get_mut(question.tag.client.0);
+        let held_back = client.and_then(|client| client.held_back.as_mut());
+        let since = held_back.map_or(now, |held_back| {
+            held_back.goes_on = true;
+            held_back.since
+        });
         if let Some(pool) = self.pools.get(question.tag.pool.0) {
-            question.tag.give_up = now + pool.settings.request_timeout;
+            question.tag.give_up = since + pool.settings.request_timeout;
         }
         self.park(now, question);
     }

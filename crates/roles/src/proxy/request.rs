@@ -1,6 +1,6 @@
 //! From an application's bytes to requests, one after the other and so many in a turn.
 
-use super::client::{MultiGet, Show, Verb};
+use super::client::{HeldBack, MultiGet, Show, Verb};
 use super::{ClientId, ProxyCore};
 use crate::auth::Dialect;
 use core::mem;
@@ -51,6 +51,9 @@ impl ProxyCore {
             return Step::Wait;
         }
         if !client.may_ask(era) {
+            if client.parked > 0 {
+                client.held_back.get_or_insert(HeldBack::since(now)).goes_on = true;
+            }
             if !mem::replace(&mut client.stalled, true) {
                 self.stats.proxy_client_pauses += 1;
             }
@@ -63,6 +66,11 @@ impl ProxyCore {
         }
         *turn -= 1;
         client.era = era;
+        if let Some(held_back) = &mut client.held_back
+            && !mem::take(&mut held_back.goes_on)
+        {
+            client.held_back = None;
+        }
         if let Some(rest) = client.multi_get {
             return Step::Consumed(self.go_on_with_keys(now, id, rest, input));
         }

@@ -228,6 +228,25 @@ fn a_write_does_not_wait_for_an_owner_for_ever() {
 }
 
 #[test]
+fn writes_that_were_sent_together_wait_for_an_owner_together() {
+    let mut world = unowned();
+    let client = world.client();
+    let set = |n| format!("set k{n} 0 0 1\r\nx\r\n");
+    world.send(client, (0..4).map(set).collect::<String>());
+    world.wait_ms(999);
+    assert_eq!(world.received(client), "");
+    world.wait_ms(2);
+    let refused = "SERVER_ERROR key is moving to another server\r\n";
+    assert_eq!(world.received(client), refused.repeat(4));
+    // What comes later waits as long as the first did.
+    world.send(client, "get k0\r\nset k5 0 0 1\r\nx\r\n");
+    world.wait_ms(999);
+    assert_eq!(world.received(client), "END\r\n");
+    world.wait_ms(2);
+    assert_eq!(world.received(client), refused);
+}
+
+#[test]
 fn a_greeting_with_a_newer_epoch_asks_for_the_map() {
     let mut world = World::evenkeel(1);
     world.epoch(101, 7);
