@@ -42,6 +42,7 @@ mod suite;
 mod target;
 mod timer;
 mod units;
+mod users;
 mod value;
 
 pub use args::{LoadArgs, OutputFormat, RunArgs};
@@ -63,6 +64,7 @@ pub use suite::{
     execute_proxy_suite, execute_suite, run_generator_suite, run_proxy_suite, run_suite,
 };
 pub use target::Target;
+pub use users::{Users, UsersPlan, UsersTally};
 
 /// The user asked for something that cannot be: exit code 2. Anything else that fails is exit code 1.
 #[derive(Debug, thiserror::Error)]
