@@ -204,6 +204,14 @@ pub struct LiveSample {
 }
 
 impl LiveSample {
+    /// Adds what another load did in the same time, or this one in another; the seconds stay as they are.
+    pub fn add(&mut self, other: &LiveSample) {
+        self.counters += other.counters;
+        self.latency
+            .add(&other.latency)
+            .expect("all histograms have the same bounds");
+    }
+
     /// Requests answered a second.
     pub fn requests_per_second(&self) -> f64 {
         if self.seconds > 0.0 {

@@ -250,7 +250,9 @@ impl User {
         first
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert_with(|| {
-                format!("{name} has version {version:?} in {len} bytes, and should have one of {may:?}")
+                format!(
+                    "{name} has version {version:?} in {len} bytes, and should have one of {may:?}"
+                )
             });
     }
 

@@ -75,7 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What tests, benchmarks and examples may use besides.
-const TESTS_MAY_USE: &[&str] = &["testkit", "workload", "sim"];
+const TESTS_MAY_USE: &[&str] = &["testkit", "workload", "sim", "bench"];
 
 /// Crates that open no sockets, read no clock, start no threads and own no global state.
 const PURE: &[&str] = &["types", "protocol", "policy", "storage", "roles"];

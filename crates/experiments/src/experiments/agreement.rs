@@ -142,6 +142,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
             plans: PlanMode::Observe,
         },
         server_flags: Vec::new(),
+        coordinator_flags: Vec::new(),
         connections: 2 * CONNECTIONS,
     }
 }
@@ -223,6 +224,7 @@ fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Resul
         value_len: plan.value_bytes,
         popularity: plan.popularity,
         get_share: plan.get_share,
+        cache_aside: false,
         read_only: None,
         reshuffle: None,
         connections: plan.clients,

@@ -4,6 +4,7 @@ mod agreement;
 mod curves;
 mod detection;
 mod mbal;
+mod moves;
 mod rnb;
 mod spore;
 
@@ -54,6 +55,11 @@ pub const ALL: &[Experiment] = &[
     spore::TARGETS,
     mbal::TARGETS,
     mbal::PLANNERS,
+    moves::WORKERS,
+    moves::CACHELET,
+    moves::SERVERS,
+    moves::RESTART,
+    moves::COORDINATOR,
     detection::DETECTION,
     spore::PLACEMENT,
 ];

@@ -3,7 +3,9 @@
 use super::Fleet;
 use crate::trial::{Subject, Trial};
 use anyhow::bail;
-use evenkeel_bench::{Driver, Latency, LoadHandle, LoadPlan, LoadStats, Source, Stop, Target};
+use evenkeel_bench::{
+    Driver, Latency, LiveSample, LoadHandle, LoadPlan, LoadStats, Source, Stop, Target,
+};
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, Popularity, Rate, ReadOnly, ValueSizes, WorkloadSpec,
 };
@@ -43,6 +45,8 @@ pub struct LoadSpec {
     pub popularity: Popularity,
     /// Share of the gets; the rest are sets.
     pub get_share: f64,
+    /// Whether a get that misses is followed by a set of its key.
+    pub cache_aside: bool,
     /// Keys that are never written.
     pub read_only: Option<ReadOnly>,
     /// How often other keys become the hot ones, if they do.
@@ -81,6 +85,30 @@ impl LoadSpec {
         }
     }
 
+    /// Starts so many requests a second, of all targets together, for so long or until they are stopped.
+    pub(crate) fn start(
+        &self,
+        targets: &[Target],
+        requests_per_second: f64,
+        duration: Option<Duration>,
+    ) -> anyhow::Result<Vec<LoadHandle>> {
+        let rate = Rate::Constant(requests_per_second / targets.len() as f64);
+        let start = |(index, target): (u64, &Target)| {
+            let source = Source::Generated(self.workload()?);
+            Driver::start(LoadPlan {
+                pace: Arrivals::Poisson(rate),
+                cache_aside: self.cache_aside,
+                stop: Stop {
+                    after: duration,
+                    requests: None,
+                },
+                seed: self.seed.wrapping_add(index),
+                ..self.plan(target.clone(), source)
+            })
+        };
+        (0..).zip(targets).map(start).collect()
+    }
+
     /// Sets every key, all of them anew where a busy machine let some time out.
     ///
     /// # Errors
@@ -108,6 +136,15 @@ impl LoadSpec {
     }
 }
 
+/// What has happened since the last look at all of these loads; nothing where there are none.
+pub(crate) fn look(running: &mut [LoadHandle]) -> Option<LiveSample> {
+    let samples = running.iter_mut().map(LoadHandle::poll);
+    samples.reduce(|mut sum, sample| {
+        sum.add(&sample);
+        sum
+    })
+}
+
 /// A fleet under a load of one kind.
 #[derive(Debug)]
 pub struct LoadedFleet<'f> {
@@ -124,22 +161,8 @@ impl LoadedFleet<'_> {
         requests_per_second: f64,
         duration: Option<Duration>,
     ) -> anyhow::Result<Vec<LoadHandle>> {
-        let load = &self.load;
         let targets: Vec<_> = self.fleet.targets().collect();
-        let rate = Rate::Constant(requests_per_second / targets.len() as f64);
-        let start = |(index, target): (u64, &Target)| {
-            let source = Source::Generated(load.workload()?);
-            Driver::start(LoadPlan {
-                pace: Arrivals::Poisson(rate),
-                stop: Stop {
-                    after: duration,
-                    requests: None,
-                },
-                seed: load.seed.wrapping_add(index),
-                ..load.plan(target.clone(), source)
-            })
-        };
-        (0..).zip(&targets).map(start).collect()
+        self.load.start(&targets, requests_per_second, duration)
     }
 }
 

@@ -8,11 +8,13 @@
 //! What makes a server small is its *toll*, a time that it spends on each key besides what serving it
 //! takes; see [`Smallness`]. Reports say what it was.
 
+mod change;
 mod load;
 mod phases;
 mod quota;
 mod watch;
 
+pub(crate) use load::look;
 pub use load::{LoadSpec, LoadedFleet};
 pub use phases::Deeds;
 pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
@@ -29,6 +31,7 @@ use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longest wait for the servers to work by one map, and the distance of looks.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -41,6 +44,8 @@ pub const SERVERS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Smallness {
+    /// Nothing: it is as fast as the machine.
+    Not,
     /// It sleeps so long for each key, one after the other: a server that needs this time and takes nearly no
     /// processor time, so that dozens are busy on a few cores.
     Clock {
@@ -90,6 +95,7 @@ impl Smallness {
 impl fmt::Display for Smallness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Smallness::Not => f.write_str("at full speed"),
             Smallness::Clock { nanos_per_key } => {
                 write!(f, "that sleep {} µs for each key", nanos_per_key / 1000)
             }
@@ -141,6 +147,8 @@ pub struct FleetPlan {
     pub pool: Pool,
     /// Further flags of each server.
     pub server_flags: Vec<String>,
+    /// Further flags of the coordinator, where there is one.
+    pub coordinator_flags: Vec<String>,
     /// Connections that each proxy must have room for.
     pub connections: usize,
 }
@@ -151,21 +159,32 @@ pub struct Fleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Small>,
-    workers: u16,
     cluster: Option<Cluster>,
+    plan: FleetPlan,
+    /// Servers that were ever started, by which the next gets its name.
+    names_given: usize,
 }
 
 /// What servers of a cluster have in common.
 #[derive(Debug)]
 struct Cluster {
     api: ApiClient,
-    coordinator: Server,
+    /// Where it listens, in all of its lives.
+    address: SocketAddr,
+    /// None while it is away.
+    coordinator: Option<Server>,
+    /// How it is started.
+    arguments: Vec<String>,
+    /// Keeps its state.
+    _folder: TempDir,
 }
 
 /// A server and the group that it is in.
 #[derive(Debug)]
 struct Small {
     server: Server,
+    /// Its name in a cluster.
+    name: String,
     /// Where it shows what it balances; servers of one worker have nothing to show.
     admin: Option<SocketAddr>,
     _group: Option<Group>,
@@ -186,13 +205,13 @@ impl Fleet {
         let cores = allowed_cores()?;
         let cluster = match plan.pool {
             Pool::Cluster { hot_keys, plans } => {
-                Some(Cluster::start(plan.servers, hot_keys, plans, &cores)?)
+                Some(Cluster::start(plan, hot_keys, plans, &cores)?)
             }
             Pool::Plain { .. } => None,
         };
-        let coordinator = cluster.as_ref().map(Cluster::address);
-        let servers = (0..plan.servers)
-            .map(|index| Small::start(plan, index, coordinator.as_deref(), &cores))
+        let coordinator = cluster.as_ref().map(|cluster| cluster.address.to_string());
+        let servers = (1..=plan.servers)
+            .map(|number| Small::start(plan, &name_of(number), coordinator.as_deref(), &cores))
             .collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(cluster) = &cluster {
             cluster.wait_for_map(plan.servers)?;
@@ -217,8 +236,9 @@ impl Fleet {
         Ok(Fleet {
             proxies,
             servers,
-            workers: plan.workers,
             cluster,
+            plan: plan.clone(),
+            names_given: plan.servers,
         })
     }
 
@@ -246,7 +266,7 @@ impl Fleet {
 
     /// Whether it is a cluster whose servers have several workers each.
     pub fn has_several_workers(&self) -> bool {
-        self.cluster.is_some() && self.workers > 1
+        self.cluster.is_some() && self.plan.workers > 1
     }
 
     /// What each worker serves in small requests a second, smoothed over 1.5 s: own keys, replicas and guests. Of the
@@ -258,7 +278,7 @@ impl Fleet {
         let Some(cluster) = &self.cluster else {
             return Ok(Vec::new());
         };
-        let most = self.servers.len() * usize::from(self.workers);
+        let most = self.servers.len() * usize::from(self.plan.workers);
         let loads = cluster.api.cachelets(LoadOrder::Place, most)?;
         let served =
             |worker: &WorkerLoadView| worker.load + worker.replica_load + worker.guest_load;
@@ -297,32 +317,44 @@ pub fn keys_served_by(server: SocketAddr) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
+/// The name of a server in a cluster, counted from 1.
+fn name_of(number: usize) -> String {
+    format!("s{number}")
+}
+
 impl Cluster {
     fn start(
-        servers: usize,
+        plan: &FleetPlan,
         hot_keys: HotKeysMode,
         plans: PlanMode,
         cores: &[usize],
     ) -> anyhow::Result<Cluster> {
-        let initial = servers.to_string();
-        let arguments = [
-            "coordinator",
-            "--listen",
-            "127.0.0.1:0",
+        let folder = TempDir::new().context("making a folder for the coordinator's state")?;
+        let state = folder.path().join("state").display().to_string();
+        let initial = plan.servers.to_string();
+        let mut arguments: Vec<String> = [
             "--initial-servers",
             &initial,
             "--plans",
             plans.as_str(),
-        ];
-        let coordinator = Server::evenkeel(&arguments, cores)?;
-        let api = ApiClient::new(&coordinator.address.to_string())
-            .context("reading the coordinator's address")?;
+            "--state",
+            &state,
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(plan.coordinator_flags.iter().cloned());
+        let coordinator = start_coordinator("127.0.0.1:0", &arguments, cores)?;
+        let address = coordinator.address;
+        let api =
+            ApiClient::new(&address.to_string()).context("reading the coordinator's address")?;
         api.put_settings(Settings { hot_keys })?;
-        Ok(Cluster { api, coordinator })
-    }
-
-    fn address(&self) -> String {
-        self.coordinator.address.to_string()
+        Ok(Cluster {
+            api,
+            address,
+            coordinator: Some(coordinator),
+            arguments,
+            _folder: folder,
+        })
     }
 
     fn wait_for_map(&self, servers: usize) -> anyhow::Result<()> {
@@ -340,26 +372,38 @@ impl Cluster {
     }
 }
 
+fn start_coordinator(
+    listen: &str,
+    arguments: &[String],
+    cores: &[usize],
+) -> anyhow::Result<Server> {
+    let mut all = vec!["coordinator", "--listen", listen];
+    all.extend(arguments.iter().map(String::as_str));
+    Server::evenkeel(&all, cores)
+}
+
 impl Small {
     fn start(
         plan: &FleetPlan,
-        index: usize,
+        name: &str,
         coordinator: Option<&str>,
         cores: &[usize],
     ) -> anyhow::Result<Small> {
-        let (nanos, coin, group) = match plan.smallness {
-            Smallness::Clock { nanos_per_key } => (nanos_per_key, "clock", None),
+        let (toll, group) = match plan.smallness {
+            Smallness::Not => (None, None),
+            Smallness::Clock { nanos_per_key } => (Some((nanos_per_key, "clock")), None),
             Smallness::Quota {
                 nanos_per_key,
                 share,
                 period_ms,
             } => {
                 let quota = Quota::of_core(share, Duration::from_millis(period_ms))?;
-                let group = Group::new(&format!("server-{index}"), quota)?;
-                (nanos_per_key, "processor", Some(group))
+                let group = Group::new(&format!("server-{name}"), quota)?;
+                (Some((nanos_per_key, "processor")), Some(group))
             }
         };
-        let (memory, toll) = (plan.memory_mb.to_string(), nanos.to_string());
+        let toll = toll.map(|(nanos, coin)| (nanos.to_string(), coin));
+        let memory = plan.memory_mb.to_string();
         let workers = plan.workers.to_string();
         let admin = match plan.workers {
             1 => None,
@@ -376,16 +420,13 @@ impl Small {
             &workers,
             "-m",
             &memory,
-            "--test-toll",
-            &toll,
-            "--test-toll-coin",
-            coin,
         ];
-        arguments.extend(
-            coordinator
-                .iter()
-                .flat_map(|address| ["--coordinator", address]),
-        );
+        if let Some((nanos, coin)) = &toll {
+            arguments.extend(["--test-toll", nanos, "--test-toll-coin", coin]);
+        }
+        if let Some(address) = coordinator {
+            arguments.extend(["--coordinator", address, "--name", name]);
+        }
         arguments.extend(
             admin_listens
                 .iter()
@@ -398,6 +439,7 @@ impl Small {
         }
         Ok(Small {
             server,
+            name: name.to_owned(),
             admin,
             _group: group,
         })

@@ -121,6 +121,7 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
             },
         },
         server_flags,
+        coordinator_flags: Vec::new(),
         connections: 2 * size.connections,
     }
 }
@@ -146,6 +147,7 @@ pub(crate) fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> Loa
         value_len: size.value_len,
         popularity: setting.popularity,
         get_share: setting.get_share,
+        cache_aside: false,
         read_only: setting.read_only,
         reshuffle: setting.reshuffled.then_some(size.reshuffle),
         connections: size.connections,

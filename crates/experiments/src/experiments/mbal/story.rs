@@ -8,11 +8,11 @@ use crate::args::Mode;
 use crate::experiments::curves::setting::{Setting, Workers, ZIPF};
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::{fleet_plan, load};
-use crate::fleet::{Deeds, Fleet, LoadSpec, LoadedFleet};
+use crate::fleet::{Deeds, Fleet, LoadSpec, LoadedFleet, look};
 use crate::run::Run;
 use crate::trial::max_to_mean;
 use anyhow::Context;
-use evenkeel_bench::{Latency, LiveSample, LoadHandle, LoadStats};
+use evenkeel_bench::{Latency, LoadHandle, LoadStats};
 use evenkeel_workload::Popularity;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -225,18 +225,6 @@ fn watch(
     let mut sum = LoadStats::default();
     running.iter().for_each(|load| sum.add(load.totals()));
     Ok((moments, sum, begun.elapsed().as_secs_f64()))
-}
-
-/// What has happened since the last look at all loads.
-fn look(running: &mut [LoadHandle]) -> Option<LiveSample> {
-    let samples = running.iter_mut().map(LoadHandle::poll);
-    samples.reduce(|mut sum, sample| {
-        sum.counters += sample.counters;
-        sum.latency
-            .add(&sample.latency)
-            .expect("all have the same bounds");
-        sum
-    })
 }
 
 /// Memcacheds and servers of one worker tell no coordinator the loads of their workers.

@@ -137,8 +137,7 @@ fn add_plans(run: &Run, report: &mut Report) -> anyhow::Result<()> {
     ]);
     report.tables.push(plans_table(&plans));
     report.notes.push(
-        "Not among them: what a move within a server and one between servers take, growing from 4 to 8 servers and back, \
-         and ten minutes without a coordinator."
+        "What moves cost is measured by moves-workers, moves-cachelet, moves-servers, moves-restart and moves-coordinator."
             .into(),
     );
     Ok(())

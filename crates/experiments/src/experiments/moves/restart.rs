@@ -1,0 +1,129 @@
+//! Every server of a cluster restarted, one after the other: emptied before, or just so.
+
+use super::SOURCE;
+use super::ground::{
+    CHANGE_LIMIT, Ground, Moves, Seen, Size, claims, fleet_plan, hits_claim, moves_table, settings,
+};
+use super::watch::{PART_COLUMNS, Part, hits_plot, part_row};
+use crate::args::Mode;
+use crate::experiments::Experiment;
+use crate::fleet::FleetPlan;
+use crate::report::{Report, Table};
+use crate::run::Run;
+use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_policy::hot_keys::config::Mode as Replicate;
+use evenkeel_workload::Popularity;
+use std::time::{Duration, Instant};
+
+pub(in crate::experiments) const RESTART: Experiment = Experiment {
+    name: "moves-restart",
+    title: "A whole cluster restarted server by server, drained before or not: hits over time",
+    source: SOURCE,
+    modes: &[Mode::Real],
+    run: restart,
+};
+
+const SERVERS: usize = 4;
+
+/// Cachelets of each worker: each takes part of a second to move, however small it is, and all of them move twice.
+const CACHELETS_PER_WORKER: [usize; 4] = [2, 4, 16, 16];
+
+const DRAINED: &str = "each drained before";
+const PLAIN: &str = "each just restarted";
+
+/// The parts.
+const RESTARTING: &str = "restarting";
+const AFTER: &str = "after";
+
+fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let cachelets = run.by_scale(CACHELETS_PER_WORKER);
+    let plan = FleetPlan {
+        coordinator_flags: vec!["--cachelets-per-worker".into(), cachelets.to_string()],
+        ..fleet_plan(run, SERVERS, Replicate::Off, PlanMode::Observe, false)
+    };
+    let drained = restart_all(run, &plan, true)?;
+    let plain = restart_all(run, &plan, false)?;
+    let mut report = run.report(experiment);
+    report.settings = settings(run, &plan);
+    report
+        .settings
+        .push(("cachelets of each worker".into(), cachelets.to_string()));
+    let both = [(DRAINED, &drained), (PLAIN, &plain)];
+    let mut table = Table::new("The load while servers are restarted", &PART_COLUMNS);
+    for (label, restarted) in both {
+        for part in &restarted.seen.watched.parts {
+            table.row(part_row(&Part {
+                label: format!("{label}: {}", part.label),
+                ..part.clone()
+            }));
+        }
+    }
+    report.tables = vec![
+        table,
+        moves_table(&both.map(|(label, restarted)| (label, restarted.took, restarted.moves))),
+    ];
+    report.claims = vec![hits_claim(
+        "keys found with drains, lowest half second by before",
+        &drained.seen.watched,
+    )];
+    report
+        .claims
+        .extend(claims(&drained.seen.watched, &drained.seen.users));
+    report.plots = vec![hits_plot(
+        run.plot_name(experiment),
+        experiment.title,
+        both.map(|(label, restarted)| restarted.seen.watched.hits_curve(label))
+            .to_vec(),
+    )];
+    let (watched, users) = (&plain.seen.watched, &plain.seen.users);
+    report.notes.push(format!(
+        "Without drains {} requests failed, {} keys of users were gone, and the share that hits fell by {:.1} points.",
+        watched.failed + users.failures,
+        users.misses,
+        watched.hit_points_lost()
+    ));
+    Ok(report)
+}
+
+struct Restarted {
+    seen: Seen,
+    /// From the first server's to the last's taking part again.
+    took: Duration,
+    moves: Moves,
+}
+
+fn restart_all(run: &Run, plan: &FleetPlan, drains: bool) -> anyhow::Result<Restarted> {
+    let size = Size::of(run);
+    let mut ground = Ground::start(run, plan, Popularity::Zipf { exponent: 0.99 })?;
+    ground.watch.go_on(size.rest)?;
+    let before = ground.fleet.map()?;
+    ground.watch.begin(RESTARTING);
+    let begun = Instant::now();
+    for name in ground.fleet.server_names() {
+        run.progress.say(format!("{name}, drained: {drains}"));
+        if drains {
+            ground.fleet.drain(&name, true)?;
+            ground.watch.until("an empty server", CHANGE_LIMIT, || {
+                ground.fleet.is_empty(&name)
+            })?;
+        }
+        let life = ground.fleet.life(&name)?;
+        ground.fleet.stop_server(&name)?;
+        ground.fleet.start_server(&name)?;
+        if drains {
+            ground.fleet.drain(&name, false)?;
+        }
+        ground
+            .watch
+            .until("a server that is back", CHANGE_LIMIT, || {
+                ground.fleet.life(&name).is_ok_and(|now| now != life)
+                    && ground.fleet.is_even(SERVERS)
+            })?;
+    }
+    let took = begun.elapsed();
+    let moves = Moves::since(&ground.fleet, &before)?;
+    ground.watch.begin(AFTER);
+    ground.watch.go_on(size.rest)?;
+    let (seen, _fleet) = ground.end()?;
+    Ok(Restarted { seen, took, moves })
+}
