@@ -78,6 +78,18 @@ pub enum What {
         /// Which
         cachelet: u16,
     },
+    /// Makes two cachelets of one, each with half of its virtual nodes; owner and contents stay
+    Split {
+        /// Which
+        cachelet: u16,
+    },
+    /// Makes one cachelet of two of one worker; owner and contents stay
+    Merge {
+        /// The one that stays
+        cachelet: u16,
+        /// The one that becomes a part of it
+        with: u16,
+    },
     /// Shows which cachelets are moving, and the last that have moved
     Moves,
 }
@@ -123,6 +135,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             shown(format, &begun, |begun| {
                 let (cachelet, from, to) = (begun.cachelet, &begun.from, &begun.to);
                 format!("cachelet {cachelet} is on its way from {from} to {to}\n")
+            })?
+        }
+        What::Split { cachelet } => {
+            let split = client.split_cachelet(CacheletId(*cachelet))?;
+            shown(format, &split, |split| {
+                let (cachelet, half, epoch) = (split.cachelet, split.half, split.epoch);
+                format!("cachelet {cachelet} is two by map {epoch}: {cachelet} and {half}\n")
+            })?
+        }
+        What::Merge { cachelet, with } => {
+            let merged = client.merge_cachelets(CacheletId(*cachelet), CacheletId(*with))?;
+            shown(format, &merged, |merged| {
+                let (cachelet, other, epoch) = (merged.cachelet, merged.merged, merged.epoch);
+                format!("cachelet {other} is a part of {cachelet} by map {epoch}\n")
             })?
         }
         What::Stay { cachelet } => shown(

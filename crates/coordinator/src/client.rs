@@ -9,9 +9,9 @@ use evenkeel_types::{CacheletId, Epoch};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent,
-    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ProxyConfigEntry,
-    ProxyConfigsView, ServerView, ServersView, Settings,
+    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent, MergeRequest,
+    MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView, ProxyConfigEntry,
+    ProxyConfigsView, ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
 use crate::http::EventsBody;
@@ -208,6 +208,27 @@ impl ApiClient {
     /// It cannot be reached or cannot save the order, or the cachelet cannot move there.
     pub fn begin_migration(&self, request: &MigrationRequest) -> ClientResult<MigrationView> {
         self.post("/api/v1/migrations", request)
+    }
+
+    /// Makes two cachelets of one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn split_cachelet(&self, cachelet: CacheletId) -> ClientResult<SplitView> {
+        self.post(&format!("/api/v1/cachelets/{cachelet}/split"), &())
+    }
+
+    /// Makes one cachelet of two of one worker. The first one stays.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn merge_cachelets(
+        &self,
+        cachelet: CacheletId,
+        with: CacheletId,
+    ) -> ClientResult<MergeView> {
+        let path = format!("/api/v1/cachelets/{cachelet}/merge");
+        self.post(&path, &MergeRequest { with })
     }
 
     /// Wishes that a migration be given up; its source says whether that comes in time.

@@ -25,6 +25,7 @@ use crate::api::{
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::metrics;
 use crate::migrations;
+use crate::pieces;
 use crate::plans;
 use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
 
@@ -98,6 +99,8 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .route("/api/v1/map", get(map))
         .route("/api/v1/servers", get(servers))
         .route("/api/v1/cachelets", get(cachelets))
+        .route("/api/v1/cachelets/{cachelet}/split", post(pieces::split))
+        .route("/api/v1/cachelets/{cachelet}/merge", post(pieces::merge))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies))

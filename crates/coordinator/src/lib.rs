@@ -37,6 +37,7 @@ mod http;
 pub mod member;
 mod metrics;
 mod migrations;
+mod pieces;
 mod plans;
 mod proxy_config;
 mod serve;

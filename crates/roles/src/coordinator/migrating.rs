@@ -751,6 +751,9 @@ impl CoordinatorCore {
             if moving.target_restarted {
                 self.begin_anew(position);
             }
+            if moving.purpose == Purpose::Share {
+                self.weights.remove(&cachelet);
+            }
             self.account_for(cachelet, &moving);
         }
         note(changes, end.cause(), [moving.from.server, moving.to.server]);

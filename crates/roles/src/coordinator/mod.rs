@@ -93,7 +93,7 @@ pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
     MigrationStage, MigrationView, MigrationsView, WorkerName,
 };
-pub use pieces::PiecesRefusal;
+pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{SavedServer, SavedState, StateError};
@@ -139,8 +139,8 @@ pub struct CoordinatorCore {
     stay: Vec<Epoch>,
     /// See [`SavedState::merged`].
     merged: Vec<MergedNode>,
-    /// See [`SavedState::halves`].
-    halves: BTreeSet<CacheletId>,
+    /// See [`SavedState::weights`].
+    weights: BTreeMap<CacheletId, u32>,
     accounts: Accounts,
     migrations: Migrations,
     plans: Plans,
@@ -206,7 +206,7 @@ impl CoordinatorCore {
             since: Vec::new(),
             stay: Vec::new(),
             merged: Vec::new(),
-            halves: BTreeSet::new(),
+            weights: BTreeMap::new(),
             accounts: Accounts::new(),
             migrations: Migrations::default(),
             plans: Plans::new(plans),
@@ -265,7 +265,7 @@ impl CoordinatorCore {
         core.since = state.since;
         core.stay = state.stay;
         core.merged = state.merged;
-        core.halves = state.halves;
+        core.weights = state.weights;
         core.accounts = state.accounts;
         core.plans = Plans::new(state.plans);
         core.electorates = Electorates::restore(state.electorates);
@@ -376,7 +376,7 @@ impl CoordinatorCore {
             since: self.since.clone(),
             stay: self.stay.clone(),
             merged: self.merged.clone(),
-            halves: self.halves.clone(),
+            weights: self.weights.clone(),
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),
@@ -698,7 +698,7 @@ impl CoordinatorCore {
                 // CACHELETS_MAX positions fit u16.
                 let id = CacheletId(cachelet as u16);
                 self.accounts.remove(&id);
-                self.halves.remove(&id);
+                self.weights.remove(&id);
                 self.migrations.forget_failure(id);
             }
             changes.push(Change {
@@ -730,7 +730,7 @@ impl CoordinatorCore {
             migrating: self.room_for_migrations(),
             migrations_max: self.migrations_left(),
             immovable: self.migrations.failed().clone(),
-            halves: self.halves.clone(),
+            weights: self.weights.clone(),
             loads: self.loads_of_drained(now),
         }
     }

@@ -4,12 +4,17 @@
 //! at once, clients route as before, and the owner sees to it by itself (see
 //! [`server`](crate::server), `recut`). What begins before that is over, begins later there.
 //!
-//! A cachelet that ends by a merge leaves its number, which the next split takes. A half that a split has made counts in
-//! nobody's [share](super::placing): where there was one cachelet too hot to move, even numbers of cachelets are not what
-//! an operator wants. Once it is granted to somebody it is one like all others.
+//! A cachelet that ends by a merge leaves its number, which the next split takes.
+//!
+//! [Shares](super::placing) of cachelets stay as they are: a half that a split has made counts for none, and one that has
+//! taken others in for as many as they were. Otherwise cachelets would move for the sake of even numbers, which is not
+//! what anybody wants where one was too hot or some too cold. Once it gets another owner for shares, each is one
+//! like all others.
 
 use evenkeel_policy::placement::map::MergedNode;
 use evenkeel_types::{CacheletId, Epoch, Now, VirtualNode, WorkerRef};
+
+use serde::{Deserialize, Serialize};
 
 use super::event::Cause;
 use super::limits::CACHELETS_MAX;
@@ -54,6 +59,36 @@ pub enum PiecesRefusal {
     },
 }
 
+/// A cachelet that was split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitView {
+    /// The one that there was. It keeps the lower half of its virtual nodes.
+    pub cachelet: CacheletId,
+    /// The new one.
+    pub half: CacheletId,
+    /// The map that says so.
+    pub epoch: Epoch,
+}
+
+/// An operator's wish to merge a cachelet with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MergeRequest {
+    /// The one that becomes a part of the first. There is none of its number afterwards.
+    pub with: CacheletId,
+}
+
+/// Two cachelets that were merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeView {
+    /// The one that there is.
+    pub cachelet: CacheletId,
+    /// The one that has become a part of it.
+    pub merged: CacheletId,
+    /// The map that says so.
+    pub epoch: Epoch,
+}
+
 impl CoordinatorCore {
     /// Splits a cachelet for an operator. Gives the new half.
     ///
@@ -64,12 +99,17 @@ impl CoordinatorCore {
         &mut self,
         now: Now,
         cachelet: CacheletId,
-    ) -> Result<CacheletId, PiecesRefusal> {
+    ) -> Result<SplitView, PiecesRefusal> {
         self.notice_pause(now.monotonic);
         let mut changes = Vec::new();
         let half = self.split(cachelet, &mut changes);
         self.finish(now, changes);
-        half
+        let epoch = self.epoch;
+        half.map(|half| SplitView {
+            cachelet,
+            half,
+            epoch,
+        })
     }
 
     /// Merges two cachelets of one worker for an operator. The first one stays.
@@ -81,12 +121,18 @@ impl CoordinatorCore {
         &mut self,
         now: Now,
         cachelets: [CacheletId; 2],
-    ) -> Result<(), PiecesRefusal> {
+    ) -> Result<MergeView, PiecesRefusal> {
         self.notice_pause(now.monotonic);
         let mut changes = Vec::new();
-        let merged = self.merge(cachelets, &mut changes);
+        let done = self.merge(cachelets, &mut changes);
         self.finish(now, changes);
-        merged
+        let [cachelet, merged] = cachelets;
+        let epoch = self.epoch;
+        done.map(|()| MergeView {
+            cachelet,
+            merged,
+            epoch,
+        })
     }
 
     /// Half of the virtual nodes of a cachelet become another one. O(virtual nodes).
@@ -112,7 +158,7 @@ impl CoordinatorCore {
         for node in &nodes[nodes.len() / 2..] {
             self.virtual_nodes[*node] = half;
         }
-        self.halves.insert(half);
+        self.weights.insert(half, 0);
         changes.push(Change {
             cachelets: 1,
             ..Change::of_server(Cause::CacheletsSplit, owner.server)
@@ -149,9 +195,8 @@ impl CoordinatorCore {
         }
         self.slots[ends] = Slot::Merged;
         self.accounts.remove(&from);
-        if !self.halves.remove(&from) {
-            self.halves.remove(&into);
-        }
+        let of_from = self.weights.remove(&from).unwrap_or(1);
+        *self.weights.entry(into).or_insert(1) += of_from;
         self.migrations.forget_failure(from);
         changes.push(Change {
             cachelets: 1,

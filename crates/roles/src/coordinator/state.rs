@@ -3,7 +3,7 @@
 //! Written before anything that depends on it is told to anyone, and checked when it is read: a
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evenkeel_policy::placement::map::{MapDocument, MapError, MergedNode, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, WorkerRef};
@@ -43,9 +43,9 @@ pub struct SavedState {
     /// Virtual nodes that came to their cachelets by merges: see [`MapDocument::merged`].
     #[serde(default)]
     pub merged: Vec<MergedNode>,
-    /// Cachelets that splits have made, and that count in nobody's share.
+    /// For how many cachelets those count in a worker's share that splits or merges have made; others count for one.
     #[serde(default)]
-    pub halves: BTreeSet<CacheletId>,
+    pub weights: BTreeMap<CacheletId, u32>,
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
     #[serde(default)]
     pub accounts: BTreeMap<CacheletId, WorkerRef>,
@@ -192,7 +192,7 @@ impl SavedState {
             return contradiction("a cachelet has no virtual node, or one that was merged has");
         }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
-        if !self.accounts.keys().chain(&self.halves).all(has_account) {
+        if !(self.accounts.keys().chain(self.weights.keys())).all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");
         }
         if self.electorates.len() > ELECTORATES_MAX

@@ -287,7 +287,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         since: Vec::new(),
         stay: Vec::new(),
         merged: Vec::new(),
-        halves: BTreeSet::new(),
+        weights: BTreeMap::new(),
         accounts: BTreeMap::new(),
         plans: SavedPlans {
             settings: balancing.plans,

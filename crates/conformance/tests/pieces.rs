@@ -1,0 +1,85 @@
+//! Cachelets that are split and merged, in the map and then by their servers, while users go on and some halves go to
+//! other servers: nobody misses anything.
+
+use evenkeel_conformance::migrations;
+use evenkeel_conformance::users::{Tally, USERS, key_name, while_used};
+use evenkeel_testkit::{Cluster, ClusterOptions, http, poll_until};
+use evenkeel_types::{CacheletId, KeyHash};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(40);
+
+const ROUNDS: usize = 24;
+
+/// The sum of a count over servers.
+fn count(cluster: &Cluster, name: &str) -> u64 {
+    let servers = cluster.servers.iter();
+    servers
+        .map(|server| migrations::count(server.address(), name))
+        .sum()
+}
+
+#[test]
+fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
+    let cluster = Cluster::start(ClusterOptions {
+        threads: 2,
+        ..ClusterOptions::default()
+    });
+    let coordinator = cluster.coordinator.address();
+    // Whether it is in the map now.
+    let ask = |path: String, body: String| {
+        let answer = http::post_json(coordinator, &format!("/api/v1/cachelets/{path}"), &body);
+        let (status, told) = answer.expect("the coordinator answers");
+        println!("{path} {body}: {status} {}", told.trim_end());
+        status == 200
+    };
+    let tally = Tally::default();
+    let (mut splits, mut merges, mut moves) = (0, 0, 0);
+    while_used(
+        cluster.proxies[0].address(),
+        Duration::ZERO,
+        &tally,
+        |is_broken| {
+            for round in 0..ROUNDS {
+                let key = key_name(round % USERS, round * 5);
+                let map = migrations::map(coordinator).expect("a map");
+                let place = map.locate(KeyHash::of(key.as_bytes()));
+                if round % 2 == 0 {
+                    splits += u64::from(ask(format!("{}/split", place.cachelet), "null".into()));
+                } else if let Some(owner) = place.worker {
+                    let others = map.cachelets_of(owner).filter(|id| *id != place.cachelet);
+                    let other: Option<CacheletId> = others.last();
+                    let merged = other.is_some_and(|other| {
+                        let with = format!("{{\"with\":{other}}}");
+                        ask(format!("{}/merge", place.cachelet), with)
+                    });
+                    merges += u64::from(merged);
+                }
+                // What was split or merged a moment ago goes to another server, once it is whole there.
+                if round % 3 == 0 && migrations::order(coordinator, &key, 0).is_some() {
+                    moves += 1;
+                }
+                poll_until(DEADLINE, "servers to do as the map says", || {
+                    let is_over = migrations::view(coordinator)?.migrations.is_empty();
+                    let done = (
+                        count(&cluster, "cachelets_split"),
+                        count(&cluster, "cachelets_merged"),
+                    );
+                    (is_broken() || is_over && done == (splits, merges)).then_some(())
+                });
+            }
+        },
+    );
+    println!(
+        "{splits} split, {merges} merged, {moves} sent to other servers; {} requests, {} misses, {} failures",
+        tally.requests.load(Ordering::Relaxed),
+        tally.misses.load(Ordering::Relaxed),
+        tally.failures.load(Ordering::Relaxed)
+    );
+    assert!(splits >= 8 && merges >= 8 && moves >= 5);
+    assert_eq!(count(&cluster, "migrations_passed"), moves);
+    assert_eq!(count(&cluster, "cachelets_broken"), 0);
+    assert_eq!(tally.failures.load(Ordering::Relaxed), 0, "failures");
+    assert_eq!(tally.misses.load(Ordering::Relaxed), 0, "misses");
+}
