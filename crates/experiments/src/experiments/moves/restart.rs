@@ -26,7 +26,8 @@ pub(in crate::experiments) const RESTART: Experiment = Experiment {
 const SERVERS: usize = 4;
 
 /// Cachelets of each worker: each takes part of a second to move, however small it is, and all of them move twice.
-const CACHELETS_PER_WORKER: [usize; 4] = [2, 4, 16, 16];
+/// Few of them are uneven shares, and a worker that has too much fails requests without any move.
+const CACHELETS_PER_WORKER: [usize; 4] = [8, 8, 16, 16];
 
 const DRAINED: &str = "each drained before";
 const PLAIN: &str = "each just restarted";
