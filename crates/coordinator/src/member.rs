@@ -96,6 +96,8 @@ pub struct Report {
     pub migrates: bool,
     /// Whether the server can split and merge its cachelets as the map says.
     pub splits: bool,
+    /// Whether the server is overloaded and cannot help itself.
+    pub asks_for_moves: bool,
     /// How far the migrations of a server have come.
     pub migrations: Vec<MigrationReport>,
     /// A server: that it serves under leases only.
@@ -116,6 +118,8 @@ pub enum MemberEvent {
     ClusterLoad(f64),
     /// The operator's choices: at first, and when they have changed.
     Settings(Settings),
+    /// Whether the coordinator moves cachelets between servers by itself: at first, and when that has changed.
+    Balances(bool),
     /// A server's heartbeat was answered, whatever is new; told after what is.
     Answered {
         /// When the heartbeat was sent.
@@ -332,6 +336,7 @@ struct View {
     leader: u64,
     epoch: Epoch,
     cluster_load: Option<f64>,
+    balances: Option<bool>,
     settings: Option<Settings>,
     found: bool,
     lost: bool,
@@ -384,6 +389,9 @@ impl View {
         if self.settings.replace(answer.settings) != Some(answer.settings) {
             events.push(MemberEvent::Settings(answer.settings));
         }
+        if self.balances.replace(answer.balances) != Some(answer.balances) {
+            events.push(MemberEvent::Balances(answer.balances));
+        }
         if let Some(map) = answer.map
             && map.epoch() > self.epoch
         {
@@ -432,12 +440,14 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             hot_keys,
             migrates,
             splits,
+            asks_for_moves,
             migrations,
             leased,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
         self.heartbeat.splits = splits;
+        self.heartbeat.asks_for_moves = asks_for_moves;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
         self.heartbeat.epoch = epoch;
@@ -584,6 +594,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         hot_keys: None,
         migrates: false,
         splits: false,
+        asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
     }
@@ -629,6 +640,7 @@ mod tests {
             leader: 0,
             map: Some(map(epoch)),
             mean_worker_load: 10.0,
+            balances: false,
             settings: Settings::default(),
             interval_ms: 500,
             lease_ms: None,

@@ -34,6 +34,12 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.labelled("servers", "state", "up", servers_up);
     text.labelled("servers", "state", "down", servers.len() - servers_up);
     text.gauge(
+        "servers_asking_for_moves",
+        "Servers that are overloaded and cannot help themselves.",
+    );
+    let asking = servers.iter().filter(|server| server.asks_for_moves);
+    text.value("servers_asking_for_moves", asking.count());
+    text.gauge(
         "proxies",
         "Proxies that are members, by whether they are up.",
     );

@@ -151,6 +151,7 @@ fn join(
         hot_keys: None,
         migrates: false,
         splits: false,
+        asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
     };
@@ -169,9 +170,10 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
                 worker.say(Control::Map(source, Arc::clone(&map)));
             }
         }
-        // Servers have ids; leases come with answers, so settings concern servers alone.
+        // Servers have ids and loads; leases come with answers, so settings concern servers alone.
         MemberEvent::Registered { .. }
         | MemberEvent::ClusterLoad(_)
+        | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(

@@ -43,8 +43,6 @@ pub struct Orders {
     pub moves: Vec<LocalMove>,
     /// What is sampled for hot keys, in parts of what is sampled normally.
     pub sampling_ratio: f64,
-    /// Whether the coordinator is asked to move cachelets to other servers.
-    pub asks_coordinator: bool,
 }
 
 /// Who is the home worker of a cachelet.
@@ -67,6 +65,8 @@ pub struct ServerBalancer {
     /// Where each cachelet was last seen, and since when if it was elsewhere before.
     hosts: BTreeMap<CacheletId, (u16, Option<Instant>)>,
     counts: BalancerCounts,
+    /// As of the last interval.
+    asks_coordinator: bool,
 }
 
 /// Counts of a balancer since its start.
@@ -132,7 +132,18 @@ impl ServerBalancer {
             cluster_mean: None,
             hosts: BTreeMap::new(),
             counts: BalancerCounts::default(),
+            asks_coordinator: false,
         }
+    }
+
+    /// Whether the coordinator moves cachelets between servers by itself, so that phase 3 may act.
+    pub fn handle_coordinator(&mut self, balances: bool) {
+        self.phases.set_coordinated(balances);
+    }
+
+    /// Whether the coordinator is asked to move cachelets to other servers, because this one cannot help itself.
+    pub fn asks_coordinator(&self) -> bool {
+        self.asks_coordinator
     }
 
     /// The coordinator's map, and which server this is in it.
@@ -168,8 +179,8 @@ impl ServerBalancer {
         let mut orders = Orders {
             moves: Vec::new(),
             sampling_ratio: duties.sampling_ratio,
-            asks_coordinator: duties.ask_coordinator,
         };
+        self.asks_coordinator = duties.ask_coordinator;
         if self.mode == Mode::Off || duties.local == LocalDuty::Nothing {
             return orders;
         }
@@ -284,4 +295,43 @@ fn write_share(workers: &[WorkerLoad]) -> f64 {
             0.0
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    /// Intervals until a server asks whose workers all have twice the mean load; `None` if it does not within a minute.
+    fn asks_after(balances: bool) -> Option<u32> {
+        let config = BalancerConfig {
+            mode: Mode::On,
+            phases: PhaseConfig {
+                coordinated: false,
+                ..PhaseConfig::default()
+            },
+            local: LocalConfig::default(),
+        };
+        let mut balancer = ServerBalancer::new(config, 2);
+        balancer.handle_cluster_load(1_000.0);
+        balancer.handle_coordinator(balances);
+        let worker = |worker| WorkerLoad {
+            worker,
+            load: 2_000.0,
+            busy: 0.9,
+            ..WorkerLoad::default()
+        };
+        (1..=120).find(|interval| {
+            let now = Instant(0) + Duration::from_millis(500) * *interval;
+            balancer.handle_interval(now, &[worker(0), worker(1)]);
+            balancer.asks_coordinator()
+        })
+    }
+
+    #[test]
+    fn a_server_that_has_too_much_as_a_whole_asks_who_moves_cachelets_between_servers() {
+        let asks = asks_after(true).expect("it asks");
+        assert!((4..=12).contains(&asks), "{asks} intervals");
+        assert_eq!(asks_after(false), None, "nobody would help");
+    }
 }

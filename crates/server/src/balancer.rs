@@ -43,6 +43,16 @@ impl SharedBalancer {
         self.lock().handle_cluster_load(mean);
     }
 
+    /// Whether the coordinator moves cachelets between servers by itself.
+    pub fn handle_coordinator(&self, balances: bool) {
+        self.lock().handle_coordinator(balances);
+    }
+
+    /// Whether this server is overloaded and cannot help itself.
+    pub fn asks_coordinator(&self) -> bool {
+        self.lock().asks_coordinator()
+    }
+
     /// What there is to show.
     pub fn view(&self) -> BalancerView {
         self.lock().view(self.clock.now().monotonic)

@@ -56,6 +56,7 @@ pub fn join(
     let reporting = workers.clone();
     let memory_limit_bytes = (args.memory_limit as u64) << 20;
     let reporting_lease = lease.clone();
+    let asking = balancer.clone();
     let report = move || Report {
         leased: reporting_lease.is_leased(),
         epoch: reporting
@@ -73,6 +74,7 @@ pub fn join(
         hot_keys: hot_keys_news(&reporting),
         migrates: true,
         splits: true,
+        asks_for_moves: asking.asks_coordinator(),
         migrations: migrations(&reporting),
     };
     let mut listener = Listener {
@@ -145,6 +147,7 @@ impl Listener {
                 self.balancer.handle_cluster_load(mean);
                 self.tell(&Control::ClusterLoad(mean));
             }
+            MemberEvent::Balances(balances) => self.balancer.handle_coordinator(balances),
             MemberEvent::Settings(Settings { hot_keys, .. }) => {
                 self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
             }

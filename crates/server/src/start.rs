@@ -363,6 +363,7 @@ fn balancer_config(args: &Args) -> BalancerConfig {
         mode: args.balance_workers,
         phases: PhaseConfig {
             replication: args.hot_keys == Mode::On && !args.coordinator.is_empty(),
+            // Until a coordinator says otherwise.
             coordinated: false,
             ..PhaseConfig::default()
         },

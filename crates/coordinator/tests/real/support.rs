@@ -122,6 +122,7 @@ impl Member {
                 hot_keys: None,
                 migrates: false,
                 splits: false,
+                asks_for_moves: false,
                 migrations: Vec::new(),
             }
         };

@@ -242,6 +242,7 @@ mod tests {
             cachelets,
             released: 0,
             draining: false,
+            asks_for_moves: false,
             requests_per_second: Vec::new(),
             silent_ms: 0,
         }
@@ -282,6 +283,7 @@ mod tests {
     fn who_is_drained_or_down_takes_no_part() {
         let drained = ServerView {
             draining: true,
+            asks_for_moves: false,
             ..server(3, 0)
         };
         let down = ServerView {

@@ -26,6 +26,8 @@ pub(super) struct Server {
     pub(super) migrates: bool,
     /// See [`Heartbeat::splits`].
     pub(super) splits: bool,
+    /// See [`Heartbeat::asks_for_moves`].
+    pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
@@ -98,6 +100,7 @@ impl CoordinatorCore {
         server.migrates = heartbeat.migrates;
         self.revision += u64::from(server.splits != heartbeat.splits);
         server.splits = heartbeat.splits;
+        server.asks_for_moves = heartbeat.asks_for_moves;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
         self.hear_of_leases(position, heartbeat);
@@ -135,6 +138,7 @@ impl CoordinatorCore {
             applied: Epoch(0),
             migrates: heartbeat.migrates,
             splits: heartbeat.splits,
+            asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
             load: Vec::new(),
         });

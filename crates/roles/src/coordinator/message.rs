@@ -71,6 +71,10 @@ pub struct Heartbeat {
     /// [`MIGRATIONS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<MigrationReport>,
+    /// A server: that it has been overloaded for a while and cannot help itself; see
+    /// [`phase`](evenkeel_policy::migration::phase).
+    #[serde(default)]
+    pub asks_for_moves: bool,
     /// A server: that it serves what it owns only while it holds a serving lease. From then on it does for as long
     /// as its process lives, and its cachelets may be given to others when it is down.
     #[serde(default)]
@@ -145,6 +149,10 @@ pub struct HeartbeatAnswer {
     pub mean_worker_load: f64,
     /// What the operator has chosen.
     pub settings: Settings,
+    /// Whether the coordinator moves cachelets between servers by itself (plans are carried out in mode `automatic`), so
+    /// that a server that cannot help itself is helped.
+    #[serde(default)]
+    pub balances: bool,
     /// When to send the next heartbeat, in milliseconds.
     pub interval_ms: u64,
     /// For how long a server may serve what it owns, once it works by a map of this epoch: in milliseconds from when

@@ -279,6 +279,7 @@ impl CoordinatorCore {
                 applied: Epoch(0),
                 migrates: saved.migrates,
                 splits: saved.splits,
+                asks_for_moves: false,
                 last_heard: now,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
@@ -537,6 +538,7 @@ impl CoordinatorCore {
             cachelets,
             released,
             draining: server.drain.is_some(),
+            asks_for_moves: server.asks_for_moves,
             requests_per_second: server.load.clone(),
             silent_ms: millis(now.since(server.last_heard)),
         };
@@ -800,6 +802,7 @@ impl CoordinatorCore {
             map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch),
             mean_worker_load: self.mean_worker_load,
             settings: self.settings,
+            balances: self.plan_settings().mode == plans::PlanMode::Automatic,
             interval_ms: millis(interval),
             lease_ms: server_id.map(|_| millis(SERVING_LEASE)),
         }

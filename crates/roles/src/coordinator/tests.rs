@@ -112,6 +112,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         hot_keys: None,
         migrates: false,
         splits: false,
+        asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
     }

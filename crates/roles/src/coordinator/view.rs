@@ -44,6 +44,9 @@ pub struct ServerView {
     /// Whether it is drained: it gives its cachelets up and gets none.
     #[serde(default)]
     pub draining: bool,
+    /// Whether it is overloaded and cannot help itself, as it said last.
+    #[serde(default)]
+    pub asks_for_moves: bool,
     /// Load of each worker as last reported; empty before the first report.
     pub requests_per_second: Vec<f64>,
     /// Milliseconds since its last heartbeat.

@@ -129,6 +129,7 @@ impl World {
             hot_keys: None,
             migrates: false,
             splits: false,
+            asks_for_moves: false,
             migrations: Vec::new(),
             leased: false,
         };

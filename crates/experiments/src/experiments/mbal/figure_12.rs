@@ -145,8 +145,8 @@ fn begin(experiment: &Experiment, run: &Run) -> Report {
         ),
     ]);
     report.notes.push(
-        "The coordinator decides about phase 3 by itself (`--plans automatic`), so that servers count no intervals of it: \
-         what it does are the cachelets that moved to other servers."
+        "Intervals of phase 3 are those in which a server could not help itself. The coordinator decides by the loads of all \
+         (`--plans automatic`): what it does are the cachelets that moved to other servers."
             .into(),
     );
     report

@@ -223,6 +223,11 @@ impl Phases {
         &self.transitions
     }
 
+    /// Switches phase 3. What it is at goes on until it is even or the server has room again.
+    pub fn set_coordinated(&mut self, may_act: bool) {
+        self.config.coordinated = may_act;
+    }
+
     /// How often each phase had to act.
     pub fn counts(&self) -> PhaseCounts {
         self.counts

@@ -128,6 +128,7 @@ fn config(plan: &LoadPlan, balancing: &Balancing) -> BalancerConfig {
         },
         phases: PhaseConfig {
             replication: plan.hot_keys.mode == Mode::On,
+            // Until a coordinator says otherwise.
             coordinated: false,
             ..PhaseConfig::default()
         },
@@ -306,6 +307,7 @@ impl Members {
         let member = &mut self.servers[server];
         member.beats_at = now + answer.interval_ms * 1_000_000;
         member.balancer.handle_cluster_load(answer.mean_worker_load);
+        member.balancer.handle_coordinator(answer.balances);
         for worker in member.workers.clone() {
             cluster.hot[worker].handle_cluster_load(answer.mean_worker_load);
         }
@@ -346,6 +348,7 @@ impl Members {
             hot_keys: None,
             migrates: true,
             splits: false,
+            asks_for_moves: false,
             migrations: member.sending.iter().map(report).collect(),
             leased: false,
         }
