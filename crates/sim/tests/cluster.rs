@@ -38,9 +38,10 @@ const FAULT_SEEDS: u64 = 400;
 const FAULT_LENGTH: u64 = 21_000_000_000;
 
 /// What has to happen at times besides every kind of fault, or the runs prove nothing.
-const SOMETIMES: [&str; 38] = [
+const SOMETIMES: [&str; 46] = [
     "cachelets given to other servers",
     "cachelets given to other workers",
+    "commands to servers without a lease",
     "deliveries overtaken",
     "deliveries slowed",
     "expiries seen",
@@ -73,7 +74,14 @@ const SOMETIMES: [&str; 38] = [
     "server: replicas removed",
     "server: replicas stored",
     "server: requests pointed elsewhere",
+    "server: answers too late",
+    "server: serving leases by votes",
+    "server: serving leases lost",
+    "server: votes given",
+    "server: votes refused",
+    "servers given up",
     "servers killed for good",
+    "turns stopped",
     "values shown",
     "values stale within the bound",
     "writes confirmed",

@@ -36,6 +36,10 @@ pub(super) struct Coordinator {
     pub hot_keys: Mode,
     /// When hot keys are switched next, they go on being observed.
     pub observe_next: bool,
+    /// Servers that this life of it has given up, as far as that was looked at.
+    pub given_up: u64,
+    /// Newest map that was looked at for what was given away.
+    pub looked_at: Epoch,
 }
 
 impl Coordinator {
@@ -54,6 +58,8 @@ impl Coordinator {
             lineage,
             hot_keys: Mode::On,
             observe_next: false,
+            given_up: 0,
+            looked_at: Epoch(0),
         }
     }
 }
@@ -76,7 +82,7 @@ impl World {
     /// It is time for a member's heartbeat.
     pub(super) fn heartbeat(&mut self, host: usize, extra: bool) {
         let heartbeat = self.report_of(host);
-        let life = self.life_of(host);
+        let (life, sent) = (self.life_of(host), self.time);
         // Lost when the other side cannot be reached; the next one will do.
         for delay in self.deliveries(host, self.coordinator_host()) {
             let heartbeat = Box::new(heartbeat.clone());
@@ -85,6 +91,7 @@ impl World {
                 Event::Report {
                     host,
                     life,
+                    sent,
                     heartbeat,
                 },
             );
@@ -141,6 +148,7 @@ impl World {
             let reports = server.workers.iter().map(WorkerCore::migration_reports);
             return Heartbeat {
                 splits: true,
+                leased: server.leases.keeper.is_leased(),
                 migrations: reports.flatten().collect(),
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {
@@ -167,7 +175,13 @@ impl World {
     }
 
     /// A heartbeat reaches the coordinator.
-    pub(super) fn answer_heartbeat(&mut self, host: usize, life: u32, heartbeat: &Heartbeat) {
+    pub(super) fn answer_heartbeat(
+        &mut self,
+        host: usize,
+        life: u32,
+        sent: Nanos,
+        heartbeat: &Heartbeat,
+    ) {
         if self.coordinator.process.stopped_until > self.time {
             return;
         }
@@ -180,17 +194,24 @@ impl World {
             Ok(answer) => {
                 for delay in self.deliveries(self.coordinator_host(), host) {
                     let answer = Box::new(answer.clone());
-                    self.after(delay, Event::Answer { host, life, answer });
+                    let event = Event::Answer {
+                        host,
+                        life,
+                        sent,
+                        answer,
+                    };
+                    self.after(delay, event);
                 }
             }
             // For instance one that was sent in a former life and arrives late.
             Err(_) => self.report.tell("heartbeats refused", 1),
         }
+        self.note_given_up();
         self.arm(self.coordinator_host());
     }
 
     /// A member learns what the coordinator says.
-    pub(super) fn heard_answer(&mut self, host: usize, answer: &HeartbeatAnswer) {
+    pub(super) fn heard_answer(&mut self, host: usize, sent: Nanos, answer: &HeartbeatAnswer) {
         self.intervals.insert(host, answer.interval_ms * MS);
         if host >= self.servers.len() {
             if let Some(map) = &answer.map {
@@ -211,6 +232,7 @@ impl World {
         {
             self.tell_workers(host, map);
         }
+        self.hear_answered(host, sent, answer);
         for worker in 0..self.workers_per_server {
             self.settle_worker(host, worker);
         }
@@ -219,6 +241,7 @@ impl World {
     pub(super) fn tick_coordinator(&mut self) {
         let now = self.coordinator.process.now(self.time);
         self.coordinator.core.handle_timeout(now);
+        self.note_given_up();
     }
 
     pub(super) fn coordinator_deadline(&self) -> Nanos {
@@ -234,6 +257,7 @@ impl World {
         let now = self.coordinator.process.clock.read(self.time);
         let core = CoordinatorCore::restore(config, saved, now);
         self.coordinator.core = core.expect("it was saved by a sound one");
+        self.coordinator.given_up = 0;
         let host = self.coordinator_host();
         self.narrate(&[host], || "dies, and another goes on".into());
     }

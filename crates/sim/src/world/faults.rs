@@ -83,6 +83,14 @@ impl World {
                 let host = self.random.index(self.servers.len());
                 self.stop(host, 15)
             }
+            Hazard::StopInTurn => {
+                let host = self.random.index(self.servers.len());
+                let length = self.random.between(100, 4_000) * MS;
+                let server = &mut self.servers[host];
+                server.leases.stop_in_turn = Some(length);
+                server.process.alive
+            }
+            Hazard::CutFromCluster => self.cut_from_cluster(),
             Hazard::StopProxy => {
                 let host = self.servers.len() + self.random.index(self.proxies.len());
                 self.stop(host, 5)
@@ -229,6 +237,24 @@ impl World {
             self.weather.cut(home, proxy, until);
         }
         true
+    }
+
+    /// A server, often the home of the hottest key, reaches and is reached by nobody but proxies: mostly for longer
+    /// than its lease and all that others wait for.
+    fn cut_from_cluster(&mut self) -> bool {
+        let hottest = self
+            .home_of_first_key()
+            .filter(|_| self.random.chance(1, 2));
+        let one = hottest.unwrap_or_else(|| self.random.index(self.servers.len()));
+        let until = self.time + self.random.between(300, 5_000) * MS;
+        let until = until.min(self.plan.quiet_from());
+        self.narrate(&[one], || "is cut off from its cluster".into());
+        let others = (0..self.servers.len()).chain([self.coordinator_host()]);
+        for other in others.filter(|&other| other != one) {
+            self.weather.cut(one, other, until);
+            self.weather.cut(other, one, until);
+        }
+        self.servers[one].process.alive
     }
 
     fn kill_one(&mut self, back: Option<Nanos>) -> bool {

@@ -9,6 +9,7 @@ mod checks;
 mod command;
 mod control;
 mod faults;
+mod leases;
 mod migrations;
 mod mutants;
 mod network;
@@ -39,7 +40,7 @@ use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer};
 use evenkeel_roles::proxy::OnDown;
-use evenkeel_roles::server::Message;
+use evenkeel_roles::server::{ConnectionId, Message, ServingLease};
 use evenkeel_types::{CacheletId, Epoch};
 use migrations::Trap;
 use network::{Arrival, Connection, ConnectionNumber, Who};
@@ -95,12 +96,30 @@ enum Event {
     Report {
         host: usize,
         life: u32,
+        sent: Nanos,
         heartbeat: Box<Heartbeat>,
     },
     Answer {
         host: usize,
         life: u32,
+        /// When its heartbeat was sent.
+        sent: Nanos,
         answer: Box<HeartbeatAnswer>,
+    },
+    Lease {
+        server: usize,
+        life: u32,
+        worker: u16,
+        lease: ServingLease,
+    },
+    /// A turn goes on that was stopped when its clock had been read.
+    GoOn {
+        connection: ConnectionNumber,
+        server: usize,
+        life: u32,
+        worker: u16,
+        id: ConnectionId,
+        read: Nanos,
     },
     Open {
         application: usize,
@@ -405,16 +424,51 @@ impl World {
             Event::Report {
                 host,
                 life,
+                sent,
                 heartbeat,
             } => {
-                self.answer_heartbeat(host, life, &heartbeat);
+                self.answer_heartbeat(host, life, sent, &heartbeat);
             }
-            Event::Answer { host, life, answer } => {
-                let again = |answer| Event::Answer { host, life, answer };
+            Event::Answer {
+                host,
+                life,
+                sent,
+                answer,
+            } => {
+                let again = |answer| Event::Answer {
+                    host,
+                    life,
+                    sent,
+                    answer,
+                };
                 if let Some(answer) = self.admit(host, life, answer, again) {
-                    self.heard_answer(host, &answer);
+                    self.heard_answer(host, sent, &answer);
                 }
             }
+            Event::Lease {
+                server,
+                life,
+                worker,
+                lease,
+            } => {
+                let again = |lease| Event::Lease {
+                    server,
+                    life,
+                    worker,
+                    lease,
+                };
+                if let Some(lease) = self.admit(server, life, lease, again) {
+                    self.hear_lease(server, worker, lease);
+                }
+            }
+            Event::GoOn {
+                connection,
+                server,
+                life,
+                worker,
+                id,
+                read,
+            } => self.go_on(connection, (server, worker, id), life, read),
             Event::Open { application } => self.open_application(application),
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
@@ -467,6 +521,7 @@ impl World {
             Who::Session { worker, id } => {
                 self.hear_session(connection, (host, worker, id), arrival);
             }
+            Who::Peer(voter) => self.hear_peer(connection, (host, voter), arrival),
         }
     }
 

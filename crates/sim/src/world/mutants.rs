@@ -57,6 +57,8 @@ pub enum Fault {
     MigrationsLoseItems,
     /// Targets of migrations keep what was deleted at the source meanwhile.
     MigrationsKeepDeleted,
+    /// Servers serve on when their leases are over.
+    LeasesOutlived,
     /// What happens follows from more than the seed.
     Undetermined,
     /// With atomic writes: homes answer at once.
@@ -90,7 +92,7 @@ impl Fault {
     ];
 
     /// Those of a cluster of Evenkeel servers.
-    pub const ALL: [Fault; 20] = [
+    pub const ALL: [Fault; 21] = [
         Fault::ReplicaStoresDropped,
         Fault::GrantsAlways,
         Fault::CopiesBoast,
@@ -110,6 +112,7 @@ impl Fault {
         Fault::MapsLost,
         Fault::MigrationsLoseItems,
         Fault::MigrationsKeepDeleted,
+        Fault::LeasesOutlived,
         Fault::Undetermined,
     ];
 }

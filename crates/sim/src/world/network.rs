@@ -14,6 +14,7 @@ use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_roles::proxy::{BackendId, ClientId};
 use evenkeel_roles::server::{ConnectionId, LinkId};
+use evenkeel_types::ServerId;
 use std::collections::VecDeque;
 
 /// Names a connection; never used again.
@@ -38,6 +39,8 @@ pub(super) enum Who {
         worker: u16,
         link: LinkId,
     },
+    /// A server's side of a connection to another one, which it asks for its votes.
+    Peer(ServerId),
     /// A worker's side of any connection.
     Session {
         worker: u16,

@@ -53,6 +53,11 @@ impl Report {
         self.tell("server: answers held", counters.answers_held);
         self.tell("server: held until confirmed", counters.holds_confirmed);
         self.tell("server: held by lease", counters.holds_by_lease);
+        self.tell("server: serving leases lost", counters.leases_lost);
+        self.tell("server: serving leases by votes", counters.leases_by_votes);
+        self.tell("server: votes given", counters.votes_given);
+        self.tell("server: votes refused", counters.votes_refused);
+        self.tell("server: answers too late", counters.answers_too_late);
     }
 
     pub(super) fn take_proxy(&mut self, stats: &ProxyStats) {

@@ -1,6 +1,7 @@
 //! The servers: each a process with its workers, driven as the server's event loop drives them.
 
 use super::command::Command;
+use super::leases::Leases;
 use super::mutants::{Fault, spoil_answer, spoil_held, spoil_hello, with_name, without_name};
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
 use super::plan::{Cluster, MS};
@@ -51,6 +52,7 @@ pub(super) struct Server {
     mapped_at: Vec<Nanos>,
     /// With a fault: bytes of each worker's connections that left before they were let go.
     early: Vec<BTreeMap<(u32, u32), usize>>,
+    pub leases: Leases,
     /// Messages between workers, and words of the coordinator to them, arrive in order.
     busy_until: Nanos,
     /// When the last message from one worker to another arrives.
@@ -70,6 +72,7 @@ impl Server {
             told: Epoch(0),
             mapped_at: Vec::new(),
             early: Vec::new(),
+            leases: Leases::new(BootId(0)),
             busy_until: 0,
             queues: BTreeMap::new(),
         }
@@ -95,6 +98,11 @@ impl Server {
     /// The connection of a link.
     pub fn link(&self, worker: usize, link: LinkId) -> Option<ConnectionNumber> {
         self.links[worker].get(&link).copied()
+    }
+
+    /// A worker's connection, which is about to be closed.
+    pub fn take_session(&mut self, worker: u16, id: ConnectionId) -> Option<ConnectionNumber> {
+        self.sessions[usize::from(worker)].remove(&(id.slot, id.generation))
     }
 
     /// Bytes of answers that wait for the slowest of its clients.
@@ -193,6 +201,10 @@ impl World {
         s.workers = (0..config.workers)
             .map(|i| made(i).expect("sound settings"))
             .collect();
+        if config.clustered {
+            s.workers.iter_mut().for_each(WorkerCore::require_lease);
+        }
+        s.leases = Leases::new(boot);
         s.pool = Some(pool);
         s.queues.clear();
         s.links = vec![BTreeMap::new(); s.workers.len()];
@@ -227,6 +239,7 @@ impl World {
         (server, worker, id): (usize, u16, Option<ConnectionId>),
         arrival: Arrival,
     ) {
+        self.look_at_lease(server, worker);
         let w = usize::from(worker);
         let s = &mut self.servers[server];
         match (arrival, id) {
@@ -236,7 +249,12 @@ impl World {
                 let id = Some(id);
                 self.connections[connection].ends[ACCEPTOR].who = Who::Session { worker, id };
             }
-            (Arrival::Bytes, Some(id)) => self.feed(connection, server, worker, id),
+            (Arrival::Bytes, Some(id)) => {
+                if self.stop_in_turn(connection, (server, worker, id)) {
+                    return;
+                }
+                self.feed(connection, server, worker, id);
+            }
             (Arrival::Closed, Some(id)) => {
                 s.workers[w].close(id);
                 s.sessions[w].remove(&(id.slot, id.generation));
@@ -248,7 +266,13 @@ impl World {
     }
 
     /// Shows a worker what a connection has sent, command by command.
-    fn feed(&mut self, connection: ConnectionNumber, server: usize, worker: u16, id: ConnectionId) {
+    pub(super) fn feed(
+        &mut self,
+        connection: ConnectionNumber,
+        server: usize,
+        worker: u16,
+        id: ConnectionId,
+    ) {
         loop {
             let core = &mut self.servers[server].workers[usize::from(worker)];
             let Some(session) = core.session(id) else {
@@ -270,6 +294,9 @@ impl World {
             *rest = input;
             rest.drain(..consumed);
             let is_done = rest.is_empty() || consumed == 0;
+            if self.is_too_late(server, worker) {
+                return self.close_late(server, worker, id);
+            }
             self.send(connection, ACCEPTOR, &out);
             if is_done {
                 return;
@@ -299,6 +326,7 @@ impl World {
         if let Some(answer) = self.swallow(command, input) {
             return (command.len, answer.to_vec());
         }
+        self.note_leave(server, worker);
         let forged = self.forge(command, input);
         let (consumed, mut out) = match &forged {
             Some(forged) => {
@@ -310,7 +338,10 @@ impl World {
         let kept = self
             .kept_answer(server, worker, id)
             .filter(|_| out.is_empty());
-        if consumed > 0 {
+        // What is carried out after the end of the lease is told to nobody, and forgotten where it was given away.
+        let is_void =
+            self.is_too_late(server, worker) && self.is_given_away(server, worker, command.key);
+        if consumed > 0 && !is_void {
             let answer = kept.as_ref().unwrap_or(&out);
             self.observe(server, worker, command, answer);
         }
@@ -351,7 +382,7 @@ impl World {
     ) -> (usize, Vec<u8>) {
         self.time += 1;
         let s = &mut self.servers[server];
-        let now = s.process.now(self.time);
+        let now = s.process.now(s.leases.read(self.time));
         let core = &mut s.workers[usize::from(worker)];
         let consumed = core.handle_input(now, id, input).consumed;
         let out = core
@@ -366,6 +397,7 @@ impl World {
         (server, worker, link): (usize, u16, LinkId),
         arrival: Arrival,
     ) {
+        self.look_at_lease(server, worker);
         let w = usize::from(worker);
         let s = &mut self.servers[server];
         let now = s.process.now(self.time);
@@ -395,6 +427,7 @@ impl World {
 
     /// A message from one worker of a server to another.
     pub(super) fn hear_message(&mut self, server: usize, from: u16, to: u16, message: Message) {
+        self.look_at_lease(server, to);
         if let Message::Whole {
             task: Task::Flush { at_s: None },
             ..
@@ -447,6 +480,7 @@ impl World {
         if is_taken {
             self.let_go(server, worker);
             self.lose_broken(server, worker, broken);
+            self.look_at_lease(server, worker);
             self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
         if after < before {
@@ -463,6 +497,7 @@ impl World {
         self.narrate(&[server], || format!("is told of map {}", map.epoch()));
         let map = &self.forged_map(server, map);
         self.check_same_map(map);
+        self.hear_map_of_voters(server, map);
         for worker in 0..self.workers_per_server {
             let at = self.in_turn(server, 4 * MS);
             let life = self.servers[server].process.life;
@@ -480,7 +515,7 @@ impl World {
     }
 
     /// A time soon, not before anything else that was said inside of that server.
-    fn in_turn(&mut self, server: usize, within: Nanos) -> Nanos {
+    pub(super) fn in_turn(&mut self, server: usize, within: Nanos) -> Nanos {
         let at = self.time + 1 + self.random.below(within);
         let s = &mut self.servers[server];
         s.busy_until = at.max(s.busy_until + 1);
@@ -634,6 +669,13 @@ impl World {
             return;
         };
         let mut out = core::mem::take(&mut session.out);
+        if !out.is_empty() && self.is_too_late(server, worker) {
+            return self.close_late(server, worker, id);
+        }
+        let s = &mut self.servers[server];
+        let Some(session) = s.workers[w].session(id) else {
+            return;
+        };
         let is_over = session.closing && !session.awaits();
         if let Some(early) = s.early[w].remove(&(id.slot, id.generation)) {
             out.drain(..early);
@@ -651,7 +693,9 @@ impl World {
 
     /// A server's timer went off.
     pub(super) fn tick_server(&mut self, server: usize) {
+        self.ask_for_votes(server);
         for worker in 0..self.workers_per_server {
+            self.look_at_lease(server, worker);
             let s = &mut self.servers[server];
             let now = s.process.now(self.time);
             let core = &mut s.workers[usize::from(worker)];
@@ -665,6 +709,7 @@ impl World {
     pub(super) fn server_deadline(&self, server: usize) -> Option<Nanos> {
         let s = &self.servers[server];
         let next = s.workers.iter().map(WorkerCore::poll_deadline).min()?;
+        let next = next.min(s.leases.keeper.poll_deadline());
         Some(s.process.clock.time_of(next))
     }
 }

@@ -98,6 +98,10 @@ set_of! {
         CrashForLong = "servers killed for long",
         /// A server's process stands still and goes on (SIGSTOP, SIGCONT).
         StopServer = "servers stopped",
+        /// A server's process stands still when it has just looked at its clock.
+        StopInTurn = "servers stopped within a turn",
+        /// A server is cut off from the coordinator and from all other servers; clients reach it.
+        CutFromCluster = "servers cut from their cluster",
         /// A proxy's does.
         StopProxy = "proxies stopped",
         /// Another server joins, and cachelets move.
@@ -226,6 +230,7 @@ impl Swarm {
     pub(super) fn of_plain_servers(self) -> Self {
         let of_coordinators = [
             Hazard::Join,
+            Hazard::CutFromCluster,
             Hazard::MoveCachelet,
             Hazard::Migrate,
             Hazard::Recut,
