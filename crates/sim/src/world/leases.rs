@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// The coordinator has done something. What it has given to others has ceased to be where it was.
+    /// The coordinator has done something. What it has given to somebody anew has ceased to be where it was.
     pub(super) fn note_given_up(&mut self) {
         let coordinator = &mut self.coordinator;
         let counters = coordinator.core.counters();
@@ -338,8 +338,9 @@ impl World {
         let new = given_up - core::mem::replace(&mut coordinator.given_up, given_up);
         self.report.tell("servers given up", new);
         let epoch = coordinator.core.epoch();
-        if core::mem::replace(&mut coordinator.looked_at, epoch) < epoch {
-            self.lose_given_away();
+        let before = core::mem::replace(&mut coordinator.looked_at, epoch);
+        if before < epoch {
+            self.lose_begun_anew(before);
         }
     }
 }

@@ -14,7 +14,7 @@ use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
 use evenkeel_roles::server::TARGET_TIMEOUT;
-use evenkeel_types::{CacheletId, KeyHash, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, KeyHash};
 use std::collections::HashMap;
 
 /// How far a server's count of seconds may be off over an item's life, besides its clock's rate: it
@@ -504,17 +504,14 @@ impl World {
         });
     }
 
-    /// What belongs to another server now by the coordinator's map, than to the one that has had it, is gone. But for
-    /// what is on its way between the two: of that the coordinator hears when it has been decided.
-    pub(super) fn lose_given_away(&mut self) {
+    /// Contents that begin anew with a map later than this are gone from where they were.
+    pub(super) fn lose_begun_anew(&mut self, before: Epoch) {
         let Some(map) = self.coordinator.core.map().cloned() else {
             return;
         };
-        let ids: Vec<_> = self.servers.iter().map(|server| server.id).collect();
-        self.lose(|held, key| {
-            let place = map.locate(KeyHash::of(key));
-            let is_others = |owner: WorkerRef| Some(owner.server) != ids[held.server];
-            place.worker.is_some_and(is_others) && map.migration(place.cachelet).is_none()
+        self.lose(|_, key| {
+            let cachelet = map.locate(KeyHash::of(key)).cachelet;
+            map.document().since[usize::from(cachelet.0)] > before
         });
     }
 

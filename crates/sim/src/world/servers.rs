@@ -1,6 +1,6 @@
 //! The servers: each a process with its workers, driven as the server's event loop drives them.
 
-use super::command::Command;
+use super::command::{Change, Command};
 use super::leases::Leases;
 use super::mutants::{Fault, spoil_answer, spoil_held, spoil_hello, with_name, without_name};
 use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
@@ -338,9 +338,11 @@ impl World {
         let kept = self
             .kept_answer(server, worker, id)
             .filter(|_| out.is_empty());
-        // What is carried out after the end of the lease is told to nobody, and forgotten where it was given away.
-        let is_void =
-            self.is_too_late(server, worker) && self.is_given_away(server, worker, command.key);
+        // What is carried out after the end of the lease is told to nobody, and forgotten where it was given away. A
+        // flush concerns what was not, too.
+        let is_void = command.change != Change::Flush
+            && self.is_too_late(server, worker)
+            && self.is_given_away(server, worker, command.key);
         if consumed > 0 && !is_void {
             let answer = kept.as_ref().unwrap_or(&out);
             self.observe(server, worker, command, answer);
