@@ -213,13 +213,15 @@ impl World {
             Change::Flush => return self.lose_worker(server, worker),
             _ => {}
         }
-        self.register.expire(key, self.time);
+        // By the clock as it was read at the beginning of the turn.
+        let at = self.servers[server].leases.read(self.time);
+        self.register.expire(key, at);
         let limits = Limits::default();
         // Refused: with an error, or because the key is another worker's.
         let Some((status, shown)) = told(answer, &limits) else {
             return;
         };
-        let there = self.register.there(key, self.time);
+        let there = self.register.there(key, at);
         let is_done = matches!(status, MetaStatus::Done | MetaStatus::Value);
         let known = self.register.held[key]
             .as_ref()
@@ -309,6 +311,7 @@ impl World {
     /// A command has been carried out.
     fn apply(&mut self, server: usize, worker: u16, key: usize, change: &Change) {
         let now = self.time;
+        let at = self.servers[server].leases.read(now);
         let before = self.register.held[key].as_ref();
         let content_before = before.map(|held| held.content.clone()).unwrap_or_default();
         let expiry_before = before.and_then(|held| held.expiry);
@@ -327,7 +330,7 @@ impl World {
                     StoreMode::Prepend => {
                         ([value, &content_before[..]].concat(), expiry_before, id)
                     }
-                    _ => (value.clone(), Expiry::new(now, *exptime), id),
+                    _ => (value.clone(), Expiry::new(at, *exptime), id),
                 }
             }
             Change::Increase(by) => {
@@ -340,7 +343,7 @@ impl World {
             Change::Touch(exptime) => {
                 self.register.may_have_lapsed(key, now);
                 if let Some(held) = &mut self.register.held[key] {
-                    held.expiry = Expiry::new(now, *exptime);
+                    held.expiry = Expiry::new(at, *exptime);
                 }
                 return;
             }
@@ -517,11 +520,9 @@ impl World {
 
     fn lose(&mut self, is_lost: impl Fn(&Held, &[u8]) -> bool) {
         for key in 0..self.keys.len() {
-            self.register.expire(key, self.time);
-            if self.register.held[key]
-                .as_ref()
-                .is_some_and(|held| is_lost(held, &self.keys[key]))
-            {
+            let held = self.register.held[key].as_ref();
+            if held.is_some_and(|held| is_lost(held, &self.keys[key])) {
+                self.register.expire(key, self.time);
                 self.log_state(key, None);
             }
         }
