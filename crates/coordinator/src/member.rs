@@ -653,6 +653,7 @@ mod tests {
         let first = view.take(MemberKind::Proxy, answer(3)).unwrap();
         let expected = [
             MemberEvent::Settings(Settings::default()),
+            MemberEvent::Balances(false),
             MemberEvent::Map(map(3)),
             MemberEvent::ClusterLoad(10.0),
         ];
@@ -663,9 +664,14 @@ mod tests {
         };
         let changed = HeartbeatAnswer {
             settings: off,
+            balances: true,
             ..answer(4)
         };
-        let expected = [MemberEvent::Settings(off), MemberEvent::Map(map(4))];
+        let expected = [
+            MemberEvent::Settings(off),
+            MemberEvent::Balances(true),
+            MemberEvent::Map(map(4)),
+        ];
         assert_eq!(view.take(MemberKind::Proxy, changed).unwrap(), expected);
     }
 
