@@ -1,13 +1,13 @@
 //! `evenkeel cachelets`: where the load is, as the coordinator was told.
 
+use crate::ask::client;
 use crate::top::Format;
 use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
-use evenkeel_coordinator::client::ApiClient;
-use evenkeel_runtime::UsageError;
 use std::io::{self, Write};
 
 /// Shows how loaded servers, workers and cachelets are.
@@ -18,6 +18,10 @@ pub struct Args {
     /// Whom to ask
     #[arg(long, value_name = "URL")]
     pub coordinator: String,
+
+    /// How the coordinator lets this command in
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// In which order workers and cachelets are shown
     #[arg(long, value_enum, default_value_t = Sort::Load)]
@@ -46,7 +50,7 @@ pub enum Sort {
 /// # Errors
 /// When the address is none, or the coordinator does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let client = ApiClient::new(&args.coordinator).map_err(|e| UsageError(e.to_string()))?;
+    let client = client(&args.coordinator, &args.access)?;
     let order = match args.sort {
         Sort::Load => LoadOrder::Load,
         Sort::Place => LoadOrder::Place,

@@ -1,9 +1,10 @@
 //! `evenkeel drain`: empties a server before it is taken away.
 
+use crate::ask::client;
 use crate::top::Format;
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{DrainRequest, DrainView, limits};
 use evenkeel_coordinator::client::ApiClient;
-use evenkeel_runtime::UsageError;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ pub struct Args {
     /// Whom to ask
     #[arg(long, value_name = "URL")]
     pub coordinator: String,
+
+    /// How the coordinator lets this command in
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Let the server take part again
     #[arg(long, conflicts_with_all = ["rate", "no_wait"])]
@@ -45,7 +50,7 @@ pub struct Args {
 /// # Errors
 /// When the address is none, or the coordinator refuses or does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let client = ApiClient::new(&args.coordinator).map_err(|e| UsageError(e.to_string()))?;
+    let client = client(&args.coordinator, &args.access)?;
     let mut view = client.drain(&DrainRequest {
         server: args.server.clone(),
         drain: !args.cancel,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod cachelets;
 mod drain;
 mod plans;

@@ -1,14 +1,15 @@
 //! `evenkeel plans`: how load is evened out between servers, seen and steered.
 
+use crate::ask::client;
 use crate::cachelets::{columns, mib, whole};
 use crate::top::Format;
 use anyhow::Context;
 use clap::Subcommand;
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::plans::{
     MoveState, Plan, PlanMode, PlansView, Recutting, Spread, Verdict,
 };
 use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
-use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::UsageError;
 use evenkeel_types::CacheletId;
 use serde::Serialize;
@@ -23,6 +24,10 @@ pub struct Args {
     /// Whom to ask
     #[arg(long, value_name = "URL", global = true)]
     pub coordinator: Option<String>,
+
+    /// How the coordinator lets this command in
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
@@ -113,7 +118,7 @@ fn parse_worker(text: &str) -> Result<WorkerName, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let address = args.coordinator.as_deref();
     let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
-    let client = ApiClient::new(address).map_err(|e| UsageError(e.to_string()))?;
+    let client = client(address, &args.access)?;
     let format = args.format;
     let text = match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
         What::List { limit } => shown(format, &client.plans(*limit)?, overview)?,

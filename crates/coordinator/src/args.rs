@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::api::plans::PlanMode;
 use crate::api::{CoordinatorConfig, limits};
+use crate::guard::GuardArgs;
 
 /// Name of a cluster that nobody has named.
 pub const DEFAULT_CLUSTER: &str = "evenkeel";
@@ -66,6 +67,9 @@ pub struct Args {
         default_value_t = 0
     )]
     pub fence_after_ms: u64,
+    /// What is asked of callers.
+    #[command(flatten)]
+    pub guard: GuardArgs,
     /// Where several coordinators keep the state together.
     #[cfg(feature = "etcd")]
     #[command(flatten)]
@@ -84,6 +88,7 @@ impl Default for Args {
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
             fence_after_ms: 0,
+            guard: GuardArgs::default(),
             #[cfg(feature = "etcd")]
             etcd: crate::etcd::EtcdArgs::default(),
         }

@@ -6,6 +6,7 @@ use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
 
+use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
@@ -13,7 +14,7 @@ use crate::api::{
     MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView, ProxyConfigEntry,
     ProxyConfigsView, ServerView, ServersView, Settings, SplitView,
 };
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent, agent_within};
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
 use crate::member::REDIRECTS_MAX;
 use crate::proxy_config::{ConfigProblem, LINEAGE_HEADER};
@@ -38,7 +39,8 @@ pub struct ProxyConfigDocument {
 #[derive(Debug)]
 pub struct ApiClient {
     endpoint: Endpoint,
-    agent: ureq::Agent,
+    access: Access,
+    line: Line,
 }
 
 /// Why a call has no result.
@@ -79,16 +81,35 @@ pub enum ClientError {
 /// Why a call has no result, or nothing.
 pub type ClientResult<T> = Result<T, ClientError>;
 
+/// Whether a coordinator can be at an address. Whether it can be spoken to depends on what a program shows, too.
+///
+/// # Errors
+///
+/// The text is no address.
+pub fn check_address(text: &str) -> Result<(), BadEndpoint> {
+    Endpoint::parse(text).map(|_| ())
+}
+
 impl ApiClient {
-    /// A client of the coordinator at `host:port` or `http://host:port`. Does not connect yet.
+    /// A client of the coordinator at `host:port` or `http://host:port` that asks for no token. Does not connect yet.
     ///
     /// # Errors
     ///
     /// The text is no address.
     pub fn new(address: &str) -> Result<Self, BadEndpoint> {
+        ApiClient::with_access(address, &Access::default())
+    }
+
+    /// A client that is let in by this. Does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// The text is no address, or its scheme does not go with the certificates.
+    pub fn with_access(address: &str, access: &Access) -> Result<Self, BadEndpoint> {
         Ok(ApiClient {
-            endpoint: Endpoint::parse(address)?,
-            agent: agent(),
+            endpoint: access.endpoint(address)?,
+            access: access.clone(),
+            line: Line::new(access, REQUEST_TIMEOUT),
         })
     }
 
@@ -179,7 +200,7 @@ impl ApiClient {
     /// It cannot be reached, or cannot save the change.
     pub fn put_settings(&self, settings: Settings) -> ClientResult<Settings> {
         let body = self.body(&settings)?;
-        self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/settings", &body))
+        self.call(|endpoint| endpoint.put(&self.line, "/api/v1/settings", &body))
     }
 
     /// Begins or ends the drain of a server; returns how far it has come.
@@ -238,7 +259,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the wish, or the cachelet is not moving (`not_moving`).
     pub fn cancel_migration(&self, cachelet: CacheletId) -> ClientResult<MigrationsView> {
         let path = format!("/api/v1/migrations/{cachelet}");
-        self.call(|endpoint| endpoint.delete(&self.agent, &path))
+        self.call(|endpoint| endpoint.delete(&self.line, &path))
     }
 
     /// What the coordinator thinks of the loads, and its newest plans, at most so many.
@@ -293,7 +314,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the change, or a value is out of range (`bad_settings`).
     pub fn put_plan_settings(&self, settings: PlanSettings) -> ClientResult<PlanSettings> {
         let body = self.body(&settings)?;
-        self.call(|endpoint| endpoint.put(&self.agent, "/api/v1/plan-settings", &body))
+        self.call(|endpoint| endpoint.put(&self.line, "/api/v1/plan-settings", &body))
     }
 
     /// Tells what a proxy has counted of the keys of a pool; returns what all have.
@@ -320,10 +341,10 @@ impl ApiClient {
     ///
     /// It cannot be reached, or has none of that name (`no_proxy_config`).
     pub fn proxy_config(&self, name: &str) -> ClientResult<ProxyConfigDocument> {
-        let agent = agent_within(TEXT_TIMEOUT);
+        let line = Line::new(&self.access, TEXT_TIMEOUT);
         let path = format!("/api/v1/proxy-config?name={name}");
         let (text, [etag, lineage]) =
-            self.call(|endpoint| endpoint.get_text(&agent, &path, ["etag", LINEAGE_HEADER]))?;
+            self.call(|endpoint| endpoint.get_text(&line, &path, ["etag", LINEAGE_HEADER]))?;
         match (etag.trim_matches('"').parse(), lineage.parse()) {
             (Ok(revision), Ok(lineage)) if revision > 0 => Ok(ProxyConfigDocument {
                 id: ProxyConfigId { lineage, revision },
@@ -376,8 +397,8 @@ impl ApiClient {
         wait: Duration,
     ) -> ClientResult<ProxyConfigNews> {
         let body = self.body(report)?;
-        let agent = agent_within(wait + FOLLOW_GRACE);
-        self.call(|endpoint| endpoint.post(&agent, "/api/v1/proxy-config/follow", &body))
+        let line = Line::new(&self.access, wait + FOLLOW_GRACE);
+        self.call(|endpoint| endpoint.post(&line, "/api/v1/proxy-config/follow", &body))
     }
 
     fn change_proxy_config(
@@ -386,7 +407,7 @@ impl ApiClient {
         expected: Expected,
         text: Option<&str>,
     ) -> ClientResult<u64> {
-        let agent = agent_within(TEXT_TIMEOUT);
+        let line = Line::new(&self.access, TEXT_TIMEOUT);
         let tag;
         let condition = match expected {
             Expected::Anything => None,
@@ -397,12 +418,12 @@ impl ApiClient {
             }
         };
         let changed: ProxyConfigEntry =
-            self.call(|endpoint| endpoint.change_text(&agent, path, condition, text))?;
+            self.call(|endpoint| endpoint.change_text(&line, path, condition, text))?;
         Ok(changed.revision)
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
-        self.call(|endpoint| endpoint.get(&self.agent, path))
+        self.call(|endpoint| endpoint.get(&self.line, path))
     }
 
     fn post<T: serde::de::DeserializeOwned>(
@@ -411,7 +432,7 @@ impl ApiClient {
         said: &impl serde::Serialize,
     ) -> ClientResult<T> {
         let body = self.body(said)?;
-        self.call(|endpoint| endpoint.post(&self.agent, path, &body))
+        self.call(|endpoint| endpoint.post(&self.line, path, &body))
     }
 
     fn body(&self, said: &impl serde::Serialize) -> ClientResult<Vec<u8>> {
@@ -427,7 +448,7 @@ impl ApiClient {
                 Err(CallError::Refused { leader, .. }) => leader.as_deref(),
                 _ => None,
             };
-            let Some(leader) = leader.and_then(|leader| Endpoint::parse(leader).ok()) else {
+            let Some(leader) = leader.and_then(|leader| self.endpoint.leader(leader)) else {
                 break;
             };
             answer = ask(&leader);
@@ -439,6 +460,10 @@ impl ApiClient {
         let endpoint = self.endpoint.to_string();
         match error {
             CallError::Unreachable(cause) => ClientError::Unreachable { endpoint, cause },
+            untrusted @ CallError::Untrusted(_) => ClientError::Unreachable {
+                endpoint,
+                cause: untrusted.to_string(),
+            },
             CallError::BadAnswer(cause) => ClientError::BadAnswer { endpoint, cause },
             CallError::Refused {
                 status,

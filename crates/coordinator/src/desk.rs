@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_roles::coordinator::access::Denial;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::{OwnedMutexGuard, watch};
 
@@ -115,6 +116,9 @@ pub(crate) struct Unsaved;
 pub(crate) struct Tally {
     pub(crate) saves: Saves,
     bad_requests: [u64; BadRequest::ALL.len()],
+    denials: [u64; Denial::ALL.len()],
+    /// Connections on which TLS failed.
+    pub(crate) failed_handshakes: u64,
     /// Configurations of proxies that their judge has turned down.
     pub(crate) unusable_configs: u64,
 }
@@ -126,6 +130,14 @@ impl Tally {
         BadRequest::ALL
             .into_iter()
             .map(move |kind| (kind, counts[kind as usize]))
+    }
+
+    /// Calls of those who did not show what they should, by what that was.
+    pub(crate) fn denials(&self) -> impl Iterator<Item = (Denial, u64)> {
+        let counts = self.denials;
+        Denial::ALL
+            .into_iter()
+            .map(move |denial| (denial, counts[denial as usize]))
     }
 }
 
@@ -267,6 +279,16 @@ impl Desk {
     /// Counts a request that never reached the core.
     pub(crate) fn count(&self, kind: BadRequest) {
         lock(&self.tally).bad_requests[kind as usize] += 1;
+    }
+
+    /// Counts a call of somebody who did not show what it takes.
+    pub(crate) fn count_denial(&self, denial: Denial) {
+        lock(&self.tally).denials[denial as usize] += 1;
+    }
+
+    /// Counts a connection on which TLS failed.
+    pub(crate) fn count_failed_handshake(&self) {
+        lock(&self.tally).failed_handshakes += 1;
     }
 
     /// Counts a configuration of proxies that cannot be used.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use ureq::tls::TlsConfig;
 
+use crate::access::Line;
 use crate::api::limits::ANSWER_LEN_MAX;
 use crate::http::{ErrorBody, ErrorDetail};
 use crate::proxy_config::{ConfigProblem, PROBLEMS_MAX};
@@ -21,14 +23,25 @@ const SHOWN_ERROR_LEN: usize = 300;
 /// A coordinator's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// `http://host:port`, no slash at the end.
+    /// `http://host:port` or `https://host:port`, no slash at the end.
     base: String,
 }
 
-/// An address that is none.
+/// An address that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address of a coordinator; it should look like host:port or http://host:port")]
-pub struct BadEndpoint(pub String);
+pub enum BadEndpoint {
+    /// It is none.
+    #[error(
+        "{0:?} is no address of a coordinator; it should look like host:port, http://host:port or https://host:port"
+    )]
+    NoAddress(String),
+    /// `https://`, and nothing is said of whom to trust.
+    #[error("{0}: give --coordinator-ca FILE, the certificates by which coordinators are known")]
+    NoAuthority(String),
+    /// Not `https://`, and it is said whom to trust.
+    #[error("{0}: --coordinator-ca is for addresses that begin with https://")]
+    Plain(String),
+}
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +49,9 @@ pub(crate) enum CallError {
     /// Nobody answered, or not in time. May work later.
     #[error("{0}")]
     Unreachable(String),
+    /// One of both ends does not trust the other. Works once certificates are right.
+    #[error("TLS failed: {0}")]
+    Untrusted(String),
     /// The coordinator said no.
     #[error("{message} ({reason}, HTTP {status})")]
     Refused {
@@ -52,12 +68,15 @@ pub(crate) enum CallError {
 }
 
 impl Endpoint {
-    /// Reads `host:port` or `http://host:port`.
+    /// Reads `host:port`, `http://host:port` or `https://host:port`.
     pub(crate) fn parse(text: &str) -> Result<Self, BadEndpoint> {
-        let bad = || BadEndpoint(text.to_owned());
-        let authority = text.strip_prefix("http://").unwrap_or(text);
+        let bad = || BadEndpoint::NoAddress(text.to_owned());
+        let (scheme, authority) = match text.strip_prefix("https://") {
+            Some(authority) => ("https", authority),
+            None => ("http", text.strip_prefix("http://").unwrap_or(text)),
+        };
         let authority = authority.strip_suffix('/').unwrap_or(authority);
-        let base = format!("http://{authority}");
+        let base = format!("{scheme}://{authority}");
         let uri: ureq::http::Uri = base.parse().map_err(|_| bad())?;
         let plain = uri.path() == "/" && uri.query().is_none() && !authority.contains('@');
         match (uri.host(), uri.port_u16()) {
@@ -68,51 +87,72 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn get<T: DeserializeOwned>(
-        &self,
-        agent: &ureq::Agent,
-        path: &str,
-    ) -> Result<T, CallError> {
-        read(agent.get(format!("{}{path}", self.base)).call())
+    /// Whether it is spoken to over TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.base.starts_with("https://")
+    }
+
+    /// The coordinator that this one names as the leader: where no scheme is said it is spoken to alike, and never
+    /// in plain text when this one is not.
+    pub(crate) fn leader(&self, address: &str) -> Option<Endpoint> {
+        let address = match address.contains("://") {
+            false if self.is_secure() => format!("https://{address}"),
+            _ => address.to_owned(),
+        };
+        let leader = Endpoint::parse(&address).ok();
+        leader.filter(|leader| leader.is_secure() == self.is_secure())
+    }
+
+    pub(crate) fn get<T: DeserializeOwned>(&self, line: &Line, path: &str) -> Result<T, CallError> {
+        let url = format!("{}{path}", self.base);
+        line.call(|means| read(means.show(means.agent.get(&url)).call()))
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
         &self,
-        agent: &ureq::Agent,
+        line: &Line,
         path: &str,
         body: &[u8],
     ) -> Result<T, CallError> {
-        let request = agent.post(format!("{}{path}", self.base));
-        read(request.content_type("application/json").send(body))
+        let url = format!("{}{path}", self.base);
+        line.call(|means| {
+            let request = means.show(means.agent.post(&url));
+            read(request.content_type("application/json").send(body))
+        })
     }
 
     pub(crate) fn put<T: DeserializeOwned>(
         &self,
-        agent: &ureq::Agent,
+        line: &Line,
         path: &str,
         body: &[u8],
     ) -> Result<T, CallError> {
-        let request = agent.put(format!("{}{path}", self.base));
-        read(request.content_type("application/json").send(body))
+        let url = format!("{}{path}", self.base);
+        line.call(|means| {
+            let request = means.show(means.agent.put(&url));
+            read(request.content_type("application/json").send(body))
+        })
     }
 
     pub(crate) fn delete<T: DeserializeOwned>(
         &self,
-        agent: &ureq::Agent,
+        line: &Line,
         path: &str,
     ) -> Result<T, CallError> {
-        read(agent.delete(format!("{}{path}", self.base)).call())
+        let url = format!("{}{path}", self.base);
+        line.call(|means| read(means.show(means.agent.delete(&url)).call()))
     }
 
     /// A text, and the value of a header of the answer.
     pub(crate) fn get_text(
         &self,
-        agent: &ureq::Agent,
+        line: &Line,
         path: &str,
         names: [&str; 2],
     ) -> Result<(String, [String; 2]), CallError> {
-        let response = agent.get(format!("{}{path}", self.base)).call();
-        let (headers, bytes) = read_bytes(response)?;
+        let url = format!("{}{path}", self.base);
+        let (headers, bytes) =
+            line.call(|means| read_bytes(means.show(means.agent.get(&url)).call()))?;
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| CallError::BadAnswer("it is no UTF-8".to_owned()))?;
         let values = names.map(|name| {
@@ -125,28 +165,29 @@ impl Endpoint {
     /// Sends or deletes a text on a condition, which is a header and its value.
     pub(crate) fn change_text<T: DeserializeOwned>(
         &self,
-        agent: &ureq::Agent,
+        line: &Line,
         path: &str,
         condition: Option<(&str, &str)>,
         text: Option<&str>,
     ) -> Result<T, CallError> {
         let url = format!("{}{path}", self.base);
-        match text {
+        line.call(|means| match text {
             Some(text) => {
-                let mut request = agent.put(url).content_type("application/toml");
+                let mut request = means.show(means.agent.put(&url));
+                request = request.content_type("application/toml");
                 if let Some((name, value)) = condition {
                     request = request.header(name, value);
                 }
                 read(request.send(text))
             }
             None => {
-                let mut request = agent.delete(url);
+                let mut request = means.show(means.agent.delete(&url));
                 if let Some((name, value)) = condition {
                     request = request.header(name, value);
                 }
                 read(request.call())
             }
-        }
+        })
     }
 }
 
@@ -156,24 +197,44 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// An agent that never waits long, follows nobody elsewhere, and goes straight to its peer whatever
-/// the environment says about proxies.
-pub(crate) fn agent() -> ureq::Agent {
-    agent_within(REQUEST_TIMEOUT)
-}
-
-/// The same with more patience, or less.
-pub(crate) fn agent_within(patience: Duration) -> ureq::Agent {
-    ureq::Agent::config_builder()
+/// An agent that never waits for longer, follows nobody elsewhere, and goes straight to its peer whatever the
+/// environment says about proxies.
+pub(crate) fn agent(patience: Duration, tls: Option<TlsConfig>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
         .timeout_global(Some(patience))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
         .max_idle_age(IDLE_MAX)
-        .user_agent(concat!("evenkeel/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .new_agent()
+        .user_agent(concat!("evenkeel/", env!("CARGO_PKG_VERSION")));
+    match tls {
+        Some(tls) => config.tls_config(tls),
+        None => config,
+    }
+    .build()
+    .new_agent()
+}
+
+/// Why there is no answer.
+fn unanswered(error: &ureq::Error) -> CallError {
+    let is_tls = match error {
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => true,
+        ureq::Error::Io(error) => {
+            let inner = error.get_ref();
+            inner.is_some_and(|inner| inner.is::<rustls::Error>())
+        }
+        _ => false,
+    };
+    match error {
+        _ if is_tls => CallError::Untrusted(shortened(&error.to_string())),
+        // Where TLS is spoken, a plain question is answered by bytes that are no HTTP.
+        ureq::Error::Protocol(_) => CallError::BadAnswer(format!(
+            "{}; if it speaks TLS, give its address with https://",
+            shortened(&error.to_string())
+        )),
+        _ => CallError::Unreachable(error.to_string()),
+    }
 }
 
 fn read<T: DeserializeOwned>(
@@ -187,7 +248,7 @@ fn read<T: DeserializeOwned>(
 fn read_bytes(
     response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<(ureq::http::HeaderMap, Vec<u8>), CallError> {
-    let mut response = response.map_err(|error| CallError::Unreachable(error.to_string()))?;
+    let mut response = response.map_err(|error| unanswered(&error))?;
     let status = response.status();
     let headers = response.headers().clone();
     let mut body = response
@@ -244,6 +305,10 @@ mod tests {
             ("127.0.0.1:11210", "http://127.0.0.1:11210"),
             ("http://coordinator.local:80", "http://coordinator.local:80"),
             ("http://[::1]:7/", "http://[::1]:7"),
+            (
+                "https://coordinator.local:443/",
+                "https://coordinator.local:443",
+            ),
         ] {
             assert_eq!(Endpoint::parse(text).unwrap().to_string(), base);
         }
@@ -259,7 +324,9 @@ mod tests {
             ":80",
             "host:0",
             "host:99999",
-            "https://host:1",
+            "https://host",
+            "https://http://host:1",
+            "http://https://host:1",
             "ftp://h:1",
             "host:1/path",
             "host:1?x",
@@ -271,6 +338,22 @@ mod tests {
             let error = Endpoint::parse(text).unwrap_err().to_string();
             assert!(error.contains("host:port"), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn nobody_is_sent_on_from_tls_to_plain_text() {
+        let plain = Endpoint::parse("a:1").unwrap();
+        let secure = Endpoint::parse("https://a:1").unwrap();
+        let shown = |at: &Endpoint, leader: &str| at.leader(leader).map(|e| e.to_string());
+        assert_eq!(shown(&plain, "b:2").as_deref(), Some("http://b:2"));
+        assert_eq!(shown(&secure, "b:2").as_deref(), Some("https://b:2"));
+        assert_eq!(
+            shown(&secure, "https://b:2").as_deref(),
+            Some("https://b:2")
+        );
+        assert_eq!(shown(&secure, "http://b:2"), None);
+        assert_eq!(shown(&plain, "https://b:2"), None);
+        assert_eq!(shown(&plain, "no address"), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use evenkeel_types::BootId;
 
+use crate::access::Access;
 use crate::api::proxy_config::{ProxyConfigId, ProxyConfigReport, RefusedProxyConfig};
 use crate::client::{ApiClient, ClientError, ProxyConfigDocument};
 use crate::endpoint::BadEndpoint;
@@ -32,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct FollowConfig {
     /// Addresses, `host:port` or `http://host:port`. The one that answered last is asked first.
     pub coordinators: Vec<String>,
+    /// What is shown to them.
+    pub access: Access,
     /// The configuration's name.
     pub config: String,
     /// The proxy's name.
@@ -96,12 +99,15 @@ impl Coordinators {
     ///
     /// # Errors
     /// An address is none, or there are too few or too many.
-    pub fn new(addresses: &[String]) -> Result<Self, BadCoordinators> {
+    pub fn new(addresses: &[String], access: &Access) -> Result<Self, BadCoordinators> {
         let count = addresses.len();
         if !(1..=COORDINATORS_MAX).contains(&count) {
             return Err(BadCoordinators::BadCount { count });
         }
-        let clients: Result<Vec<_>, _> = addresses.iter().map(|a| ApiClient::new(a)).collect();
+        let clients: Result<Vec<_>, _> = addresses
+            .iter()
+            .map(|address| ApiClient::with_access(address, access))
+            .collect();
         Ok(Coordinators {
             clients: clients?,
             preferred: 0,
@@ -158,7 +164,7 @@ impl Follower {
         report: impl FnMut() -> Followed + Send + 'static,
         on_event: impl FnMut(FollowEvent) + Send + 'static,
     ) -> anyhow::Result<Self> {
-        let coordinators = Coordinators::new(&config.coordinators)?;
+        let coordinators = Coordinators::new(&config.coordinators, &config.access)?;
         let orders = Arc::new(Orders::default());
         let following = Following {
             coordinators,

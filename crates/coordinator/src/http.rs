@@ -23,6 +23,7 @@ use crate::api::{
     LoadOrder, MapEvent, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
+use crate::guard::{self, Guard};
 use crate::metrics;
 use crate::migrations;
 use crate::pieces;
@@ -77,7 +78,7 @@ pub(crate) type Shared = State<Arc<Desk>>;
 const FOLLOW_PATH: &str = "/api/v1/proxy-config/follow";
 
 /// All paths.
-pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
+pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>, check: ProxyConfigCheck) -> Router {
     let judge = Judge::new(check);
     let texts = Router::new()
         .route(
@@ -127,7 +128,14 @@ pub(crate) fn router(desk: Arc<Desk>, check: ProxyConfigCheck) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
         .merge(texts)
-        .layer(middleware::from_fn_with_state(desk.clone(), only_leader))
+        .layer(middleware::from_fn_with_state(
+            (desk.clone(), Arc::clone(&guard)),
+            only_leader,
+        ))
+        .layer(middleware::from_fn_with_state(
+            (guard, desk.clone()),
+            guard::let_in,
+        ))
         .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
         .with_state(desk)
 }
@@ -142,7 +150,7 @@ async fn ready(State(desk): Shared) -> Response {
     match desk.standing() {
         Standing::Leads(0) => {}
         Standing::Leads(_) | Standing::Follows(_) => return "ok\n".into_response(),
-        Standing::Leaderless(why) => return not_leader(None, None, why),
+        Standing::Leaderless(why) => return leaderless(why),
     }
     match desk.decide(|core, _| missing_map(core)).await {
         Ok(None) => "ok\n".into_response(),
@@ -155,7 +163,7 @@ async fn ready(State(desk): Shared) -> Response {
 async fn show_metrics(State(desk): Shared) -> Response {
     let render =
         |core: &CoordinatorCore, now: Now| metrics::render(core, now.monotonic, &desk.tally());
-    let text = desk.look(render).await.unwrap_or_default();
+    let text = desk.look(render).await.unwrap_or_default() + &metrics::render_doors(&desk.tally());
     #[cfg(feature = "etcd")]
     let text = match desk.elector() {
         Some(elector) => text + &metrics::render_election(&elector.view()),
@@ -353,56 +361,62 @@ const OPEN_PATHS: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/api/v1/elect
 
 /// Sends everybody to the leader who asks another, and lets no answer out that a leader has made who is none
 /// any more.
-async fn only_leader(State(desk): Shared, request: Request, next: Next) -> Response {
+async fn only_leader(
+    State((desk, guard)): State<(Arc<Desk>, Arc<Guard>)>,
+    request: Request,
+    next: Next,
+) -> Response {
     if OPEN_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let path = request.uri().path_and_query().map(ToString::to_string);
-    let path = path.as_deref();
+    let path = path.as_deref().unwrap_or("/");
     let led = desk.standing();
     let Standing::Leads(_) = led else {
-        return elsewhere(led, path);
+        return elsewhere(led, &guard, path);
     };
     let response = next.run(request).await;
     match desk.standing() {
         now if now == led => response,
-        Standing::Leads(_) => not_leader(None, None, "another term has begun; ask again".into()),
-        now => elsewhere(now, path),
+        Standing::Leads(_) => leaderless("another term has begun; ask again".into()),
+        now => elsewhere(now, &guard, path),
     }
 }
 
-fn elsewhere(standing: Standing, path: Option<&str>) -> Response {
+fn elsewhere(standing: Standing, guard: &Guard, path: &str) -> Response {
     match standing {
-        Standing::Follows(leader) => {
-            let message = format!("the coordinator at {leader} leads");
-            not_leader(Some(leader), path, message)
-        }
-        Standing::Leaderless(why) => not_leader(None, None, why),
-        Standing::Leads(_) => not_leader(None, None, "a term has just begun; ask again".into()),
+        Standing::Follows(leader) => at_leader(leader, guard.is_secure(), path),
+        Standing::Leaderless(why) => leaderless(why),
+        Standing::Leads(_) => leaderless("a term has just begun; ask again".into()),
     }
 }
 
-/// Who can help: 307 to the same path at the leader, 503 when nobody is known to lead.
-fn not_leader(leader: Option<String>, path: Option<&str>, message: String) -> Response {
-    let location = leader.as_ref().and_then(|leader| {
-        let location = format!("http://{leader}{}", path.unwrap_or("/"));
-        HeaderValue::try_from(location).ok()
-    });
-    let status = match location {
-        Some(_) => StatusCode::TEMPORARY_REDIRECT,
-        None => StatusCode::SERVICE_UNAVAILABLE,
+/// Who can help: 307 to the same path at the leader. All coordinators of a cluster speak TLS, or none does.
+fn at_leader(leader: String, is_secure: bool, path: &str) -> Response {
+    let scheme = if is_secure { "https" } else { "http" };
+    let location = HeaderValue::try_from(format!("{scheme}://{leader}{path}"));
+    let message = format!("the coordinator at {leader} leads");
+    let Ok(location) = location else {
+        return not_leader(StatusCode::SERVICE_UNAVAILABLE, Some(leader), message);
     };
+    let mut response = not_leader(StatusCode::TEMPORARY_REDIRECT, Some(leader), message);
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
+/// Nobody is known to lead.
+fn leaderless(why: String) -> Response {
+    not_leader(StatusCode::SERVICE_UNAVAILABLE, None, why)
+}
+
+fn not_leader(status: StatusCode, leader: Option<String>, message: String) -> Response {
     let error = ErrorDetail {
         reason: NOT_LEADER.to_owned(),
         message,
         problems: Vec::new(),
         leader,
     };
-    let mut response = (status, Json(ErrorBody { error })).into_response();
-    if let Some(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
+    (status, Json(ErrorBody { error })).into_response()
 }
 
 /// What was seen, as JSON.

@@ -8,6 +8,7 @@
 //! - [`run`] and [`Args`]: `evenkeel coordinator`.
 //! - [`member`]: the background thread by which a server or a proxy is a member of the cluster.
 //! - [`follow`]: the background thread by which a proxy follows a configuration that is kept here.
+//! - [`access`]: what all of them show to be let in.
 //! - [`client`]: the HTTP API for programs that look on.
 //!
 //! ```text
@@ -23,9 +24,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod args;
 pub mod client;
 mod desk;
+#[cfg(test)]
+mod documented;
 #[cfg(feature = "etcd")]
 mod elector;
 mod endpoint;
@@ -33,6 +37,7 @@ mod endpoint;
 mod etcd;
 mod exit;
 pub mod follow;
+mod guard;
 mod http;
 pub mod member;
 mod metrics;
@@ -53,5 +58,6 @@ pub use etcd::EtcdArgs;
 pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
 pub use evenkeel_runtime::ExitCode;
 pub use exit::RunError;
+pub use guard::GuardArgs;
 pub use proxy_config::{ConfigProblem, ProxyConfigCheck};
 pub use serve::{Coordinator, run};

@@ -24,8 +24,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::api::limits::LOAD_RPS_MAX;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
 
+use crate::access::{Access, Line};
 use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Settings};
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
 
 /// Bounds on the interval that a coordinator may ask for.
@@ -59,8 +60,10 @@ pub(crate) const REDIRECTS_MAX: usize = 2;
 /// What a member says of itself for as long as its process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
-    /// Addresses, `host:port` or `http://host:port`. The one that answered last is asked first.
+    /// Addresses, `host:port`, `http://host:port` or `https://host:port`. The one that answered last is asked first.
     pub coordinators: Vec<String>,
+    /// What is shown to them.
+    pub access: Access,
     /// Name of the cluster.
     pub cluster: String,
     /// What the member is.
@@ -190,7 +193,7 @@ impl MemberHandle {
         let endpoints: Result<Vec<_>, _> = config
             .coordinators
             .iter()
-            .map(|c| Endpoint::parse(c))
+            .map(|c| config.access.endpoint(c))
             .collect();
         let heartbeat = first_heartbeat(&config);
         heartbeat
@@ -200,7 +203,7 @@ impl MemberHandle {
         let member = Member {
             endpoints: endpoints?,
             preferred: None,
-            agent: agent(),
+            line: Line::new(&config.access, REQUEST_TIMEOUT),
             heartbeat,
             orders: orders.clone(),
             view: View::default(),
@@ -411,7 +414,7 @@ struct Member<R, E> {
     endpoints: Vec<Endpoint>,
     /// The coordinator that answered last, if it is to be asked first.
     preferred: Option<Endpoint>,
-    agent: ureq::Agent,
+    line: Line,
     /// The next heartbeat, but for the report.
     heartbeat: Heartbeat,
     orders: Arc<Orders>,
@@ -462,7 +465,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         let mut redirects = 0;
         while let Some(endpoint) = turns.pop_front() {
             let sent = Instant::now();
-            match endpoint.post(&self.agent, "/api/v1/heartbeat", &body) {
+            match endpoint.post(&self.line, "/api/v1/heartbeat", &body) {
                 Ok(answer) => match self.handle_answer(sent, answer) {
                     Ok(()) => {
                         self.preferred = Some(endpoint);
@@ -475,6 +478,9 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                     Err((reason, message)) => return self.handle_refusal(reason, message),
                 },
                 Err(CallError::Unreachable(_)) => {}
+                Err(untrusted @ CallError::Untrusted(_)) => {
+                    unable = Some(("untrusted".to_owned(), untrusted.to_string()));
+                }
                 Err(CallError::Refused {
                     leader,
                     reason,
@@ -482,7 +488,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                     ..
                 }) if reason == NOT_LEADER => {
                     unable = Some((reason, message));
-                    let leader = leader.and_then(|leader| Endpoint::parse(&leader).ok());
+                    let leader = leader.and_then(|leader| endpoint.leader(&leader));
                     if let Some(leader) = leader
                         && redirects < REDIRECTS_MAX
                     {
@@ -816,6 +822,7 @@ mod tests {
     #[test]
     fn unusable_configurations_do_not_start() {
         let good = MemberConfig {
+            access: Access::default(),
             coordinators: vec!["127.0.0.1:1".into()],
             cluster: "c".into(),
             kind: MemberKind::Server,

@@ -399,6 +399,24 @@ fn render_plans(text: &mut Text, core: &CoordinatorCore) {
     }
 }
 
+/// Who was not let in. Every coordinator tells it, whether it leads or not.
+pub(crate) fn render_doors(tally: &Tally) -> String {
+    let mut text = Text(String::new());
+    text.counter(
+        "denials_total",
+        "Calls that were not let in, by what the caller did not show.",
+    );
+    for (denial, count) in tally.denials() {
+        text.labelled("denials_total", "reason", denial.as_str(), count);
+    }
+    text.counter(
+        "tls_failures_total",
+        "Connections on which TLS did not come about.",
+    );
+    text.value("tls_failures_total", tally.failed_handshakes);
+    text.0
+}
+
 /// Writing to a `String` cannot fail, so results of `write!` say nothing.
 struct Text(String);
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +24,7 @@ use crate::api::{CoordinatorCore, SavedState};
 use crate::args::Args;
 use crate::desk::{Desk, Unsaved, new_lineage};
 use crate::exit::RunError;
+use crate::guard::{Caller, Guard, Secured};
 use crate::http;
 use crate::proxy_config::ProxyConfigCheck;
 use crate::state_file::StateFile;
@@ -58,18 +62,25 @@ pub fn run(args: &Args, check: ProxyConfigCheck) -> Result<(), RunError> {
              have to be restarted too"
         );
     }
-    let address = coordinator.address();
+    let (address, guard) = (coordinator.address(), Arc::clone(&coordinator.guard));
+    if let Some(warning) = guard.warning(address) {
+        eprintln!("evenkeel coordinator: {warning}");
+    }
     coordinator.serve_prepared(move || {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+        let mut hangup = signal(SignalKind::hangup()).context("listen for SIGHUP")?;
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "evenkeel coordinator listening on {address}")
             .and_then(|()| stdout.flush())
             .context("print the ready line")?;
         Ok(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => return,
+                    _ = interrupt.recv() => return,
+                    _ = hangup.recv() => guard.reload(),
+                }
             }
         })
     })
@@ -81,6 +92,7 @@ pub struct Coordinator {
     listener: TcpListener,
     address: SocketAddr,
     desk: Arc<Desk>,
+    guard: Arc<Guard>,
     check: ProxyConfigCheck,
     runtime: Runtime,
 }
@@ -97,6 +109,7 @@ impl Coordinator {
         config
             .validate()
             .map_err(|error| RunError::Usage(format!("cannot {error}")))?;
+        let guard = Guard::load(&args.guard).map_err(RunError::Usage)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -123,6 +136,7 @@ impl Coordinator {
             listener,
             address,
             desk: Arc::new(desk),
+            guard: Arc::new(guard),
             check,
             runtime,
         })
@@ -152,8 +166,8 @@ impl Coordinator {
             let listener = tokio::net::TcpListener::from_std(self.listener)
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
-            let router = http::router(self.desk.clone(), self.check);
-            serve_until(listener, router, self.desk, shutdown).await;
+            let router = http::router(self.desk.clone(), Arc::clone(&self.guard), self.check);
+            serve_until(listener, router, self.guard, self.desk, shutdown).await;
             Ok(())
         })
     }
@@ -228,6 +242,7 @@ fn restore_or_begin(
 async fn serve_until(
     listener: tokio::net::TcpListener,
     router: axum::Router,
+    guard: Arc<Guard>,
     desk: Arc<Desk>,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -250,12 +265,18 @@ async fn serve_until(
             accepted = accept(&listener, &connections) => accepted,
         };
         let (stream, permit) = accepted;
-        let service = TowerToHyperService::new(router.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let (http, router, watcher) = (http.clone(), router.clone(), graceful.watcher());
+        let (guard, desk) = (Arc::clone(&guard), Arc::clone(&desk));
         tokio::spawn(async move {
-            // A connection that fails is its peer's affair; the next one is served as ever.
-            let _ = connection.await;
+            let securing = tokio::time::timeout(HEADER_TIMEOUT, guard.secure(stream));
+            let Ok(Ok(secured)) = securing.await else {
+                return desk.count_failed_handshake();
+            };
+            let caller = secured.caller();
+            match secured {
+                Secured::Plain(stream) => answer(&http, stream, router, caller, watcher).await,
+                Secured::Tls(stream) => answer(&http, stream, router, caller, watcher).await,
+            }
             drop(permit);
         });
     }
@@ -270,6 +291,24 @@ async fn serve_until(
     }
     // What is in the middle of an answer may end it.
     let _ = tokio::time::timeout(STOP_GRACE, graceful.shutdown()).await;
+}
+
+/// Answers what comes by a connection until it ends.
+async fn answer(
+    http: &http1::Builder,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: axum::Router,
+    caller: Caller,
+    watcher: Watcher,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(caller);
+        router.call(request)
+    });
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    // A connection that fails is its peer's affair; the next one is served as ever.
+    let _ = watcher.watch(connection).await;
 }
 
 /// Takes part in the election, if there is one.

@@ -5,6 +5,7 @@ use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Family, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::proxy_config::PROXY_CONFIG_NAME;
 use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
@@ -152,6 +153,10 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub coordinator: Vec<String>,
+
+    /// How coordinators let this proxy in
+    #[command(flatten)]
+    pub coordinator_access: AccessArgs,
 
     /// Name of the cluster [default: evenkeel]
     #[arg(long, env = "EVENKEEL_CLUSTER")]

@@ -3,6 +3,7 @@
 //! Each pool of Evenkeel servers follows one cluster; pools of the same cluster share the membership.
 
 use crate::control::{Control, WorkerHandle};
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::{LoadReport, MemberKind};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_roles::proxy::MapSource;
@@ -31,6 +32,8 @@ pub struct Identity {
     pub address: SocketAddr,
     /// This life of the process.
     pub boot: BootId,
+    /// What it shows to coordinators.
+    pub access: Access,
 }
 
 /// The clusters that the proxy is a member of; all workers share them.
@@ -129,6 +132,7 @@ fn join(
 ) -> Result<MemberHandle, UsageError> {
     let config = MemberConfig {
         coordinators: spec.coordinators.clone(),
+        access: identity.access.clone(),
         cluster: spec.name.clone(),
         kind: MemberKind::Proxy,
         name: identity.name.clone(),

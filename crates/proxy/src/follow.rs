@@ -56,8 +56,8 @@ impl Shared {
     /// # Errors
     /// It cannot be used, and there is none of an earlier life that can.
     pub fn first(spec: &FollowSpec, settings: &Settings) -> anyhow::Result<(Shared, Settings)> {
-        let mut coordinators =
-            Coordinators::new(&spec.coordinators).map_err(|error| UsageError(error.to_string()))?;
+        let mut coordinators = Coordinators::new(&spec.coordinators, &spec.access)
+            .map_err(|error| UsageError(error.to_string()))?;
         let cached = spec.cache.as_deref().and_then(read_cache_or_say_why);
         let cached = cached.map(|document| (settings.with_shared(&document), document));
         // What cannot be used any more is as good as none.
@@ -237,6 +237,7 @@ pub fn start(reloader: &Arc<Mutex<Reloader>>) -> anyhow::Result<Option<Follower>
         let identity = &reloader.identity;
         FollowConfig {
             coordinators: shared.spec.coordinators.clone(),
+            access: shared.spec.access.clone(),
             config: shared.spec.name.clone(),
             proxy: identity.name.clone(),
             boot: identity.boot,

@@ -4,6 +4,7 @@ use crate::args::{ConfigCommand, KeptAt};
 use crate::config::{Checked, Rejection, check_shared};
 use anyhow::Context;
 use evenkeel_coordinator::ConfigProblem;
+use evenkeel_coordinator::access::{Access, AccessArgs};
 use evenkeel_coordinator::api::proxy_config::{Expected, PROXY_CONFIG_NAME};
 use evenkeel_coordinator::client::{ApiClient, ClientError};
 use evenkeel_coordinator::follow::Coordinators;
@@ -15,20 +16,21 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`UsageError`] when a file, a flag or the wish itself cannot be used; others when no coordinator answers.
-pub fn carry_out(command: &ConfigCommand) -> anyhow::Result<()> {
+pub fn carry_out(command: &ConfigCommand, access: &AccessArgs) -> anyhow::Result<()> {
+    let access = &Access::load(access).map_err(UsageError)?;
     match command {
-        ConfigCommand::Get { at } => get(at),
+        ConfigCommand::Get { at } => get(at, access),
         ConfigCommand::Put {
             file,
             at,
             if_revision,
-        } => put(file, at, *if_revision),
+        } => put(file, at, *if_revision, access),
         ConfigCommand::Check { file, coordinator } => {
             let text = read(file)?;
             let checked = judged(&text, file)?;
             if !coordinator.is_empty() {
                 let name = PROXY_CONFIG_NAME;
-                ask(coordinator, |client| {
+                ask(coordinator, access, |client| {
                     client.put_proxy_config(name, &text, Expected::Anything, true)
                 })
                 .map_err(|error| explained(error, file, &text))?;
@@ -45,19 +47,22 @@ pub fn carry_out(command: &ConfigCommand) -> anyhow::Result<()> {
         }
         ConfigCommand::Remove { at, if_revision } => {
             let expected = if_revision.map_or(Expected::Anything, Expected::Revision);
-            ask(&at.coordinator, |client| {
+            ask(&at.coordinator, access, |client| {
                 client.remove_proxy_config(&at.name, expected)
             })
             .map_err(plain)?;
             println!("configuration {} is removed", at.name);
             Ok(())
         }
-        ConfigCommand::Status { coordinator } => status(coordinator),
+        ConfigCommand::Status { coordinator } => status(coordinator, access),
     }
 }
 
-fn get(at: &KeptAt) -> anyhow::Result<()> {
-    let document = ask(&at.coordinator, |client| client.proxy_config(&at.name)).map_err(plain)?;
+fn get(at: &KeptAt, access: &Access) -> anyhow::Result<()> {
+    let document = ask(&at.coordinator, access, |client| {
+        client.proxy_config(&at.name)
+    })
+    .map_err(plain)?;
     let mut out = std::io::stdout().lock();
     out.write_all(document.text.as_bytes())
         .and_then(|()| out.flush())
@@ -70,7 +75,7 @@ fn get(at: &KeptAt) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn put(file: &Path, at: &KeptAt, if_revision: Option<u64>) -> anyhow::Result<()> {
+fn put(file: &Path, at: &KeptAt, if_revision: Option<u64>, access: &Access) -> anyhow::Result<()> {
     let text = read(file)?;
     judged(&text, file)?;
     let expected = match if_revision {
@@ -78,7 +83,7 @@ fn put(file: &Path, at: &KeptAt, if_revision: Option<u64>) -> anyhow::Result<()>
         Some(0) => Expected::Nothing,
         Some(revision) => Expected::Revision(revision),
     };
-    let revision = ask(&at.coordinator, |client| {
+    let revision = ask(&at.coordinator, access, |client| {
         client.put_proxy_config(&at.name, &text, expected, false)
     })
     .map_err(|error| explained(error, file, &text))?;
@@ -87,8 +92,8 @@ fn put(file: &Path, at: &KeptAt, if_revision: Option<u64>) -> anyhow::Result<()>
 }
 
 /// What is kept, and which proxy works by what: words in columns.
-fn status(coordinators: &[String]) -> anyhow::Result<()> {
-    let (configs, proxies) = ask(coordinators, |client| {
+fn status(coordinators: &[String], access: &Access) -> anyhow::Result<()> {
+    let (configs, proxies) = ask(coordinators, access, |client| {
         Ok((client.proxy_configs()?.configs, client.proxies()?.proxies))
     })
     .map_err(plain)?;
@@ -142,10 +147,11 @@ fn judged(text: &str, file: &Path) -> anyhow::Result<Checked> {
 
 fn ask<T>(
     coordinators: &[String],
+    access: &Access,
     ask: impl Fn(&ApiClient) -> Result<T, ClientError>,
 ) -> Result<T, Failure> {
-    let mut coordinators =
-        Coordinators::new(coordinators).map_err(|error| Failure::Flag(error.to_string()))?;
+    let mut coordinators = Coordinators::new(coordinators, access)
+        .map_err(|error| Failure::Flag(error.to_string()))?;
     coordinators.ask(ask).map_err(Failure::Call)
 }
 

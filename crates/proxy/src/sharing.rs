@@ -4,8 +4,10 @@
 //! One thread does this, once a second, for the pools whose configuration names a coordinator. Nothing
 //! waits for it: without an answer the workers go by their own counts.
 
+use crate::clusters::Identity;
 use crate::config::Settings;
 use crate::control::{Control, WorkerHandle};
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::HotKeysReport;
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_policy::hot_keys::plain::{COUNTERS, PlainMode};
@@ -28,6 +30,7 @@ const WORKER_PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Sharing {
     proxy: String,
+    access: Access,
     workers: Arc<[WorkerHandle]>,
     orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
@@ -88,10 +91,11 @@ impl Orders {
 }
 
 impl Sharing {
-    /// Of a proxy of this name; shares nothing yet.
-    pub fn new(proxy: &str, workers: &Arc<[WorkerHandle]>) -> Self {
+    /// Of this proxy; shares nothing yet.
+    pub fn new(proxy: &Identity, workers: &Arc<[WorkerHandle]>) -> Self {
         Sharing {
-            proxy: proxy.to_owned(),
+            proxy: proxy.name.clone(),
+            access: proxy.access.clone(),
             workers: Arc::clone(workers),
             orders: Arc::default(),
             thread: None,
@@ -107,8 +111,10 @@ impl Sharing {
         self.orders.lock().plans = plans;
         if is_needed && self.thread.is_none() {
             let (orders, workers) = (Arc::clone(&self.orders), Arc::clone(&self.workers));
-            let proxy = self.proxy.clone();
-            let thread = spawn_named("hot-keys".into(), move || run(&orders, &workers, &proxy));
+            let (proxy, access) = (self.proxy.clone(), self.access.clone());
+            let thread = spawn_named("hot-keys".into(), move || {
+                run(&orders, &workers, &proxy, &access);
+            });
             self.thread = Some(thread?);
         }
         Ok(())
@@ -125,7 +131,7 @@ impl Sharing {
     }
 }
 
-fn run(orders: &Orders, workers: &[WorkerHandle], proxy: &str) {
+fn run(orders: &Orders, workers: &[WorkerHandle], proxy: &str, access: &Access) {
     let mut clients: BTreeMap<String, ApiClient> = BTreeMap::new();
     // Pools whose counts could not be shared the last time.
     let mut failing: BTreeMap<Arc<str>, String> = BTreeMap::new();
@@ -144,7 +150,7 @@ fn run(orders: &Orders, workers: &[WorkerHandle], proxy: &str) {
                 proxy: proxy.to_owned(),
                 counts: SharedCounts::of(&counts, 1.0),
             };
-            match share(&mut clients, &plan.coordinators, &report) {
+            match share(&mut clients, access, &plan.coordinators, &report) {
                 Ok(sum) => {
                     let sum = Arc::new(sum);
                     for worker in workers {
@@ -194,13 +200,14 @@ fn counts(workers: &[WorkerHandle]) -> BTreeMap<Arc<str>, TopKeys> {
 
 fn share(
     clients: &mut BTreeMap<String, ApiClient>,
+    access: &Access,
     coordinators: &[String],
     report: &HotKeysReport,
 ) -> Result<SharedCounts, String> {
     let mut failure = String::new();
     for address in coordinators {
         if !clients.contains_key(address) {
-            match ApiClient::new(address) {
+            match ApiClient::with_access(address, access) {
                 Ok(client) => {
                     clients.insert(address.clone(), client);
                 }

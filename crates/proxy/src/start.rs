@@ -80,7 +80,9 @@ const START_LOOK: Duration = Duration::from_secs(60);
 pub fn run(args: Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
-        Some(Command::Config { command }) => return kept::carry_out(command),
+        Some(Command::Config { command }) => {
+            return kept::carry_out(command, &args.coordinator_access);
+        }
         None => {}
     }
     let mut proxy = Proxy::start(&args)?;
@@ -232,7 +234,7 @@ impl Proxy {
             .discovered()
             .map(|(_, spec)| spec.clone())
             .collect();
-        let mut sharing = Sharing::new(&identity.name, &workers);
+        let mut sharing = Sharing::new(&identity, &workers);
         sharing.configure(plans(&settings))?;
         let has_maps = || {
             let mut each = sources.iter();
@@ -369,6 +371,7 @@ fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity 
         host,
         address,
         boot: BootId(clock.unix_millis()),
+        access: settings.coordinator_access.clone(),
     }
 }
 

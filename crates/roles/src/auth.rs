@@ -182,7 +182,7 @@ pub struct Credentials {
 }
 
 /// Bytes whose comparison takes the same time whatever they are.
-struct Secret {
+pub(crate) struct Secret {
     bytes: [u8; CREDENTIAL_LEN_MAX],
     len: u16,
 }
@@ -269,14 +269,14 @@ impl core::fmt::Debug for Credentials {
 
 impl Secret {
     /// `None` when the text is longer than any secret.
-    fn new(text: &[u8]) -> Option<Self> {
+    pub(crate) fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; CREDENTIAL_LEN_MAX];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         let len = text.len() as u16;
         Some(Secret { bytes, len })
     }
 
-    fn ct_eq(&self, other: &Secret) -> Choice {
+    pub(crate) fn ct_eq(&self, other: &Secret) -> Choice {
         self.bytes.ct_eq(&other.bytes) & self.len.ct_eq(&other.len)
     }
 }

@@ -26,11 +26,11 @@ pub fn read_secret(path: &Path, len_max: u64) -> Result<(Vec<u8>, Option<String>
         .read_to_end(&mut text)
         .map_err(|error| fail(error.to_string()))?;
     if text.len() as u64 > len_max {
-        return Err(fail("too large for a file of users".into()));
+        return Err(fail("too large for a file of secrets".into()));
     }
     let warning = (mode & OTHERS_MAY_READ != 0).then(|| {
         format!(
-            "{}: everybody on this machine can read the passwords; chmod 600",
+            "{}: everybody on this machine can read the secrets in it; chmod 600",
             path.display()
         )
     });

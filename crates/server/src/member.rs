@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
 use crate::lease::SharedLease;
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::hot_keys::config::Mode;
@@ -40,6 +41,7 @@ pub fn join(
     };
     let config = MemberConfig {
         coordinators: args.coordinator.clone(),
+        access: Access::load(&args.access).map_err(UsageError)?,
         cluster: args.cluster.clone(),
         kind: MemberKind::Server,
         name: args

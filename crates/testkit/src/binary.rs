@@ -28,6 +28,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nutcracker", "nutcracker"),
     ("redis-server", "redis-server"),
     ("etcd", "etcd-server"),
+    ("curl", "curl"),
 ];
 
 /// The `evenkeel` binary under test. Built at most once in a test process.

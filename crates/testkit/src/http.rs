@@ -1,4 +1,4 @@
-//! One HTTP GET, for the coordinator's API and the admin ports.
+//! One HTTP request at a time, for the coordinator's API and the admin ports.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +39,8 @@ fn send_json(
     )
 }
 
-fn request(address: SocketAddr, text: &str) -> std::io::Result<(u16, String)> {
+/// Sends a request as it is written, which should be one of HTTP/1.0: status code and body.
+pub fn request(address: SocketAddr, text: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, IO_TIMEOUT)?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;

@@ -8,10 +8,12 @@
 mod figures;
 mod screen;
 
+use crate::ask::client;
 use crate::watch::Watch;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::UsageError;
 use figures::{Figures, Member};
@@ -43,6 +45,10 @@ pub struct Args {
     /// Watch all servers of this coordinator's cluster
     #[arg(long, value_name = "URL", conflicts_with = "servers")]
     pub coordinator: Option<String>,
+
+    /// How the coordinator lets this command in
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Time between two looks, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
@@ -221,7 +227,7 @@ impl Observer {
         };
         match &args.coordinator {
             Some(address) => {
-                let api = ApiClient::new(address)?;
+                let api = client(address, &args.access)?;
                 observer.members = members(&api)?;
                 observer.coordinator = Some(api);
             }

@@ -146,3 +146,85 @@ fn etcd_is_told_user_and_password() {
         "give --etcd-user",
     );
 }
+
+/// Two coordinators that ask for tokens and speak TLS: whoever asks the one that does not lead is sent on, shows
+/// the token there, too, and a stranger does not even learn who leads.
+#[test]
+fn who_is_sent_on_to_the_leader_shows_a_token_there_too() {
+    let _turn = turn();
+    let etcd = Etcd::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let authority = certificates(folder.path(), &["coordinator"]);
+    let authority = authority.to_str().expect("UTF-8");
+    let token = "operators-0123456789";
+    std::fs::write(path("token"), token).expect("written");
+    let urls = etcd.urls();
+    let start = || {
+        evenkeel::coordinator(&[
+            "--etcd",
+            &urls,
+            "--api-token-file",
+            &path("token"),
+            "--tls-cert",
+            &path("coordinator.pem"),
+            "--tls-key",
+            &path("coordinator.key"),
+        ])
+    };
+    let coordinators = [start(), start()];
+    let ask = |at: &Process, path: &str, more: &[&str]| {
+        let output = std::process::Command::new(require_program("curl"))
+            .args(["-sS", "--max-time", "10", "--cacert", authority])
+            .args(["-w", "%{http_code} %{num_redirects}"])
+            .args(more)
+            .arg(format!("https://{}{path}", at.address()))
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let shown = format!("Authorization: Bearer {token}");
+    let shown = ["-H", shown.as_str()];
+    let leads = |at: &&Process| ask(at, "/api/v1/election", &shown).contains("\"leads\":true");
+    let follows = poll_until(DEADLINE, "one of two that leads", || {
+        coordinators.iter().find(leads)?;
+        let follower = coordinators.iter().find(|at| !leads(at))?;
+        ask(follower, "/readyz", &[])
+            .starts_with("ok")
+            .then_some(follower)
+    });
+    let stranger = ask(follows, "/api/v1/servers", &[]);
+    assert!(
+        stranger.ends_with("401 0") && !stranger.contains("\"leader\""),
+        "{stranger}"
+    );
+    // To another host curl sends a header of its own only if it is told to.
+    let sent_on = ask(
+        follows,
+        "/api/v1/servers",
+        &["-L", "--location-trusted", shown[0], shown[1]],
+    );
+    assert!(
+        sent_on.contains("\"servers\":[]") && sent_on.ends_with("200 1"),
+        "{sent_on}"
+    );
+    let url = format!("https://{}", follows.address());
+    let asked = [
+        "cachelets",
+        "--coordinator",
+        &url,
+        "--coordinator-ca",
+        authority,
+        "--coordinator-token-file",
+        &path("token"),
+    ];
+    let output = evenkeel::run(&asked);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    let output = evenkeel::run(&asked[..5]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && text.contains("no_token"),
+        "{text}"
+    );
+}

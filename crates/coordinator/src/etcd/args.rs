@@ -188,7 +188,7 @@ impl EtcdArgs {
             )),
             None => Ok(listening.to_string()),
             Some(address) => match Endpoint::parse(address) {
-                Ok(_) if !address.starts_with("http://") => Ok(address.clone()),
+                Ok(_) if !address.contains("://") => Ok(address.clone()),
                 _ => Err(format!("--advertise {address}: give HOST:PORT")),
             },
         }
@@ -199,7 +199,7 @@ impl EtcdArgs {
 fn endpoint(text: &str) -> Result<String, String> {
     let (scheme, authority) = text.split_once("://").unwrap_or(("http", text));
     let is_known = scheme == "http" || scheme == "https";
-    match Endpoint::parse(authority) {
+    match Endpoint::parse(&format!("http://{authority}")) {
         Ok(_) if is_known => Ok(format!("{scheme}://{}", authority.trim_end_matches('/'))),
         _ => Err(format!(
             "--etcd {text}: an address looks like http://host:2379 or https://host:2379"

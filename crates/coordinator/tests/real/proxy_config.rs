@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::limits::{PROXY_CONFIG_LEN_MAX, PROXY_CONFIGS_MAX};
 use evenkeel_coordinator::api::proxy_config::{Expected, ProxyConfigId, RefusedProxyConfig};
 use evenkeel_coordinator::client::{ApiClient, ClientError};
@@ -152,6 +153,7 @@ fn what_cannot_be_used_is_refused_with_its_place_and_leaves_no_trace() {
 /// A proxy that takes over what it is offered, unless it says "refuse".
 fn follower(at: SocketAddr) -> (Follower, std::sync::mpsc::Receiver<FollowEvent>) {
     let config = FollowConfig {
+        access: Access::default(),
         coordinators: vec![at.to_string()],
         config: "default".into(),
         proxy: "p1".into(),

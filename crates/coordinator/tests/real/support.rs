@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::{LoadReport, MemberKind};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
@@ -93,6 +94,7 @@ pub fn config(coordinators: &[SocketAddr], kind: MemberKind, n: u16) -> MemberCo
     };
     MemberConfig {
         coordinators: coordinators.iter().map(SocketAddr::to_string).collect(),
+        access: Access::default(),
         cluster: "test".into(),
         kind,
         name: format!("m{n}"),

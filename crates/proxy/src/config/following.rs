@@ -2,8 +2,9 @@
 
 use super::reader::{Reader, Section};
 use crate::args::Args;
+use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::proxy_config::{PROXY_CONFIG_NAME, is_name};
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_coordinator::client::check_address;
 use evenkeel_coordinator::follow::Coordinators;
 use evenkeel_runtime::UsageError;
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub const FOLLOW_KEYS: [&str; 3] = ["config_coordinator", "config_name", "config
 pub struct FollowSpec {
     /// Addresses of those who keep it.
     pub coordinators: Vec<String>,
+    /// What is shown to them.
+    pub access: Access,
     /// Its name there.
     pub name: String,
     /// File with the last one that was in force, for a start without them.
@@ -35,7 +38,11 @@ impl Following {
     ///
     /// # Errors
     /// Names the flag that cannot be used.
-    pub fn merged(args: &Args, file: Following) -> Result<Option<FollowSpec>, UsageError> {
+    pub fn merged(
+        args: &Args,
+        file: Following,
+        access: &Access,
+    ) -> Result<Option<FollowSpec>, UsageError> {
         let coordinators = match args.config_coordinator.as_slice() {
             [] => file.coordinators,
             given => given.to_vec(),
@@ -52,11 +59,12 @@ impl Following {
                 None => Ok(None),
             };
         }
-        Coordinators::new(&coordinators)
+        Coordinators::new(&coordinators, access)
             .map_err(|error| UsageError(format!("--config-coordinator: {error}")))?;
         let name = args.config_name.clone().or(file.name);
         Ok(Some(FollowSpec {
             coordinators,
+            access: access.clone(),
             name: name.unwrap_or_else(|| PROXY_CONFIG_NAME.to_owned()),
             cache: args.config_cache.clone().or(file.cache),
         }))
@@ -83,7 +91,7 @@ pub fn following(reader: &mut Reader, section: &Section<'_>, is_followed: bool) 
         reader.fail(section.place_of(coordinator), what);
     }
     for text in &texts {
-        if let Err(error) = ApiClient::new(&text.value) {
+        if let Err(error) = check_address(&text.value) {
             reader.fail(text.span.clone(), error.to_string());
         }
     }

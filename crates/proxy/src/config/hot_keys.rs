@@ -1,7 +1,7 @@
 //! What a pool of memcached servers says about its hot keys.
 
 use super::reader::{Reader, Section};
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_coordinator::client::check_address;
 use evenkeel_policy::hot_keys::config::{LEASE_MAX, LEASE_MIN};
 use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
 use evenkeel_runtime::parse_duration;
@@ -51,7 +51,7 @@ pub fn hot_keys(reader: &mut Reader, section: &Section<'_>) -> PlainConfig {
 pub fn hot_keys_coordinators(reader: &mut Reader, section: &Section<'_>) -> Vec<String> {
     let texts = reader.texts(section, HOT_KEYS_KEYS[4]).unwrap_or_default();
     for text in &texts {
-        if let Err(error) = ApiClient::new(&text.value) {
+        if let Err(error) = check_address(&text.value) {
             reader.fail(text.span.clone(), error.to_string());
         }
     }

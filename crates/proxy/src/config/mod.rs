@@ -20,6 +20,7 @@ use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
+use evenkeel_coordinator::access::Access as CoordinatorAccess;
 use evenkeel_coordinator::api::proxy_config::ProxyConfigId;
 use evenkeel_coordinator::client::ProxyConfigDocument;
 use evenkeel_coordinator::{ConfigProblem, DEFAULT_CLUSTER};
@@ -54,6 +55,8 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
     pub nameservers: Vec<SocketAddr>,
+    /// What is shown to coordinators, be they those of clusters or those who keep pools and routes.
+    pub coordinator_access: CoordinatorAccess,
     /// Who keeps pools and routes; without one the flags or the file have them.
     pub follows: Option<FollowSpec>,
     /// Which of the texts that are kept there this is.
@@ -189,7 +192,10 @@ impl Settings {
             (None, true) => File::default(),
         };
         let process = file.process;
-        let follows = Following::merged(args, process.following).map_err(ConfigError::Flags)?;
+        let coordinator_access = CoordinatorAccess::load(&args.coordinator_access)
+            .map_err(|error| ConfigError::Flags(UsageError(error)))?;
+        let follows = Following::merged(args, process.following, &coordinator_access)
+            .map_err(ConfigError::Flags)?;
         let (front, mut warnings) =
             Front::merged(args, process.front).map_err(ConfigError::Flags)?;
         let (access, warning) = front.access().map_err(ConfigError::Flags)?;
@@ -221,6 +227,7 @@ impl Settings {
                 [] => process.nameservers.unwrap_or_default(),
                 given => given.to_vec(),
             },
+            coordinator_access,
             follows,
             shared: None,
             pools: file.pools,

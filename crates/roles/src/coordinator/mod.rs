@@ -28,6 +28,7 @@
 //! The core is pure: it is told the time, answers, and keeps a [`revision`](CoordinatorCore::revision)
 //! by which its driver sees that there is something to save *before* an answer leaves.
 
+pub mod access;
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;

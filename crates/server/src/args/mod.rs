@@ -14,6 +14,7 @@ pub use files::file_arguments;
 use crate::io::IoArgs;
 use crate::toll::Coin;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
@@ -202,6 +203,10 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub coordinator: Vec<String>,
+
+    /// How coordinators let this server in
+    #[command(flatten)]
+    pub access: AccessArgs,
 
     /// Name in the cluster; keeps its server id over restarts [default: HOST:PORT]
     #[arg(long, env = "EVENKEEL_NAME")]

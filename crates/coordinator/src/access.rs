@@ -1,0 +1,426 @@
+//! What callers show to coordinators, and by what they know them.
+//!
+//! A token goes with every call to the coordinators that a program was given, and to the leader that one of
+//! them names. That one is no stranger: over TLS it needs a certificate of the same authority, and whoever could
+//! answer in a coordinator's place without TLS has heard the token already. From `https://` nobody is sent on to
+//! `http://`.
+//!
+//! Files are read again when a coordinator does not let the program in, so that tokens and certificates can be
+//! replaced without a word to members.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use evenkeel_roles::coordinator::access::{TOKENS_FILE_BYTES_MAX, Tokens};
+use evenkeel_runtime::read_secret;
+use ureq::http::HeaderValue;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
+
+/// The token to show, for who has no file for it.
+const TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_TOKEN";
+
+/// Largest file of certificates or of a key.
+const PEM_LEN_MAX: u64 = 1 << 20;
+
+/// How to be let in by coordinators.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct AccessArgs {
+    /// File whose first line is the token that coordinators want; it can also be in EVENKEEL_COORDINATOR_TOKEN
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_COORDINATOR_TOKEN_FILE",
+        global = true
+    )]
+    pub coordinator_token_file: Option<PathBuf>,
+    /// Certificates by which coordinators are known, in PEM; their addresses have to begin with https://
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_COORDINATOR_CA",
+        global = true
+    )]
+    pub coordinator_ca: Option<PathBuf>,
+    /// Certificate to show to coordinators, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_COORDINATOR_CERT",
+        global = true
+    )]
+    pub coordinator_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVENKEEL_COORDINATOR_KEY",
+        global = true
+    )]
+    pub coordinator_key: Option<PathBuf>,
+}
+
+/// What a program shows to coordinators. Cheap to share; equal when the same was asked for. By default nothing.
+#[derive(Clone, Default)]
+pub struct Access(Arc<Source>);
+
+#[derive(Default)]
+struct Source {
+    args: AccessArgs,
+    shown: Mutex<Shown>,
+}
+
+/// What stood in the files when they were read last.
+#[derive(Clone, Default)]
+struct Shown {
+    /// Differs after each change.
+    generation: u64,
+    authorization: Option<HeaderValue>,
+    tls: Option<TlsConfig>,
+    /// The files' contents, to tell a change by.
+    read: Vec<Vec<u8>>,
+}
+
+impl Access {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One line that names the flag and what is wrong.
+    pub fn load(args: &AccessArgs) -> Result<Access, String> {
+        // A process in the background has another directory when it reads them again.
+        let absolute = |path: &Option<PathBuf>| match path {
+            None => Ok(None),
+            Some(path) => std::path::absolute(path)
+                .map(Some)
+                .map_err(|error| format!("{}: {error}", path.display())),
+        };
+        let args = AccessArgs {
+            coordinator_token_file: absolute(&args.coordinator_token_file)?,
+            coordinator_ca: absolute(&args.coordinator_ca)?,
+            coordinator_cert: absolute(&args.coordinator_cert)?,
+            coordinator_key: absolute(&args.coordinator_key)?,
+        };
+        let (shown, warning) = Shown::read(&args)?;
+        if let Some(warning) = warning {
+            eprintln!("evenkeel: {warning}");
+        }
+        Ok(Access(Arc::new(Source {
+            args,
+            shown: Mutex::new(shown),
+        })))
+    }
+
+    /// Reads the files again. Returns whether they say something else; what cannot be used changes nothing.
+    fn read_again(&self) -> bool {
+        let args = &self.0.args;
+        if *args == AccessArgs::default() {
+            return false;
+        }
+        let Ok((read, _)) = Shown::read(args) else {
+            return false;
+        };
+        let mut shown = self.lock();
+        if shown.read == read.read {
+            return false;
+        }
+        let generation = shown.generation + 1;
+        *shown = Shown { generation, ..read };
+        true
+    }
+
+    /// The coordinator at an address, if it can be spoken to with what there is.
+    ///
+    /// # Errors
+    /// The text is no address, or its scheme does not go with the certificates.
+    pub(crate) fn endpoint(&self, address: &str) -> Result<Endpoint, BadEndpoint> {
+        let endpoint = Endpoint::parse(address)?;
+        match (endpoint.is_secure(), self.lock().tls.is_some()) {
+            (true, false) => Err(BadEndpoint::NoAuthority(address.to_owned())),
+            (false, true) => Err(BadEndpoint::Plain(address.to_owned())),
+            _ => Ok(endpoint),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PartialEq for Access {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.args == other.0.args
+    }
+}
+
+impl Eq for Access {}
+
+impl fmt::Debug for Access {
+    // Tokens and keys are nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Access").field(&self.0.args).finish()
+    }
+}
+
+impl Shown {
+    /// What the files say, and a warning.
+    fn read(args: &AccessArgs) -> Result<(Shown, Option<String>), String> {
+        let (token, warning) = read_token(args.coordinator_token_file.as_deref())?;
+        let mut read = Vec::new();
+        let mut file = |path: &Path, flag: &str| {
+            let (bytes, _) =
+                read_secret(path, PEM_LEN_MAX).map_err(|error| format!("{flag} {error}"))?;
+            read.push(bytes.clone());
+            Ok::<_, String>(bytes)
+        };
+        let identity = match (&args.coordinator_cert, &args.coordinator_key) {
+            (Some(chain), Some(key)) => {
+                let chain = certificates(&file(chain, "--coordinator-cert")?);
+                let chain = chain.map_err(|error| format!("--coordinator-cert: {error}"))?;
+                let key = PrivateKey::from_pem(&file(key, "--coordinator-key")?)
+                    .map_err(|error| format!("--coordinator-key: {error}"))?;
+                Some(ClientCert::new_with_certs(&chain, key))
+            }
+            (None, None) => None,
+            _ => return Err("--coordinator-cert and --coordinator-key go together".to_owned()),
+        };
+        let tls = match &args.coordinator_ca {
+            Some(path) => {
+                let known = certificates(&file(path, "--coordinator-ca")?);
+                let known = known.map_err(|error| format!("--coordinator-ca: {error}"))?;
+                let provider = Arc::new(rustls::crypto::ring::default_provider());
+                let config = TlsConfig::builder()
+                    .root_certs(RootCerts::new_with_certs(&known))
+                    .client_cert(identity)
+                    .unversioned_rustls_crypto_provider(provider);
+                Some(config.build())
+            }
+            None if identity.is_some() => {
+                let what = "--coordinator-cert goes with --coordinator-ca, the certificates by which coordinators are known";
+                return Err(what.to_owned());
+            }
+            None => None,
+        };
+        let authorization = match token {
+            None => None,
+            Some(token) => {
+                read.push(token.clone().into_bytes());
+                let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                    .expect("a token's signs may stand in a header");
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let shown = Shown {
+            generation: 0,
+            authorization,
+            tls,
+            read,
+        };
+        Ok((shown, warning))
+    }
+}
+
+/// The token to show, and a warning.
+fn read_token(path: Option<&Path>) -> Result<(Option<String>, Option<String>), String> {
+    let (text, warning, place) = match (path, std::env::var(TOKEN_VARIABLE)) {
+        (Some(path), _) => {
+            let (text, warning) = read_secret(path, TOKENS_FILE_BYTES_MAX)
+                .map_err(|error| format!("--coordinator-token-file {error}"))?;
+            let place = format!("--coordinator-token-file {}", path.display());
+            (text, warning, place)
+        }
+        (None, Ok(token)) => (token.into_bytes(), None, TOKEN_VARIABLE.to_owned()),
+        (None, Err(_)) => return Ok((None, None)),
+    };
+    let token = Tokens::first(&text).map_err(|error| format!("{place}: {error}"))?;
+    Ok((Some(token.to_owned()), warning))
+}
+
+/// All certificates in a text, of which there is at least one.
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
+    let mut found = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| error.to_string())? {
+            found.push(certificate);
+        }
+    }
+    match found.is_empty() {
+        true => Err("there is no certificate in it".to_owned()),
+        false => Ok(found),
+    }
+}
+
+/// How coordinators are spoken to: connections that are kept for a while, and what is shown on them.
+#[derive(Debug)]
+pub(crate) struct Line {
+    access: Access,
+    /// Longest wait for one answer.
+    patience: Duration,
+    means: Mutex<Means>,
+}
+
+/// What one call is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    generation: u64,
+    pub(crate) agent: ureq::Agent,
+    authorization: Option<HeaderValue>,
+}
+
+impl Means {
+    fn new(shown: &Shown, patience: Duration) -> Means {
+        Means {
+            generation: shown.generation,
+            agent: agent(patience, shown.tls.clone()),
+            authorization: shown.authorization.clone(),
+        }
+    }
+
+    /// A request that shows the token.
+    pub(crate) fn show<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(token) => request.header("authorization", token.clone()),
+            None => request,
+        }
+    }
+}
+
+impl Line {
+    /// A line on which an answer is awaited for so long at most.
+    pub(crate) fn new(access: &Access, patience: Duration) -> Line {
+        let means = Means::new(&access.lock(), patience);
+        Line {
+            access: access.clone(),
+            patience,
+            means: Mutex::new(means),
+        }
+    }
+
+    /// Makes a call; once more with what stands in the files by then, if it is not let in.
+    pub(crate) fn call<T>(
+        &self,
+        call: impl Fn(&Means) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let answer = call(&self.means());
+        let is_shut_out = matches!(
+            answer,
+            Err(CallError::Refused {
+                status: 401 | 403,
+                ..
+            } | CallError::Untrusted(_))
+        );
+        match is_shut_out && self.access.read_again() {
+            true => call(&self.means()),
+            false => answer,
+        }
+    }
+
+    /// What to call with now.
+    fn means(&self) -> Means {
+        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.access.lock();
+        if means.generation != shown.generation {
+            *means = Means::new(&shown, self.patience);
+        }
+        means.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(dir: &Path, token: &str) -> AccessArgs {
+        let path = dir.join("token");
+        std::fs::write(&path, token).unwrap();
+        AccessArgs {
+            coordinator_token_file: Some(path),
+            ..AccessArgs::default()
+        }
+    }
+
+    #[test]
+    fn what_stands_in_a_file_now_is_shown_from_the_next_refusal_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = args(dir.path(), "the-first-of-tokens\n");
+        let access = Access::load(&args).unwrap();
+        let line = Line::new(&access, Duration::from_secs(1));
+        let shown = || line.means().authorization.unwrap();
+        assert_eq!(shown(), "Bearer the-first-of-tokens");
+        std::fs::write(
+            dir.path().join("token"),
+            "the-second-of-tokens\nthe-first-of-tokens",
+        )
+        .unwrap();
+        assert_eq!(shown(), "Bearer the-first-of-tokens");
+        let calls = std::cell::Cell::new(0);
+        let answer: Result<(), _> = line.call(|means| {
+            calls.set(calls.get() + 1);
+            match means.authorization.as_ref().unwrap() == "Bearer the-second-of-tokens" {
+                true => Ok(()),
+                false => Err(CallError::Untrusted("no".into())),
+            }
+        });
+        assert_eq!((answer, calls.get()), (Ok(()), 2));
+        // What cannot be used changes nothing, and is not asked with again.
+        std::fs::write(dir.path().join("token"), "short").unwrap();
+        let answer: Result<(), _> = line.call(|_| {
+            calls.set(calls.get() + 1);
+            Err(CallError::Untrusted("no".into()))
+        });
+        assert_eq!((answer.is_err(), calls.get()), (true, 3));
+        assert_eq!(shown(), "Bearer the-second-of-tokens");
+    }
+
+    #[test]
+    fn flags_that_cannot_be_meant_say_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |args: &AccessArgs| Access::load(args).unwrap_err();
+        let short = refused(&args(dir.path(), "short"));
+        assert!(
+            short.contains("line 1: a token has 16 to 255 bytes"),
+            "{short}"
+        );
+        let path = dir.path().join("none.pem");
+        std::fs::write(&path, "no certificate").unwrap();
+        let some = Some(path);
+        let half = AccessArgs {
+            coordinator_cert: some.clone(),
+            ..AccessArgs::default()
+        };
+        assert!(refused(&half).contains("go together"));
+        let empty = AccessArgs {
+            coordinator_ca: some,
+            ..AccessArgs::default()
+        };
+        assert_eq!(
+            refused(&empty),
+            "--coordinator-ca: there is no certificate in it"
+        );
+        let absent = AccessArgs {
+            coordinator_token_file: Some("/no/such/file".into()),
+            ..AccessArgs::default()
+        };
+        assert!(refused(&absent).contains("--coordinator-token-file /no/such/file"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown_to_people() {
+        let dir = tempfile::tempdir().unwrap();
+        let access = Access::load(&args(dir.path(), "a-token-of-sixteen")).unwrap();
+        let line = Line::new(&access, Duration::from_secs(1));
+        let shown = format!("{access:?} {line:?}");
+        assert!(!shown.contains("a-token-of"), "{shown}");
+    }
+
+    #[test]
+    fn schemes_go_with_certificates() {
+        let open = Access::default();
+        assert!(open.endpoint("h:1").is_ok() && open.endpoint("http://h:1").is_ok());
+        let error = open.endpoint("https://h:1").unwrap_err().to_string();
+        assert!(error.contains("--coordinator-ca"), "{error}");
+    }
+}
