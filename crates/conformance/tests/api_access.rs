@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use evenkeel_testkit::{Client, Process, Signal, evenkeel, http, poll_until, require_program};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
 
 /// Longest wait for anything; reached only by a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -215,8 +217,8 @@ fn who_shows_no_token_that_is_known_never_joins_and_says_why() {
     let stranger = server(&url, "stranger", &["--coordinator-token-file", &shown]);
     let text = says(&stranger, "wrong_token");
     assert!(!text.contains(STRANGER), "{text}");
-    let silent = server(&url, "silent", &[]);
-    let text = says(&silent, "no_token");
+    let mute = server(&url, "mute", &[]);
+    let text = says(&mute, "no_token");
     assert!(text.contains("--coordinator-token-file"), "{text}");
     let denials = || {
         ["no_token", "wrong_token"].map(|reason| {
@@ -233,7 +235,7 @@ fn who_shows_no_token_that_is_known_never_joins_and_says_why() {
     assert_eq!(status, 200);
     assert!(servers.contains("\"s1\""), "{servers}");
     assert!(
-        !servers.contains("stranger") && !servers.contains("silent"),
+        !servers.contains("stranger") && !servers.contains("mute"),
         "{servers}"
     );
 }
@@ -360,7 +362,10 @@ fn certificates(folder: &Folder, names: &[&str]) -> PathBuf {
         .expect("an authority");
     for name in names {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        // Another than the authority's, or OpenSSL takes it to be its own issuer.
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, *name);
         let certificate = params.signed_by(&key, &issuer).expect("signed");
         folder.write(&format!("{name}.pem"), &certificate.pem());
         folder.write(&format!("{name}.key"), &key.serialize_pem());
