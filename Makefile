@@ -2,7 +2,7 @@
 # `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak chaos bench-instructions experiments-small model
+.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak chaos bench-instructions experiments-small model solver-highs
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -52,6 +52,9 @@ bench-proxy: ## The proxy beside memcached's own and twemproxy, with the goals: 
 
 experiments-small: ## All experiments at the scale of two cores: tables, JSON and plots in target/experiments
 	@scripts/experiments.sh small
+
+solver-highs: ## The planners with HiGHS as their solver: its build (minutes), their tests, what plans cost with both
+	@scripts/solver-highs.sh
 
 model: ## Every interleaving of larger stories of hot keys: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
 	@scripts/model.sh
