@@ -119,15 +119,19 @@ impl World {
         self.narrate(&[source, target], || {
             format!("cachelet {} is to migrate to {to}", place.cachelet)
         });
-        if self.random.chance(1, 2) {
-            self.trap = Some(Trap {
-                cachelet: place.cachelet,
-                step: STEPS[self.random.index(STEPS.len())],
-                blow: BLOWS[self.random.index(BLOWS.len())],
-                source,
-                target,
-            });
-        }
+        // The few keys of a run are copied at once: that step is met least often.
+        let step = if self.random.chance(1, 4) {
+            MigrationStep::Copying
+        } else {
+            STEPS[self.random.index(STEPS.len())]
+        };
+        self.trap = Some(Trap {
+            cachelet: place.cachelet,
+            step,
+            blow: BLOWS[self.random.index(BLOWS.len())],
+            source,
+            target,
+        });
         true
     }
 
