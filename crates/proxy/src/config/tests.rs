@@ -341,8 +341,8 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "[proxy]\nconfig_coordinator = [\"nowhere\"]\n",
-        "2:23: \"nowhere\" is no address of a coordinator; it should look like host:port or \
-         http://host:port\n  |\n2 | config_coordinator = [\"nowhere\"]\n  |                       ^^^^^^^^^\n",
+        "2:23: \"nowhere\" is no address of a coordinator; it should look like host:port, \
+         http://host:port or https://host:port\n  |\n2 | config_coordinator = [\"nowhere\"]\n  |                       ^^^^^^^^^\n",
     ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (

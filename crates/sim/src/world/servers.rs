@@ -339,10 +339,10 @@ impl World {
             .kept_answer(server, worker, id)
             .filter(|_| out.is_empty());
         // What is carried out after the end of the lease is told to nobody, and forgotten where it was given away. A
-        // flush concerns what was not, too.
+        // flush concerns what was not, too; what is only read, by a clock that may have stood still, concerns nothing.
         let is_void = command.change != Change::Flush
             && self.is_too_late(server, worker)
-            && self.is_given_away(server, worker, command.key);
+            && (command.change == Change::Read || self.is_given_away(server, worker, command.key));
         if consumed > 0 && !is_void {
             let answer = kept.as_ref().unwrap_or(&out);
             self.observe(server, worker, command, answer);
