@@ -148,7 +148,8 @@ impl<'a> User<'a> {
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             step += 1;
             let key = (step as usize * 31 + self.number) % KEYS;
-            match step % 4 {
+            // Another kind of request each time that a key's turn comes.
+            match (step + step / KEYS as u64) % 4 {
                 0 => self.store(key, step),
                 _ => self.read(key, step),
             }
