@@ -32,6 +32,7 @@ pub mod access;
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;
+mod configuring;
 mod drain;
 pub mod election;
 mod event;
@@ -47,6 +48,7 @@ mod placing;
 pub mod plans;
 pub mod proxy_config;
 mod refusal;
+mod sharing;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -58,20 +60,16 @@ use std::sync::Arc;
 
 use evenkeel_policy::placement::map::{ClusterMap, MergedNode};
 use evenkeel_policy::placement::serving::SERVING_LEASE;
-use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 
 use cluster_hot_keys::ClusterHotKeys;
 use cluster_loads::ClusterLoads;
-use drain::Drain;
-use fence::{Electorates, Fence};
+use fence::Electorates;
 use members::{Proxy, Server};
 use migrating::Migrations;
-use placing::{Accounts, Parties};
+use placing::Accounts;
 use plans::{Plans, SavedPlans};
-use proxy_config::{
-    Expected, ProxyConfigCounts, ProxyConfigNews, ProxyConfigRefusal, ProxyConfigReport,
-    ProxyConfigText, ProxyConfigs,
-};
+use proxy_config::ProxyConfigs;
 
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
@@ -97,7 +95,7 @@ pub use migrating::{
 pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
-pub use state::{SavedServer, SavedState, StateError};
+pub use state::{RestoreError, SavedServer, SavedState, StateError};
 pub use view::{
     ProxiesView, ProxyConfigEntry, ProxyConfigView, ProxyConfigsView, ProxyView, ServerView,
     ServersView,
@@ -233,62 +231,6 @@ impl CoordinatorCore {
         })
     }
 
-    /// A coordinator that goes on where a former one has stopped. Servers that were up then get a
-    /// whole silence to report again, so that a restart moves nothing.
-    ///
-    /// # Errors
-    ///
-    /// The configuration is unusable, or the state is not sound or belongs to another cluster.
-    pub fn restore(
-        config: CoordinatorConfig,
-        state: SavedState,
-        now: Instant,
-    ) -> Result<Self, RestoreError> {
-        state.validate(&config.cluster)?;
-        let mut state = state;
-        state.since.resize(state.cachelets.len(), state.epoch);
-        state.stay.resize(state.cachelets.len(), state.epoch);
-        let mut core = CoordinatorCore::new(config, state.lineage, now)?;
-        core.map = match state.document() {
-            Some(document) => Some(Arc::new(
-                ClusterMap::new(document).map_err(StateError::from)?,
-            )),
-            None => None,
-        };
-        core.epoch = state.epoch;
-        // What a former coordinator had begun to even out goes on.
-        core.has_wishes = true;
-        core.settings = state.settings;
-        core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
-        core.virtual_nodes = state.virtual_nodes;
-        core.migrations = Migrations::restore(now, &state.cachelets);
-        core.slots = state.cachelets;
-        core.since = state.since;
-        core.stay = state.stay;
-        core.merged = state.merged;
-        core.weights = state.weights;
-        core.accounts = state.accounts;
-        core.plans = Plans::new(state.plans);
-        core.electorates = Electorates::restore(state.electorates);
-        core.servers = state
-            .servers
-            .into_iter()
-            .map(|saved| Server {
-                entry: saved.entry,
-                former: saved.former,
-                drain: saved.draining.then(|| Drain::new(now, limits::DRAIN_RATE)),
-                applied: Epoch(0),
-                migrates: saved.migrates,
-                splits: saved.splits,
-                asks_for_moves: false,
-                last_heard: now,
-                fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
-                load: Vec::new(),
-            })
-            .collect();
-        Ok(core)
-    }
-
     /// Answers from now on as the leader with this token, see [`election`].
     pub fn lead_as(&mut self, token: u64) {
         self.leader = token;
@@ -352,114 +294,6 @@ impl CoordinatorCore {
         self.revision
     }
 
-    /// What must be saved. O(servers + virtual nodes).
-    pub fn saved_state(&self) -> SavedState {
-        SavedState {
-            cluster: self.config.cluster.clone(),
-            lineage: self.lineage,
-            epoch: self.epoch,
-            settings: self.settings,
-            servers: self
-                .servers
-                .iter()
-                .map(|server| SavedServer {
-                    entry: server.entry.clone(),
-                    former: server.former.clone(),
-                    draining: server.drain.is_some(),
-                    works_by_at_least: server.fence.works_by_at_least,
-                    votes_from: server.fence.votes_from,
-                    leased: server.fence.leased,
-                    migrates: server.migrates,
-                    splits: server.splits,
-                })
-                .collect(),
-            virtual_nodes: self.virtual_nodes.clone(),
-            cachelets: self.slots.clone(),
-            since: self.since.clone(),
-            stay: self.stay.clone(),
-            merged: self.merged.clone(),
-            weights: self.weights.clone(),
-            accounts: self.accounts.clone(),
-            plans: self.plans.saved.clone(),
-            electorates: self.electorates.saved(),
-            proxy_configs: self.proxy_configs.saved(),
-        }
-    }
-
-    /// Notes what a proxy says of the configuration that it follows. The second of the answer is how long
-    /// it is to wait for another before it is answered so.
-    ///
-    /// # Errors
-    /// The report is unusable, or there are too many proxies.
-    pub fn handle_proxy_config_report(
-        &mut self,
-        now: Instant,
-        report: &ProxyConfigReport,
-    ) -> Result<(ProxyConfigNews, Duration), ProxyConfigRefusal> {
-        let forget = self.proxy_forget();
-        self.proxy_configs.hear(now, self.lineage, forget, report)
-    }
-
-    /// A configuration of proxies.
-    pub fn proxy_config(&self, name: &str) -> Option<&ProxyConfigText> {
-        self.proxy_configs.text(name)
-    }
-
-    /// All configurations of proxies, to be shown.
-    pub fn proxy_configs(&self) -> ProxyConfigsView {
-        ProxyConfigsView {
-            configs: self.proxy_configs.entries(),
-        }
-    }
-
-    /// Whether a text of so many bytes would be taken now by [`put_proxy_config`](Self::put_proxy_config).
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn may_put_proxy_config(
-        &mut self,
-        name: &str,
-        len: usize,
-        expected: Expected,
-    ) -> Result<(), ProxyConfigRefusal> {
-        self.proxy_configs.may_put(name, len, expected)
-    }
-
-    /// Takes an operator's configuration of proxies, which was found usable. Returns its revision, which is
-    /// the former one if nothing has changed.
-    ///
-    /// # Errors
-    /// Something else is there than was expected, or a limit is reached.
-    pub fn put_proxy_config(
-        &mut self,
-        name: &str,
-        text: &str,
-        expected: Expected,
-    ) -> Result<u64, ProxyConfigRefusal> {
-        let (revision, has_changed) = self.proxy_configs.put(name, text, expected)?;
-        self.revision += u64::from(has_changed);
-        Ok(revision)
-    }
-
-    /// Removes a configuration. Proxies that follow it keep what they have.
-    ///
-    /// # Errors
-    /// Something else is there than was expected, or nothing.
-    pub fn remove_proxy_config(
-        &mut self,
-        name: &str,
-        expected: Expected,
-    ) -> Result<(), ProxyConfigRefusal> {
-        self.proxy_configs.remove(name, expected)?;
-        self.revision += 1;
-        Ok(())
-    }
-
-    /// Changes of proxy configurations since the process started.
-    pub fn proxy_config_counts(&self) -> ProxyConfigCounts {
-        self.proxy_configs.counts
-    }
-
     /// Names the series that epochs and revisions belong to.
     pub fn lineage(&self) -> u64 {
         self.lineage
@@ -514,85 +348,6 @@ impl CoordinatorCore {
         self.servers.iter().filter(|server| server.entry.up).count()
     }
 
-    /// All servers, to be shown.
-    pub fn servers(&self, now: Instant) -> ServersView {
-        let mut cachelets = vec![(0, 0); self.servers.len()];
-        for slot in &self.slots {
-            match slot {
-                Slot::Owned(owner) | Slot::Moving(Moving { from: owner, .. }) => {
-                    cachelets[usize::from(owner.server.0)].0 += 1;
-                }
-                Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
-                Slot::Merged => {}
-            }
-        }
-        let view = |(server, (cachelets, released)): (&Server, (usize, usize))| ServerView {
-            id: server.entry.id,
-            name: server.entry.name.clone(),
-            host: server.entry.host.clone(),
-            port: server.entry.port,
-            worker_ports: server.entry.worker_ports.clone(),
-            rack: server.entry.rack.clone(),
-            boot: server.entry.boot,
-            up: server.entry.up,
-            epoch: server.applied,
-            cachelets,
-            released,
-            draining: server.drain.is_some(),
-            asks_for_moves: server.asks_for_moves,
-            requests_per_second: server.load.clone(),
-            silent_ms: millis(now.since(server.last_heard)),
-        };
-        ServersView {
-            epoch: self.epoch,
-            servers: self.servers.iter().zip(cachelets).map(view).collect(),
-        }
-    }
-
-    /// All proxies, to be shown.
-    pub fn proxies(&self, now: Instant) -> ProxiesView {
-        let view = |(name, proxy): (&String, &Proxy)| ProxyView {
-            name: name.clone(),
-            host: proxy.host.clone(),
-            port: proxy.port,
-            rack: proxy.rack.clone(),
-            boot: proxy.boot,
-            up: now.since(proxy.last_heard) < self.config.silent,
-            epoch: proxy.applied,
-            requests_per_second: proxy.load.clone(),
-            silent_ms: millis(now.since(proxy.last_heard)),
-            config: None,
-        };
-        let mut proxies: Vec<ProxyView> = self.proxies.iter().map(view).collect();
-        let members = proxies.len();
-        for ((name, boot), host, port, config) in self.proxy_configs.views(now, self.lineage) {
-            let at = proxies[..members].binary_search_by(|proxy| proxy.name.cmp(name));
-            if let Some(member) = at.ok().map(|at| &mut proxies[at])
-                && member.boot == *boot
-            {
-                member.config = Some(config);
-                continue;
-            }
-            proxies.push(ProxyView {
-                name: name.clone(),
-                host: host.to_owned(),
-                port,
-                rack: None,
-                boot: *boot,
-                up: Duration::from_millis(config.silent_ms) < self.config.silent,
-                epoch: Epoch(0),
-                requests_per_second: Vec::new(),
-                silent_ms: config.silent_ms,
-                config: Some(config),
-            });
-        }
-        proxies.sort_by(|a, b| (&a.name, a.boot).cmp(&(&b.name, b.boot)));
-        ProxiesView {
-            epoch: self.epoch,
-            proxies,
-        }
-    }
-
     /// Gives everyone a fresh start when the coordinator itself has not run for a while: it cannot
     /// tell who was silent in the meantime.
     fn notice_pause(&mut self, now: Instant) {
@@ -638,104 +393,6 @@ impl CoordinatorCore {
         self.proxies
             .retain(|_, proxy| now.since(proxy.last_heard) < forget);
         self.proxy_configs.forget_silent(now, forget);
-    }
-
-    /// Makes the first placement when it is time, or the next moves of a later one.
-    fn place(&mut self, now: Instant, changes: &mut Vec<Change>) {
-        if self.slots.is_empty() {
-            if self.servers_up() >= self.config.initial_servers {
-                let takers = self.parties(now).takers;
-                (self.virtual_nodes, self.slots) =
-                    placing::first_placement(&takers, self.config.cachelets_per_worker);
-                self.since = vec![self.next_epoch(); self.slots.len()];
-                self.stay = self.since.clone();
-                changes.clear();
-                changes.push(Change {
-                    cause: Cause::MapCreated,
-                    servers: takers.iter().map(|worker| worker.server).collect(),
-                    cachelets: self.slots.len(),
-                });
-            }
-            return;
-        }
-        self.give_up_ceased(now, changes);
-        // Without a change, only cachelets in transit and servers that are drained can have something to do.
-        let parties = self.parties(now);
-        let wishes = core::mem::take(&mut self.has_wishes) || !parties.leavers.is_empty();
-        if changes.is_empty() && self.cachelets_in_transit() == 0 && !wishes {
-            return;
-        }
-        let servers = &self.servers;
-        let plan = placing::plan(&self.slots, &self.accounts, &parties, |server, epoch| {
-            let server = &servers[usize::from(server.0)];
-            server.applied >= epoch || server.has_ceased(now)
-        });
-        self.carry_out(now, &plan, changes);
-    }
-
-    fn carry_out(&mut self, now: Instant, plan: &placing::Plan, changes: &mut Vec<Change>) {
-        self.begin_share_moves(now, &plan.moves, changes);
-        if !plan.releases.is_empty() {
-            let next = self.next_epoch();
-            let mut former = BTreeSet::new();
-            for &cachelet in &plan.releases {
-                if let Slot::Owned(owner) = self.slots[cachelet] {
-                    let by = owner.server;
-                    self.slots[cachelet] = Slot::Released { by, epoch: next };
-                    former.insert(by);
-                    if let Some(drain) = &mut self.servers[usize::from(by.0)].drain {
-                        drain.take(1);
-                    }
-                }
-            }
-            changes.push(Change {
-                cause: Cause::CacheletsReleased,
-                servers: former,
-                cachelets: plan.releases.len(),
-            });
-        }
-        if !plan.grants.is_empty() {
-            for &(cachelet, worker) in &plan.grants {
-                self.slots[cachelet] = Slot::Owned(worker);
-                self.begin_anew(cachelet);
-                // CACHELETS_MAX positions fit u16.
-                let id = CacheletId(cachelet as u16);
-                self.accounts.remove(&id);
-                self.weights.remove(&id);
-                self.migrations.forget_failure(id);
-            }
-            changes.push(Change {
-                cause: Cause::CacheletsGranted,
-                servers: plan
-                    .grants
-                    .iter()
-                    .map(|(_, worker)| worker.server)
-                    .collect(),
-                cachelets: plan.grants.len(),
-            });
-        }
-    }
-
-    /// Who may get cachelets at this time, and who has to give them up.
-    fn parties(&self, now: Instant) -> Parties {
-        let workers_of = |server: &Server| {
-            let id = server.entry.id;
-            // WORKERS_MAX fits u16.
-            (0..server.entry.worker_ports.len() as u16)
-                .map(move |worker| WorkerRef { server: id, worker })
-        };
-        let up = || self.servers.iter().filter(|server| server.entry.up);
-        let takers = up().filter(|server| server.drain.is_none());
-        let leavers = up().filter_map(|server| Some((server.entry.id, server.drain?.allowed(now))));
-        Parties {
-            takers: takers.flat_map(workers_of).collect(),
-            leavers: leavers.collect(),
-            migrating: self.room_for_migrations(),
-            migrations_max: self.migrations_left(),
-            immovable: self.migrations.failed().clone(),
-            weights: self.weights.clone(),
-            loads: self.loads_of_drained(now),
-        }
     }
 
     /// Epoch of the map that this call will make, should it make one.
@@ -819,17 +476,6 @@ impl CoordinatorCore {
         self.mean_worker_load = load::clamped_mean(&mut loads);
         self.mean_at = Some(now);
     }
-}
-
-/// Why a coordinator cannot go on from a saved state.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// The configuration is unusable.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The state is unusable.
-    #[error(transparent)]
-    State(#[from] StateError),
 }
 
 fn millis(duration: Duration) -> u64 {

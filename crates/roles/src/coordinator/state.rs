@@ -4,17 +4,23 @@
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use evenkeel_policy::placement::map::{MapDocument, MapError, MergedNode, ServerEntry};
-use evenkeel_types::{BootId, CacheletId, Epoch, WorkerRef};
+use evenkeel_policy::placement::map::{ClusterMap, MapDocument, MapError, MergedNode, ServerEntry};
+use evenkeel_types::{BootId, CacheletId, Epoch, Instant, WorkerRef};
 use serde::{Deserialize, Serialize};
 
-use super::fence::Electorate;
-use super::limits::{ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
+use super::CoordinatorCore;
+use super::config::{ConfigError, CoordinatorConfig};
+use super::drain::Drain;
+use super::fence::{Electorate, Electorates, Fence};
+use super::limits::{DRAIN_RATE, ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
+use super::members::Server;
 use super::message::Settings;
+use super::migrating::Migrations;
 use super::placing::Slot;
-use super::plans::SavedPlans;
-use super::proxy_config::SavedProxyConfigs;
+use super::plans::{Plans, SavedPlans};
+use super::proxy_config::{ProxyConfigs, SavedProxyConfigs};
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -214,4 +220,107 @@ impl SavedState {
         });
         Ok(document.validate()?)
     }
+}
+
+impl CoordinatorCore {
+    /// A coordinator that goes on where a former one has stopped. Servers that were up then get a
+    /// whole silence to report again, so that a restart moves nothing.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is unusable, or the state is not sound or belongs to another cluster.
+    pub fn restore(
+        config: CoordinatorConfig,
+        state: SavedState,
+        now: Instant,
+    ) -> Result<Self, RestoreError> {
+        state.validate(&config.cluster)?;
+        let mut state = state;
+        state.since.resize(state.cachelets.len(), state.epoch);
+        state.stay.resize(state.cachelets.len(), state.epoch);
+        let mut core = CoordinatorCore::new(config, state.lineage, now)?;
+        core.map = match state.document() {
+            Some(document) => Some(Arc::new(
+                ClusterMap::new(document).map_err(StateError::from)?,
+            )),
+            None => None,
+        };
+        core.epoch = state.epoch;
+        // What a former coordinator had begun to even out goes on.
+        core.has_wishes = true;
+        core.settings = state.settings;
+        core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
+        core.virtual_nodes = state.virtual_nodes;
+        core.migrations = Migrations::restore(now, &state.cachelets);
+        core.slots = state.cachelets;
+        core.since = state.since;
+        core.stay = state.stay;
+        core.merged = state.merged;
+        core.weights = state.weights;
+        core.accounts = state.accounts;
+        core.plans = Plans::new(state.plans);
+        core.electorates = Electorates::restore(state.electorates);
+        core.servers = state
+            .servers
+            .into_iter()
+            .map(|saved| Server {
+                entry: saved.entry,
+                former: saved.former,
+                drain: saved.draining.then(|| Drain::new(now, DRAIN_RATE)),
+                applied: Epoch(0),
+                migrates: saved.migrates,
+                splits: saved.splits,
+                asks_for_moves: false,
+                last_heard: now,
+                fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
+                load: Vec::new(),
+            })
+            .collect();
+        Ok(core)
+    }
+
+    /// What must be saved. O(servers + virtual nodes).
+    pub fn saved_state(&self) -> SavedState {
+        SavedState {
+            cluster: self.config.cluster.clone(),
+            lineage: self.lineage,
+            epoch: self.epoch,
+            settings: self.settings,
+            servers: self
+                .servers
+                .iter()
+                .map(|server| SavedServer {
+                    entry: server.entry.clone(),
+                    former: server.former.clone(),
+                    draining: server.drain.is_some(),
+                    works_by_at_least: server.fence.works_by_at_least,
+                    votes_from: server.fence.votes_from,
+                    leased: server.fence.leased,
+                    migrates: server.migrates,
+                    splits: server.splits,
+                })
+                .collect(),
+            virtual_nodes: self.virtual_nodes.clone(),
+            cachelets: self.slots.clone(),
+            since: self.since.clone(),
+            stay: self.stay.clone(),
+            merged: self.merged.clone(),
+            weights: self.weights.clone(),
+            accounts: self.accounts.clone(),
+            plans: self.plans.saved.clone(),
+            electorates: self.electorates.saved(),
+            proxy_configs: self.proxy_configs.saved(),
+        }
+    }
+}
+
+/// Why a coordinator cannot go on from a saved state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The configuration is unusable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The state is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
 }

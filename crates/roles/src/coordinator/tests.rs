@@ -11,7 +11,7 @@ mod shares;
 mod stories;
 
 use evenkeel_policy::placement::map::SERVERS_MAX;
-use evenkeel_types::BootId;
+use evenkeel_types::{BootId, WorkerRef};
 
 use super::*;
 

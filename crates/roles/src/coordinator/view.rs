@@ -1,9 +1,14 @@
 //! What the coordinator shows of its members.
 
-use evenkeel_types::{BootId, Epoch, ServerId};
+use core::time::Duration;
+
+use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
+use super::members::{Proxy, Server};
+use super::placing::{Moving, Slot};
 use super::proxy_config::RefusedProxyConfig;
+use super::{CoordinatorCore, millis};
 
 /// All servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,4 +125,85 @@ pub struct ProxyView {
     /// The configuration that it follows, if it does.
     #[serde(default)]
     pub config: Option<ProxyConfigView>,
+}
+
+impl CoordinatorCore {
+    /// All servers, to be shown.
+    pub fn servers(&self, now: Instant) -> ServersView {
+        let mut cachelets = vec![(0, 0); self.servers.len()];
+        for slot in &self.slots {
+            match slot {
+                Slot::Owned(owner) | Slot::Moving(Moving { from: owner, .. }) => {
+                    cachelets[usize::from(owner.server.0)].0 += 1;
+                }
+                Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
+                Slot::Merged => {}
+            }
+        }
+        let view = |(server, (cachelets, released)): (&Server, (usize, usize))| ServerView {
+            id: server.entry.id,
+            name: server.entry.name.clone(),
+            host: server.entry.host.clone(),
+            port: server.entry.port,
+            worker_ports: server.entry.worker_ports.clone(),
+            rack: server.entry.rack.clone(),
+            boot: server.entry.boot,
+            up: server.entry.up,
+            epoch: server.applied,
+            cachelets,
+            released,
+            draining: server.drain.is_some(),
+            asks_for_moves: server.asks_for_moves,
+            requests_per_second: server.load.clone(),
+            silent_ms: millis(now.since(server.last_heard)),
+        };
+        ServersView {
+            epoch: self.epoch,
+            servers: self.servers.iter().zip(cachelets).map(view).collect(),
+        }
+    }
+
+    /// All proxies, to be shown.
+    pub fn proxies(&self, now: Instant) -> ProxiesView {
+        let view = |(name, proxy): (&String, &Proxy)| ProxyView {
+            name: name.clone(),
+            host: proxy.host.clone(),
+            port: proxy.port,
+            rack: proxy.rack.clone(),
+            boot: proxy.boot,
+            up: now.since(proxy.last_heard) < self.config.silent,
+            epoch: proxy.applied,
+            requests_per_second: proxy.load.clone(),
+            silent_ms: millis(now.since(proxy.last_heard)),
+            config: None,
+        };
+        let mut proxies: Vec<ProxyView> = self.proxies.iter().map(view).collect();
+        let members = proxies.len();
+        for ((name, boot), host, port, config) in self.proxy_configs.views(now, self.lineage) {
+            let at = proxies[..members].binary_search_by(|proxy| proxy.name.cmp(name));
+            if let Some(member) = at.ok().map(|at| &mut proxies[at])
+                && member.boot == *boot
+            {
+                member.config = Some(config);
+                continue;
+            }
+            proxies.push(ProxyView {
+                name: name.clone(),
+                host: host.to_owned(),
+                port,
+                rack: None,
+                boot: *boot,
+                up: Duration::from_millis(config.silent_ms) < self.config.silent,
+                epoch: Epoch(0),
+                requests_per_second: Vec::new(),
+                silent_ms: config.silent_ms,
+                config: Some(config),
+            });
+        }
+        proxies.sort_by(|a, b| (&a.name, a.boot).cmp(&(&b.name, b.boot)));
+        ProxiesView {
+            epoch: self.epoch,
+            proxies,
+        }
+    }
 }

@@ -21,253 +21,28 @@
 //! Reports are repeated until the map has changed, and a migration is named by its cachelet and the epoch in which
 //! it began, so that late and repeated reports do no harm.
 
+mod hear;
+mod view;
+
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use core::fmt;
-use core::time::Duration;
 use evenkeel_policy::placement::map::{MIGRATIONS_MAX, Migration};
-use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
-use serde::{Deserialize, Serialize};
+use evenkeel_types::{CacheletId, Instant, Now, ServerId, WorkerRef};
 
 use super::event::Cause;
 use super::message::{MigrationReport, MigrationState};
 use super::placing::{Moving, Purpose, Slot};
 use super::{Change, CoordinatorCore, limits, millis};
 
-/// An operator's wish to move a cachelet to another server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MigrationRequest {
-    /// Which.
-    pub cachelet: CacheletId,
-    /// The worker that is to own it.
-    pub to: WorkerName,
-    /// What is copied at most, in bytes per second; 0 for no limit.
-    #[serde(default = "default_rate")]
-    pub bytes_per_second: u64,
-}
-
-fn default_rate() -> u64 {
-    limits::MIGRATION_BYTES_PER_SECOND
-}
-
-/// A worker as people name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkerName {
-    /// The name of its server.
-    pub server: String,
-    /// Which of the server's workers.
-    pub worker: u16,
-}
-
-impl fmt::Display for WorkerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.server, self.worker)
-    }
-}
-
-/// Why a migration is not begun, or not given up. Nothing has changed then.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MigrationRefusal {
-    /// There is no such cachelet.
-    #[error("there is no cachelet {cachelet}")]
-    UnknownCachelet {
-        /// The number.
-        cachelet: CacheletId,
-    },
-    /// There is no such worker.
-    #[error("there is no worker {worker}")]
-    UnknownWorker {
-        /// Its name, or its number where it has none.
-        worker: String,
-    },
-    /// Nobody owns it now.
-    #[error("nobody owns cachelet {cachelet} now, because it is changing hands")]
-    NobodyOwns {
-        /// The cachelet.
-        cachelet: CacheletId,
-    },
-    /// It gets its owner, or begins anew, with the next map. A migration that began with the same map would give the
-    /// target's stay the name of the source's.
-    #[error("cachelet {cachelet} has just got its owner; ask again")]
-    JustPlaced {
-        /// The cachelet.
-        cachelet: CacheletId,
-    },
-    /// It is moving already.
-    #[error("cachelet {cachelet} is moving already")]
-    Moving {
-        /// The cachelet.
-        cachelet: CacheletId,
-    },
-    /// It is not moving.
-    #[error("cachelet {cachelet} is not moving")]
-    NotMoving {
-        /// The cachelet.
-        cachelet: CacheletId,
-    },
-    /// Both ends are one server, which decides itself which of its workers has what.
-    #[error("cachelet {cachelet} is of that server already")]
-    SameServer {
-        /// The cachelet.
-        cachelet: CacheletId,
-    },
-    /// One of the ends is down.
-    #[error("server {server:?} is down")]
-    Down {
-        /// Its name.
-        server: String,
-    },
-    /// The target gets nothing any more.
-    #[error("server {server:?} is drained: it gets no cachelets")]
-    Drained {
-        /// Its name.
-        server: String,
-    },
-    /// More do not fit a map.
-    #[error("{MIGRATIONS_MAX} cachelets are moving already")]
-    TooMany,
-}
-
-/// How far a migration has come, as far as its servers have told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MigrationStage {
-    /// Neither server has said anything of it.
-    Ordered,
-    /// The source copies.
-    Copying,
-    /// It is to be given up, and the source has not said yet whether it is.
-    Cancelling,
-}
-
-impl MigrationStage {
-    /// Its name everywhere; stable.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            MigrationStage::Ordered => "ordered",
-            MigrationStage::Copying => "copying",
-            MigrationStage::Cancelling => "cancelling",
-        }
-    }
-}
-
-/// What came of a migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MigrationEnd {
-    /// The cachelet has passed to the target.
-    Moved,
-    /// The source kept it.
-    Aborted,
-    /// The source began a new life, and nobody knows: the cachelet is released.
-    SourceLost,
-}
-
-impl MigrationEnd {
-    /// All of them, in order.
-    pub const ALL: [MigrationEnd; 3] = [
-        MigrationEnd::Moved,
-        MigrationEnd::Aborted,
-        MigrationEnd::SourceLost,
-    ];
-
-    /// Its name in metrics and answers; stable.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            MigrationEnd::Moved => "moved",
-            MigrationEnd::Aborted => "aborted",
-            MigrationEnd::SourceLost => "source_lost",
-        }
-    }
-
-    const fn cause(self) -> Cause {
-        match self {
-            MigrationEnd::Moved => Cause::CacheletsMigrated,
-            MigrationEnd::Aborted => Cause::MigrationsAborted,
-            MigrationEnd::SourceLost => Cause::MigrationsLost,
-        }
-    }
-}
-
-/// A migration, to be shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MigrationView {
-    /// Which cachelet.
-    pub cachelet: CacheletId,
-    /// First map that told of it.
-    pub began: Epoch,
-    /// The source.
-    pub from: WorkerName,
-    /// The target.
-    pub to: WorkerName,
-    /// How far it has come.
-    pub stage: MigrationStage,
-    /// Items that were sent or taken so far, those written meanwhile included.
-    pub items: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// What is copied at most, in bytes per second; 0 for no limit.
-    pub bytes_per_second_max: u64,
-    /// Seconds since it was ordered, or since this coordinator took over.
-    pub seconds: f64,
-}
-
-/// A migration that is over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EndedMigration {
-    /// Which cachelet.
-    pub cachelet: CacheletId,
-    /// First map that told of it.
-    pub began: Epoch,
-    /// First map without it.
-    pub ended: Epoch,
-    /// The source.
-    pub from: WorkerName,
-    /// The target.
-    pub to: WorkerName,
-    /// What came of it.
-    pub end: MigrationEnd,
-    /// Items that were sent or taken, as far as told.
-    pub items: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Seconds that it took, as far as this coordinator has seen.
-    pub seconds: f64,
-}
-
-/// All migrations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MigrationsView {
-    /// Epoch of the newest map.
-    pub epoch: Epoch,
-    /// Those under way, by cachelet.
-    pub migrations: Vec<MigrationView>,
-    /// The last [`limits::ENDED_MIGRATIONS_MAX`] that are over, oldest first; those of a former coordinator
-    /// are not among them.
-    pub ended: Vec<EndedMigration>,
-}
-
-/// Counts since the process started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MigrationCounts {
-    /// Ordered.
-    pub begun: u64,
-    /// Over, each end present.
-    pub ended: BTreeMap<MigrationEnd, u64>,
-    /// Items of those that are over.
-    pub items: u64,
-    /// Bytes of those that are over.
-    pub bytes: u64,
-    /// Reports on migrations that are not under way, or from a server that is not the end it speaks for. Late
-    /// reports are among them.
-    pub odd_reports: u64,
-}
+pub use view::{
+    EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
+    MigrationStage, MigrationView, MigrationsView, WorkerName,
+};
 
 /// What is known of migrations beside the slots.
 #[derive(Debug)]
-pub(super) struct Migrations {
+pub(in crate::coordinator) struct Migrations {
     /// Exactly those of the slots.
     under_way: BTreeMap<CacheletId, Progress>,
     /// Cachelets that were to move for the sake of even shares and did not: they are released instead.
@@ -315,7 +90,7 @@ impl Default for Migrations {
 
 impl Migrations {
     /// Those that a former coordinator has ordered.
-    pub(super) fn restore(now: Instant, slots: &[Slot]) -> Self {
+    pub(in crate::coordinator) fn restore(now: Instant, slots: &[Slot]) -> Self {
         let is_moving = |slot: &Slot| matches!(slot, Slot::Moving(_));
         let moving = (0u16..).zip(slots).filter(|(_, slot)| is_moving(slot));
         Migrations {
@@ -327,12 +102,17 @@ impl Migrations {
     }
 
     /// Cachelets that are to be released instead of moved.
-    pub(super) fn failed(&self) -> &BTreeSet<CacheletId> {
+    pub(in crate::coordinator) fn failed(&self) -> &BTreeSet<CacheletId> {
         &self.failed
     }
 
+    /// A cachelet did not move for the sake of even shares.
+    pub(in crate::coordinator) fn note_failure(&mut self, cachelet: CacheletId) {
+        self.failed.insert(cachelet);
+    }
+
     /// A cachelet has a new owner and may be moved again.
-    pub(super) fn forget_failure(&mut self, cachelet: CacheletId) {
+    pub(in crate::coordinator) fn forget_failure(&mut self, cachelet: CacheletId) {
         self.failed.remove(&cachelet);
     }
 }
@@ -432,24 +212,24 @@ impl CoordinatorCore {
     }
 
     /// Whether a server is one end of a migration. O(migrations).
-    pub(super) fn migrates(&self, server: ServerId) -> bool {
+    pub(in crate::coordinator) fn migrates(&self, server: ServerId) -> bool {
         self.migration_ends().any(|end| end == server)
     }
 
     /// The source and the target of each migration.
-    pub(super) fn migration_ends(&self) -> impl Iterator<Item = ServerId> {
+    pub(in crate::coordinator) fn migration_ends(&self) -> impl Iterator<Item = ServerId> {
         let under_way = self.migrations.under_way.keys();
         let moving = under_way.filter_map(|&cachelet| self.moving(cachelet));
         moving.flat_map(|moving| [moving.from.server, moving.to.server])
     }
 
     /// Whether the stay of a cachelet with its owner begins with the map that this call will make.
-    pub(super) fn is_just_placed(&self, cachelet: CacheletId) -> bool {
+    pub(in crate::coordinator) fn is_just_placed(&self, cachelet: CacheletId) -> bool {
         self.stay.get(usize::from(cachelet.0)) == Some(&self.next_epoch())
     }
 
     /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part.
-    pub(super) fn room_for_migrations(&self) -> BTreeMap<ServerId, usize> {
+    pub(in crate::coordinator) fn room_for_migrations(&self) -> BTreeMap<ServerId, usize> {
         let most = self.plan_settings().migrations_per_server_max;
         let able = self.servers.iter().filter(|s| s.entry.up && s.migrates);
         let mut room: BTreeMap<_, _> = able.map(|server| (server.entry.id, most)).collect();
@@ -462,35 +242,9 @@ impl CoordinatorCore {
     }
 
     /// How many more migrations may be begun.
-    pub(super) fn migrations_left(&self) -> usize {
+    pub(in crate::coordinator) fn migrations_left(&self) -> usize {
         let most = self.plan_settings().migrations_max;
         most.saturating_sub(self.migrations_under_way())
-    }
-
-    /// Begins to move cachelets for the sake of even shares.
-    pub(super) fn begin_share_moves(
-        &mut self,
-        now: Instant,
-        moves: &[(usize, WorkerRef)],
-        changes: &mut Vec<Change>,
-    ) {
-        let rate = self.plan_settings().bytes_per_second;
-        for &(cachelet, to) in moves {
-            // CACHELETS_MAX positions fit u16.
-            let cachelet = CacheletId(cachelet as u16);
-            let from = self.owner_of(cachelet);
-            match self.begin(now, cachelet, to, rate, Purpose::Share, changes) {
-                Ok(_) => {
-                    let source = from.map(|from| &mut self.servers[usize::from(from.server.0)]);
-                    if let Some(drain) = source.and_then(|source| source.drain.as_mut()) {
-                        drain.take(1);
-                    }
-                }
-                // With a later map it may go.
-                Err(MigrationRefusal::JustPlaced { .. }) => self.has_wishes = true,
-                Err(_) => drop(self.migrations.failed.insert(cachelet)),
-            }
-        }
     }
 
     /// The migration that a cachelet is in.
@@ -501,7 +255,7 @@ impl CoordinatorCore {
         }
     }
 
-    pub(super) fn begin(
+    pub(in crate::coordinator) fn begin(
         &mut self,
         now: Instant,
         cachelet: CacheletId,
@@ -571,129 +325,9 @@ impl CoordinatorCore {
         Ok(from)
     }
 
-    /// Takes in what a server that works by a map of that epoch says of its migrations.
-    pub(super) fn hear_of_migrations(
-        &mut self,
-        now: Instant,
-        (server, epoch): (ServerId, Epoch),
-        reports: &[MigrationReport],
-        changes: &mut Vec<Change>,
-    ) {
-        for report in reports {
-            let cachelet = report.cachelet;
-            let moving = self.moving(cachelet).filter(|m| m.began == report.began);
-            let spoken_for = moving.map(|moving| match report.state {
-                MigrationState::Copying | MigrationState::Moved | MigrationState::Aborted => {
-                    moving.from.server
-                }
-                MigrationState::Staged | MigrationState::Live => moving.to.server,
-            });
-            if spoken_for != Some(server) {
-                self.migrations.counts.odd_reports += 1;
-                continue;
-            }
-            if let Some(progress) = self.migrations.under_way.get_mut(&cachelet) {
-                progress.is_heard_of = true;
-                progress.items = progress.items.max(report.items);
-                progress.bytes = progress.bytes.max(report.bytes);
-            }
-            match report.state {
-                MigrationState::Copying => {}
-                MigrationState::Staged => self.target_takes_part(now, cachelet, changes),
-                MigrationState::Live => {
-                    self.target_takes_part(now, cachelet, changes);
-                    self.end(now, cachelet, MigrationEnd::Moved, changes);
-                }
-                MigrationState::Moved => self.source_has_decided(now, cachelet, changes),
-                MigrationState::Aborted => {
-                    self.end(now, cachelet, MigrationEnd::Aborted, changes);
-                }
-            }
-        }
-        self.settle_doubts(now, server, epoch, changes);
-    }
-
-    /// The source says that a cachelet has passed. If its target has begun a new life meanwhile, it is asked first whether
-    /// it has the contents: a source speaks to one life of its target only, but to which is not known here.
-    fn source_has_decided(
-        &mut self,
-        now: Instant,
-        cachelet: CacheletId,
-        changes: &mut Vec<Change>,
-    ) {
-        let next = self.next_epoch();
-        match &mut self.slots[usize::from(cachelet.0)] {
-            Slot::Moving(moving) if moving.target_restarted => {
-                if moving.doubted_from.is_none() {
-                    moving.doubted_from = Some(next);
-                    let ends = [moving.from.server, moving.to.server];
-                    note(changes, Cause::MigrationsDoubted, ends);
-                }
-            }
-            _ => self.end(now, cachelet, MigrationEnd::Moved, changes),
-        }
-    }
-
-    /// The target's present life has contents of a cachelet: so it is the one that the source speaks to.
-    fn target_takes_part(&mut self, now: Instant, cachelet: CacheletId, changes: &mut Vec<Change>) {
-        if let Slot::Moving(moving) = &mut self.slots[usize::from(cachelet.0)] {
-            moving.target_restarted = false;
-            if moving.doubted_from.is_some() {
-                self.end(now, cachelet, MigrationEnd::Moved, changes);
-            }
-        }
-    }
-
-    /// What has passed to a former life of this server, and it does not have now, is lost.
-    fn settle_doubts(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        epoch: Epoch,
-        changes: &mut Vec<Change>,
-    ) {
-        let is_lost = |moving: &Moving| {
-            let is_asked = moving.doubted_from.is_some_and(|asked| epoch >= asked);
-            moving.to.server == server && is_asked
-        };
-        let cachelets = self.migrations.under_way.keys().copied();
-        let lost = |&cachelet: &CacheletId| self.moving(cachelet).is_some_and(|m| is_lost(&m));
-        let lost: Vec<_> = cachelets.filter(lost).collect();
-        for cachelet in lost {
-            self.end(now, cachelet, MigrationEnd::Moved, changes);
-        }
-    }
-
-    /// A server of which migrations know has begun a new life, with so many workers.
-    pub(super) fn migrations_meet_new_life(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        workers: usize,
-        changes: &mut Vec<Change>,
-    ) {
-        let cachelets: Vec<_> = self.migrations.under_way.keys().copied().collect();
-        for cachelet in cachelets {
-            let Some(mut moving) = self.moving(cachelet) else {
-                continue;
-            };
-            if moving.from.server == server {
-                self.end(now, cachelet, MigrationEnd::SourceLost, changes);
-            } else if moving.to.server == server {
-                moving.target_restarted = true;
-                moving.doubted_from = None;
-                // WORKERS_MAX fits u16, and a server has a worker. Should the cachelet have passed, then some
-                // worker of the new life owns it.
-                moving.to.worker %= workers as u16;
-                self.slots[usize::from(cachelet.0)] = Slot::Moving(moving);
-                self.cancel(cachelet, changes);
-            }
-        }
-    }
-
     /// Gives up what has little hope, or is not wanted any more: one of the ends is not heard of, or the
     /// target is to be emptied. O(migrations).
-    pub(super) fn tend_migrations(&mut self, changes: &mut Vec<Change>) {
+    pub(in crate::coordinator) fn tend_migrations(&mut self, changes: &mut Vec<Change>) {
         let is_hopeless = |moving: &Moving| {
             let server = |worker: WorkerRef| &self.servers[usize::from(worker.server.0)];
             let (source, target) = (server(moving.from), server(moving.to));
@@ -708,7 +342,11 @@ impl CoordinatorCore {
         }
     }
 
-    pub(super) fn cancel(&mut self, cachelet: CacheletId, changes: &mut Vec<Change>) {
+    pub(in crate::coordinator) fn cancel(
+        &mut self,
+        cachelet: CacheletId,
+        changes: &mut Vec<Change>,
+    ) {
         if let Some(Slot::Moving(moving)) = self.slots.get_mut(usize::from(cachelet.0))
             && !moving.cancelled
         {
@@ -719,7 +357,7 @@ impl CoordinatorCore {
     }
 
     /// The only place where a migration ends. Nothing happens to a cachelet that is not moving.
-    pub(super) fn end(
+    pub(in crate::coordinator) fn end(
         &mut self,
         now: Instant,
         cachelet: CacheletId,
@@ -816,7 +454,7 @@ impl CoordinatorCore {
     }
 
     /// The worker of that name, if there is one.
-    pub(super) fn worker_named(&self, name: &WorkerName) -> Option<WorkerRef> {
+    pub(in crate::coordinator) fn worker_named(&self, name: &WorkerName) -> Option<WorkerRef> {
         let named = |server: &&super::Server| server.entry.name == name.server;
         let server = self.servers.iter().find(named)?;
         let is_there = usize::from(name.worker) < server.entry.worker_ports.len();
@@ -826,7 +464,7 @@ impl CoordinatorCore {
         })
     }
 
-    pub(super) fn name_of(&self, worker: WorkerRef) -> WorkerName {
+    pub(in crate::coordinator) fn name_of(&self, worker: WorkerRef) -> WorkerName {
         WorkerName {
             server: self.servers[usize::from(worker.server.0)]
                 .entry
