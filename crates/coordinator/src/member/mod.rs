@@ -11,44 +11,32 @@
 //!          <── on_event() ── └────────┘ <── id, map, load, settings
 //! ```
 
+mod pace;
+mod view;
+
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_types::{BootId, Epoch, ServerId};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
-
-use crate::api::limits::LOAD_RPS_MAX;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
+use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};
 use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Settings};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
+use view::{FORMER_LEADER, View};
+
+pub(crate) use pace::{Orders, Pace};
 
 /// Bounds on the interval that a coordinator may ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// Interval until a coordinator has said otherwise: members show up quickly.
-const INTERVAL_FIRST: Duration = Duration::from_millis(100);
-
-/// While coordinators answer that nobody leads, an election is under way, which mostly ends within this many times
-/// the [first interval](INTERVAL_FIRST). After that the member asks less and less often, as ever.
-const ELECTION_TURNS: u32 = 40;
-
-/// Longest wait between attempts while nobody answers. Short enough that a cluster is whole again
-/// within five seconds of its coordinator's return.
-const RETRY_MAX: Duration = Duration::from_secs(2);
-
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
 pub(crate) const LOST_AFTER: u32 = 3;
-
-/// Reason of a refusal: the answer came from a leader that is none any more.
-const FORMER_LEADER: &str = "former_leader";
 
 /// Most coordinators in a list. One works at a time; the others are there to take over.
 pub(crate) const COORDINATORS_MAX: usize = 16;
@@ -244,168 +232,6 @@ impl MemberHandle {
 impl Drop for MemberHandle {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// What the program wants of the thread.
-#[derive(Debug, Default)]
-pub(crate) struct Orders {
-    order: Mutex<Order>,
-    given: Condvar,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Order {
-    pub(crate) stop: bool,
-    pub(crate) hurry: bool,
-}
-
-impl Orders {
-    pub(crate) fn give(&self, change: impl FnOnce(&mut Order)) {
-        change(&mut self.lock());
-        self.given.notify_all();
-    }
-
-    /// Whether to stop.
-    pub(crate) fn stopped(&self) -> bool {
-        self.lock().stop
-    }
-
-    /// Waits for an order, at most so long. Returns whether to stop.
-    pub(crate) fn wait(&self, at_most: Duration) -> bool {
-        let until = Instant::now() + at_most;
-        let mut order = self.lock();
-        while !order.stop && !order.hurry {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.given.wait_timeout(order, left);
-            order = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        order.hurry = false;
-        order.stop
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// When to send the next heartbeat.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    pub(crate) interval: Duration,
-    /// Rounds in a row in which nobody gave a usable answer.
-    pub(crate) failures: u32,
-    /// Rounds in a row in which coordinators answered that nobody leads.
-    leaderless: u32,
-    random: Xoshiro256PlusPlus,
-}
-
-impl Pace {
-    pub(crate) fn new(seed: u64) -> Self {
-        Pace {
-            interval: INTERVAL_FIRST,
-            failures: 0,
-            leaderless: 0,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-        }
-    }
-
-    /// The wait until the next round: a tenth less than the interval at most, so that members do
-    /// not report in step; after failures twice as long each time, anywhere in the upper half. The end of an
-    /// election is awaited with short steps.
-    pub(crate) fn next_wait(&mut self) -> Duration {
-        let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        if self.failures == 0 {
-            return self.interval.mul_f64(0.9 + 0.1 * fraction);
-        }
-        if (1..=ELECTION_TURNS).contains(&self.leaderless) {
-            return INTERVAL_FIRST.mul_f64(0.5 + 0.5 * fraction);
-        }
-        let doubled = self.interval.saturating_mul(1 << self.failures.min(16));
-        let longest = doubled.min(RETRY_MAX.max(self.interval));
-        longest.mul_f64(0.5 + 0.5 * fraction)
-    }
-}
-
-/// What the program has been told already.
-#[derive(Debug, Default)]
-struct View {
-    server_id: Option<ServerId>,
-    lineage: Option<u64>,
-    /// Greatest token of a leader that has answered in this lineage.
-    leader: u64,
-    epoch: Epoch,
-    cluster_load: Option<f64>,
-    balances: Option<bool>,
-    settings: Option<Settings>,
-    found: bool,
-    lost: bool,
-    refused: Option<String>,
-}
-
-impl View {
-    /// What is new in an answer; nothing of an answer that makes no sense is used.
-    fn take(
-        &mut self,
-        kind: MemberKind,
-        answer: HeartbeatAnswer,
-    ) -> Result<Vec<MemberEvent>, (&'static str, String)> {
-        let bad = |what: &str| Err(("bad_answer", what.to_owned()));
-        if (kind == MemberKind::Server) != answer.server_id.is_some() {
-            return bad("a server must be given an id, and nobody else");
-        }
-        if !(0.0..=LOAD_RPS_MAX).contains(&answer.mean_worker_load) {
-            return bad("the mean load is no load");
-        }
-        let foreign = self.lineage.is_some_and(|known| known != answer.lineage);
-        if foreign && self.epoch > Epoch(0) {
-            let message = "the coordinator does not know the map that this member works by; \
-                           restore its state file or restart the member";
-            return Err(("foreign_map", message.to_owned()));
-        }
-        if !foreign && answer.leader < self.leader {
-            let message = "the coordinator answered as a leader that another has followed since";
-            return Err((FORMER_LEADER, message.to_owned()));
-        }
-        if answer.epoch < self.epoch {
-            return bad("the coordinator's map is older than one that it gave before");
-        }
-        if answer
-            .map
-            .as_ref()
-            .is_some_and(|map| map.epoch() != answer.epoch)
-        {
-            return bad("the map has another epoch than the answer says");
-        }
-
-        let mut events = Vec::new();
-        self.lineage = Some(answer.lineage);
-        self.leader = answer.leader;
-        if let Some(server_id) = answer.server_id
-            && self.server_id.replace(server_id) != Some(server_id)
-        {
-            events.push(MemberEvent::Registered { server_id });
-        }
-        if self.settings.replace(answer.settings) != Some(answer.settings) {
-            events.push(MemberEvent::Settings(answer.settings));
-        }
-        if self.balances.replace(answer.balances) != Some(answer.balances) {
-            events.push(MemberEvent::Balances(answer.balances));
-        }
-        if let Some(map) = answer.map
-            && map.epoch() > self.epoch
-        {
-            self.epoch = map.epoch();
-            events.push(MemberEvent::Map(map));
-        }
-        let load = answer.mean_worker_load;
-        if self.cluster_load.replace(load) != Some(load) {
-            events.push(MemberEvent::ClusterLoad(load));
-        }
-        Ok(events)
     }
 }
 
@@ -609,215 +435,6 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Mode;
-    use evenkeel_policy::placement::map::{MapDocument, ServerEntry};
-    use evenkeel_types::{CacheletId, WorkerRef};
-
-    fn map(epoch: u64) -> Arc<ClusterMap> {
-        let server = ServerEntry {
-            id: ServerId(0),
-            name: "s".into(),
-            host: "h".into(),
-            port: 1,
-            worker_ports: vec![2],
-            rack: None,
-            boot: BootId(1),
-            up: true,
-            since: Epoch(0),
-        };
-        let document = MapDocument {
-            epoch: Epoch(epoch),
-            servers: vec![server],
-            virtual_nodes: vec![CacheletId(0)],
-            cachelets: vec![Some(WorkerRef::default())],
-            since: Vec::new(),
-            stay: Vec::new(),
-            merged: Vec::new(),
-            migrations: Vec::new(),
-        };
-        Arc::new(ClusterMap::new(document).unwrap())
-    }
-
-    fn answer(epoch: u64) -> HeartbeatAnswer {
-        HeartbeatAnswer {
-            server_id: None,
-            epoch: Epoch(epoch),
-            lineage: 7,
-            leader: 0,
-            map: Some(map(epoch)),
-            mean_worker_load: 10.0,
-            balances: false,
-            settings: Settings::default(),
-            interval_ms: 500,
-            lease_ms: None,
-        }
-    }
-
-    #[test]
-    fn only_what_is_new_is_told() {
-        let mut view = View::default();
-        let first = view.take(MemberKind::Proxy, answer(3)).unwrap();
-        let expected = [
-            MemberEvent::Settings(Settings::default()),
-            MemberEvent::Balances(false),
-            MemberEvent::Map(map(3)),
-            MemberEvent::ClusterLoad(10.0),
-        ];
-        assert_eq!(first, expected);
-        assert_eq!(view.take(MemberKind::Proxy, answer(3)).unwrap(), []);
-        let off = Settings {
-            hot_keys: Mode::Off,
-        };
-        let changed = HeartbeatAnswer {
-            settings: off,
-            balances: true,
-            ..answer(4)
-        };
-        let expected = [
-            MemberEvent::Settings(off),
-            MemberEvent::Balances(true),
-            MemberEvent::Map(map(4)),
-        ];
-        assert_eq!(view.take(MemberKind::Proxy, changed).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_server_is_told_its_id_once() {
-        let mut view = View::default();
-        let registered = HeartbeatAnswer {
-            server_id: Some(ServerId(4)),
-            ..answer(1)
-        };
-        let events = view.take(MemberKind::Server, registered.clone()).unwrap();
-        let expected = MemberEvent::Registered {
-            server_id: ServerId(4),
-        };
-        assert_eq!(events[0], expected);
-        assert_eq!(view.take(MemberKind::Server, registered).unwrap(), []);
-    }
-
-    #[test]
-    fn answers_that_make_no_sense_are_not_used() {
-        type Break = fn(&mut HeartbeatAnswer);
-        let cases: [(Break, &str); 9] = [
-            (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
-            (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
-            (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
-            (|a| a.mean_worker_load = -1.0, "bad_answer"),
-            (|a| a.map = Some(map(6)), "bad_answer"),
-            (|a| a.epoch = Epoch(9), "bad_answer"),
-            (|a| *a = answer(4), "bad_answer"),
-            (|a| (a.map, a.epoch) = (None, Epoch(4)), "bad_answer"),
-            (|a| a.lineage = 8, "foreign_map"),
-        ];
-        let mut view = View::default();
-        view.take(MemberKind::Proxy, answer(5)).unwrap();
-        for (break_it, reason) in cases {
-            let mut bad = answer(5);
-            break_it(&mut bad);
-            assert_eq!(view.take(MemberKind::Proxy, bad).unwrap_err().0, reason);
-        }
-        assert_eq!(view.take(MemberKind::Proxy, answer(5)).unwrap(), []);
-    }
-
-    #[test]
-    fn a_former_leader_is_not_believed_whatever_it_says() {
-        let of = |leader, lineage| HeartbeatAnswer {
-            leader,
-            lineage,
-            ..answer(5)
-        };
-        let mut view = View::default();
-        view.take(MemberKind::Proxy, of(20, 7)).unwrap();
-        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
-        let late = HeartbeatAnswer {
-            settings: Settings {
-                hot_keys: Mode::Off,
-            },
-            epoch: Epoch(9),
-            map: Some(map(9)),
-            ..of(20, 7)
-        };
-        for former in [late, of(30, 7), of(0, 7)] {
-            let refused = view.take(MemberKind::Proxy, former).unwrap_err();
-            assert_eq!(refused.0, FORMER_LEADER);
-        }
-        let foreign = view.take(MemberKind::Proxy, of(40, 8)).unwrap_err();
-        assert_eq!(
-            foreign.0, "foreign_map",
-            "tokens of two lineages say nothing"
-        );
-        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
-    }
-
-    /// Whatever order leaders' answers arrive in, those that are taken have tokens that never fall, and what a
-    /// leader says first that is newer than all before is always taken.
-    #[test]
-    fn tokens_of_answers_taken_never_fall() {
-        let seed = std::env::var("EVENKEEL_SEED").ok();
-        let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        println!("EVENKEEL_SEED={seed}");
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for _ in 0..200 {
-            let mut view = View::default();
-            let mut newest = 0;
-            for _ in 0..50 {
-                let token = random.next_u64() % 20;
-                let said = HeartbeatAnswer {
-                    leader: token,
-                    ..answer(5)
-                };
-                let is_taken = view.take(MemberKind::Proxy, said).is_ok();
-                assert_eq!(is_taken, token >= newest, "{token} after {newest}");
-                newest = newest.max(token);
-            }
-        }
-    }
-
-    #[test]
-    fn before_the_first_map_any_coordinator_will_do() {
-        let mut view = View::default();
-        let mapless = HeartbeatAnswer {
-            map: None,
-            epoch: Epoch(0),
-            ..answer(1)
-        };
-        view.take(MemberKind::Proxy, mapless).unwrap();
-        let other = HeartbeatAnswer {
-            lineage: 99,
-            ..answer(2)
-        };
-        assert!(view.take(MemberKind::Proxy, other).is_ok());
-    }
-
-    #[test]
-    fn heartbeats_are_never_late_and_retries_grow_to_a_bound() {
-        let mut pace = Pace::new(1);
-        pace.interval = Duration::from_millis(500);
-        let waits: Vec<_> = (0..100).map(|_| pace.next_wait()).collect();
-        let in_range = |w: &Duration| (450..=500).contains(&w.as_millis());
-        assert!(waits.iter().all(in_range), "{waits:?}");
-        assert!(waits.windows(2).any(|w| w[0] != w[1]), "spread");
-        for failures in 1..100 {
-            pace.failures = failures;
-            let most = RETRY_MAX.min(Duration::from_millis(500 << failures.min(10)));
-            let wait = pace.next_wait();
-            assert!(wait >= most / 2 && wait <= most, "{failures}: {wait:?}");
-        }
-    }
-
-    #[test]
-    fn the_end_of_an_election_is_awaited_with_short_steps_for_a_while() {
-        let mut pace = Pace::new(1);
-        pace.interval = Duration::from_millis(500);
-        pace.failures = 9;
-        for leaderless in 1..=ELECTION_TURNS {
-            pace.leaderless = leaderless;
-            assert!((50..=100).contains(&pace.next_wait().as_millis()));
-        }
-        pace.leaderless = ELECTION_TURNS + 1;
-        assert!(pace.next_wait() >= RETRY_MAX / 2);
-    }
 
     #[test]
     fn unusable_configurations_do_not_start() {

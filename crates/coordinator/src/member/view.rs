@@ -1,0 +1,277 @@
+//! What of a coordinator's answer is news to the program, and which answers are not believed.
+
+use evenkeel_types::{Epoch, ServerId};
+
+use super::MemberEvent;
+use crate::api::limits::LOAD_RPS_MAX;
+use crate::api::{HeartbeatAnswer, MemberKind, Settings};
+
+/// Reason of a refusal: the answer came from a leader that is none any more.
+pub(super) const FORMER_LEADER: &str = "former_leader";
+
+/// What the program has been told already.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) server_id: Option<ServerId>,
+    pub(super) lineage: Option<u64>,
+    /// Greatest token of a leader that has answered in this lineage.
+    pub(super) leader: u64,
+    pub(super) epoch: Epoch,
+    pub(super) cluster_load: Option<f64>,
+    pub(super) balances: Option<bool>,
+    pub(super) settings: Option<Settings>,
+    pub(super) found: bool,
+    pub(super) lost: bool,
+    pub(super) refused: Option<String>,
+}
+
+impl View {
+    /// What is new in an answer; nothing of an answer that makes no sense is used.
+    pub(super) fn take(
+        &mut self,
+        kind: MemberKind,
+        answer: HeartbeatAnswer,
+    ) -> Result<Vec<MemberEvent>, (&'static str, String)> {
+        let bad = |what: &str| Err(("bad_answer", what.to_owned()));
+        if (kind == MemberKind::Server) != answer.server_id.is_some() {
+            return bad("a server must be given an id, and nobody else");
+        }
+        if !(0.0..=LOAD_RPS_MAX).contains(&answer.mean_worker_load) {
+            return bad("the mean load is no load");
+        }
+        let foreign = self.lineage.is_some_and(|known| known != answer.lineage);
+        if foreign && self.epoch > Epoch(0) {
+            let message = "the coordinator does not know the map that this member works by; \
+                           restore its state file or restart the member";
+            return Err(("foreign_map", message.to_owned()));
+        }
+        if !foreign && answer.leader < self.leader {
+            let message = "the coordinator answered as a leader that another has followed since";
+            return Err((FORMER_LEADER, message.to_owned()));
+        }
+        if answer.epoch < self.epoch {
+            return bad("the coordinator's map is older than one that it gave before");
+        }
+        if answer
+            .map
+            .as_ref()
+            .is_some_and(|map| map.epoch() != answer.epoch)
+        {
+            return bad("the map has another epoch than the answer says");
+        }
+
+        let mut events = Vec::new();
+        self.lineage = Some(answer.lineage);
+        self.leader = answer.leader;
+        if let Some(server_id) = answer.server_id
+            && self.server_id.replace(server_id) != Some(server_id)
+        {
+            events.push(MemberEvent::Registered { server_id });
+        }
+        if self.settings.replace(answer.settings) != Some(answer.settings) {
+            events.push(MemberEvent::Settings(answer.settings));
+        }
+        if self.balances.replace(answer.balances) != Some(answer.balances) {
+            events.push(MemberEvent::Balances(answer.balances));
+        }
+        if let Some(map) = answer.map
+            && map.epoch() > self.epoch
+        {
+            self.epoch = map.epoch();
+            events.push(MemberEvent::Map(map));
+        }
+        let load = answer.mean_worker_load;
+        if self.cluster_load.replace(load) != Some(load) {
+            events.push(MemberEvent::ClusterLoad(load));
+        }
+        Ok(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Mode;
+    use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
+    use evenkeel_types::{BootId, CacheletId, WorkerRef};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    use std::sync::Arc;
+
+    fn map(epoch: u64) -> Arc<ClusterMap> {
+        let server = ServerEntry {
+            id: ServerId(0),
+            name: "s".into(),
+            host: "h".into(),
+            port: 1,
+            worker_ports: vec![2],
+            rack: None,
+            boot: BootId(1),
+            up: true,
+            since: Epoch(0),
+        };
+        let document = MapDocument {
+            epoch: Epoch(epoch),
+            servers: vec![server],
+            virtual_nodes: vec![CacheletId(0)],
+            cachelets: vec![Some(WorkerRef::default())],
+            since: Vec::new(),
+            stay: Vec::new(),
+            merged: Vec::new(),
+            migrations: Vec::new(),
+        };
+        Arc::new(ClusterMap::new(document).unwrap())
+    }
+
+    fn answer(epoch: u64) -> HeartbeatAnswer {
+        HeartbeatAnswer {
+            server_id: None,
+            epoch: Epoch(epoch),
+            lineage: 7,
+            leader: 0,
+            map: Some(map(epoch)),
+            mean_worker_load: 10.0,
+            balances: false,
+            settings: Settings::default(),
+            interval_ms: 500,
+            lease_ms: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let mut view = View::default();
+        let first = view.take(MemberKind::Proxy, answer(3)).unwrap();
+        let expected = [
+            MemberEvent::Settings(Settings::default()),
+            MemberEvent::Balances(false),
+            MemberEvent::Map(map(3)),
+            MemberEvent::ClusterLoad(10.0),
+        ];
+        assert_eq!(first, expected);
+        assert_eq!(view.take(MemberKind::Proxy, answer(3)).unwrap(), []);
+        let off = Settings {
+            hot_keys: Mode::Off,
+        };
+        let changed = HeartbeatAnswer {
+            settings: off,
+            balances: true,
+            ..answer(4)
+        };
+        let expected = [
+            MemberEvent::Settings(off),
+            MemberEvent::Balances(true),
+            MemberEvent::Map(map(4)),
+        ];
+        assert_eq!(view.take(MemberKind::Proxy, changed).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_server_is_told_its_id_once() {
+        let mut view = View::default();
+        let registered = HeartbeatAnswer {
+            server_id: Some(ServerId(4)),
+            ..answer(1)
+        };
+        let events = view.take(MemberKind::Server, registered.clone()).unwrap();
+        let expected = MemberEvent::Registered {
+            server_id: ServerId(4),
+        };
+        assert_eq!(events[0], expected);
+        assert_eq!(view.take(MemberKind::Server, registered).unwrap(), []);
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_not_used() {
+        type Break = fn(&mut HeartbeatAnswer);
+        let cases: [(Break, &str); 9] = [
+            (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
+            (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
+            (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
+            (|a| a.mean_worker_load = -1.0, "bad_answer"),
+            (|a| a.map = Some(map(6)), "bad_answer"),
+            (|a| a.epoch = Epoch(9), "bad_answer"),
+            (|a| *a = answer(4), "bad_answer"),
+            (|a| (a.map, a.epoch) = (None, Epoch(4)), "bad_answer"),
+            (|a| a.lineage = 8, "foreign_map"),
+        ];
+        let mut view = View::default();
+        view.take(MemberKind::Proxy, answer(5)).unwrap();
+        for (break_it, reason) in cases {
+            let mut bad = answer(5);
+            break_it(&mut bad);
+            assert_eq!(view.take(MemberKind::Proxy, bad).unwrap_err().0, reason);
+        }
+        assert_eq!(view.take(MemberKind::Proxy, answer(5)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_former_leader_is_not_believed_whatever_it_says() {
+        let of = |leader, lineage| HeartbeatAnswer {
+            leader,
+            lineage,
+            ..answer(5)
+        };
+        let mut view = View::default();
+        view.take(MemberKind::Proxy, of(20, 7)).unwrap();
+        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
+        let late = HeartbeatAnswer {
+            settings: Settings {
+                hot_keys: Mode::Off,
+            },
+            epoch: Epoch(9),
+            map: Some(map(9)),
+            ..of(20, 7)
+        };
+        for former in [late, of(30, 7), of(0, 7)] {
+            let refused = view.take(MemberKind::Proxy, former).unwrap_err();
+            assert_eq!(refused.0, FORMER_LEADER);
+        }
+        let foreign = view.take(MemberKind::Proxy, of(40, 8)).unwrap_err();
+        assert_eq!(
+            foreign.0, "foreign_map",
+            "tokens of two lineages say nothing"
+        );
+        assert_eq!(view.take(MemberKind::Proxy, of(31, 7)), Ok(vec![]));
+    }
+
+    /// Whatever order leaders' answers arrive in, those that are taken have tokens that never fall, and what a
+    /// leader says first that is newer than all before is always taken.
+    #[test]
+    fn tokens_of_answers_taken_never_fall() {
+        let seed = std::env::var("EVENKEEL_SEED").ok();
+        let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        println!("EVENKEEL_SEED={seed}");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for _ in 0..200 {
+            let mut view = View::default();
+            let mut newest = 0;
+            for _ in 0..50 {
+                let token = random.next_u64() % 20;
+                let said = HeartbeatAnswer {
+                    leader: token,
+                    ..answer(5)
+                };
+                let is_taken = view.take(MemberKind::Proxy, said).is_ok();
+                assert_eq!(is_taken, token >= newest, "{token} after {newest}");
+                newest = newest.max(token);
+            }
+        }
+    }
+
+    #[test]
+    fn before_the_first_map_any_coordinator_will_do() {
+        let mut view = View::default();
+        let mapless = HeartbeatAnswer {
+            map: None,
+            epoch: Epoch(0),
+            ..answer(1)
+        };
+        view.take(MemberKind::Proxy, mapless).unwrap();
+        let other = HeartbeatAnswer {
+            lineage: 99,
+            ..answer(2)
+        };
+        assert!(view.take(MemberKind::Proxy, other).is_ok());
+    }
+}
