@@ -17,6 +17,7 @@ use evenkeel_coordinator::api::{
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_types::CacheletId;
 use evenkeel_workload::Popularity;
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl Size {
         Size {
             keys: run.by_scale([4_000, 500_000, 500_000, 4_000_000]),
             requests_per_second: run.by_scale([500.0, 10_000.0, 40_000.0, 40_000.0]),
-            moves: run.by_scale([1, 2, 10, 10]),
+            moves: run.by_scale([1, 6, 10, 10]),
             rest: Duration::from_secs(run.by_scale([1, 1, 5, 5])),
         }
     }
@@ -93,6 +94,9 @@ struct Seen {
     moved: Moved,
     still: Part,
     moving: Part,
+    /// The 99th percentile while something moves by when nothing does: the median over the moves, each beside the rest
+    /// before it. A machine has bad moments, and one of them in either part would decide what they all show together.
+    times_p99: f64,
 }
 
 fn cachelet(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
@@ -115,6 +119,19 @@ fn cachelet(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let watched = watch.end()?;
     let (failed, wrong) = (watched.failed, watched.wrong_values);
+    let times_p99 = |label: &str| {
+        let of = |what| {
+            let name = part_name(label, what);
+            let parts = watched.parts.iter().filter(move |part| part.label == name);
+            parts.map(|part| part.latency_us(0.99))
+        };
+        let times = of(MOVING).zip(of(STILL));
+        median(times.map(|(moving, still)| moving / still).collect())
+    };
+    let times: BTreeMap<_, _> = moved
+        .iter()
+        .map(|moved| (moved.label, times_p99(moved.label)))
+        .collect();
     let parts = watched.joined();
     let seen = moved
         .into_iter()
@@ -126,6 +143,7 @@ fn cachelet(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             };
             let (still, moving) = (part(STILL)?, part(MOVING)?);
             Ok(Seen {
+                times_p99: times[moved.label],
                 moved,
                 still,
                 moving,
@@ -257,13 +275,6 @@ impl Moved {
     }
 }
 
-impl Seen {
-    /// The 99th percentile while something moves, by when nothing does.
-    fn times_p99(&self) -> f64 {
-        self.moving.latency_us(0.99) / self.still.latency_us(0.99)
-    }
-}
-
 fn settings(size: &Size) -> Vec<(String, String)> {
     vec![
         (
@@ -300,7 +311,7 @@ fn tables(seen: &[Seen]) -> Vec<Table> {
         "seconds, median",
         "MB/s",
         "µs unserved",
-        "p99 while it moves, by before",
+        "p99 while it moves, by before (median)",
     ];
     let mut moves = Table::new("Moves of a cachelet", &columns);
     let mut latencies = Table::new("The load", &PART_COLUMNS);
@@ -313,7 +324,7 @@ fn tables(seen: &[Seen]) -> Vec<Table> {
             format!("{:.2}", moved.seconds()),
             format!("{:.0}", moved.bytes() / 1e6 / moved.seconds()),
             format!("{:.0}", moved.unserved_us),
-            format!("{:.2}", one.times_p99()),
+            format!("{:.2}", one.times_p99),
         ]);
         latencies.row(part_row(&one.still));
         latencies.row(part_row(&one.moving));
@@ -339,8 +350,8 @@ fn claims(seen: &[Seen]) -> Vec<Claim> {
         Claim::new(
             &format!("p99 while it moves, by before, {}", one.moved.label),
             &format!("target: below {TIMES_P99}"),
-            format!("{:.2}", one.times_p99()),
-            Some(one.times_p99() < TIMES_P99),
+            format!("{:.2}", one.times_p99),
+            Some(one.times_p99 < TIMES_P99),
         )
     });
     quick.into_iter().chain(latencies).collect()
