@@ -158,6 +158,8 @@ mod backend {
         match model.solve() {
             Ok(solution) => Ok(variables.iter().map(|&v| solution.value(v)).collect()),
             Err(ResolutionError::Infeasible) => Err(Unsolved::Infeasible),
+            // What good_lp says where HiGHS stopped at a limit with nothing in hand.
+            Err(ResolutionError::Other("NoSolutionFound")) => Err(Unsolved::Interrupted),
             Err(error) => Err(Unsolved::Failed(error.to_string())),
         }
     }
