@@ -36,6 +36,7 @@
 //! **Hot keys** have leases that the source granted before; they end by themselves, as when a cachelet changes its
 //! worker. With atomic writes the source waits until its keys have no replicas.
 
+mod copying;
 mod pace;
 mod rewritten;
 mod source;

@@ -1,20 +1,19 @@
-//! The source's side of a migration: copies, sends what is written meanwhile behind, and decides.
+//! The source's side of a migration: begins, decides, and takes the cachelet back. What it sends is composed in
+//! [`copying`](super::copying).
 
+use super::copying::{Asked, Copy, Link, Progress};
 use super::pace::Pace;
 use super::{Volume, stands};
-use crate::server::engine::Engine;
 use crate::server::forward::Commands;
 use crate::server::links::{LinkId, LinkPurpose, LinkRequest};
 use crate::server::placement::{CHANGING, LocalPlacement};
-use crate::server::time::{NEVER, Seconds, TimeBase};
+use crate::server::time::TimeBase;
 use crate::server::worker::WorkerCore;
 use core::time::Duration;
 use evenkeel_policy::placement::map::{ClusterMap, Migration};
 use evenkeel_protocol::compose::request;
-use evenkeel_protocol::{Migrate, Reply, ReplyOutcome, SentKey, parse_reply, text};
-use evenkeel_storage::WalkCursor;
+use evenkeel_protocol::{Migrate, Reply, ReplyOutcome, parse_reply, text};
 use evenkeel_types::{CacheletId, Instant, Now};
-use std::collections::VecDeque;
 
 /// For how long a target may say that it cannot begin yet: longer than
 /// [`FLUSH_REACH`](crate::server::FLUSH_REACH), and than a map takes to come.
@@ -29,16 +28,6 @@ pub const TARGET_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same while clients wait for it to answer whether it serves the cachelet.
 pub const PASS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Bytes that are copied in a turn of the worker, so that its clients wait for no more. An item larger than that
-/// has a turn for itself.
-const STEP_BYTES: usize = 32 << 10;
-
-/// Bytes that may be on their way to the target unanswered.
-const WINDOW_BYTES: u64 = 1 << 20;
-
-/// How many bytes may be on their way when the cachelet passes: clients wait for them.
-const LAST_BYTES: u64 = 64 << 10;
-
 /// How often it is tried whether the cachelet can pass, while keys still have replicas or workers follow a move.
 const PASS_LOOK: Duration = Duration::from_millis(5);
 
@@ -48,9 +37,9 @@ pub(super) struct Outgoing {
     pub order: Migration,
     pub stage: Stage,
     pub sent: Volume,
-    link: Option<Link>,
-    copy: Copy,
-    pace: Pace,
+    pub link: Option<Link>,
+    pub copy: Copy,
+    pub pace: Pace,
     /// When to go on.
     next_at: Instant,
     /// When the last step was, if the next was wanted at once.
@@ -79,55 +68,6 @@ pub(super) enum Stage {
     Moved,
     /// Nothing came of it. Final.
     Aborted,
-}
-
-/// How far the walk over the items has come.
-#[derive(Debug, Default)]
-struct Copy {
-    cursor: WalkCursor,
-    is_walked: bool,
-    /// Keys of the walk's last step: each two bytes of length and itself.
-    keys: Vec<u8>,
-    /// How much of them was sent.
-    done: usize,
-}
-
-impl Copy {
-    fn next_key(&mut self) -> Option<core::ops::Range<usize>> {
-        let (len, _) = self.keys.get(self.done..)?.split_first_chunk::<2>()?;
-        let start = self.done + 2;
-        self.done = start + usize::from(u16::from_le_bytes(*len));
-        Some(start..self.done)
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_walked && self.done == self.keys.len()
-    }
-}
-
-/// The connection to the target, or the attempt at one.
-#[derive(Debug)]
-struct Link {
-    id: LinkId,
-    out: Vec<u8>,
-    /// What was asked, oldest first, and when.
-    asked: VecDeque<(Asked, Instant)>,
-    /// What the target's clock shows more than this server's, in seconds: at least that, so that nothing
-    /// expires later there than here.
-    ahead: i64,
-    /// Bytes composed and bytes answered.
-    sent: u64,
-    answered: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Asked {
-    Hello,
-    Begin,
-    /// Whether everything up to so many bytes has come.
-    Batch(u64),
-    Activate,
-    Confirm,
 }
 
 impl Outgoing {
@@ -171,76 +111,6 @@ impl Outgoing {
             Stage::Passing { since } => Some(since + PASS_TIMEOUT),
             Stage::Moved | Stage::Aborted => None,
         }
-    }
-
-    /// Bytes on their way.
-    fn unanswered(&self) -> u64 {
-        self.link
-            .as_ref()
-            .map_or(0, |link| link.sent - link.answered)
-    }
-}
-
-impl Link {
-    fn ask(&mut self, asked: Asked, now: Instant, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.out);
-        self.asked.push_back((asked, now));
-    }
-
-    /// Composes what there is of a key. `is_news`: the target may have something else of it.
-    fn send_key(
-        &mut self,
-        engine: &mut Engine,
-        cachelet: CacheletId,
-        key: &[u8],
-        is_news: bool,
-        now: Seconds,
-    ) -> usize {
-        let mut encoded = Vec::new();
-        let Some(sent_key) = SentKey::of(key, &mut encoded) else {
-            // No line can hold it, so the target never had it.
-            engine.counters.migration_items_unsendable += 1;
-            return 0;
-        };
-        let before = self.out.len();
-        let item = engine.store.peek(cachelet, key, now);
-        let expires_there = |at: Seconds| i64::from(at) + self.ahead;
-        let lives = |at: Seconds| at == NEVER || at > now && expires_there(at) > 0;
-        match item.filter(|item| lives(item.expires_at())) {
-            Some(item) => {
-                let mut line = request::meta_set(&mut self.out, sent_key, item.value().len())
-                    .flag(b'G')
-                    .flag(b'q')
-                    .number(b'E', item.version().0)
-                    .number(b'F', item.flags());
-                if item.expires_at() != NEVER {
-                    line = line.number(b'T', expires_there(item.expires_at()));
-                }
-                for (letter, is_set) in [
-                    (b'b', sent_key.base64),
-                    (b'X', item.stale()),
-                    (b'I', item.win_sent()),
-                ] {
-                    if is_set {
-                        line = line.flag(letter);
-                    }
-                }
-                line.end_with(item.value());
-            }
-            None if is_news => {
-                let mut line = request::meta_delete(&mut self.out, sent_key)
-                    .flag(b'G')
-                    .flag(b'q');
-                if sent_key.base64 {
-                    line = line.flag(b'b');
-                }
-                line.end();
-            }
-            None => {}
-        }
-        let len = self.out.len() - before;
-        self.sent += len as u64;
-        len
     }
 }
 
@@ -310,14 +180,7 @@ impl WorkerCore {
             host,
             port,
         });
-        let mut link = Link {
-            id,
-            out: Vec::new(),
-            asked: VecDeque::new(),
-            ahead: 0,
-            sent: 0,
-            answered: 0,
-        };
+        let mut link = Link::new(id);
         link.ask(Asked::Hello, now.monotonic, |out| {
             request::hello(out, epoch)
         });
@@ -615,107 +478,6 @@ impl WorkerCore {
             }
             _ => false,
         }
-    }
-}
-
-/// What a step of copying came to.
-enum Progress {
-    /// There is more to send, and it can be sent at once.
-    More,
-    /// There is nothing to do before then, unless the target answers.
-    At(Instant),
-    /// All was copied but for the last writes.
-    LittleLeft,
-}
-
-impl Outgoing {
-    /// Sends what one turn has room for: what was written first, then more of the walk.
-    fn send_some(&mut self, engine: &mut Engine, now: Now) -> Progress {
-        let seconds = TimeBase::seconds(now);
-        let cachelet = self.order.cachelet;
-        let idle = Progress::At(now.monotonic + TARGET_TIMEOUT);
-        let Some(link) = &mut self.link else {
-            return idle;
-        };
-        if link.sent - link.answered >= WINDOW_BYTES {
-            return idle;
-        }
-        let (mut bytes, mut waits) = (0, None);
-        while bytes < STEP_BYTES {
-            if let Some(key) = engine.rewritten.take() {
-                let len = link.send_key(engine, cachelet, &key, true, seconds);
-                self.sent.add(engine, len);
-                bytes += len.max(1);
-            } else if !self.pace.may_send(now.monotonic) {
-                waits = Some(self.pace.next(now.monotonic));
-                break;
-            } else if let Some(key) = self.copy.next_key() {
-                let len = link.send_key(engine, cachelet, &self.copy.keys[key], false, seconds);
-                self.sent.add(engine, len);
-                self.pace.sent(len);
-                bytes += len.max(1);
-            } else if !self.copy.walk(engine, cachelet, seconds) {
-                break;
-            }
-        }
-        if bytes > 0 {
-            let sent = link.sent;
-            link.ask(Asked::Batch(sent), now.monotonic, request::meta_noop);
-        }
-        if let Some(waits) = waits {
-            return Progress::At(waits);
-        }
-        if !self.copy.is_done() || !engine.rewritten.is_empty() {
-            return Progress::More;
-        }
-        if self.unanswered() > LAST_BYTES {
-            return idle;
-        }
-        Progress::LittleLeft
-    }
-
-    /// Sends what was written since the last step: mostly nothing.
-    fn send_rest(&mut self, engine: &mut Engine, now: Now) {
-        let seconds = TimeBase::seconds(now);
-        let Some(link) = &mut self.link else {
-            return;
-        };
-        while let Some(key) = engine.rewritten.take() {
-            let len = link.send_key(engine, self.order.cachelet, &key, true, seconds);
-            self.sent.add(engine, len);
-        }
-    }
-}
-
-impl Copy {
-    /// Takes the keys of some more items. False when there are no more.
-    fn walk(&mut self, engine: &Engine, cachelet: CacheletId, now: Seconds) -> bool {
-        if self.is_walked {
-            return false;
-        }
-        self.keys.clear();
-        self.done = 0;
-        let keys = &mut self.keys;
-        let next = engine.store.walk(cachelet, self.cursor, now, |item| {
-            let key = item.key();
-            // Keys have 250 bytes at most.
-            keys.extend_from_slice(&(key.len() as u16).to_le_bytes());
-            keys.extend_from_slice(key);
-        });
-        match next {
-            Some(next) => self.cursor = next,
-            None => self.is_walked = true,
-        }
-        true
-    }
-}
-
-impl Volume {
-    fn add(&mut self, engine: &mut Engine, bytes: usize) {
-        self.items += 1;
-        self.bytes += bytes as u64;
-        engine.counters.migration_items_sent += 1;
-        engine.counters.migration_bytes_sent += bytes as u64;
     }
 }
 
