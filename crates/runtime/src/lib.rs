@@ -21,6 +21,8 @@ mod exit;
 mod http;
 mod listen;
 mod listen_spec;
+mod mapped_heap;
+mod mapping;
 mod mesh;
 mod notify;
 mod options;
@@ -32,6 +34,7 @@ mod signals;
 mod stream;
 mod threads;
 mod tls;
+mod topology;
 mod units;
 pub mod uring;
 mod wire;
@@ -47,6 +50,8 @@ pub use exit::{ExitCode, UsageError, report};
 pub use http::{HttpPort, Page, PageKind};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
+pub use mapped_heap::MappedHeap;
+pub use mapping::{Mapping, Pages};
 pub use mesh::{MeshPort, mesh};
 pub use notify::{Attention, Notifier, WorkerHandle};
 pub use options::{GivenOption, TlsOptions};
@@ -61,5 +66,6 @@ pub use tls::{
     Certificates, ClientCertificates, PreparedCertificates, TlsClient, TlsClientFiles, TlsConfig,
     TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
 };
+pub use topology::MemoryNodes;
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};
 pub use wire::Wire;

@@ -20,6 +20,7 @@ mod lease;
 mod link;
 mod listeners;
 mod member;
+mod memory;
 mod pages;
 mod process;
 mod start;

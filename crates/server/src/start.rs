@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::io::transports;
 use crate::lease::SharedLease;
 use crate::listeners::Listeners;
+use crate::memory::ItemMemory;
 use crate::pages::Pages;
 use crate::toll::Toll;
 use crate::{credentials, facts, member};
@@ -100,11 +101,13 @@ impl Server {
             false => OverLimit::Wait,
         };
         let connections = ConnectionCount::with_rule(args.conn_limit, over_limit);
-        let pool = SegmentPool::new(PoolConfig {
+        let memory = ItemMemory::prepare(args);
+        let pool_config = PoolConfig {
             limit_bytes: args.memory_limit << 20,
             item_size_max: args.max_item_size,
             cachelets_expected: usize::from(args.threads * STANDALONE_CACHELETS_PER_WORKER),
-        });
+        };
+        let pool = SegmentPool::with_memory(pool_config, memory.of_workers());
         let boot = BootId(clock.unix_millis());
 
         let mut polls = Vec::new();
@@ -197,6 +200,7 @@ impl Server {
             let (certificates, connections) = (certificates.clone(), connections.clone());
             move || ProcessFacts {
                 tls_read_at_s: certificates.as_ref().map(|them| them.read_at_s()),
+                memory: memory.facts(),
                 ..facts::read(&fixed_facts, &connections, &pool)
             }
         });

@@ -21,7 +21,7 @@ const FILTER_SHIFT: u32 = 8;
 /// One cache line of the index.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// From the lowest byte of the first word on, twelve tags of a byte each, [`FREE`] for a free slot. In
     /// the last word, the entries that passed by here because it was full: their number in the lowest
     /// byte, their tags as a filter of 24 bits above. In one piece, so that a lookup loads it at once.
@@ -38,36 +38,42 @@ pub(crate) fn tag_of(hash: TableHash) -> u8 {
     (hash.0 as u8).max(1)
 }
 
+impl Default for Bucket {
+    fn default() -> Self {
+        Bucket::EMPTY
+    }
+}
+
 impl Bucket {
-    pub const EMPTY: Bucket = Bucket {
+    pub(crate) const EMPTY: Bucket = Bucket {
         head: [0; HEAD_WORDS],
         locations: [0; BUCKET_SLOTS],
     };
 
     /// The slots that have this tag.
     #[inline]
-    pub fn matches(&self, tag: u8) -> Slots {
+    pub(crate) fn matches(&self, tag: u8) -> Slots {
         Slots(equal_bytes(&self.head, tag))
     }
 
     /// The slots that hold an entry.
     #[inline]
-    pub fn used(&self) -> Slots {
+    pub(crate) fn used(&self) -> Slots {
         Slots(!self.matches(FREE).0 & ALL_SLOTS)
     }
 
     #[inline]
-    pub fn free_slot(&self) -> Option<usize> {
+    pub(crate) fn free_slot(&self) -> Option<usize> {
         self.matches(FREE).next()
     }
 
     #[inline]
-    pub fn location(&self, slot: usize) -> u32 {
+    pub(crate) fn location(&self, slot: usize) -> u32 {
         self.locations[slot]
     }
 
     #[inline]
-    pub fn set(&mut self, slot: usize, tag: u8, location: u32) {
+    pub(crate) fn set(&mut self, slot: usize, tag: u8, location: u32) {
         self.set_tag(slot, tag);
         self.locations[slot] = location;
     }
@@ -79,18 +85,18 @@ impl Bucket {
     }
 
     #[inline]
-    pub fn relocate(&mut self, slot: usize, location: u32) {
+    pub(crate) fn relocate(&mut self, slot: usize, location: u32) {
         self.locations[slot] = location;
     }
 
     #[inline]
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         self.set_tag(slot, FREE);
     }
 
     /// Entries that passed by because it was full; [`OVERFLOW_STUCK`] stands for that many or more.
     #[inline]
-    pub fn overflow(&self) -> u8 {
+    pub(crate) fn overflow(&self) -> u8 {
         // The lowest byte.
         self.head[PASSED] as u8
     }
@@ -103,18 +109,18 @@ impl Bucket {
 
     /// Whether an entry with this tag may stand in a later bucket because this one was full.
     #[inline]
-    pub fn may_have_passed(&self, tag: u8) -> bool {
+    pub(crate) fn may_have_passed(&self, tag: u8) -> bool {
         self.head[PASSED] >> (Self::filter_bit(tag) + FILTER_SHIFT) & 1 != 0
     }
 
-    pub fn pass_by(&mut self, tag: u8) {
+    pub(crate) fn pass_by(&mut self, tag: u8) {
         let passed = &mut self.head[PASSED];
         *passed |= 1 << (Self::filter_bit(tag) + FILTER_SHIFT);
         *passed += u32::from(*passed as u8 != OVERFLOW_STUCK);
     }
 
     /// One entry that passed by is gone. The filter is cleared with the last.
-    pub fn forget_passing(&mut self) {
+    pub(crate) fn forget_passing(&mut self) {
         if self.overflow() != OVERFLOW_STUCK {
             self.head[PASSED] -= 1;
         }

@@ -15,6 +15,7 @@ use crate::ghosts::{Ghosts, Returning};
 use crate::hash::{TableHash, TableHasher};
 use crate::index::{Guess, Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta, version_high};
+use crate::memory::Blocks;
 use crate::pool::{Account, Geometry, SegmentPool};
 use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
 use crate::stats::{CacheletStats, StoreStats};
@@ -520,7 +521,9 @@ impl Inner {
             return Ok(());
         };
         if context.account.has_room_for(bytes) {
-            self.change_index(context, |index, items| index.grow(hash, items));
+            self.change_index(context, |index, items, blocks| {
+                index.grow(hash, items, blocks)
+            });
             Ok(())
         } else if has_free_slot {
             Ok(())
@@ -531,7 +534,9 @@ impl Inner {
 
     /// Gives index memory back that is no longer needed, a bounded step at a time.
     pub fn shrink_index(&mut self, context: &mut Context) {
-        self.change_index(context, |index, items| index.shrink_step(items));
+        self.change_index(context, |index, items, blocks| {
+            index.shrink_step(items, blocks)
+        });
     }
 
     /// Makes the ghosts fit a cachelet that has grown or shrunk, if there is memory for it.
@@ -552,7 +557,7 @@ impl Inner {
     fn change_index(
         &mut self,
         context: &mut Context,
-        change: impl FnOnce(&mut Index, &ItemsOf<'_>),
+        change: impl FnOnce(&mut Index, &ItemsOf<'_>, &Blocks),
     ) {
         let items = ItemsOf {
             segments: &self.segments,
@@ -560,7 +565,7 @@ impl Inner {
             hasher: &context.hasher,
         };
         let before = self.index.bytes();
-        change(&mut self.index, &items);
+        change(&mut self.index, &items, context.account.blocks());
         let after = self.index.bytes();
         self.held = self.held + after - before;
         context.account.adjust(before, after);

@@ -277,6 +277,21 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             "Bytes lent to workers.",
             facts.used_bytes,
         ),
+        (
+            "mapped_bytes",
+            "Bytes mapped for items at the start, as huge pages or on memory nodes.",
+            facts.memory.mapped_bytes,
+        ),
+        (
+            "memory_nodes",
+            "Memory nodes of the machine that have cores.",
+            facts.memory.nodes,
+        ),
+        (
+            "memory_unbound_bytes",
+            "Bytes for pinned workers that could not be bound to their memory node.",
+            facts.memory.unbound_bytes,
+        ),
         ("index_bytes", "Bytes of indexes.", sum.index_bytes),
         ("segments", "Segments held now.", sum.segments),
         (
@@ -314,7 +329,15 @@ fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
     ] {
         text.gauge(&format!("evenkeel_{name}"), help, value);
     }
+    let name = "evenkeel_huge_pages";
+    text.kind(name, "gauge", "What -L got, as a label.");
+    text.sample(name, &[("pages", facts.memory.huge_pages)], 1);
     for (name, help, value) in [
+        (
+            "mapped_refused_total",
+            "Blocks of items that found no room in the bytes mapped for them.",
+            facts.memory.mapped_refused,
+        ),
         (
             "forwarded_in_total",
             "Commands that came from another worker.",
@@ -711,6 +734,8 @@ mod tests {
         "memcached_slab_current_items{slab=\"1\"} 1",
         "memcached_slab_items_evicted_total{slab=\"1\"} 0",
         "evenkeel_protocol_errors_total 0",
+        "evenkeel_huge_pages{pages=\"off\"} 1",
+        "evenkeel_memory_nodes 1",
     ];
 
     #[test]

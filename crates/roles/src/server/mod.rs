@@ -68,5 +68,5 @@ pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
 pub use recut::Recut;
 pub use serving_lease::{LeaseKeeper, ServingLease, Step, Voter};
 pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Peer, Session};
-pub use stats::{ClassStats, Pages, ProcessFacts, VERSION};
+pub use stats::{ClassStats, MemoryFacts, Pages, ProcessFacts, VERSION};
 pub use worker::{WorkerConfig, WorkerCore};

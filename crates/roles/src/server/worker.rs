@@ -165,7 +165,8 @@ impl WorkerCore {
         let store_config = StoreConfig {
             hash_seed: config.seed,
             evict: config.evict,
-            ..StoreConfig::default()
+            bytes_max: None,
+            memory: config.index.into(),
         };
         let replica_bytes =
             pool.limit_bytes() / REPLICA_SHARE_DIVISOR / usize::from(config.workers.max(1));
@@ -173,6 +174,7 @@ impl WorkerCore {
             hash_seed: config.seed,
             evict: true,
             bytes_max: Some(replica_bytes),
+            memory: config.index.into(),
         };
         let mut store = Store::with_config(pool.clone(), store_config);
         let replicas = Replicas::new(Store::with_config(pool.clone(), replica_config));

@@ -284,9 +284,14 @@ pub struct Args {
     #[arg(long, default_value_t = 15, value_name = "N")]
     pub gamma_max: u8,
 
-    /// Pin worker I to core FIRST+I
+    /// Pin worker I to core FIRST+I; where a machine has several memory nodes, its items are on that of its core
     #[arg(long, value_name = "FIRST")]
     pub pin: Option<usize>,
+
+    /// Keep items in huge pages: reserved ones (vm.nr_hugepages) if enough are free, else transparent ones; says
+    /// what it got, and goes on without where there are none
+    #[arg(short = 'L', long, alias = "enable-largepages")]
+    pub huge_pages: bool,
 
     /// Run in the background; returns once the server serves
     #[arg(short = 'd', long)]
@@ -350,8 +355,6 @@ pub struct Args {
 /// memcached flags that have no meaning here: each is accepted with one warning line.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct Ignored {
-    #[arg(short = 'L', long, hide = true)]
-    enable_largepages: bool,
     #[arg(short = 'f', long, hide = true)]
     slab_growth_factor: Option<f64>,
     #[arg(short = 'n', long, hide = true)]
@@ -480,10 +483,6 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 impl Ignored {
     fn warnings(&self) -> Vec<String> {
         let given = [
-            (
-                "-L (huge pages are the kernel's choice)",
-                self.enable_largepages,
-            ),
             ("-f", self.slab_growth_factor.is_some()),
             ("-n", self.slab_min_size.is_some()),
             ("-N", self.napi_ids.is_some()),
@@ -552,9 +551,19 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_go_by_memcacheds_names_and_by_our_own() {
+        for line in ["x -L", "x --enable-largepages", "x --huge-pages"] {
+            let args = parse(line).expect("flags");
+            assert!(args.huge_pages, "{line}");
+            assert_eq!(args.check().expect("sound").1, Vec::<String>::new());
+        }
+        assert!(!parse("x").expect("none").huge_pages);
+    }
+
+    #[test]
     fn meaningless_flags_warn_once_each() {
-        let args = parse("x -L -f 1.2 -n 48 -o slab_reassign,hashpower=20").expect("flags");
-        assert_eq!(args.check().expect("sound").1.len(), 5);
+        let args = parse("x -f 1.2 -n 48 -o slab_reassign,hashpower=20").expect("flags");
+        assert_eq!(args.check().expect("sound").1.len(), 4);
     }
 
     #[test]

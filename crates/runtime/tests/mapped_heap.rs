@@ -1,0 +1,161 @@
+//! Heaps in mapped memory, in a program whose allocator is mimalloc, as that of `evenkeel` is.
+
+use evenkeel_runtime::{MappedHeap, Mapping};
+use mimalloc::MiMalloc;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::ops::Range;
+use std::sync::Mutex;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// More requests in a row than are refused unasked after a refusal.
+const REFUSALS: usize = 600;
+
+fn heap(granules: usize) -> (MappedHeap, Range<usize>) {
+    let bytes = granules * MappedHeap::granule_bytes();
+    let mapping = Mapping::huge(bytes, None).map(|(mapping, _)| mapping);
+    let mapping = mapping.or_else(|_| Mapping::on_node(bytes, 0));
+    let mapping = mapping.expect("addresses");
+    let start = mapping.start() as usize;
+    let heap = MappedHeap::new(mapping).expect("mimalloc is the allocator");
+    (heap, start..start + bytes)
+}
+
+fn addresses<T>(block: &[T]) -> Range<usize> {
+    let start = block.as_ptr() as usize;
+    start..start + size_of_val(block)
+}
+
+/// Takes blocks until there is none, however often it asks.
+fn fill(heap: &MappedHeap, bytes: usize) -> Vec<Box<[u8]>> {
+    let mut blocks = Vec::new();
+    let mut refusals = 0;
+    while refusals < REFUSALS {
+        match heap.filled(0, bytes) {
+            Some(block) => {
+                blocks.push(block);
+                refusals = 0;
+            }
+            None => refusals += 1,
+        }
+    }
+    blocks
+}
+
+/// A block filled with its number.
+struct Block {
+    number: u8,
+    bytes: Box<[u8]>,
+}
+
+impl Block {
+    fn assert_untouched(&self) {
+        let number = self.number;
+        assert!(self.bytes.iter().all(|byte| *byte == number), "{number}");
+    }
+}
+
+#[test]
+fn blocks_never_overlap_and_all_come_back() {
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("a number"),
+        Err(_) => 41,
+    };
+    println!("seed {seed}");
+    let (heap, mapped) = heap(2);
+    let room = fill(&heap, 64 << 10).len();
+    // 2 MiB in each 32 are mimalloc's own.
+    assert!(room * (64 << 10) > mapped.len() / 32 * 29, "{room} blocks");
+    assert!(heap.refused() >= REFUSALS as u64);
+
+    // Blocks wander from thread to thread, and are freed by one that did not take them.
+    let common: Mutex<Vec<Block>> = Mutex::default();
+    let live = Mutex::new(Vec::<Range<usize>>::new());
+    let work = |thread: u64| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed + thread);
+        let mut below = move |bound: usize| (rng.next_u64() % bound as u64) as usize;
+        for _ in 0..3_000 {
+            let magnitude = 1 << below(18);
+            let size = 1 + below(magnitude);
+            let number = below(256) as u8;
+            if below(5) < 3 {
+                if let Some(bytes) = heap.filled(number, size) {
+                    let range = addresses(&bytes);
+                    assert!(mapped.start <= range.start && range.end <= mapped.end);
+                    let mut live = live.lock().expect("nobody panicked");
+                    let overlaps =
+                        |other: &Range<usize>| range.start < other.end && other.start < range.end;
+                    assert!(!live.iter().any(overlaps), "{range:?}");
+                    live.push(range);
+                    drop(live);
+                    let mut common = common.lock().expect("nobody panicked");
+                    common.push(Block { number, bytes });
+                }
+            } else {
+                let mut blocks = common.lock().expect("nobody panicked");
+                if blocks.is_empty() {
+                    continue;
+                }
+                let at = below(blocks.len());
+                let block = blocks.swap_remove(at);
+                drop(blocks);
+                block.assert_untouched();
+                let range = addresses(&block.bytes);
+                live.lock()
+                    .expect("nobody panicked")
+                    .retain(|other| *other != range);
+                drop(block);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || work(thread));
+        }
+    });
+    let left = common.into_inner().expect("nobody panicked");
+    assert_eq!(
+        left.len(),
+        live.into_inner().expect("nobody panicked").len()
+    );
+    left.iter().for_each(Block::assert_untouched);
+    drop(left);
+    let again = fill(&heap, 64 << 10).len();
+    assert!(
+        again * 20 >= room * 19,
+        "{again} blocks where {room} fitted"
+    );
+}
+
+#[test]
+fn a_heap_that_is_full_refuses_and_gives_again_what_came_back() {
+    let (heap, _) = heap(1);
+    let mut blocks = fill(&heap, 1 << 20);
+    let full = blocks.len();
+    assert!((28..=32).contains(&full), "{full} of 1 MiB in 32 MiB");
+    assert!(heap.filled(0u8, 1 << 20).is_none());
+    blocks.truncate(full / 2);
+    blocks.extend(fill(&heap, 1 << 20));
+    assert_eq!(blocks.len(), full);
+    // Larger than all of it, and than there can be.
+    assert!(heap.filled(0u8, 33 << 20).is_none());
+    assert!(heap.filled(0u64, usize::MAX / 4).is_none());
+}
+
+#[test]
+fn values_are_copied_and_aligned() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[repr(align(64))]
+    struct Line([u16; 32]);
+    let (heap, mapped) = heap(1);
+    let line = Line(std::array::from_fn(|n| n as u16));
+    for count in [0, 1, 2, 3, 17, 64, 1000] {
+        let lines = heap.filled(line, count).expect("room");
+        assert_eq!(lines.len(), count);
+        assert!(lines.iter().all(|other| *other == line));
+        assert!((lines.as_ptr() as usize).is_multiple_of(64));
+        assert!(count == 0 || mapped.contains(&addresses(&lines).start));
+    }
+}
