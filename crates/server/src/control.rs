@@ -24,7 +24,7 @@ pub enum Control {
     /// Switch hot-key replication.
     HotKeys(Mode),
     /// What `stats` should say of the process.
-    Facts(ProcessFacts),
+    Facts(Box<ProcessFacts>),
     /// Who may come in from now on.
     Credentials(Arc<Credentials>),
     /// Say what was counted so far, and what is held by size.

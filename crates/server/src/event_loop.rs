@@ -412,7 +412,7 @@ impl Worker {
                 Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
-                Control::Facts(facts) => self.parts.core.set_process_facts(facts),
+                Control::Facts(facts) => self.parts.core.set_process_facts(*facts),
                 Control::Count(asker) => {
                     let core = &self.parts.core;
                     // Whoever asked may have given up waiting.

@@ -206,7 +206,7 @@ impl Server {
         });
         let facts_now = facts();
         for worker in &workers {
-            worker.say(Control::Facts(facts_now.clone()));
+            worker.say(Control::Facts(Box::new(facts_now.clone())));
         }
         helpers.push(spawn_named("facts".into(), {
             let (workers, facts, stop) = (workers.clone(), Arc::clone(&facts), stop.clone());
@@ -215,7 +215,7 @@ impl Server {
                     std::thread::park_timeout(FACTS_INTERVAL);
                     let facts = facts();
                     for worker in &workers {
-                        worker.say(Control::Facts(facts.clone()));
+                        worker.say(Control::Facts(Box::new(facts.clone())));
                     }
                 }
             }

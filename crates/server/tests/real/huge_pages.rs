@@ -40,7 +40,7 @@ fn use_memory(server: &Process) {
     let mut client = Client::connect(server.address());
     let value = |n: usize| {
         // Some thousand bytes on average; one in fifty is larger than a segment.
-        let len = n * 7919 % 4000 + if n % 50 == 0 { 150_000 } else { 0 };
+        let len = n * 7919 % 4000 + if n.is_multiple_of(50) { 150_000 } else { 0 };
         vec![b'a' + (n % 26) as u8; len]
     };
     let (count, mut found) = (20_000, 0);
