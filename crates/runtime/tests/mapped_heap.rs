@@ -1,6 +1,6 @@
 //! Heaps in mapped memory, in a program whose allocator is mimalloc, as that of `evenkeel` is.
 
-use evenkeel_runtime::{MappedHeap, Mapping};
+use evenkeel_runtime::{MappedHeap, Mapping, give_back_at_once};
 use mimalloc::MiMalloc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -13,11 +13,14 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// More requests in a row than are refused unasked after a refusal.
 const REFUSALS: usize = 600;
 
-fn heap(granules: usize) -> (MappedHeap, Range<usize>) {
+/// A heap in huge pages, where there are any, or in ordinary pages of the first memory node.
+fn heap(granules: usize, huge: bool) -> (MappedHeap, Range<usize>) {
     let bytes = granules * MappedHeap::granule_bytes();
-    let mapping = Mapping::huge(bytes, None).map(|(mapping, _)| mapping);
-    let mapping = mapping.or_else(|_| Mapping::on_node(bytes, 0));
-    let mapping = mapping.expect("addresses");
+    let mapping = huge.then(|| Mapping::huge(bytes, None).ok()).flatten();
+    let mapping = match mapping {
+        Some((mapping, _)) => mapping,
+        None => Mapping::on_node(bytes, 0).expect("addresses"),
+    };
     let start = mapping.start() as usize;
     let heap = MappedHeap::new(mapping).expect("mimalloc is the allocator");
     (heap, start..start + bytes)
@@ -64,7 +67,15 @@ fn blocks_never_overlap_and_all_come_back() {
         Err(_) => 41,
     };
     println!("seed {seed}");
-    let (heap, mapped) = heap(2);
+    // What ordinary pages have free goes back to the machine at once, and is mapped anew when it is asked for.
+    give_back_at_once();
+    for huge in [true, false] {
+        use_from_several_threads(huge, seed);
+    }
+}
+
+fn use_from_several_threads(huge: bool, seed: u64) {
+    let (heap, mapped) = heap(2, huge);
     let room = fill(&heap, 64 << 10).len();
     // 2 MiB in each 32 are mimalloc's own.
     assert!(room * (64 << 10) > mapped.len() / 32 * 29, "{room} blocks");
@@ -131,7 +142,7 @@ fn blocks_never_overlap_and_all_come_back() {
 
 #[test]
 fn a_heap_that_is_full_refuses_and_gives_again_what_came_back() {
-    let (heap, _) = heap(1);
+    let (heap, _) = heap(1, true);
     let mut blocks = fill(&heap, 1 << 20);
     let full = blocks.len();
     assert!((28..=32).contains(&full), "{full} of 1 MiB in 32 MiB");
@@ -149,7 +160,7 @@ fn values_are_copied_and_aligned() {
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[repr(align(64))]
     struct Line([u16; 32]);
-    let (heap, mapped) = heap(1);
+    let (heap, mapped) = heap(1, true);
     let line = Line(std::array::from_fn(|n| n as u16));
     for count in [0, 1, 2, 3, 17, 64, 1000] {
         let lines = heap.filled(line, count).expect("room");
