@@ -110,7 +110,7 @@ impl Plans {
 }
 
 impl CoordinatorCore {
-    /// The open plan and the last [`limits::PLANS_MAX`] that are over, newest first, at most so many.
+    /// The open plan and the last [`PLANS_MAX`](super::limits::PLANS_MAX) that are over, newest first, at most so many.
     pub fn plans(&self, most: usize) -> PlansView {
         let plans = &self.plans;
         let all = plans.saved.open.iter().chain(plans.over.iter().rev());
