@@ -1,0 +1,185 @@
+//! What contradicts itself is refused: reports, and plans that were tampered with.
+
+use super::*;
+
+#[test]
+fn reports_that_contradict_themselves_are_refused() {
+    let refuse = |change: fn(&mut ClusterReport)| {
+        let mut report = even_cluster();
+        change(&mut report);
+        let error = plan(&mut mbal(), &report, &generous()).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        refuse(|r| r.servers[1].workers[2].load = f64::NAN),
+        "server 1 reports a load of NaN"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[1].workers[2].cachelets[3].load = -0.5),
+        "server 1 reports a load of -0.5"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[1].workers[0].busy = f64::INFINITY),
+        "server 1 reports a load of inf"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[1].workers[2].load = 2e12),
+        "server 1 reports a load of 2000000000000"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[0].workers[0].cachelets[3].memory_bytes = u64::MAX),
+        "cachelet 3 is reported to have 18446744073709551615 bytes"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[2].server = ServerId(1)),
+        "server 1 is not in ascending order"
+    );
+    assert_eq!(
+        refuse(|r| r.servers[2].workers[0].cachelets[0].cachelet = CacheletNumber(7)),
+        "cachelet 7 has two owners"
+    );
+}
+
+#[test]
+fn a_plan_that_was_tampered_with_is_refused() {
+    let report = cluster(&[&[&[60e3, 50e3, 50e3]], &[&[30e3, 20e3]], &[&[50e3, 40e3]]]);
+    let good = expect_plan(answer(&report, &generous()));
+    assert_eq!(check(&report, &generous(), &good), Ok(()));
+    let [
+        Step::Move {
+            cachelet,
+            from,
+            to,
+            load,
+            bytes,
+        },
+        ..,
+    ] = good.steps[..]
+    else {
+        panic!("{good:?}");
+    };
+    let verdict = |step: Step| {
+        let mut plan = good.clone();
+        plan.steps[0] = step;
+        check(&report, &generous(), &plan).unwrap_err()
+    };
+    let unknown = CacheletNumber(99);
+    let cases = [
+        (
+            Step::Move {
+                cachelet: unknown,
+                from,
+                to,
+                load,
+                bytes,
+            },
+            Refusal::NotThere(unknown),
+        ),
+        (
+            Step::Move {
+                cachelet,
+                from: to,
+                to: from,
+                load,
+                bytes,
+            },
+            Refusal::NotThere(cachelet),
+        ),
+        (
+            Step::Move {
+                cachelet,
+                from,
+                to,
+                load: load + 1.0,
+                bytes,
+            },
+            Refusal::NotThere(cachelet),
+        ),
+        (
+            Step::Move {
+                cachelet,
+                from,
+                to: from,
+                load,
+                bytes,
+            },
+            Refusal::Nowhere(cachelet),
+        ),
+        (
+            Step::Move {
+                cachelet,
+                from,
+                to: worker(7, 0),
+                load,
+                bytes,
+            },
+            Refusal::Nowhere(cachelet),
+        ),
+        (
+            Step::Move {
+                cachelet,
+                from,
+                to,
+                load,
+                bytes: 1,
+            },
+            Refusal::Bytes(1),
+        ),
+    ];
+    for (step, expected) in cases {
+        assert_eq!(verdict(step), expected);
+    }
+    let refuse = |config: ClusterConfig, change: fn(&mut ClusterPlan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        check(&report, &config, &plan).unwrap_err()
+    };
+    assert_eq!(
+        refuse(generous(), |p| p.steps.push(p.steps[0])),
+        Refusal::Twice(cachelet)
+    );
+    assert_eq!(
+        refuse(generous(), |p| p.bytes += 1),
+        Refusal::Bytes(good.bytes)
+    );
+    assert_eq!(
+        refuse(ClusterConfig::default(), |_| ()),
+        Refusal::Bytes(good.bytes)
+    );
+    let few = ClusterConfig {
+        moves_max: 0,
+        ..generous()
+    };
+    assert_eq!(refuse(few, |_| ()), Refusal::TooManyMoves(good.moves()));
+    let low = ClusterConfig {
+        permissible_ratio: 0.5,
+        ..generous()
+    };
+    assert!(matches!(refuse(low, |_| ()), Refusal::Overloads { .. }));
+    let full = ClusterConfig {
+        memory_ratio_max: 0.001,
+        ..generous()
+    };
+    assert_eq!(refuse(full, |_| ()), Refusal::NoMemory(to.server));
+    let wrong = refuse(generous(), |p| p.changes[0].after += 1e3);
+    assert!(matches!(wrong, Refusal::WrongPrediction(_)));
+    let mut whole = report.clone();
+    for c in &mut whole.servers[0].workers[0].cachelets {
+        c.virtual_nodes = 1;
+    }
+    let split = ClusterPlan {
+        steps: vec![Step::Split {
+            cachelet,
+            at: from,
+            cause: SplitCause::TooHot,
+        }],
+        changes: Vec::new(),
+        bytes: 0,
+        ..good
+    };
+    assert_eq!(check(&report, &generous(), &split), Ok(()));
+    assert_eq!(
+        check(&whole, &generous(), &split),
+        Err(Refusal::Whole(cachelet))
+    );
+}

@@ -1,0 +1,203 @@
+//! Planners on small clusters, and what all of these tests share.
+
+mod checked;
+mod doubtful;
+mod random;
+mod stories;
+
+use super::*;
+use crate::migration::local::Effort;
+use crate::migration::solver::WorkLimit;
+use crate::random::SplitMix64;
+use evenkeel_types::ServerId;
+
+const MIB: u64 = 1 << 20;
+
+/// Everything may be copied: for stories about load alone.
+fn generous() -> ClusterConfig {
+    ClusterConfig {
+        bytes_ratio_max: 1.0,
+        churn_ratio_max: 1.0,
+        ..ClusterConfig::default()
+    }
+}
+
+/// Servers with workers with cachelets of these loads, 1 MiB and 16 virtual nodes each. Loads are in hundreds, so
+/// that none is too small to be believed whatever it is.
+fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
+    let mut number = 0;
+    let mut cachelet = |load: &f64| {
+        number += 1;
+        CacheletReport {
+            cachelet: CacheletNumber(number - 1),
+            load: *load,
+            memory_bytes: MIB,
+            virtual_nodes: 16,
+            may_move: true,
+        }
+    };
+    let mut worker = |loads: &&[f64]| WorkerReport {
+        load: loads.iter().sum(),
+        busy: 0.6,
+        cachelets: loads.iter().map(&mut cachelet).collect(),
+    };
+    let servers = servers.iter().enumerate();
+    ClusterReport {
+        servers: servers
+            .map(|(id, workers)| ServerReport {
+                server: ServerId(id as u16),
+                accepts: true,
+                memory_max_bytes: 1000 * MIB,
+                workers: workers.iter().map(&mut worker).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn planners() -> [Box<dyn Planner>; 4] {
+    let work = WorkLimit::default();
+    [
+        Box::new(Mbal::new(Effort::Fast, work)),
+        Box::new(Mbal::new(Effort::Thorough, work)),
+        Box::new(Slicer),
+        Box::new(BoundedLoad),
+    ]
+}
+
+fn mbal() -> Mbal {
+    Mbal::new(Effort::Fast, WorkLimit::default())
+}
+
+fn answer(report: &ClusterReport, config: &ClusterConfig) -> ClusterAnswer {
+    plan(&mut mbal(), report, config).unwrap()
+}
+
+fn expect_plan(answer: ClusterAnswer) -> ClusterPlan {
+    match answer {
+        ClusterAnswer::Plan(plan) => plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn worker(server: u16, worker: u16) -> WorkerRef {
+    WorkerRef {
+        server: ServerId(server),
+        worker,
+    }
+}
+
+fn moves(plan: &ClusterPlan) -> Vec<(u32, WorkerRef, WorkerRef)> {
+    let triple = |step: &Step| match *step {
+        Step::Move {
+            cachelet, from, to, ..
+        } => Some((cachelet.0, from, to)),
+        _ => None,
+    };
+    plan.steps.iter().filter_map(triple).collect()
+}
+
+/// Carries a plan out. What is split becomes two halves, the second with a new number.
+fn carry_out(report: &mut ClusterReport, plan: &ClusterPlan) {
+    for step in &plan.steps {
+        match *step {
+            Step::Move {
+                cachelet, from, to, ..
+            } => {
+                let c = take(report, cachelet, from);
+                owner(report, from).load -= c.load;
+                owner(report, to).load += c.load;
+                owner(report, to).cachelets.push(c);
+            }
+            Step::Split { cachelet, at, .. } => {
+                let numbers = report.servers.iter().flat_map(|s| &s.workers);
+                let numbers = numbers.flat_map(|w| &w.cachelets).map(|c| c.cachelet.0);
+                let new = CacheletNumber(numbers.max().unwrap_or(0) + 1);
+                let c = take(report, cachelet, at);
+                let nodes = c.virtual_nodes / 2;
+                for (cachelet, virtual_nodes) in [(cachelet, c.virtual_nodes - nodes), (new, nodes)]
+                {
+                    owner(report, at).cachelets.push(CacheletReport {
+                        cachelet,
+                        load: c.load / 2.0,
+                        memory_bytes: c.memory_bytes / 2,
+                        virtual_nodes,
+                        ..c
+                    });
+                }
+            }
+            Step::Merge { cachelets, at } => {
+                let [a, b] = cachelets.map(|cachelet| take(report, cachelet, at));
+                owner(report, at).cachelets.push(CacheletReport {
+                    load: a.load + b.load,
+                    memory_bytes: a.memory_bytes + b.memory_bytes,
+                    virtual_nodes: a.virtual_nodes + b.virtual_nodes,
+                    ..a
+                });
+            }
+        }
+    }
+}
+
+fn owner(report: &mut ClusterReport, at: WorkerRef) -> &mut WorkerReport {
+    let mut servers = report.servers.iter_mut();
+    let server = servers.find(|s| s.server == at.server).unwrap();
+    &mut server.workers[usize::from(at.worker)]
+}
+
+fn take(report: &mut ClusterReport, cachelet: CacheletNumber, at: WorkerRef) -> CacheletReport {
+    let cachelets = &mut owner(report, at).cachelets;
+    let place = cachelets.iter().position(|c| c.cachelet == cachelet);
+    cachelets.remove(place.expect("a step is about what is there"))
+}
+
+fn loads(report: &ClusterReport) -> Vec<f64> {
+    let workers = report.servers.iter().flat_map(|server| &server.workers);
+    workers.map(|worker| worker.load).collect()
+}
+
+/// A cluster of 8 servers with 4 workers and 16 cachelets each.
+fn even_cluster() -> ClusterReport {
+    let loads: &[f64] = &[2e3; 16];
+    let workers: &[&[f64]] = &[loads; 4];
+    cluster(&[workers; 8])
+}
+
+/// A cluster with skewed loads and sizes.
+fn random_cluster(random: &mut SplitMix64) -> ClusterReport {
+    let workers = 1 + random.below(4);
+    let cachelets = 1 + random.below(20);
+    let mut number = 0;
+    let mut worker = |random: &mut SplitMix64| {
+        let cachelets = (0..cachelets).map(|_| {
+            number += 1;
+            CacheletReport {
+                cachelet: CacheletNumber(number),
+                load: 500.0 / random.unit().powf(0.8).max(0.005),
+                memory_bytes: random.below(4 * MIB),
+                virtual_nodes: 1 + random.below(30) as u32,
+                may_move: random.below(10) > 0,
+            }
+        });
+        let cachelets: Vec<_> = cachelets.collect();
+        WorkerReport {
+            load: cachelets.iter().map(|c| c.load).sum::<f64>() + random.unit() * 500.0,
+            busy: 0.2 + 0.6 * random.unit(),
+            cachelets,
+        }
+    };
+    ClusterReport {
+        servers: (0..2 + random.below(12))
+            .map(|id| {
+                let mut server = ServerReport {
+                    server: ServerId(3 * id as u16),
+                    accepts: random.below(10) > 0,
+                    memory_max_bytes: 0,
+                    workers: (0..workers).map(|_| worker(random)).collect(),
+                };
+                let spare = 80 + random.below(100);
+                server.memory_max_bytes = server.memory_bytes() / 100 * spare;
+                server
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,173 @@
+//! What a plan is in a small cluster, told one after the other.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::migration::mean;
+
+#[test]
+fn a_hot_worker_gives_to_the_least_loaded_server() {
+    let report = cluster(&[
+        &[&[50e3, 50e3, 45e3], &[50e3, 50e3]],
+        &[&[50e3, 50e3], &[50e3, 50e3]],
+        &[&[40e3, 30e3], &[30e3, 10e3]],
+    ]);
+    let plan = expect_plan(answer(&report, &generous()));
+    assert_eq!(moves(&plan), [(0, worker(0, 0), worker(2, 1))]);
+    assert_eq!((plan.before.overloaded, plan.after.overloaded), (1, 0));
+    assert_eq!((plan.before.load_max, plan.after.load_max), (145e3, 100e3));
+    let change = |worker, before, after| LoadChange {
+        worker,
+        before,
+        after,
+    };
+    let expected = [
+        change(worker(0, 0), 145e3, 95e3),
+        change(worker(2, 1), 40e3, 90e3),
+    ];
+    assert_eq!(plan.changes, expected);
+    assert_eq!(plan.bytes, MIB);
+}
+
+#[test]
+fn a_server_without_memory_or_that_is_to_be_emptied_gets_nothing() {
+    let even: &[f64] = &[30e3, 30e3, 30e3];
+    let mut report = cluster(&[
+        &[&[40e3, 40e3, 30e3, 30e3]],
+        &[&[30e3, 10e3]],
+        &[&[30e3, 15e3]],
+        &[even],
+        &[even],
+    ]);
+    let target = |report: &ClusterReport| {
+        let plan = expect_plan(answer(report, &generous()));
+        moves(&plan)
+            .iter()
+            .map(|m| m.2.server.0)
+            .collect::<BTreeSet<_>>()
+    };
+    assert!(target(&report).contains(&1));
+    report.servers[1].memory_max_bytes = MIB;
+    assert!(!target(&report).contains(&1), "it has more already");
+    report.servers[1].memory_max_bytes = 1000 * MIB;
+    report.servers[1].accepts = false;
+    assert!(!target(&report).contains(&1));
+}
+
+#[test]
+fn where_nothing_fits_two_are_swapped() {
+    let report = cluster(&[&[&[60e3, 60e3]], &[&[40e3, 40e3]], &[&[50e3, 50e3]]]);
+    let plan = expect_plan(answer(&report, &generous()));
+    assert_eq!(
+        moves(&plan),
+        [
+            (0, worker(0, 0), worker(1, 0)),
+            (2, worker(1, 0), worker(0, 0))
+        ]
+    );
+    assert_eq!(plan.after.load_max, 100e3);
+    assert_eq!(plan.after.overloaded, 0);
+}
+
+#[test]
+fn nobody_overloaded_means_nothing_to_do() {
+    let report = cluster(&[&[&[51e3, 51e3]], &[&[50e3, 50e3]]]);
+    for mut planner in planners() {
+        let answer = plan(&mut *planner, &report, &generous()).unwrap();
+        assert_eq!(answer, ClusterAnswer::Even);
+        let nobody = plan(&mut *planner, &ClusterReport::default(), &generous()).unwrap();
+        assert_eq!(nobody, ClusterAnswer::Even);
+    }
+    let mut asleep = cluster(&[&[&[60e3, 60e3]], &[&[40e3, 40e3]]]);
+    asleep.servers[0].workers[0].busy = 0.2;
+    assert_eq!(answer(&asleep, &generous()), ClusterAnswer::Even);
+}
+
+#[test]
+fn a_cluster_that_is_hot_as_a_whole_wants_more_servers() {
+    let mut report = cluster(&[&[&[90e3, 60e3]], &[&[50e3, 50e3]], &[&[50e3, 50e3]]]);
+    for server in &mut report.servers {
+        server.workers[0].busy = 0.9;
+    }
+    // 3 servers at 0.9 do the work of 4.5 at 0.6.
+    assert_eq!(
+        answer(&report, &generous()),
+        ClusterAnswer::AddServers { servers: 2 }
+    );
+    let known = ClusterConfig {
+        worker_load_max: Some(100e3),
+        ..generous()
+    };
+    let cool = cluster(&[&[&[90e3, 60e3]], &[&[60e3, 50e3]], &[&[60e3, 50e3]]]);
+    assert_eq!(
+        answer(&cool, &known),
+        ClusterAnswer::AddServers { servers: 1 }
+    );
+}
+
+#[test]
+fn what_is_too_hot_for_anybody_is_split_and_then_moved() {
+    let mut report = cluster(&[&[&[150e3]], &[&[40e3, 30e3]], &[&[50e3, 30e3]]]);
+    let first = expect_plan(answer(&report, &generous()));
+    assert_eq!(
+        first.steps,
+        [Step::Split {
+            cachelet: CacheletNumber(0),
+            at: worker(0, 0),
+            cause: SplitCause::TooHot
+        }]
+    );
+    assert_eq!(first.before, first.after);
+    for _ in 0..8 {
+        if let ClusterAnswer::Plan(plan) = answer(&report, &generous()) {
+            carry_out(&mut report, &plan);
+        }
+    }
+    let loads = loads(&report);
+    let most = loads.iter().copied().fold(0.0, f64::max);
+    assert!(most <= 1.15 * mean(&loads), "{loads:?}");
+    let mut whole = cluster(&[&[&[150e3]], &[&[40e3, 30e3]], &[&[50e3, 30e3]]]);
+    whole.servers[0].workers[0].cachelets[0].virtual_nodes = 1;
+    assert_eq!(
+        answer(&whole, &generous()),
+        ClusterAnswer::NoRoom { overloaded: 1 }
+    );
+}
+
+#[test]
+fn what_has_too_many_bytes_for_a_plan_is_split_too() {
+    let report = cluster(&[&[&[50e3, 50e3, 50e3]], &[&[30e3, 20e3]], &[&[50e3, 40e3]]]);
+    // A hundredth of 7 MiB is less than any cachelet has.
+    let plan = expect_plan(answer(&report, &ClusterConfig::default()));
+    assert_eq!(
+        plan.steps,
+        [Step::Split {
+            cachelet: CacheletNumber(0),
+            at: worker(0, 0),
+            cause: SplitCause::TooLarge
+        }]
+    );
+}
+
+#[test]
+fn cold_cachelets_of_a_worker_that_has_many_are_merged() {
+    let mut many = vec![1e3; 25];
+    many[3] = 100.0;
+    many[7] = 200.0;
+    let mut report = cluster(&[&[&many], &[&[25e3]]]);
+    let first = expect_plan(answer(&report, &generous()));
+    assert_eq!(first.cause, ClusterCause::ManyCachelets);
+    assert_eq!(
+        first.steps,
+        [Step::Merge {
+            cachelets: [CacheletNumber(3), CacheletNumber(7)],
+            at: worker(0, 0)
+        }]
+    );
+    carry_out(&mut report, &first);
+    assert_eq!(
+        answer(&report, &generous()),
+        ClusterAnswer::Even,
+        "24 are not many"
+    );
+}
