@@ -2,7 +2,7 @@
 
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationsView;
-use evenkeel_testkit::{Client, http};
+use evenkeel_testkit::{Client, Cluster, http};
 use evenkeel_types::{CacheletId, KeyHash};
 use std::net::SocketAddr;
 
@@ -55,6 +55,12 @@ pub fn order(coordinator: SocketAddr, key: &str, bytes_per_second: u64) -> Optio
         from: source.name.clone(),
         to: target.name.clone(),
     })
+}
+
+/// The sum of a count over the servers of a cluster.
+pub fn count_all(cluster: &Cluster, name: &str) -> u64 {
+    let servers = cluster.servers.iter();
+    servers.map(|server| count(server.address(), name)).sum()
 }
 
 /// One of a server's counts, by its name in `stats evenkeel`.

@@ -1,7 +1,7 @@
 //! Cachelets that pass between server processes with their contents: nobody misses anything, and whatever is killed
 //! on the way, nobody sees what is older than what was stored last.
 
-use evenkeel_conformance::migrations::{self, Ordered};
+use evenkeel_conformance::migrations::{self, Ordered, count_all};
 use evenkeel_conformance::users::{Tally, USERS, key_name, while_used};
 use evenkeel_roles::coordinator::MigrationEnd;
 use evenkeel_testkit::{Cluster, ClusterOptions, poll_until};
@@ -10,14 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(40);
-
-/// The sum of a count over servers.
-fn count(cluster: &Cluster, name: &str) -> u64 {
-    let servers = cluster.servers.iter();
-    servers
-        .map(|server| migrations::count(server.address(), name))
-        .sum()
-}
 
 #[test]
 fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
@@ -48,12 +40,12 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
         .filter(|ended| ended.end == MigrationEnd::Moved)
         .count();
     let (passed, us) = (
-        count(&cluster, "migrations_passed"),
-        count(&cluster, "migration_pass_us"),
+        count_all(&cluster, "migrations_passed"),
+        count_all(&cluster, "migration_pass_us"),
     );
     println!(
         "{passed} cachelets of {} items passed, {} µs each without a server; {} requests",
-        count(&cluster, "migration_items_sent") / passed.max(1),
+        count_all(&cluster, "migration_items_sent") / passed.max(1),
         us / passed.max(1),
         tally.requests.load(Ordering::Relaxed),
     );

@@ -1,7 +1,7 @@
 //! Cachelets that are split and merged, in the map and then by their servers, while users go on and some halves go to
 //! other servers: nobody misses anything.
 
-use evenkeel_conformance::migrations;
+use evenkeel_conformance::migrations::{self, count_all};
 use evenkeel_conformance::users::{Tally, USERS, key_name, while_used};
 use evenkeel_testkit::{Cluster, ClusterOptions, http, poll_until};
 use evenkeel_types::{CacheletId, KeyHash};
@@ -11,14 +11,6 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(40);
 
 const ROUNDS: usize = 24;
-
-/// The sum of a count over servers.
-fn count(cluster: &Cluster, name: &str) -> u64 {
-    let servers = cluster.servers.iter();
-    servers
-        .map(|server| migrations::count(server.address(), name))
-        .sum()
-}
 
 #[test]
 fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
@@ -63,8 +55,8 @@ fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
                 poll_until(DEADLINE, "servers to do as the map says", || {
                     let is_over = migrations::view(coordinator)?.migrations.is_empty();
                     let done = (
-                        count(&cluster, "cachelets_split"),
-                        count(&cluster, "cachelets_merged"),
+                        count_all(&cluster, "cachelets_split"),
+                        count_all(&cluster, "cachelets_merged"),
                     );
                     (is_broken() || is_over && done == (splits, merges)).then_some(())
                 });
@@ -78,8 +70,8 @@ fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
         tally.failures.load(Ordering::Relaxed)
     );
     assert!(splits >= 8 && merges >= 8 && moves >= 5);
-    assert_eq!(count(&cluster, "migrations_passed"), moves);
-    assert_eq!(count(&cluster, "cachelets_broken"), 0);
+    assert_eq!(count_all(&cluster, "migrations_passed"), moves);
+    assert_eq!(count_all(&cluster, "cachelets_broken"), 0);
     assert_eq!(tally.failures.load(Ordering::Relaxed), 0, "failures");
     assert_eq!(tally.misses.load(Ordering::Relaxed), 0, "misses");
 }
