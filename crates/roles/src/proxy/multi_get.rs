@@ -232,7 +232,7 @@ impl ProxyCore {
     ) {
         let line = Line {
             with_cas,
-            again: Some((tag.retries + 1, tag.give_up)),
+            again: Some((tag.retries.saturating_add(1), tag.give_up)),
             ..Line::get(tag.client, tag.pool, to, tag.route)
         };
         self.add_to_draft(now, &line, key, slot);

@@ -318,7 +318,7 @@ impl ProxyCore {
         match to.and_then(|to| self.admit(to, bytes.len() + ROUTE_FLAGS_LEN_MAX)) {
             Ok(to) => {
                 let (start, end) = tag.flags;
-                tag.retries += 1;
+                tag.retries = tag.retries.saturating_add(1);
                 self.put(now, to, tag, progress, |out| {
                     if start == end {
                         out.extend_from_slice(&bytes);
