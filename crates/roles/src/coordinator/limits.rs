@@ -44,6 +44,10 @@ pub const DRAIN_RATE_MAX: u32 = CACHELETS_MAX as u32;
 /// carries, so that a cachelet of 64 MB passes in half a second and the ends have room for their clients.
 pub const MIGRATION_BYTES_PER_SECOND: u64 = 128 << 20;
 
+/// Migrations of one cachelet for the sake of even shares that may come to nothing in a row, because a connection breaks or
+/// somebody flushes: then it is released, and its contents begin anew elsewhere.
+pub const SHARE_MIGRATIONS_MAX: u32 = 3;
+
 /// Migrations that are over and are kept to be shown.
 pub const ENDED_MIGRATIONS_MAX: usize = 1000;
 

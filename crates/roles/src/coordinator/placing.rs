@@ -9,7 +9,7 @@
 //!
 //! Where both servers are up and can do it, a cachelet that has to change hands *migrates* instead, with its
 //! contents, and always has an owner; only so many at a time, and the others stay where they are until then. One whose
-//! migration came to nothing is released.
+//! migrations came to nothing several times is released.
 //!
 //! The plan is made anew from what is the case at each call; no target is promised in advance.
 //! When servers come and go while cachelets are between owners, it is simply another plan.
@@ -195,8 +195,8 @@ pub(super) type Accounts = BTreeMap<CacheletId, WorkerRef>;
 /// `has_let_go(server, epoch)` says whether that server is known to work by a map
 /// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
 /// server that released something ends, after finitely many steps, with shares that differ by at
-/// most one, unless too much is moving, or a worker has nothing but cachelets that were split or merged; nothing moves
-/// that need not.
+/// most one, unless too much is moving, a worker has nothing but cachelets that were split or merged, or what one has
+/// too many only another worker of its server lacks, to which nothing passes with its contents; nothing moves that need not.
 /// O(cachelets · log workers + workers · log workers + grants · workers).
 pub(super) fn plan(
     slots: &[Slot],
@@ -323,7 +323,13 @@ fn pass_on(
         let is_possible =
             parties.can_migrate(cachelet, from) && neediest(held, quotas, can_take).is_some();
         if !is_possible {
-            plan.releases.push(cachelet);
+            // To be released and begin anew is too much for a place at another worker of the same server.
+            let has_place_beside = |to: WorkerRef| to.server == from.server;
+            let stays = parties.can_migrate(cachelet, from)
+                && neediest(held, quotas, has_place_beside).is_some();
+            if !stays {
+                plan.releases.push(cachelet);
+            }
             continue;
         }
         let has_room = |server: ServerId| room.get(&server).is_some_and(|left| *left > 0);
@@ -629,6 +635,36 @@ mod tests {
                 .collect::<Vec<_>>(),
             [4]
         );
+    }
+
+    #[test]
+    fn what_only_a_worker_of_the_same_server_lacks_stays_where_it_is() {
+        // Shares 4, 2 and 3: one more than three for the first, which the second lacks, and nobody else.
+        let owners = [
+            (0, 0),
+            (0, 0),
+            (0, 0),
+            (0, 0),
+            (0, 1),
+            (0, 1),
+            (1, 0),
+            (1, 0),
+            (1, 0),
+        ];
+        let slots: Vec<_> = (owners.iter())
+            .map(|&(server, its)| Slot::Owned(worker(server, its)))
+            .collect();
+        let mut parties = Parties {
+            takers: vec![worker(0, 0), worker(0, 1), worker(1, 0)],
+            migrating: (0..2).map(|server| (ServerId(server), 1)).collect(),
+            migrations_max: 8,
+            ..Parties::default()
+        };
+        let plan = |parties: &Parties| super::plan(&slots, &Accounts::new(), parties, |_, _| true);
+        assert_eq!(plan(&parties), Plan::default());
+        // Where nothing migrates in any case, shares count for more.
+        parties.migrating.clear();
+        assert_eq!(plan(&parties).releases, [3]);
     }
 
     #[test]

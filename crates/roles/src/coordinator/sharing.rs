@@ -104,7 +104,7 @@ impl CoordinatorCore {
             leavers: leavers.collect(),
             migrating: self.room_for_migrations(),
             migrations_max: self.migrations_left(),
-            immovable: self.migrations.failed().clone(),
+            immovable: self.migrations.immovable(),
             weights: self.weights.clone(),
             loads: self.loads_of_drained(now),
         }

@@ -45,8 +45,8 @@ pub use view::{
 pub(in crate::coordinator) struct Migrations {
     /// Exactly those of the slots.
     under_way: BTreeMap<CacheletId, Progress>,
-    /// Cachelets that were to move for the sake of even shares and did not: they are released instead.
-    failed: BTreeSet<CacheletId>,
+    /// How often in a row cachelets were to move for the sake of even shares and did not.
+    failed: BTreeMap<CacheletId, u32>,
     ended: VecDeque<EndedMigration>,
     counts: MigrationCounts,
 }
@@ -75,7 +75,7 @@ impl Default for Migrations {
     fn default() -> Self {
         Migrations {
             under_way: BTreeMap::new(),
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
             ended: VecDeque::new(),
             counts: MigrationCounts {
                 begun: 0,
@@ -102,13 +102,15 @@ impl Migrations {
     }
 
     /// Cachelets that are to be released instead of moved.
-    pub(in crate::coordinator) fn failed(&self) -> &BTreeSet<CacheletId> {
-        &self.failed
+    pub(in crate::coordinator) fn immovable(&self) -> BTreeSet<CacheletId> {
+        let often = |(_, times): &(&CacheletId, &u32)| **times >= limits::SHARE_MIGRATIONS_MAX;
+        let failed = self.failed.iter().filter(often);
+        failed.map(|(cachelet, _)| *cachelet).collect()
     }
 
-    /// A cachelet did not move for the sake of even shares.
+    /// A cachelet did not move for the sake of even shares, and it is no use to try again.
     pub(in crate::coordinator) fn note_failure(&mut self, cachelet: CacheletId) {
-        self.failed.insert(cachelet);
+        self.failed.insert(cachelet, limits::SHARE_MIGRATIONS_MAX);
     }
 
     /// A cachelet has a new owner and may be moved again.
@@ -378,7 +380,7 @@ impl CoordinatorCore {
             },
         };
         if end == MigrationEnd::Aborted && moving.purpose == Purpose::Share && !moving.cancelled {
-            self.migrations.failed.insert(cachelet);
+            *self.migrations.failed.entry(cachelet).or_default() += 1;
         }
         if end == MigrationEnd::Moved {
             let target = &mut self.servers[usize::from(moving.to.server.0)];

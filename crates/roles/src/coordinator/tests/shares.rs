@@ -91,6 +91,8 @@ fn what_cannot_migrate_is_released_instead() {
     drain(&mut cluster, "s1", true, 100);
     cluster.rounds(150);
     assert_eq!([0, 1, 2].map(|id| of_server(&cluster, id)), [0, 48, 48]);
+    let tries = u64::from(limits::SHARE_MIGRATIONS_MAX);
+    assert_eq!(cluster.world.core.migration_counts().begun, 32 * tries);
     let mut cluster = able(2);
     cluster.members.push(server(3, 2));
     cluster.rounds(10);

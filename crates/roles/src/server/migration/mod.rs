@@ -30,7 +30,7 @@
 //! next version is newer than all of the source's, and `since` of the cachelet stays. So a client with any map that named the
 //! source without a break may ask the target.
 //!
-//! **`flush_all` ends migrations** that are under way at either end, because it reaches the two at different times: an
+//! **`flush_all` ends migrations** of which anything was sent, at either end, because it reaches the two at different times: an
 //! item that the source had still to send would survive it. A target begins none within [`FLUSH_REACH`] of one.
 //!
 //! **Hot keys** have leases that the source granted before; they end by themselves, as when a cachelet changes its
@@ -102,6 +102,12 @@ impl Migrations {
         let outgoing = self.outgoing.get(&cachelet);
         outgoing.is_some_and(|outgoing| !outgoing.is_over())
             || self.incoming.contains_key(&cachelet)
+    }
+
+    /// Whether items of an outgoing cachelet may be on their way.
+    fn has_begun(&self, cachelet: CacheletId) -> bool {
+        let outgoing = self.outgoing.get(&cachelet);
+        outgoing.is_some_and(|it| matches!(it.stage, Stage::Copying | Stage::Passing { .. }))
     }
 
     /// Where a cachelet of this server has gone, if the map does not say so yet.
@@ -283,7 +289,8 @@ impl WorkerCore {
     /// A `flush_all` was carried out here.
     pub(super) fn flush_ends_migrations(&mut self, now: Now) {
         self.migrations.flushed_at = Some(now.monotonic);
-        if let Some(cachelet) = self.migrations.active {
+        let active = self.migrations.active;
+        if let Some(cachelet) = active.filter(|cachelet| self.migrations.has_begun(*cachelet)) {
             self.abort(now, cachelet);
         }
         self.flush_ends_incoming();
