@@ -65,7 +65,7 @@ pub use migration::{MigrationStep, TARGET_TIMEOUT};
 pub use observe::CloseReason;
 pub use outbox::OUTBOX_MAX;
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
-pub use recut::Recut;
+pub use recut::{Recut, RecutStep};
 pub use serving_lease::{LeaseKeeper, ServingLease, Step, Voter};
 pub use session::{AWAITED_MAX, ConnectionId, OUT_PAUSE, Peer, Session};
 pub use stats::{ClassStats, MemoryFacts, Pages, ProcessFacts, VERSION};

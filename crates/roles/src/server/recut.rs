@@ -65,6 +65,17 @@ struct Joining {
     stragglers: BTreeSet<u16>,
 }
 
+/// How far a split or a merge has come at one worker, as exactly as that one knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecutStep {
+    /// The map says so, and nothing has happened yet: one of the two is not at its home worker, or not settled there.
+    Waiting,
+    /// Home worker: keys are in the other cachelet, and items are brought over.
+    Bringing,
+    /// Home worker: all items are brought, and some workers have not heard.
+    Telling,
+}
+
 /// What a worker knows of cachelets that are not those of the map.
 #[derive(Debug, Default)]
 pub(super) struct Recuts {
@@ -125,6 +136,21 @@ impl Recuts {
 }
 
 impl WorkerCore {
+    /// The splits and merges that are not over, as far as this worker knows: the cachelet that loses something, the one that
+    /// gets it, and how far that has come.
+    pub fn recut_steps(&self) -> impl Iterator<Item = ([CacheletId; 2], RecutStep)> + '_ {
+        let waiting = self.recuts.misplaced.keys();
+        let waiting = waiting.map(|(from, into)| ([*from, *into], RecutStep::Waiting));
+        let begun = self.recuts.joins.iter().map(|(into, joining)| {
+            let step = match joining.is_brought {
+                false => RecutStep::Bringing,
+                true => RecutStep::Telling,
+            };
+            ([joining.from, *into], step)
+        });
+        waiting.chain(begun)
+    }
+
     /// Whether a cachelet here is what the map says, whole and alone.
     pub(super) fn is_as_mapped(&self, cachelet: CacheletId) -> bool {
         !self.recuts.concern(cachelet)

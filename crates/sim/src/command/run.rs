@@ -2,7 +2,7 @@
 
 use super::{ClusterArgs, EXIT_FAILED, EXIT_FINE, OutputFormat, report_error};
 use crate::many;
-use crate::world::Report;
+use crate::world::{Report, Strikes};
 use anyhow::Context;
 use clap::Args;
 use core::fmt;
@@ -63,6 +63,8 @@ pub struct RunReport {
     pub failed: Vec<FailedRun>,
     /// How often each fault, each kind of command and each rare branch occurred.
     pub sometimes: BTreeMap<&'static str, u64>,
+    /// What went wrong with cachelets in the middle of changes: by occasion, what happened, and the step.
+    pub struck: Strikes,
     /// Stands for every event of every run, as 16 hexadecimal digits.
     pub event_hash: String,
 }
@@ -126,6 +128,7 @@ fn run(args: &RunArgs) -> RunReport {
         failed,
         event_hash: format!("{:016x}", total.event_hash),
         sometimes: total.counts,
+        struck: total.strikes,
     }
 }
 
@@ -134,6 +137,7 @@ impl fmt::Display for RunReport {
         for (name, count) in &self.sometimes {
             writeln!(f, "{count:>12}  {name}")?;
         }
+        write!(f, "\n{}", self.struck)?;
         writeln!(
             f,
             "\n{} runs of {} s with {} servers in {:.1} s; events {}",

@@ -7,14 +7,17 @@ use super::servers::worker_ports;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
+use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{
-    CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
+    Cause, CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
     Settings,
 };
 use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_types::Epoch;
+use std::sync::Arc;
 
 /// A member silent for this long is down.
 const SILENT: Duration = Duration::from_nanos(400 * MS);
@@ -27,6 +30,10 @@ const FIRST_INTERVAL: Nanos = 30 * MS;
 
 const CLUSTER: &str = "simulated";
 
+/// Part of its time that each worker is said to be busy. Servers take no time here, and plans would find nobody
+/// overloaded.
+const BUSY: f64 = 0.5;
+
 /// The coordinator's process. It answers at once or, while it is stopped, not at all.
 #[derive(Debug)]
 pub(super) struct Coordinator {
@@ -38,8 +45,8 @@ pub(super) struct Coordinator {
     pub observe_next: bool,
     /// Servers that this life of it has given up, as far as that was looked at.
     pub given_up: u64,
-    /// Newest map that was looked at for what was given away.
-    pub looked_at: Epoch,
+    /// Newest map that was looked at for what was given away, and what began with it.
+    pub looked_at: Option<Arc<ClusterMap>>,
 }
 
 impl Coordinator {
@@ -59,7 +66,7 @@ impl Coordinator {
             hot_keys: Mode::On,
             observe_next: false,
             given_up: 0,
-            looked_at: Epoch(0),
+            looked_at: None,
         }
     }
 }
@@ -141,15 +148,21 @@ impl World {
             leased: false,
         };
         if let Some(server) = self.servers.get(host) {
-            let (epoch, port) = (server.applied(), 1000 + host as u16);
+            let (epoch, port) = (self.forged_epoch(host), 1000 + host as u16);
             let loads = server.workers.iter().map(WorkerCore::load).collect();
-            let measured = server.workers.iter().map(WorkerCore::cachelet_loads);
+            let measured = server.workers.iter().map(|worker| WorkerLoad {
+                busy: BUSY,
+                ..worker.cachelet_loads()
+            });
             let limit_bytes = server.pool.as_ref().map_or(0, |pool| pool.limit_bytes());
             let reports = server.workers.iter().map(WorkerCore::migration_reports);
+            let mut migrations: Vec<_> = reports.flatten().collect();
+            self.forge_reports(&mut migrations);
             return Heartbeat {
+                migrates: server.migrates,
                 splits: true,
                 leased: server.leases.keeper.is_leased(),
-                migrations: reports.flatten().collect(),
+                migrations,
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {
                     requests_per_second: loads,
@@ -157,7 +170,7 @@ impl World {
                 },
                 ..about(
                     MemberKind::Server,
-                    format!("s{host}"),
+                    World::name_of(host),
                     server.boot,
                     port,
                     epoch,
@@ -206,7 +219,7 @@ impl World {
             // For instance one that was sent in a former life and arrives late.
             Err(_) => self.report.tell("heartbeats refused", 1),
         }
-        self.note_given_up();
+        self.note_new_maps();
         self.arm(self.coordinator_host());
     }
 
@@ -241,12 +254,50 @@ impl World {
     pub(super) fn tick_coordinator(&mut self) {
         let now = self.coordinator.process.now(self.time);
         self.coordinator.core.handle_timeout(now);
-        self.note_given_up();
+        self.note_new_maps();
     }
 
     pub(super) fn coordinator_deadline(&self) -> Nanos {
         let process = &self.coordinator.process;
         process.clock.time_of(self.coordinator.core.poll_deadline())
+    }
+
+    /// The coordinator may have made maps. What it has given to somebody anew has ceased to be where it was.
+    pub(super) fn note_new_maps(&mut self) {
+        let coordinator = &mut self.coordinator;
+        let counters = coordinator.core.counters();
+        let given_up = counters.map_changes[&Cause::ServerFenced];
+        let new = given_up - core::mem::replace(&mut coordinator.given_up, given_up);
+        self.report.tell("servers given up", new);
+        let Some(map) = coordinator.core.map().cloned() else {
+            return;
+        };
+        let before = coordinator.looked_at.replace(map.clone());
+        if let Some(before) = before.filter(|before| before.epoch() < map.epoch()) {
+            self.narrate_maps(before.epoch());
+            self.lose_begun_anew(before.epoch());
+            self.lay_traps(&before);
+        }
+    }
+
+    fn narrate_maps(&mut self, before: Epoch) {
+        if self.listener.is_none() {
+            return;
+        }
+        let events = self.coordinator.core.events();
+        let new = events.filter(|event| event.epoch > before);
+        let words = new.map(|event| {
+            let (epoch, cause) = (event.epoch, event.cause.as_str());
+            let servers = event.servers.join(" ");
+            format!(
+                "makes map {epoch}: {cause}, {} cachelets, {servers}",
+                event.cachelets
+            )
+        });
+        let host = self.coordinator_host();
+        for words in words.collect::<Vec<_>>() {
+            self.narrate(&[host], || words);
+        }
     }
 
     /// The coordinator dies and another takes over what it had saved.

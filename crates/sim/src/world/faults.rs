@@ -105,6 +105,8 @@ impl World {
             Hazard::MoveCachelet => self.move_cachelets(),
             Hazard::Migrate => self.migrate_some(),
             Hazard::Recut => self.split_or_merge(),
+            Hazard::Drain => self.drain_or_fill(),
+            Hazard::SwitchPlans => self.switch_plans(),
             Hazard::SwitchHotKeys => self.switch_hot_keys(),
             Hazard::CoordinatorAway => {
                 let host = self.coordinator_host();
@@ -280,6 +282,8 @@ impl World {
     /// Faults are over: what still stands between the hosts is gone.
     pub(super) fn calm_down(&mut self) {
         self.weather.clear_up(self.time);
+        self.traps.clear();
+        self.hurry_drains();
         self.give_up_migrations();
         self.coordinator.hot_keys = Mode::On;
         self.narrate(&[], || "faults are over".into());

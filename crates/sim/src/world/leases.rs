@@ -14,7 +14,7 @@ use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
-use evenkeel_roles::coordinator::{Cause, HeartbeatAnswer};
+use evenkeel_roles::coordinator::HeartbeatAnswer;
 use evenkeel_roles::server::{ConnectionId, LeaseKeeper, ServingLease, Step, Voter};
 use evenkeel_types::{BootId, Epoch, KeyHash, ServerId};
 use std::collections::{BTreeMap, VecDeque};
@@ -327,20 +327,6 @@ impl World {
             Some(owner) if owner.server == id => since > s.workers[usize::from(worker)].epoch(),
             Some(_) => true,
             None => map.server(id).is_none_or(|entry| !entry.up),
-        }
-    }
-
-    /// The coordinator has done something. What it has given to somebody anew has ceased to be where it was.
-    pub(super) fn note_given_up(&mut self) {
-        let coordinator = &mut self.coordinator;
-        let counters = coordinator.core.counters();
-        let given_up = counters.map_changes[&Cause::ServerFenced];
-        let new = given_up - core::mem::replace(&mut coordinator.given_up, given_up);
-        self.report.tell("servers given up", new);
-        let epoch = coordinator.core.epoch();
-        let before = core::mem::replace(&mut coordinator.looked_at, epoch);
-        if before < epoch {
-            self.lose_begun_anew(before);
         }
     }
 }

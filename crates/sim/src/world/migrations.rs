@@ -1,137 +1,53 @@
-//! Cachelets that migrate between servers, and blows that strike at each step of it.
+//! Cachelets that migrate between servers because somebody wants them to, and what becomes of keys then.
 
-use super::plan::MS;
-use super::{Event, World};
-use crate::history::Nanos;
+use super::World;
 use evenkeel_policy::placement::map::Migration;
 use evenkeel_roles::server::MigrationStep;
-use evenkeel_types::{CacheletId, KeyHash, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, ServerId, WorkerRef};
 
-/// A blow that waits for a migration to come to a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Trap {
-    cachelet: CacheletId,
-    step: MigrationStep,
-    blow: Blow,
-    source: usize,
-    target: usize,
-}
-
-/// What is done to a migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
-    KillSource,
-    KillTarget,
-    StopSource,
-    StopTarget,
-    CutLink,
-    RestartCoordinator,
-    Cancel,
-}
-
-const BLOWS: [Blow; 7] = [
-    Blow::KillSource,
-    Blow::KillTarget,
-    Blow::StopSource,
-    Blow::StopTarget,
-    Blow::CutLink,
-    Blow::RestartCoordinator,
-    Blow::Cancel,
-];
-
-/// Makes the names of all blows at all steps.
-macro_rules! blows {
-    ($($step:ident: $at:literal),*) => {
-        /// The steps at which a blow can strike.
-        const STEPS: &[MigrationStep] = &[$(MigrationStep::$step),*];
-
-        fn name(blow: Blow, step: MigrationStep) -> &'static str {
-            match (blow, step) {
-                $(
-                    (Blow::KillSource, MigrationStep::$step) => concat!("migration source killed, ", $at),
-                    (Blow::KillTarget, MigrationStep::$step) => concat!("migration target killed, ", $at),
-                    (Blow::StopSource, MigrationStep::$step) => concat!("migration source stopped, ", $at),
-                    (Blow::StopTarget, MigrationStep::$step) => concat!("migration target stopped, ", $at),
-                    (Blow::CutLink, MigrationStep::$step) => concat!("migration link cut, ", $at),
-                    (Blow::RestartCoordinator, MigrationStep::$step) => {
-                        concat!("coordinator restarted in a migration, ", $at)
-                    }
-                    (Blow::Cancel, MigrationStep::$step) => concat!("migration cancelled, ", $at),
-                )*
-                (_, MigrationStep::Waiting | MigrationStep::Aborted) => "migrations struck too late",
-            }
-        }
-
-        /// What is counted of blows, one name for each at each step.
-        pub fn migration_blows() -> Vec<&'static str> {
-            let of = |blow: &Blow| STEPS.iter().map(|step| name(*blow, *step)).collect::<Vec<_>>();
-            BLOWS.iter().flat_map(of).collect()
-        }
-    };
-}
-
-blows! {
-    Beginning: "source beginning",
-    Copying: "source copying",
-    Passing: "source passing",
-    Moved: "source moved",
-    Partly: "target partly",
-    Active: "target active",
-    Live: "target live"
-}
+/// What is copied in a second at most, by turns; 0 for no limit. Slow ones are caught in the middle.
+const RATES: [u64; 4] = [0, 0, 60, 600];
 
 impl World {
-    /// Some cachelets go to other servers, and a blow may be laid for one.
+    /// Some cachelets go to other servers.
     pub(super) fn migrate_some(&mut self) -> bool {
         (0..3).filter(|_| self.migrate_one()).count() > 0
     }
 
     fn migrate_one(&mut self) -> bool {
-        let Some(map) = self.coordinator.core.map().cloned() else {
+        let Some((_, cachelet, owner)) = self.some_cachelet() else {
             return false;
         };
-        let key = match self.random.below(2) {
-            0 => 0,
-            _ => self.random.index(self.keys.len()),
-        };
-        let place = map.locate(KeyHash::of(&self.keys[key]));
-        let source = place.worker.and_then(|owner| self.server_of(owner.server));
-        let Some(source) = source else {
+        let Some(source) = self.server_of(owner.server) else {
             return false;
         };
         let target = self.random.index(self.servers.len());
+        self.migrate_to(cachelet, source, target)
+    }
+
+    /// Orders a cachelet to some worker of another server. False when that is not possible.
+    pub(super) fn migrate_to(
+        &mut self,
+        cachelet: CacheletId,
+        source: usize,
+        target: usize,
+    ) -> bool {
         let Some(server) = self.servers[target].id.filter(|_| target != source) else {
             return false;
         };
         let worker = self.random.below(u64::from(self.workers_per_server)) as u16;
         let to = WorkerRef { server, worker };
-        // Slow ones are caught in the middle.
-        let rate = [0, 0, 60, 600][self.random.index(4)];
+        let rate = RATES[self.random.index(RATES.len())];
         let now = self.coordinator.process.now(self.time);
-        let begun = self
-            .coordinator
-            .core
-            .begin_migration(now, place.cachelet, to, rate);
-        if begun.is_err() {
+        let core = &mut self.coordinator.core;
+        if core.begin_migration(now, cachelet, to, rate).is_err() {
             return false;
         }
         self.report.tell("migrations begun", 1);
         self.narrate(&[source, target], || {
-            format!("cachelet {} is to migrate to {to}", place.cachelet)
+            format!("cachelet {cachelet} is to migrate to {to}")
         });
-        // The few keys of a run are copied at once: that step is met least often.
-        let step = if self.random.chance(1, 4) {
-            MigrationStep::Copying
-        } else {
-            STEPS[self.random.index(STEPS.len())]
-        };
-        self.trap = Some(Trap {
-            cachelet: place.cachelet,
-            step,
-            blow: BLOWS[self.random.index(BLOWS.len())],
-            source,
-            target,
-        });
+        self.note_new_maps();
         true
     }
 
@@ -151,64 +67,8 @@ impl World {
     }
 
     /// The server of that id.
-    fn server_of(&self, id: ServerId) -> Option<usize> {
+    pub(super) fn server_of(&self, id: ServerId) -> Option<usize> {
         self.servers.iter().position(|s| s.id == Some(id))
-    }
-
-    /// Looks whether a blow's time has come.
-    pub(super) fn spring_trap(&mut self, server: usize) {
-        let Some(trap) = self.trap else { return };
-        let is_end = server == trap.source || server == trap.target;
-        let awaited = (trap.cachelet, trap.step);
-        let mut workers = self.servers[server].workers.iter();
-        let is_there =
-            is_end && workers.any(|worker| worker.migration_steps().any(|step| step == awaited));
-        if is_there && self.time < self.plan.quiet_from() {
-            self.trap = None;
-            self.at(self.time + 1, Event::Blow(trap));
-        }
-    }
-
-    pub(super) fn strike_migration(&mut self, trap: Trap) {
-        self.report.tell(name(trap.blow, trap.step), 1);
-        match trap.blow {
-            Blow::KillSource => self.kill_for_a_while(trap.source),
-            Blow::KillTarget => self.kill_for_a_while(trap.target),
-            Blow::StopSource => self.stop_for_a_while(trap.source),
-            Blow::StopTarget => self.stop_for_a_while(trap.target),
-            Blow::CutLink => self.cut_migration(trap),
-            Blow::RestartCoordinator => self.restart_coordinator(),
-            Blow::Cancel => {
-                let now = self.coordinator.process.now(self.time);
-                // It may be over meanwhile.
-                let _ = self.coordinator.core.cancel_migration(now, trap.cachelet);
-            }
-        }
-    }
-
-    fn kill_for_a_while(&mut self, server: usize) {
-        if self.servers[server].process.alive {
-            self.kill_server(server);
-            let back: Nanos = self.time + self.random.between(1, 900) * MS;
-            self.at(back, Event::Restart { server });
-        }
-    }
-
-    fn stop_for_a_while(&mut self, server: usize) {
-        let until = (self.time + self.random.between(1, 2_000) * MS).min(self.plan.quiet_from());
-        self.stand_still(server, until);
-    }
-
-    fn cut_migration(&mut self, trap: Trap) {
-        let links: Vec<_> = self.servers[trap.source].links().collect();
-        let of_cachelet = links
-            .into_iter()
-            .filter(|(_, link)| link.migrates() == Some(trap.cachelet));
-        for (worker, link) in of_cachelet.collect::<Vec<_>>() {
-            if let Some(connection) = self.servers[trap.source].link(worker, link) {
-                self.reset(connection);
-            }
-        }
     }
 
     /// A worker flushes, and with the rest what has come to it and its source has not decided about.

@@ -5,6 +5,7 @@
 
 mod answers;
 mod applications;
+mod blows;
 mod checks;
 mod command;
 mod control;
@@ -13,6 +14,7 @@ mod leases;
 mod migrations;
 mod mutants;
 mod network;
+mod operators;
 mod pieces;
 mod plan;
 mod process;
@@ -22,29 +24,30 @@ mod register;
 mod report;
 mod servers;
 mod story;
+mod strikes;
 mod swarm;
 mod weather;
 
-pub use migrations::migration_blows;
 pub use mutants::Fault;
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
 pub use story::{Line, Listener};
+pub use strikes::{Blow, Occasion, Step, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
 use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
 use crate::random::Random;
 use applications::Application;
+use blows::Trap;
 use control::Coordinator;
 use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{Heartbeat, HeartbeatAnswer};
 use evenkeel_roles::proxy::OnDown;
 use evenkeel_roles::server::{ConnectionId, Message, ServingLease};
-use evenkeel_types::{CacheletId, Epoch};
-use migrations::Trap;
+use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use network::{Arrival, Connection, ConnectionNumber, Who};
-use plan::MS;
+use plan::{FIRST_MISHAP, MS};
 use process::Process;
 use proxies::Proxy;
 use queue::Queue;
@@ -128,7 +131,7 @@ enum Event {
         application: usize,
     },
     Mishap,
-    /// Something goes wrong with a migration.
+    /// Something goes wrong with a cachelet in the middle of a change.
     Blow(Trap),
     Restart {
         server: usize,
@@ -138,7 +141,7 @@ enum Event {
     Look,
     /// No fault comes any more.
     Quiet,
-    /// What the coordinator says now has to have reached everyone at the end.
+    /// What the coordinator said when faults were over has reached everyone; what it says now has to at the end.
     Settle,
 }
 
@@ -177,7 +180,7 @@ pub struct World {
     intervals: BTreeMap<usize, Nanos>,
     /// Lives that send heartbeats regularly already.
     beating: BTreeSet<(usize, u32)>,
-    /// What [`Event::Settle`] saw.
+    /// Of the map that everybody is to have next: see [`Event::Settle`].
     settled_epoch: Epoch,
     /// Every map that anybody was told of.
     maps: BTreeMap<Epoch, Arc<ClusterMap>>,
@@ -191,8 +194,8 @@ pub struct World {
     register: Register,
     /// With a fault: the last value that any shadow server was sent, for each key.
     old_fills: BTreeMap<u16, Vec<u8>>,
-    /// A blow that waits for a migration.
-    trap: Option<Trap>,
+    /// Blows that wait, oldest first.
+    traps: Vec<Trap>,
     /// Migrations of which the target has flushed what came before the source had decided.
     flushed_early: BTreeSet<(CacheletId, Epoch)>,
 }
@@ -221,7 +224,11 @@ impl World {
             .collect();
         let drift = swarm.drift_ppm;
         let servers: Vec<_> = (0..count)
-            .map(|_| Server::new(Process::new(&mut random, false, drift)))
+            .map(|_| {
+                let process = Process::new(&mut random, false, drift);
+                let is_old = swarm.has_old_servers && random.chance(1, 2);
+                Server::new(process, !is_old)
+            })
             .collect();
         let proxies: Vec<_> = (0..proxies)
             .map(|_| Process::new(&mut random, true, drift))
@@ -274,7 +281,7 @@ impl World {
             writes: 0,
             operations: Vec::new(),
             old_fills: BTreeMap::new(),
-            trap: None,
+            traps: Vec::new(),
             flushed_early: BTreeSet::new(),
         };
         world.start(initial);
@@ -288,13 +295,14 @@ impl World {
         for proxy in 0..self.proxies.len() {
             self.send_heartbeat_soon(self.servers.len() + proxy);
         }
+        self.pace_migrations();
         self.arm(self.coordinator_host());
         for application in 0..self.applications.len() {
             let at = self.random.below(200 * MS);
             self.at(at, Event::Open { application });
             self.at(200 * MS + at, Event::Act { application });
         }
-        self.at(1000 * MS, Event::Mishap);
+        self.at(FIRST_MISHAP, Event::Mishap);
         self.at(1000 * MS, Event::Look);
         self.at(self.plan.quiet_from(), Event::Quiet);
         self.at(self.plan.settled_from(), Event::Settle);
@@ -313,6 +321,7 @@ impl World {
             self.time = self.plan.length;
             self.check_patience();
             self.check_maps(self.settled_epoch);
+            self.check_drains();
         }
         self.report.tell("events", self.queue.count());
         for server in 0..self.servers.len() {
@@ -473,13 +482,16 @@ impl World {
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
-            Event::Blow(trap) => self.strike_migration(trap),
+            Event::Blow(trap) => self.strike_at_step(trap),
             Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),
-            Event::Quiet => self.calm_down(),
-            Event::Settle => {
+            Event::Quiet => {
+                self.calm_down();
                 self.settled_epoch = self.coordinator.core.epoch();
+            }
+            Event::Settle => {
                 self.check_maps(self.settled_epoch);
+                self.settled_epoch = self.coordinator.core.epoch();
             }
         }
     }
@@ -603,12 +615,22 @@ impl World {
             return self.register.home_of(0);
         }
         let map = self.coordinator.core.map()?;
-        let home = map
-            .locate(evenkeel_types::KeyHash::of(&self.keys[0]))
-            .worker?;
+        let home = map.locate(KeyHash::of(&self.keys[0])).worker?;
         self.servers
             .iter()
             .position(|s| s.id == Some(home.server) && s.process.alive)
+    }
+
+    /// A cachelet that holds a key, often the hottest, with its owner and the newest map.
+    fn some_cachelet(&mut self) -> Option<(Arc<ClusterMap>, CacheletId, WorkerRef)> {
+        let map = self.coordinator.core.map()?.clone();
+        let key = match self.random.below(2) {
+            0 => 0,
+            _ => self.random.index(self.keys.len()),
+        };
+        let place = map.locate(KeyHash::of(&self.keys[key]));
+        let owner = place.worker?;
+        Some((map, place.cachelet, owner))
     }
 
     /// Whether a server that has been there is not there now.

@@ -15,6 +15,9 @@ pub(super) const SECOND: Nanos = 1_000 * MS;
 /// link anew, and short enough that many fit into a run.
 const LEASES: [Nanos; 3] = [100 * MS, 200 * MS, 450 * MS];
 
+/// When the first thing goes wrong: all servers are there by then, and have a map.
+pub(super) const FIRST_MISHAP: Nanos = SECOND;
+
 /// How long a run lasts unless it is said.
 pub const LENGTH: Nanos = 60 * SECOND;
 

@@ -19,8 +19,8 @@ use evenkeel_types::BootId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long a proxy waits for an answer.
-pub(super) const REQUEST_TIMEOUT: Nanos = 400 * MS;
+/// How long a proxy waits for an answer: for longer than any lease, for which homes may hold answers back.
+pub(super) const REQUEST_TIMEOUT: Nanos = 600 * MS;
 
 /// Where the map of the only cluster comes from.
 pub(super) const MAP_SOURCE: MapSource = MapSource(1);

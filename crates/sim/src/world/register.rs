@@ -8,11 +8,12 @@
 
 use super::World;
 use super::command::{Change, Command};
-use super::plan::SECOND;
+use super::plan::{FIRST_MISHAP, SECOND};
 use crate::history::{Applied, Lapse, Nanos, WriteId};
 use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
+use evenkeel_roles::coordinator::MigrationEnd;
 use evenkeel_roles::server::TARGET_TIMEOUT;
 use evenkeel_types::{CacheletId, Epoch, KeyHash};
 use std::collections::HashMap;
@@ -421,7 +422,7 @@ impl World {
             self.register.expire(key, self.time);
             let held = self.register.held[key].as_ref();
             if held.is_some_and(|held| (held.server, held.worker) == (server, worker)) {
-                self.log_state(key, None);
+                self.lose_key(key);
             }
         }
     }
@@ -523,8 +524,35 @@ impl World {
             let held = self.register.held[key].as_ref();
             if held.is_some_and(|held| is_lost(held, &self.keys[key])) {
                 self.register.expire(key, self.time);
-                self.log_state(key, None);
+                self.lose_key(key);
             }
         }
+    }
+
+    /// What a key held is gone, though nobody has removed it.
+    fn lose_key(&mut self, key: usize) {
+        let is_held = self.register.there(key, self.time) == There::Yes;
+        if is_held && self.time >= FIRST_MISHAP && self.plan.swarm.is_gentle() {
+            let counts = self.coordinator.core.migration_counts();
+            // What cannot migrate is released, and begins anew elsewhere.
+            if counts.ended[&MigrationEnd::Aborted] == 0 {
+                let held = self.register.held[key].as_ref();
+                let place = held.map(|held| (held.server, held.worker));
+                let node = self.coordinator.core.map().map(|map| {
+                    let hash = KeyHash::of(&self.keys[key]);
+                    let node = (hash.0 >> 52) as usize;
+                    let histories = map.document().histories();
+                    (
+                        map.epoch(),
+                        map.locate(hash),
+                        histories.map(|all| all[node]),
+                    )
+                });
+                self.fail(format!(
+                    "what key {key} held is lost on its way at {place:?}, where the map says {node:?}"
+                ));
+            }
+        }
+        self.log_state(key, None);
     }
 }

@@ -1,5 +1,6 @@
 //! What happened in a run.
 
+use super::strikes::Strikes;
 use core::fmt;
 use evenkeel_policy::hot_keys::ages::Ages;
 use evenkeel_roles::proxy::ProxyStats;
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// The counts.
     pub counts: BTreeMap<&'static str, u64>,
+    /// What went wrong with cachelets in the middle of changes.
+    pub strikes: Strikes,
     /// Stands for every byte that arrived anywhere, and when. Equal plans give equal hashes.
     pub event_hash: u64,
     /// How stale the values were that applications were shown after they had been replaced.
@@ -29,6 +32,7 @@ impl Report {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }
+        self.strikes.add(&other.strikes);
         self.event_hash ^= other.event_hash.rotate_left(1);
         self.staleness.add(&other.staleness);
     }
@@ -85,6 +89,7 @@ impl fmt::Display for Report {
         for (name, count) in &self.counts {
             writeln!(f, "{count:>10}  {name}")?;
         }
+        write!(f, "{}", self.strikes)?;
         if self.staleness.count() > 0 {
             writeln!(f, "{}", Staleness(&self.staleness))?;
         }

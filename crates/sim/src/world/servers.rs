@@ -19,7 +19,7 @@ use evenkeel_roles::server::{
     WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Epoch, KeyHash, ServerId, Version};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(super) struct Server {
     links: Vec<BTreeMap<LinkId, ConnectionNumber>>,
     sessions: Vec<BTreeMap<(u32, u32), ConnectionNumber>>,
     pub boot: BootId,
+    /// Of a version that passes cachelets on with their contents.
+    pub migrates: bool,
     /// What the coordinator calls it, once it has.
     pub id: Option<ServerId>,
     /// Newest map handed to the workers.
@@ -60,7 +62,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub fn new(process: Process) -> Self {
+    pub fn new(process: Process, migrates: bool) -> Self {
         Server {
             process,
             workers: Vec::new(),
@@ -68,6 +70,7 @@ impl Server {
             links: Vec::new(),
             sessions: Vec::new(),
             boot: BootId(0),
+            migrates,
             id: None,
             told: Epoch(0),
             mapped_at: Vec::new(),
@@ -373,7 +376,9 @@ impl World {
     /// With a fault: whether a worker does not hold its answers back.
     fn answers_early(&self, server: usize, worker: u16) -> bool {
         let since = self.time - self.servers[server].mapped_at[usize::from(worker)];
+        let core = &self.servers[server].workers[usize::from(worker)];
         self.has_fault(Fault::AnswersNotHeld)
+            || self.has_fault(Fault::RecutsAnswer) && core.recut_steps().next().is_some()
             || self.has_fault(Fault::NewHomesAnswer) && since < self.plan.lease()
     }
 
@@ -500,8 +505,9 @@ impl World {
         let map = &self.forged_map(server, map);
         self.check_same_map(map);
         self.hear_map_of_voters(server, map);
+        let within = self.forged_delay_of_maps();
         for worker in 0..self.workers_per_server {
-            let at = self.in_turn(server, 4 * MS);
+            let at = self.in_turn(server, within);
             let life = self.servers[server].process.life;
             let map = map.clone();
             self.at(
@@ -524,8 +530,24 @@ impl World {
         s.busy_until
     }
 
+    /// A message from one worker of a server to another is there.
+    pub(super) fn message_event(
+        &self,
+        server: usize,
+        (from, to): (u16, u16),
+        message: Message,
+    ) -> Event {
+        Event::Message {
+            server,
+            life: self.servers[server].process.life,
+            from,
+            to,
+            message,
+        }
+    }
+
     /// A time soon, not before what else was said by one worker of that server to another.
-    fn in_queue(&mut self, server: usize, queue: (u16, u16), within: Nanos) -> Nanos {
+    pub(super) fn in_queue(&mut self, server: usize, queue: (u16, u16), within: Nanos) -> Nanos {
         let at = self.time + 1 + self.random.below(within);
         let busy_until = self.servers[server].queues.entry(queue).or_default();
         *busy_until = at.max(*busy_until + 1);
@@ -534,40 +556,31 @@ impl World {
 
     /// Some cachelets go to other workers of their servers.
     pub(super) fn move_cachelets(&mut self) -> bool {
-        let mut any = false;
-        for _ in 0..4 {
-            // Most often the hottest key's.
-            let key = match self.random.below(2) {
-                0 => 0,
-                _ => self.random.index(self.keys.len()),
-            };
-            any |= self.move_cachelet_of(key);
-        }
-        any
+        (0..4).filter(|_| self.move_one()).count() > 0
     }
 
-    fn move_cachelet_of(&mut self, key: usize) -> bool {
-        let Some(map) = self.coordinator.core.map() else {
+    fn move_one(&mut self) -> bool {
+        let Some((_, cachelet, owner)) = self.some_cachelet() else {
             return false;
         };
-        let place = map.locate(KeyHash::of(&self.keys[key]));
-        let home = place.worker.map(|worker| worker.server);
-        let is_home = |s: &Server| {
-            let runs = s.process.alive && s.process.stopped_until <= self.time;
-            runs && s.id.is_some() && s.id == home
-        };
-        let Some(server) = self.servers.iter().position(is_home) else {
+        let server = self.server_of(owner.server);
+        server.is_some_and(|server| self.move_within(server, cachelet))
+    }
+
+    /// Orders a cachelet to some worker of its server. False when that does not run.
+    pub(super) fn move_within(&mut self, server: usize, cachelet: CacheletId) -> bool {
+        let process = &self.servers[server].process;
+        if !process.alive || process.stopped_until > self.time {
             return false;
-        };
+        }
         let to = self.random.below(u64::from(self.workers_per_server)) as u16;
         for worker in 0..self.workers_per_server {
             self.time += 1;
             let s = &mut self.servers[server];
             let now = s.process.now(self.time);
-            s.workers[usize::from(worker)].order_move(now, place.cachelet, to);
+            s.workers[usize::from(worker)].order_move(now, cachelet, to);
             self.settle_worker(server, worker);
         }
-        let cachelet = place.cachelet;
         self.narrate(&[server], || {
             format!("is to have cachelet {cachelet} at worker {to}")
         });
@@ -593,7 +606,8 @@ impl World {
                 }
             }
         }
-        self.spring_trap(server);
+        self.lose_some_that_are_brought(server, worker);
+        self.spring_traps(server);
         self.arm(server);
     }
 
@@ -608,18 +622,11 @@ impl World {
             if let Message::Handover(handover) = &message {
                 self.carry(server, worker, handover.cachelet(), ON_THE_WAY);
             }
+            let Some(message) = self.forge_message(server, (worker, to), message) else {
+                continue;
+            };
             let at = self.in_queue(server, (worker, to), MS / 5);
-            let life = self.servers[server].process.life;
-            self.at(
-                at,
-                Event::Message {
-                    server,
-                    life,
-                    from: worker,
-                    to,
-                    message,
-                },
-            );
+            self.at(at, self.message_event(server, (worker, to), message));
         }
         while let Some(request) = self.servers[server].workers[w].poll_link_request() {
             match request {

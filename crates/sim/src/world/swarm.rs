@@ -112,6 +112,10 @@ set_of! {
         Migrate = "migrations wanted",
         /// A cachelet is split, or two of one worker are merged.
         Recut = "cachelets split and merged",
+        /// A server is emptied, or one that was gets its share again.
+        Drain = "servers drained and filled",
+        /// Plans that even out load are carried out from now on, or not any more.
+        SwitchPlans = "plans switched",
         /// An operator switches hot keys off, and on again.
         SwitchHotKeys = "hot keys switched",
         /// The coordinator does not answer for a while, at times a long one.
@@ -155,11 +159,26 @@ set_of! {
     }
 }
 
+/// What makes cachelets change places and shapes, and does no harm to anything that they hold.
+const GENTLE: [Hazard; 7] = [
+    Hazard::Join,
+    Hazard::MoveCachelet,
+    Hazard::Migrate,
+    Hazard::Recut,
+    Hazard::Drain,
+    Hazard::SwitchPlans,
+    Hazard::SwitchHotKeys,
+];
+
 /// A run's share of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swarm {
     /// Faults that may come.
     pub hazards: Hazards,
+    /// Whether something goes wrong just when cachelets have come to a certain step of what they go through.
+    pub blows: bool,
+    /// Whether some servers cannot pass cachelets on with their contents.
+    pub has_old_servers: bool,
     /// What applications do.
     pub habits: Habits,
     /// Least and longest pause between two faults, in nanoseconds.
@@ -179,6 +198,15 @@ pub struct Swarm {
 /// One seed in so many has no faults at all, but what a busy network does anyway.
 const CALM_EVERY: u64 = 10;
 
+/// Which of them nothing goes wrong in, but cachelets are on their ways all the time.
+const GENTLE_OF: u64 = 5;
+
+/// The same, but something goes wrong just when they have come to a certain step.
+const STRUCK_OF: u64 = 3;
+
+/// The same where cachelets are moved by plans alone, which wait while they move for other reasons.
+const PLANNED_OF: u64 = 7;
+
 /// Drifts: the one that is promised to be survived, and one ten times the bound of NTP and still
 /// within a lease's margin.
 const DRIFTS_PPM: [u64; 2] = [200, 5_000];
@@ -188,8 +216,21 @@ impl Swarm {
     pub fn of(seed: u64) -> Self {
         // Another stream of chance than the run's own.
         let mut random = Random::new(seed ^ 0x5a5a_5a5a_5a5a_5a5a);
+        let turn = seed % CALM_EVERY;
+        let is_gentle = turn == GENTLE_OF;
+        let is_on_ways = [GENTLE_OF, STRUCK_OF, PLANNED_OF].contains(&turn);
         let hazards = if seed.is_multiple_of(CALM_EVERY) {
             Hazards::default()
+        } else if turn == PLANNED_OF {
+            Hazards::default().with(Hazard::SwitchPlans)
+        } else if is_on_ways {
+            GENTLE.iter().fold(Hazards::default(), |set, &hazard| {
+                if random.chance(2, 3) {
+                    set.with(hazard)
+                } else {
+                    set
+                }
+            })
         } else if random.chance(1, 4) {
             // A few faults alone, in depth.
             Hazards::some(&mut random, 1, 6)
@@ -201,9 +242,16 @@ impl Swarm {
             (100 * MS, 1_500 * MS),
             (500 * MS, 4_000 * MS),
         ];
+        let habits = Habits::some(&mut random, 3, 4);
         Swarm {
             hazards,
-            habits: Habits::some(&mut random, 3, 4),
+            blows: !is_gentle && (is_on_ways || random.chance(3, 4)),
+            has_old_servers: !is_on_ways && random.chance(1, 5),
+            // Ten seconds after a flush nothing migrates.
+            habits: match is_on_ways {
+                true => habits.without(&[Habit::Flush]),
+                false => habits,
+            },
             pause: pauses[random.index(pauses.len())],
             racks: 1 + random.index(3),
             switch_latency: random.between(MS / 10, MS),
@@ -234,6 +282,8 @@ impl Swarm {
             Hazard::MoveCachelet,
             Hazard::Migrate,
             Hazard::Recut,
+            Hazard::Drain,
+            Hazard::SwitchPlans,
             Hazard::SwitchHotKeys,
             Hazard::CoordinatorAway,
             Hazard::CoordinatorCrash,
@@ -243,6 +293,12 @@ impl Swarm {
             hazards: self.hazards.without(&of_coordinators),
             ..self
         }
+    }
+
+    /// Whether cachelets may go anywhere and everything that they hold goes with them.
+    pub fn is_gentle(&self) -> bool {
+        let is_harmless = self.hazards.without(&GENTLE) == Hazards::default();
+        is_harmless && !self.blows && !self.has_old_servers && !self.habits.has(Habit::Flush)
     }
 
     /// Whether nothing goes wrong.

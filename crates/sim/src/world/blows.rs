@@ -1,0 +1,297 @@
+//! Blows: what cachelets go through is watched, and something goes wrong just when one has come to a chosen step.
+//!
+//! Whenever the coordinator has made a new map, what begins with it is looked for: cachelets that set out to other
+//! servers, for whatever reason, and those that are split and merged. For some of them a *trap* is laid: a step, and
+//! what happens when one of the servers has come there. What really happened is counted ([`Strikes`]).
+
+use super::plan::MS;
+use super::strikes::{Blow, Occasion, Step, Strike};
+use super::{Event, World};
+use crate::history::Nanos;
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_roles::coordinator::plans::Plan;
+use evenkeel_roles::coordinator::{Moving, Purpose, SavedState, Slot};
+use evenkeel_roles::server::MigrationStep;
+use evenkeel_types::{CacheletId, KeyHash, WorkerRef};
+
+/// Traps at one time. The oldest gives way: its step may never come.
+const TRAPS_MAX: usize = 16;
+
+/// A blow that waits for a cachelet to come to a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trap {
+    /// What migrates, or gets something of another one.
+    cachelet: CacheletId,
+    strike: Strike,
+    source: usize,
+    /// The source itself where the cachelet stays.
+    target: usize,
+}
+
+/// What begins with a new map.
+struct Begun {
+    occasion: Occasion,
+    cachelet: CacheletId,
+    source: usize,
+    target: usize,
+}
+
+impl World {
+    /// The coordinator has made maps since that one.
+    pub(super) fn lay_traps(&mut self, before: &ClusterMap) {
+        if !self.plan.swarm.blows || self.time >= self.plan.quiet_from() {
+            return;
+        }
+        for begun in self.begun_since(before) {
+            // Few have anything in them, and of the others much the same is to be seen.
+            if self.holds_keys(begun.cachelet) || self.random.chance(1, 8) {
+                self.lay_trap(&begun);
+            }
+        }
+    }
+
+    fn holds_keys(&self, cachelet: CacheletId) -> bool {
+        let mut keys = self.keys.iter();
+        let map = self.coordinator.core.map();
+        map.is_some_and(|map| keys.any(|key| map.locate(KeyHash::of(key)).cachelet == cachelet))
+    }
+
+    fn lay_trap(&mut self, begun: &Begun) {
+        let (blows, steps) = (begun.occasion.blows(), begun.occasion.steps());
+        // The few keys of a run are copied at once: that step is met least often.
+        let copying = Step::Migration(MigrationStep::Copying);
+        let step = match steps.contains(&copying) && self.random.chance(1, 4) {
+            true => copying,
+            false => steps[self.random.index(steps.len())],
+        };
+        let blow = blows[self.random.index(blows.len())];
+        if self.traps.len() == TRAPS_MAX {
+            self.traps.remove(0);
+        }
+        self.traps.push(Trap {
+            cachelet: begun.cachelet,
+            strike: Strike {
+                occasion: begun.occasion,
+                blow,
+                step,
+            },
+            source: begun.source,
+            target: begun.target,
+        });
+    }
+
+    /// What has begun with maps later than that.
+    fn begun_since(&self, before: &ClusterMap) -> Vec<Begun> {
+        let state = self.coordinator.core.saved_state();
+        let slots = (0u16..).map(CacheletId).zip(&state.cachelets);
+        let moving = slots.filter_map(|(cachelet, slot)| match slot {
+            Slot::Moving(moving) if moving.began > before.epoch() => Some((cachelet, moving)),
+            _ => None,
+        });
+        let mut begun: Vec<Begun> = moving
+            .filter_map(|(cachelet, moving)| {
+                Some(Begun {
+                    occasion: occasion_of(&state, cachelet, moving),
+                    cachelet,
+                    source: self.server_of(moving.from.server)?,
+                    target: self.server_of(moving.to.server)?,
+                })
+            })
+            .collect();
+        if let Some(after) = self.coordinator.core.map() {
+            let recut = recut_since(before, after);
+            begun.extend(recut.into_iter().filter_map(|(occasion, cachelet, owner)| {
+                let owner = self.server_of(owner.server)?;
+                Some(Begun {
+                    occasion,
+                    cachelet,
+                    source: owner,
+                    target: owner,
+                })
+            }));
+        }
+        begun
+    }
+
+    /// Looks whether a blow's time has come.
+    pub(super) fn spring_traps(&mut self, server: usize) {
+        if self.traps.is_empty() || self.time >= self.plan.quiet_from() {
+            return;
+        }
+        let workers = &self.servers[server].workers;
+        let is_there = |trap: &Trap| {
+            let is_end = server == trap.source || server == trap.target;
+            is_end
+                && workers.iter().any(|worker| match trap.strike.step {
+                    Step::Migration(step) => (worker.migration_steps())
+                        .any(|(cachelet, its)| (cachelet, its) == (trap.cachelet, step)),
+                    Step::Recut(step) => (worker.recut_steps())
+                        .any(|(cachelets, its)| cachelets.contains(&trap.cachelet) && its == step),
+                })
+        };
+        let (sprung, waiting) = self.traps.iter().partition(|trap| is_there(trap));
+        self.traps = waiting;
+        let sprung: Vec<Trap> = sprung;
+        for trap in sprung {
+            self.at(self.time + 1, Event::Blow(trap));
+        }
+    }
+
+    /// A blow strikes. It counts if there was anything for it to strike.
+    pub(super) fn strike_at_step(&mut self, trap: Trap) {
+        let strike = trap.strike;
+        let (source, target) = (trap.source, trap.target);
+        self.narrate(&[source, target], || {
+            format!(
+                "have come with cachelet {} to a blow: {strike}",
+                trap.cachelet
+            )
+        });
+        let struck = match strike.blow {
+            Blow::KillSource => self.kill_for_a_while(source),
+            Blow::KillTarget => self.kill_for_a_while(target),
+            Blow::StopSource => self.stop_for_a_while(source),
+            Blow::StopTarget => self.stop_for_a_while(target),
+            Blow::CutLink => self.cut_migration(source, trap.cachelet),
+            Blow::Partition => self.cut_for_a_while(source, target),
+            Blow::CutFromCoordinator => self.cut_for_a_while(source, self.coordinator_host()),
+            Blow::Loss => {
+                let (loss, until) = (self.random.between(100, 600), self.soon());
+                self.weather.lose(source, loss, until);
+                true
+            }
+            Blow::Duplicates => {
+                let until = self.soon();
+                let coordinator = self.coordinator_host();
+                self.weather.duplicate(source, until);
+                self.weather.duplicate(coordinator, until);
+                true
+            }
+            Blow::RestartCoordinator => {
+                self.restart_coordinator();
+                true
+            }
+            Blow::Cancel => {
+                let now = self.coordinator.process.now(self.time);
+                let core = &mut self.coordinator.core;
+                core.cancel_migration(now, trap.cachelet).is_ok()
+            }
+            Blow::Again => self.recut_again(trap.cachelet),
+            Blow::Migrate => self.send_away(trap.cachelet, source),
+            Blow::Move => self.move_within(source, trap.cachelet),
+        };
+        if struck {
+            self.report.strikes.tell(strike);
+        }
+        self.note_new_maps();
+    }
+
+    /// A time within some hundred milliseconds, at times two seconds, and before the end of all faults.
+    fn soon(&mut self) -> Nanos {
+        let most = if self.random.chance(1, 2) { 300 } else { 2_000 };
+        (self.time + self.random.between(1, most) * MS).min(self.plan.quiet_from())
+    }
+
+    fn kill_for_a_while(&mut self, server: usize) -> bool {
+        let is_alive = self.servers[server].process.alive;
+        if is_alive {
+            self.kill_server(server);
+            let back: Nanos = self.time + self.random.between(1, 900) * MS;
+            self.at(back, Event::Restart { server });
+        }
+        is_alive
+    }
+
+    fn stop_for_a_while(&mut self, server: usize) -> bool {
+        let until = self.soon();
+        self.stand_still(server, until)
+    }
+
+    fn cut_for_a_while(&mut self, one: usize, other: usize) -> bool {
+        let until = self.soon();
+        self.narrate(&[one, other], || "are cut off".into());
+        self.weather.cut(one, other, until);
+        self.weather.cut(other, one, until);
+        true
+    }
+
+    fn cut_migration(&mut self, source: usize, cachelet: CacheletId) -> bool {
+        let links: Vec<_> = self.servers[source].links().collect();
+        let of_cachelet = links
+            .into_iter()
+            .filter(|(_, link)| link.migrates() == Some(cachelet));
+        let mut any = false;
+        for (worker, link) in of_cachelet.collect::<Vec<_>>() {
+            if let Some(connection) = self.servers[source].link(worker, link) {
+                self.reset(connection);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// A cachelet that is being split or merged is so once more.
+    fn recut_again(&mut self, cachelet: CacheletId) -> bool {
+        let Some(map) = self.coordinator.core.map().cloned() else {
+            return false;
+        };
+        let Some(owner) = map.owner(cachelet) else {
+            return false;
+        };
+        match self.random.chance(1, 2) {
+            true => self.split_one(cachelet, owner),
+            false => self.merge_one(&map, cachelet, owner),
+        }
+    }
+
+    /// A cachelet that is being split or merged is ordered to another server.
+    fn send_away(&mut self, cachelet: CacheletId, source: usize) -> bool {
+        let others = (0..self.servers.len()).filter(|other| *other != source);
+        let others: Vec<usize> = others
+            .filter(|&other| self.servers[other].process.alive)
+            .collect();
+        if others.is_empty() {
+            return false;
+        }
+        let target = others[self.random.index(others.len())];
+        self.migrate_to(cachelet, source, target)
+    }
+}
+
+/// Why a cachelet set out.
+fn occasion_of(state: &SavedState, cachelet: CacheletId, moving: &Moving) -> Occasion {
+    let is_move_of = |plan: &Plan| {
+        let mut moves = plan.moves.iter();
+        moves.any(|m| m.cachelet == cachelet && m.began == Some(moving.began))
+    };
+    let source = &state.servers[usize::from(moving.from.server.0)];
+    match moving.purpose {
+        Purpose::Share if source.draining => Occasion::Drain,
+        Purpose::Share => Occasion::Join,
+        Purpose::Load if state.plans.open.as_ref().is_some_and(is_move_of) => Occasion::Plan,
+        Purpose::Load => Occasion::Wish,
+    }
+}
+
+/// Cachelets that another map has split off, or merged something into, and their owners.
+fn recut_since(before: &ClusterMap, after: &ClusterMap) -> Vec<(Occasion, CacheletId, WorkerRef)> {
+    let [before, nodes] = [before, after].map(|map| &map.document().virtual_nodes);
+    let mut recut: Vec<(Occasion, CacheletId, WorkerRef)> = Vec::new();
+    let changed = before
+        .iter()
+        .zip(nodes)
+        .filter(|(former, now)| former != now);
+    for (former, &cachelet) in changed {
+        let is_known = recut.iter().any(|(_, known, _)| *known == cachelet);
+        let Some(owner) = after.owner(cachelet).filter(|_| !is_known) else {
+            continue;
+        };
+        // What a merge has ended has no virtual node any more.
+        let occasion = match nodes.contains(former) {
+            true => Occasion::Split,
+            false => Occasion::Merge,
+        };
+        recut.push((occasion, cachelet, owner));
+    }
+    recut
+}
