@@ -20,6 +20,7 @@
 //! frequency in the index (Segcache), since a hit reads the item's first line anyway.
 
 use crate::Seconds;
+use crate::same_bytes::same_bytes;
 use evenkeel_types::Version;
 
 /// The expiry of an item that never expires.
@@ -480,45 +481,6 @@ pub(crate) fn note_read(data: &mut [u8], layout: Layout, now: Seconds) -> Layout
     Layout { first, ..layout }
 }
 
-/// Whether two slices of the same length are equal, compared sixteen bytes at a time: keys are short, and
-/// a call of the library's comparison costs more than most of them.
-#[inline(always)]
-fn same_bytes(left: &[u8], right: &[u8]) -> bool {
-    debug_assert_eq!(left.len(), right.len());
-    let (Some(left_end), Some(right_end)) = (left.last_chunk(), right.last_chunk()) else {
-        return same_short_bytes(left, right);
-    };
-    // The ends first, because that is where most keys differ.
-    if u128::from_ne_bytes(*left_end) != u128::from_ne_bytes(*right_end) {
-        return false;
-    }
-    // What is before the last byte: the end would be compared again where it makes up a whole chunk.
-    let (left_chunks, _) = left[..left.len() - 1].as_chunks();
-    let (right_chunks, _) = right[..right.len() - 1].as_chunks();
-    for (left, right) in left_chunks.iter().zip(right_chunks) {
-        if u128::from_ne_bytes(*left) != u128::from_ne_bytes(*right) {
-            return false;
-        }
-    }
-    true
-}
-
-/// As [`same_bytes`], for fewer than sixteen bytes.
-#[inline]
-fn same_short_bytes(left: &[u8], right: &[u8]) -> bool {
-    // Two words that overlap where there is room for one; otherwise byte by byte.
-    match (left.last_chunk(), right.last_chunk()) {
-        (Some(left_end), Some(right_end)) => {
-            let starts = left.first_chunk().zip(right.first_chunk());
-            u64::from_ne_bytes(*left_end) == u64::from_ne_bytes(*right_end)
-                && starts.is_some_and(|(left, right)| {
-                    u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right)
-                })
-        }
-        _ => left.iter().zip(right).all(|(a, b)| a == b),
-    }
-}
-
 /// Sets the expiry in place; false when the item has no word for it.
 pub(crate) fn set_expires_at(data: &mut [u8], expires_at: Seconds) -> bool {
     let layout = Layout::read(data);
@@ -629,121 +591,4 @@ impl<'a> Item<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn meta() -> Meta {
-        Meta {
-            flags: 7,
-            expires_at: 900,
-            version: Version(0xfedc_ba98_7654_3210),
-            last_access: 50_000_000,
-            frequency: 2,
-            fetched: true,
-            stale: false,
-            win_sent: true,
-        }
-    }
-
-    /// Writes an item and reads it back.
-    fn round_trip(meta: Meta, key: &[u8], value: &[u8], high: u32) -> (usize, Meta) {
-        let layout = Layout::of(&meta, key.len(), value.len(), high);
-        let mut data = vec![0xaa; layout.size()];
-        let (left, right) = value.split_at(value.len() / 3);
-        layout.write(&mut data, &meta, key, [left, right]);
-        let read = Layout::read(&data);
-        assert_eq!(read, layout);
-        assert_eq!((read.key(&data), read.value(&data)), (key, value));
-        (layout.size(), read.meta(&data, high, meta.last_access + 10))
-    }
-
-    #[test]
-    fn every_combination_of_extra_words_reads_back() {
-        let full = meta();
-        for bits in 0..32 {
-            let meta = Meta {
-                flags: if bits & 1 > 0 { full.flags } else { 0 },
-                expires_at: if bits & 2 > 0 { full.expires_at } else { NEVER },
-                stale: bits & 4 > 0,
-                ..full
-            };
-            let high = if bits & 8 > 0 {
-                version_high(meta.version)
-            } else {
-                1
-            };
-            let value = vec![b'v'; if bits & 16 > 0 { 40_000 } else { 100 }];
-            assert_eq!(round_trip(meta, b"a key", &value, high).1, meta);
-        }
-    }
-
-    #[test]
-    fn a_plain_small_item_has_twelve_bytes_besides_key_and_value() {
-        let meta = Meta {
-            version: Version(5),
-            ..Meta::default()
-        };
-        assert_eq!(round_trip(meta, &[b'k'; 10], &[b'v'; 20], 0).0, 42);
-    }
-
-    #[test]
-    fn value_lengths_around_the_extended_form_read_back() {
-        for len in [0, 0x3ffe, 0x3fff, 0x4000, 0x8000] {
-            round_trip(meta(), &[b'k'; 250], &vec![1; len], 0);
-        }
-    }
-
-    #[test]
-    fn keys_are_compared_as_slices_are() {
-        for len in 0..40 {
-            let key: Vec<u8> = (0..len).collect();
-            assert!(same_bytes(&key, &key.clone()));
-            for at in 0..key.len() {
-                let mut other = key.clone();
-                other[at] ^= 0x40;
-                assert!(!same_bytes(&key, &other), "{len} {at}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_noted_read_is_a_use_and_an_access() {
-        for frequency in 0..=FREQUENCY_MAX {
-            for fetched in [false, true] {
-                let before = Meta {
-                    frequency,
-                    fetched,
-                    ..meta()
-                };
-                let layout = Layout::of(&before, 3, 5, 0);
-                let mut data = vec![0; layout.size()];
-                layout.write(&mut data, &before, b"key", [b"value", b""]);
-                let mut stepwise = data.clone();
-                bump_frequency(&mut stepwise, layout);
-                touch_access(&mut stepwise, 60_000_000);
-                let after = note_read(&mut data, layout, 60_000_000);
-                assert_eq!(data, stepwise);
-                assert_eq!(after, Layout::read(&data));
-            }
-        }
-    }
-
-    #[test]
-    fn what_has_no_word_cannot_be_set_in_place() {
-        let plain = Meta {
-            version: Version(5),
-            ..Meta::default()
-        };
-        let layout = Layout::of(&plain, 1, 1, 0);
-        let mut data = vec![0; layout.size()];
-        layout.write(&mut data, &plain, b"k", [b"v", b""]);
-        assert!(!set_expires_at(&mut data, 9));
-        assert!(set_expires_at(&mut data, NEVER));
-        assert!(!set_version(&mut data, Version(1 << 40), 0));
-        assert!(set_version(&mut data, Version((1 << 40) - 1), 0));
-        assert_eq!(
-            Layout::read(&data).version(&data, 0),
-            Version((1 << 40) - 1)
-        );
-    }
-}
+mod tests;

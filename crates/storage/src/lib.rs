@@ -112,6 +112,7 @@ mod pool;
     reason = "prefetching and comparing vectors have no safe names"
 )]
 mod processor;
+mod same_bytes;
 mod segment;
 mod stats;
 mod store;

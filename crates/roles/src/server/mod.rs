@@ -45,6 +45,7 @@ mod serving_lease;
 mod session;
 mod stats;
 mod time;
+mod whole;
 mod worker;
 
 pub use crate::auth::{
