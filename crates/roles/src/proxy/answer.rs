@@ -8,7 +8,7 @@
 //! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
 
 use super::backend::{Ask, Backend, Link, Peer, Progress};
-use super::client::{Answered, Client, HeldRead, Show, Slot, State, Verb};
+use super::client::{Answered, Client, HeldRead, Show, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
 use super::hot::{FILLER, answer_of_mg};
@@ -20,7 +20,7 @@ use super::recovery::Loss;
 use super::routes::{Rename, Renames};
 use super::show::{self, Tally, Unfit};
 use super::stats::{self, CoreFacts, PoolFacts};
-use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
 use crate::wording;
 use core::mem;
 use core::time::Duration;
@@ -541,128 +541,6 @@ impl ProxyCore {
         }
         self.close_if_retired(id);
     }
-
-    /// Shows the application what its turn has come for.
-    pub(super) fn release(&mut self, now: Instant, id: ClientId) {
-        let mut has_shown = false;
-        loop {
-            let Some(client) = self.clients.get_mut(id.0) else {
-                return;
-            };
-            let Some(mut slot) = client.pop_answered() else {
-                break;
-            };
-            let state = mem::replace(&mut slot.state, State::Waiting);
-            let answered = match state {
-                State::Text(words) => {
-                    client.out().extend_from_slice(words);
-                    continue;
-                }
-                State::Close => {
-                    client.closing = true;
-                    continue;
-                }
-                State::Done(answered) => answered,
-                State::Read(held) => {
-                    let HeldRead {
-                        answered,
-                        answer,
-                        question,
-                    } = *held;
-                    let id = question.tag.pool;
-                    let pool = self.pools.get_mut(id.0);
-                    let era = lease_era(pool.as_deref(), self.era);
-                    let verdict = match (slot.ticket.take(), pool) {
-                        (Some((_, ticket)), Some(pool)) => {
-                            pool.leases.release(now, era, ticket, answer)
-                        }
-                        _ => Verdict::Show,
-                    };
-                    if let Verdict::AskHome(ticket) = verdict {
-                        slot.ticket = Some((id, ticket));
-                        client.unpop(slot);
-                        self.keep_buffer(answered.bytes);
-                        self.ask_home(now, question);
-                        continue;
-                    }
-                    answered
-                }
-                State::Waiting | State::FanOut { .. } => {
-                    unreachable!("only answered slots are popped")
-                }
-            };
-            self.per_route.count(
-                &mut self.stats,
-                slot.route,
-                answered.tally,
-                answered.bytes.len(),
-            );
-            let bytes = client.show(slot.show, answered);
-            self.keep_buffer(bytes);
-            has_shown = true;
-        }
-        if has_shown && self.has_parked(id) {
-            self.hurry_parked(now, id);
-        }
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        if client.unread() > self.config.unread_max() {
-            self.stats.proxy_clients_closed_unread += 1;
-            return self.close_client(id);
-        }
-        if !client.output().is_empty() {
-            self.write_client(id);
-        }
-        self.resume(id);
-    }
-
-    /// A fixed answer in its turn.
-    pub(super) fn say(&mut self, id: ClientId, words: &'static [u8]) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        if client.is_idle() {
-            client.out().extend_from_slice(words);
-            self.write_client(id);
-        } else if !words.is_empty() {
-            client.push(Slot::new(Show::Nothing, State::Text(words)));
-        }
-    }
-
-    /// A composed answer in its turn.
-    pub(super) fn say_bytes(&mut self, id: ClientId, bytes: Vec<u8>) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        if client.is_idle() {
-            client.out().extend_from_slice(&bytes);
-            self.write_client(id);
-            self.keep_buffer(bytes);
-        } else {
-            let answered = Answered {
-                bytes,
-                is_error: false,
-                tally: Tally::Nothing,
-            };
-            client.push(Slot::new(Show::Nothing, State::Done(answered)));
-        }
-    }
-
-    /// Closes the connection once everything asked for before is answered and written.
-    pub(super) fn close_after_answers(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        if client.is_idle() {
-            client.closing = true;
-        } else {
-            client.push(Slot::new(Show::Nothing, State::Close));
-        }
-        // Nothing behind this is looked at.
-        client.refuses_input = true;
-        self.resume(id);
-    }
 }
 
 /// Composes the front slot's answer straight into the output and gives up the slot.
@@ -714,7 +592,7 @@ fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) ->
 
 /// What leases of a pool belong to. A pool that is gone has none.
 #[inline]
-fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
+pub(super) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
     match pool.map(|pool| &pool.servers) {
         Some(Servers::Evenkeel(pool)) => pool.era(),
         Some(Servers::Memcached(_)) | None => Epoch(era),

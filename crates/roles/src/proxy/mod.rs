@@ -69,6 +69,7 @@ mod pool_stats;
 mod question;
 mod quick;
 mod recovery;
+mod release;
 mod request;
 mod request_log;
 mod routes;
