@@ -130,6 +130,7 @@ fn each_call_needs_its_token() {
         ("PUT", "/api/v1/settings"),
         ("PUT", "/api/v1/plan-settings"),
         ("POST", "/api/v1/drain"),
+        ("GET", "/api/v1/drains"),
         ("GET", "/nowhere"),
     ];
     let members = [

@@ -10,9 +10,9 @@ use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, HotKeysReport, LoadOrder, MapEvent, MergeRequest,
-    MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView, ProxyConfigEntry,
-    ProxyConfigsView, ServerView, ServersView, Settings, SplitView,
+    ClusterLoadsView, DrainRequest, DrainView, DrainsView, HotKeysReport, LoadOrder, MapEvent,
+    MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
+    ProxyConfigEntry, ProxyConfigsView, ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
@@ -211,6 +211,25 @@ impl ApiClient {
     /// could take the cachelets (`nobody_else`).
     pub fn drain(&self, request: &DrainRequest) -> ClientResult<DrainView> {
         self.post("/api/v1/drain", request)
+    }
+
+    /// How far all drains have come.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn drains(&self) -> ClientResult<DrainsView> {
+        self.get("/api/v1/drains")
+    }
+
+    /// How far the drain of a server has come; nothing where it is not drained.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn drain_of(&self, server: &str) -> ClientResult<Option<DrainView>> {
+        let drains = self.drains()?.drains;
+        Ok(drains.into_iter().find(|drain| drain.server == server))
     }
 
     /// Cachelets that move between servers, and the last that did.

@@ -108,6 +108,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>, check: ProxyConfigCheck
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(drain))
+        .route("/api/v1/drains", get(drains))
         .route(
             "/api/v1/migrations",
             get(migrations::list).post(migrations::begin),
@@ -309,6 +310,10 @@ async fn drain(State(desk): Shared, body: Result<Json<DrainRequest>, JsonRejecti
         }
         Err(Unsaved) => unsaved(),
     }
+}
+
+async fn drains(State(desk): Shared) -> Response {
+    told(desk.look(|core, now| core.drains(now.monotonic)).await)
 }
 
 async fn no_such_path(State(desk): Shared, request: Request) -> Response {

@@ -114,7 +114,7 @@ impl Clusters {
         };
         // Without the lock: a call under way may take seconds.
         for handle in left.into_iter().filter_map(|member| member.handle) {
-            handle.stop();
+            handle.leave();
         }
     }
 

@@ -340,7 +340,6 @@ impl Proxy {
             reloader.is_stopped = true;
             reloader.sharing.stop();
         }
-        self.clusters.keep_only(&[]);
         self.discoveries.stop();
         self.stop.store(true, Ordering::Release);
         self.acceptor
@@ -355,6 +354,8 @@ impl Proxy {
                 .map_err(|_| anyhow::anyhow!("a worker panicked"))?
                 .context("a worker failed")?;
         }
+        // The coordinator is told that nobody is asked from here any more when that is so.
+        self.clusters.keep_only(&[]);
         if let Some(log) = self.request_log {
             log.stop();
         }

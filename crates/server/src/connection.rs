@@ -287,10 +287,10 @@ impl Connection {
         }
     }
 
-    /// Whether answers are ready and not written yet.
-    pub fn owes_output(&self, core: &mut WorkerCore) -> bool {
+    /// Whether answers are to be written, or to come from other workers.
+    pub fn owes_answers(&self, core: &mut WorkerCore) -> bool {
         core.session(self.id)
-            .is_some_and(|session| session.owes_output())
+            .is_some_and(|session| session.owes_output() || session.awaits())
     }
 
     /// The transport has written `count` bytes: of what it had taken over, else the first of
@@ -360,10 +360,7 @@ impl Connection {
 
     /// Whether the client has begun nothing that is not answered and written.
     pub fn is_idle(&self, core: &mut WorkerCore) -> bool {
-        let done = core
-            .session(self.id)
-            .is_none_or(|session| !session.owes_output() && !session.awaits());
-        done && self.input.is_empty() && !self.more
+        !self.owes_answers(core) && self.input.is_empty() && !self.more
     }
 
     /// Whether what is left over can be carried out: it is not known to be half a command, and nothing

@@ -60,13 +60,14 @@ const MAINTENANCE_LOOK: Duration = Duration::from_millis(1);
 /// How often connections are checked for a lack of progress.
 const STALL_LOOK: Duration = Duration::from_secs(1);
 
-/// How long a stopping worker goes on writing answers that are ready.
-const STOP_DRAIN: Duration = Duration::from_millis(200);
+/// How long a stopping worker goes on answering clients that do not pause.
+pub const STOP_LIMIT: Duration = Duration::from_millis(200);
 
 /// How long a draining worker waits for clients to finish what they have begun.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// A stopping worker looks this often whether it may end.
+/// A stopping worker looks this often whether it may end; it may when it has heard nothing for so long, so that what was on
+/// its way when it was told to stop is answered.
 const STOP_LOOK: Duration = Duration::from_millis(5);
 
 const WAKE: Token = Token(0);
@@ -213,7 +214,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         if let Some(nap) = nap {
             worker.parts.core.handle_slept(nap.lasted(now.monotonic));
         }
-        worker.take_completions();
+        let is_quiet = !worker.take_completions() && events.is_empty();
         for event in &events {
             worker.take_event(now, event);
         }
@@ -235,7 +236,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.take_touched();
         if worker
             .stopping
-            .is_some_and(|until| now.monotonic >= until || worker.is_drained())
+            .is_some_and(|until| now.monotonic >= until || is_quiet && worker.is_drained())
         {
             return Ok(());
         }
@@ -260,9 +261,11 @@ impl Worker {
         next.since(now).min(self.shortage_look()).min(IDLE_LOOK)
     }
 
-    /// Tells connections what has completed.
-    fn take_completions(&mut self) {
+    /// Tells connections what has completed. False if nothing has.
+    fn take_completions(&mut self) -> bool {
+        let mut has_any = false;
         while let Some(completion) = self.parts.transport.next_completion() {
+            has_any = true;
             let slot = completion.tag() as usize;
             if let Some(client) = self.clients.get_mut(slot).and_then(Option::as_mut) {
                 client.socket.note(completion);
@@ -271,6 +274,7 @@ impl Worker {
             }
         }
         self.parts.core.counters().receives_starved += self.parts.transport.take_starved();
+        has_any
     }
 
     fn take_event(&mut self, now: Now, event: &Event) {
@@ -432,7 +436,10 @@ impl Worker {
                 Control::DescribeReplicas(to) => {
                     let _ = to.send(self.parts.core.replica_views(now));
                 }
-                Control::Stop => self.stopping = Some(now.monotonic + STOP_DRAIN),
+                Control::Stop => {
+                    self.parts.listener = None;
+                    self.stopping = Some(now.monotonic + STOP_LIMIT);
+                }
                 Control::Drain => {
                     self.draining = true;
                     self.parts.listener = None;
@@ -685,7 +692,7 @@ impl Worker {
         }
     }
 
-    /// Whether a stopping worker has nothing left to do for its clients: nothing to write, or, while
+    /// Whether a stopping worker has nothing left to do for its clients: nothing to answer, or, while
     /// draining, no client that has begun anything. Those that are idle are let go.
     fn is_drained(&mut self) -> bool {
         if !self.ready.is_empty() {
@@ -694,7 +701,7 @@ impl Worker {
         if !self.draining {
             let core = &mut self.parts.core;
             let mut clients = self.clients.iter().flatten();
-            return clients.all(|client| !client.connection.owes_output(core));
+            return clients.all(|client| !client.connection.owes_answers(core));
         }
         let core = &mut self.parts.core;
         let idle: Vec<ConnectionId> = (self.clients.iter().flatten())

@@ -310,7 +310,8 @@ impl Server {
         }
     }
 
-    /// Stops accepting, writes answers that are ready, and ends all threads.
+    /// Stops accepting, answers what has come in, tells the coordinator, and ends all threads.
+    /// [`STOP_LIMIT`](crate::event_loop::STOP_LIMIT) and the second that a call to the coordinator may take bound it.
     ///
     /// # Errors
     /// When a worker ended with an error or a panic.
@@ -327,10 +328,9 @@ impl Server {
         self.end(&Control::Drain)
     }
 
+    /// The membership ends last: what is still served takes a lease, and the coordinator is told of the end when it has
+    /// come.
     fn end(self, word: &Control) -> anyhow::Result<()> {
-        if let Some(membership) = self.membership {
-            membership.stop();
-        }
         self.stop.store(true, Ordering::Release);
         for worker in &self.workers {
             worker.say(word.clone());
@@ -346,6 +346,9 @@ impl Server {
                 .join()
                 .map_err(|_| anyhow::anyhow!("a worker panicked"))?
                 .context("a worker failed")?;
+        }
+        if let Some(membership) = self.membership {
+            membership.leave();
         }
         Ok(())
     }

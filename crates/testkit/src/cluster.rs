@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Client, Process, evenkeel, http, poll_until};
+use crate::{Client, EXIT_DEADLINE, Process, Signal, evenkeel, http, poll_until};
 
 /// How long a cluster may take from its first process to its first answer through every proxy.
 const SERVING_DEADLINE: Duration = Duration::from_secs(30);
@@ -101,6 +101,13 @@ impl Cluster {
     /// Kills server `index` and starts it again, empty, under its name, on a new port.
     pub fn restart_server(&mut self, index: usize) {
         self.servers[index].kill();
+        self.servers[index] = self.spawn_server(index);
+    }
+
+    /// Asks server `index` to end, waits until it has, and starts it again, empty, under its name, on a new port.
+    pub fn restart_server_politely(&mut self, index: usize) {
+        self.servers[index].signal(Signal::Terminate);
+        self.servers[index].wait(EXIT_DEADLINE);
         self.servers[index] = self.spawn_server(index);
     }
 

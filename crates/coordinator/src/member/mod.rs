@@ -218,6 +218,13 @@ impl MemberHandle {
         self.end();
     }
 
+    /// Ends the membership and tells the coordinator that answered last that the process ends. Takes a second longer than
+    /// [`stop`](Self::stop) at most.
+    pub fn leave(mut self) {
+        self.orders.give(|order| order.leave = true);
+        self.end();
+    }
+
     fn end(&mut self) {
         self.orders.give(|order| order.stop = true);
         if let Some(thread) = self.thread.take()
@@ -256,8 +263,22 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             self.round();
             let wait = self.pace.next_wait();
             if self.orders.wait(wait) {
+                if self.orders.leaves() {
+                    self.say_goodbye();
+                }
                 return;
             }
+        }
+    }
+
+    /// The last heartbeat: nothing is new in it but that it is the last. Who does not hear it finds out by silence.
+    fn say_goodbye(&mut self) {
+        self.heartbeat.leaves = true;
+        if let Some(endpoint) = &self.preferred
+            && let Ok(body) = serde_json::to_vec(&self.heartbeat)
+        {
+            let _: Result<HeartbeatAnswer, CallError> =
+                endpoint.post(&self.line, "/api/v1/heartbeat", &body);
         }
     }
 
@@ -429,6 +450,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        leaves: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Orders {
 pub(crate) struct Order {
     pub(crate) stop: bool,
     pub(crate) hurry: bool,
+    /// The coordinator is to be told that this is the end.
+    pub(crate) leave: bool,
 }
 
 impl Orders {
@@ -39,6 +41,11 @@ impl Orders {
     /// Whether to stop.
     pub(crate) fn stopped(&self) -> bool {
         self.lock().stop
+    }
+
+    /// Whether the coordinator is to be told.
+    pub(super) fn leaves(&self) -> bool {
+        self.lock().leave
     }
 
     /// Waits for an order, at most so long. Returns whether to stop.

@@ -81,12 +81,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Whether a server that is drained owns nothing any more, and everybody has let go of what it had.
-    pub fn is_empty(&self, name: &str) -> bool {
-        self.servers_view().is_some_and(|view| {
-            let server = view.servers.iter().find(|server| server.name == name);
-            server.is_some_and(|server| server.cachelets == 0 && server.released == 0)
-        })
+    /// Whether the drain of a server is over, as `evenkeel drain` waits for it: then it can be stopped.
+    pub fn may_stop(&self, name: &str) -> bool {
+        let drain = self.api().ok().and_then(|api| api.drain_of(name).ok());
+        drain.flatten().is_some_and(|drain| drain.may_stop)
     }
 
     /// Whether so many servers take part, each has its share, all work by the newest map, and nothing moves.

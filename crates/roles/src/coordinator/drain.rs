@@ -1,13 +1,17 @@
 //! Draining: a server is emptied before it is taken away.
 //!
 //! Its cachelets go to the other servers at a chosen rate, with their contents where that is possible; the others
-//! have to be filled again there, which is not to come at once. It serves what it still owns meanwhile, and gets nothing new; when it owns nothing it can be
-//! stopped and nobody asks for it. A drain outlives the coordinator, and the server: under its name a
-//! server stays drained until an operator says otherwise.
+//! have to be filled again there, which is not to come at once. It serves what it still owns meanwhile, and gets nothing new. A
+//! drain outlives the coordinator, and the server: under its name a server stays drained until an operator says otherwise.
+//!
+//! That a server owns nothing is not enough to stop it: who works by an older map goes on asking it, and is told there
+//! where to go. So a drain is over only when every member that is up has confirmed a map that gives the server nothing
+//! ([`CoordinatorCore::drains`]). Proxies ask nobody by older maps then, and no server keeps replicas of hot keys
+//! there that belong to a map before. Who is not heard of is not waited for, but named.
 
 use std::collections::BTreeMap;
 
-use evenkeel_types::{CacheletId, Instant, ServerId};
+use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::placing::Slot;
@@ -37,8 +41,27 @@ pub struct DrainView {
     pub server: String,
     /// Whether it is drained.
     pub draining: bool,
-    /// Cachelets that it still owns, or has given up and nobody has yet.
+    /// Cachelets that it still owns, has given up and nobody has yet, or that were on their way to it and may yet come.
     pub cachelets: usize,
+    /// Members that are up and may still ask it, because they have not confirmed a map that gives it nothing. Of a server
+    /// that owns something, none are told.
+    #[serde(default)]
+    pub awaited: Vec<String>,
+    /// Proxies of which the same is true, and which have not been heard of for so long that they count as down.
+    #[serde(default)]
+    pub unheard: Vec<String>,
+    /// Whether it can be stopped and nobody that is up will ask it for anything.
+    #[serde(default)]
+    pub may_stop: bool,
+}
+
+/// All drains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainsView {
+    /// Epoch of the newest map.
+    pub epoch: Epoch,
+    /// Servers that are drained, by id.
+    pub drains: Vec<DrainView>,
 }
 
 /// Why a server is not drained.
@@ -78,6 +101,10 @@ pub(super) struct Drain {
     rate: u32,
     /// Cachelets taken from the server since then.
     taken: usize,
+    /// First map that this coordinator knows to give the server nothing, and in which nothing is on its way to it.
+    empty_from: Option<Epoch>,
+    /// Everybody was seen to have confirmed such a map, so that nobody need hurry.
+    is_followed: bool,
 }
 
 impl Drain {
@@ -87,6 +114,8 @@ impl Drain {
             since,
             rate,
             taken: 0,
+            empty_from: None,
+            is_followed: false,
         }
     }
 
@@ -95,6 +124,10 @@ impl Drain {
         let seconds = now.since(self.since).as_secs_f64();
         let due = (seconds * f64::from(self.rate)) as usize + 1;
         due.saturating_sub(self.taken)
+    }
+
+    fn awaits_members(&self) -> bool {
+        self.empty_from.is_some() && !self.is_followed
     }
 
     /// So many were taken.
@@ -137,12 +170,108 @@ impl CoordinatorCore {
             self.revision += 1;
             self.has_wishes = true;
         }
-        let id = self.servers[position].entry.id;
-        Ok(DrainView {
-            server: name,
-            draining: request.drain,
-            cachelets: self.cachelets_of(id),
-        })
+        self.note_empty_servers();
+        Ok(self.drain_view(now, position))
+    }
+
+    /// How far all drains have come.
+    pub fn drains(&self, now: Instant) -> DrainsView {
+        let positions = 0..self.servers.len();
+        let drained = positions.filter(|&position| self.servers[position].drain.is_some());
+        DrainsView {
+            epoch: self.epoch,
+            drains: drained
+                .map(|position| self.drain_view(now, position))
+                .collect(),
+        }
+    }
+
+    fn drain_view(&self, now: Instant, position: usize) -> DrainView {
+        let server = &self.servers[position];
+        let cachelets = self.cachelets_of(server.entry.id);
+        let empty_from = server.drain.and_then(|drain| drain.empty_from);
+        let (awaited, unheard) = match empty_from {
+            Some(epoch) => self.who_works_by_older(now, server.entry.id, epoch),
+            None => Default::default(),
+        };
+        let is_empty = cachelets == 0 && empty_from.is_some();
+        DrainView {
+            server: server.entry.name.clone(),
+            draining: server.drain.is_some(),
+            cachelets,
+            may_stop: is_empty && awaited.is_empty() && self.knows_proxies(now),
+            awaited,
+            unheard,
+        }
+    }
+
+    /// Members other than this server that have not confirmed that map or a newer one: those that are up, and proxies
+    /// that were up lately. O(members).
+    fn who_works_by_older(
+        &self,
+        now: Instant,
+        except: ServerId,
+        epoch: Epoch,
+    ) -> (Vec<String>, Vec<String>) {
+        let (mut awaited, mut unheard) = (Vec::new(), Vec::new());
+        for server in self.servers.iter().filter(|server| server.entry.up) {
+            if server.entry.id != except && server.applied < epoch {
+                awaited.push(server.entry.name.clone());
+            }
+        }
+        for (name, proxy) in &self.proxies {
+            if proxy.applied >= epoch {
+                continue;
+            }
+            match now.since(proxy.last_heard) < self.config.silent {
+                true => awaited.push(name.clone()),
+                false => unheard.push(name.clone()),
+            }
+        }
+        (awaited, unheard)
+    }
+
+    /// Whether every proxy that is up was heard of by this coordinator: none is known after a restart.
+    fn knows_proxies(&self, now: Instant) -> bool {
+        now.since(self.began) >= self.config.silent
+    }
+
+    /// Finds out which drained servers the newest map gives nothing. To be called whenever there is a new one, or a drain
+    /// begins. O(drains · cachelets).
+    pub(super) fn note_empty_servers(&mut self) {
+        for position in 0..self.servers.len() {
+            if self.servers[position].drain.is_none() {
+                continue;
+            }
+            let is_empty = self.cachelets_of(self.servers[position].entry.id) == 0;
+            let epoch = self.epoch;
+            if let Some(drain) = &mut self.servers[position].drain {
+                drain.empty_from = is_empty.then(|| drain.empty_from.unwrap_or(epoch));
+                drain.is_followed &= is_empty;
+            }
+        }
+    }
+
+    /// Finds out whether members have followed those that gave up their last cachelets. O(drains · members) while one
+    /// has not.
+    pub(super) fn tend_drains(&mut self, now: Instant) {
+        for position in 0..self.servers.len() {
+            let is_waiting = self.servers[position]
+                .drain
+                .is_some_and(|drain| drain.awaits_members());
+            if is_waiting {
+                let may_stop = self.drain_view(now, position).may_stop;
+                if let Some(drain) = &mut self.servers[position].drain {
+                    drain.is_followed = may_stop;
+                }
+            }
+        }
+    }
+
+    /// Whether a drain waits for nothing but members to confirm a map.
+    pub(super) fn awaits_followers(&self) -> bool {
+        let mut drains = self.servers.iter().filter_map(|server| server.drain);
+        drains.any(|drain| drain.awaits_members())
     }
 
     /// Loads of the cachelets of drained servers that are up, as far as told. Empty at once where there are none.
@@ -159,11 +288,11 @@ impl CoordinatorCore {
         cachelets.map(|load| (load.cachelet, load.load)).collect()
     }
 
-    /// Cachelets that a server owns, or has given up and nobody has yet.
-    fn cachelets_of(&self, server: ServerId) -> usize {
+    /// Cachelets that a server owns, has given up and nobody has yet, or that are on their way to it.
+    pub(super) fn cachelets_of(&self, server: ServerId) -> usize {
         let are_its = |slot: &&Slot| match slot {
             Slot::Owned(owner) => owner.server == server,
-            Slot::Moving(moving) => moving.from.server == server,
+            Slot::Moving(moving) => [moving.from.server, moving.to.server].contains(&server),
             Slot::Released { by, .. } => *by == server,
             Slot::Merged => false,
         };

@@ -15,6 +15,8 @@ pub enum Cause {
     ServerJoined,
     /// A server was silent for too long and is taken to be down.
     ServerSilent,
+    /// A server that owned nothing has ended.
+    ServerLeft,
     /// A server that was taken to be down is heard of again, in the same life.
     ServerReturned,
     /// A server began a new life; what it held before is void.
@@ -47,10 +49,11 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 16] = [
+    pub const ALL: [Cause; 17] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
+        Cause::ServerLeft,
         Cause::ServerReturned,
         Cause::ServerRestarted,
         Cause::CacheletsReleased,
@@ -72,6 +75,7 @@ impl Cause {
             Cause::MapCreated => "map_created",
             Cause::ServerJoined => "server_joined",
             Cause::ServerSilent => "server_silent",
+            Cause::ServerLeft => "server_left",
             Cause::ServerReturned => "server_returned",
             Cause::ServerRestarted => "server_restarted",
             Cause::CacheletsReleased => "cachelets_released",

@@ -111,7 +111,24 @@ impl CoordinatorCore {
         self.loads.hear(now, size, heartbeat.load.measured.as_ref());
         let who = (entry.id, entry.name.as_str(), entry.boot);
         self.hot_keys.hear(who, heartbeat.hot_keys.as_ref());
-        Ok(entry.id)
+        if heartbeat.leaves {
+            self.hear_goodbye(id, changes);
+        }
+        Ok(id)
+    }
+
+    /// The process of a server ends. If it owns nothing it is down from now on, so that nothing is given to it before
+    /// another process has taken its name. If it owns something it may be back soon, and silence decides, as ever.
+    fn hear_goodbye(&mut self, id: ServerId, changes: &mut Vec<Change>) {
+        if self.cachelets_of(id) > 0 {
+            return;
+        }
+        let next = self.next_epoch();
+        let server = &mut self.servers[usize::from(id.0)];
+        server.entry.up = false;
+        server.entry.since = next;
+        server.load.clear();
+        changes.push(Change::of_server(Cause::ServerLeft, id));
     }
 
     /// Registers a new name.
@@ -283,8 +300,17 @@ impl CoordinatorCore {
             last_heard: now,
             load: heartbeat.load.requests_per_second.clone(),
         };
-        self.proxies.insert(heartbeat.name.clone(), proxy);
         self.counters.proxy_heartbeats += 1;
+        if !heartbeat.leaves {
+            self.proxies.insert(heartbeat.name.clone(), proxy);
+        } else if self
+            .proxies
+            .get(&heartbeat.name)
+            .is_some_and(|known| known.boot == heartbeat.boot)
+        {
+            // Another process may have taken its name already.
+            self.proxies.remove(&heartbeat.name);
+        }
         Ok(())
     }
 }

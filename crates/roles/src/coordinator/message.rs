@@ -79,6 +79,9 @@ pub struct Heartbeat {
     /// as its process lives, and its cachelets may be given to others when it is down.
     #[serde(default)]
     pub leased: bool,
+    /// That this is the last heartbeat of this life: the process ends.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub leaves: bool,
 }
 
 /// How far a migration has come, at one of its ends.

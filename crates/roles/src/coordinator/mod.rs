@@ -80,7 +80,7 @@ pub use cluster_loads::{
     WorkerLoadView,
 };
 pub use config::{ConfigError, CoordinatorConfig};
-pub use drain::{DrainRefusal, DrainRequest, DrainView};
+pub use drain::{DrainRefusal, DrainRequest, DrainView, DrainsView};
 pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
 pub use fence::Electorate;
@@ -152,6 +152,8 @@ pub struct CoordinatorCore {
     has_wishes: bool,
     proxy_configs: ProxyConfigs,
     revision: u64,
+    /// When this coordinator began: before a silence has passed since then it knows of no proxy that it is not there.
+    began: Instant,
     /// When any `handle_*` was last called.
     last_called: Instant,
     mean_worker_load: f64,
@@ -215,6 +217,7 @@ impl CoordinatorCore {
             has_wishes: false,
             proxy_configs: ProxyConfigs::default(),
             revision: 0,
+            began: now,
             last_called: now,
             mean_worker_load: 0.0,
             mean_at: None,
@@ -269,6 +272,7 @@ impl CoordinatorCore {
     pub fn handle_timeout(&mut self, now: Now) {
         self.notice_pause(now.monotonic);
         self.finish(now, Vec::new());
+        self.tend_drains(now.monotonic);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) should next be called.
@@ -411,6 +415,7 @@ impl CoordinatorCore {
     fn publish(&mut self, now: Now, changes: Vec<Change>) {
         self.epoch = self.next_epoch();
         self.note_electorate();
+        self.note_empty_servers();
         let document = self.saved_state().document();
         let document = document.expect("the epoch is above 0, so there is a map");
         let map = ClusterMap::new(document)
@@ -442,6 +447,7 @@ impl CoordinatorCore {
         let hurry = self.slots.is_empty()
             || self.cachelets_in_transit() > 0
             || self.is_fencing(now)
+            || self.awaits_followers()
             || server_id.is_some_and(|server| self.migrates(server));
         let interval = match hurry {
             true => self.config.interval().min(limits::INTERVAL_EAGER),

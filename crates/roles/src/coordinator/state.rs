@@ -276,6 +276,7 @@ impl CoordinatorCore {
                 load: Vec::new(),
             })
             .collect();
+        core.note_empty_servers();
         Ok(core)
     }
 

@@ -1,6 +1,7 @@
 //! Stories of members and their coordinator, told in time.
 
 mod bad_input;
+mod drains;
 mod fence;
 mod loads;
 mod migrations;
@@ -115,6 +116,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        leaves: false,
     }
 }
 

@@ -79,6 +79,30 @@ fn in_the_background_it_serves_once_the_foreground_has_ended() {
     assert!(!pid_file.exists(), "the pid file goes with the server");
 }
 
+/// More than a worker carries out for one connection in a turn, on more connections than it has workers.
+#[test]
+fn what_has_come_in_before_it_is_told_to_stop_is_answered() {
+    const CONNECTIONS: usize = 8;
+    const REQUESTS: usize = 500;
+    let mut server = evenkeel::server(&["-t", "2"]);
+    let mut clients: Vec<Client> = (0..CONNECTIONS)
+        .map(|_| Client::connect(server.address()))
+        .collect();
+    // Each is known to its worker.
+    for client in &mut clients {
+        assert_eq!(client.set("k", b"v"), "STORED");
+    }
+    let pipeline = "mn\r\n".repeat(REQUESTS);
+    for client in &mut clients {
+        client.send(pipeline.as_bytes());
+    }
+    server.signal(Signal::Terminate);
+    for client in clients {
+        assert_eq!(client.finish(b"").len(), "MN\r\n".len() * REQUESTS);
+    }
+    assert_eq!(server.wait(EXIT_DEADLINE).code(), Some(0));
+}
+
 #[test]
 fn the_foreground_tells_that_the_background_could_not_start() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -146,6 +146,7 @@ impl World {
             asks_for_moves: false,
             migrations: Vec::new(),
             leased: false,
+            leaves: false,
         };
         if let Some(server) = self.servers.get(host) {
             let (epoch, port) = (self.forged_epoch(host), 1000 + host as u16);

@@ -104,8 +104,8 @@ fn restart_all(run: &Run, plan: &FleetPlan, drains: bool) -> anyhow::Result<Rest
         run.progress.say(format!("{name}, drained: {drains}"));
         if drains {
             ground.fleet.drain(&name, true)?;
-            ground.watch.until("an empty server", CHANGE_LIMIT, || {
-                ground.fleet.is_empty(&name)
+            ground.watch.until("the end of a drain", CHANGE_LIMIT, || {
+                ground.fleet.may_stop(&name)
             })?;
         }
         let life = ground.fleet.life(&name)?;

@@ -59,9 +59,11 @@ fn servers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     for name in &leaving {
         ground.fleet.drain(name, true)?;
     }
-    let drained_in = ground.watch.until("empty servers", CHANGE_LIMIT, || {
-        leaving.iter().all(|name| ground.fleet.is_empty(name))
-    })?;
+    let drained_in = ground
+        .watch
+        .until("the end of all drains", CHANGE_LIMIT, || {
+            leaving.iter().all(|name| ground.fleet.may_stop(name))
+        })?;
     let drained = Moves::since(&ground.fleet, &before)?;
     ground.watch.begin(DRAINED);
     for name in &leaving {

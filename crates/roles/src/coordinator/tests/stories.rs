@@ -500,7 +500,10 @@ fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwi
         Ok(DrainView {
             server: "s1".into(),
             draining: true,
-            cachelets: 32
+            cachelets: 32,
+            awaited: Vec::new(),
+            unheard: Vec::new(),
+            may_stop: false,
         })
     );
     let mut left = Vec::new();
