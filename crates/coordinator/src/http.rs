@@ -296,7 +296,7 @@ async fn drain(State(desk): Shared, body: Result<Json<DrainRequest>, JsonRejecti
         Err(rejection) => return bad_body(&desk, &rejection),
     };
     let drained = desk
-        .decide(|core, now| core.handle_drain(now.monotonic, &request))
+        .decide(|core, now| core.handle_drain(now, &request))
         .await;
     match drained {
         Ok(Ok(view)) => Json(view).into_response(),

@@ -109,6 +109,7 @@ mod tests {
             boot: BootId(1),
             up: true,
             since: Epoch(0),
+            leaving: false,
         };
         let document = MapDocument {
             epoch: Epoch(epoch),

@@ -60,6 +60,16 @@ pub struct ServerEntry {
     /// this map on: see [`serving`](super::serving).
     #[serde(default)]
     pub since: Epoch,
+    /// It is being emptied, or is empty, to be taken away: no replica of a hot key is to be put there, and none is read.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub leaving: bool,
+}
+
+impl ServerEntry {
+    /// Whether replicas of other servers' keys may be put there.
+    pub fn takes_replicas(&self) -> bool {
+        self.up && !self.leaving
+    }
 }
 
 /// A cluster map as it travels and as a planner edits it. Nothing about it is known to be sound.
@@ -457,6 +467,12 @@ impl ClusterMap {
         self.server(id).is_some_and(|server| server.up)
     }
 
+    /// How many servers besides this one replicas may be put at. O(servers).
+    pub fn replica_hosts_besides(&self, home: ServerId) -> usize {
+        let others = self.servers_up().filter(|server| server.id != home);
+        others.filter(|server| server.takes_replicas()).count()
+    }
+
     /// Where aware clients and other servers reach that worker. O(log servers).
     pub fn address(&self, worker: WorkerRef) -> Option<(&str, u16)> {
         let server = self.server(worker.server)?;
@@ -553,6 +569,7 @@ mod tests {
             boot: BootId(7),
             up: true,
             since: Epoch(2),
+            leaving: false,
         }
     }
 

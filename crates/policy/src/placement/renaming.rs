@@ -5,10 +5,10 @@
 //! in decimal. Only the place is taken from the renamed key; what is stored and asked for there is
 //! the original key, so that a real key of that name is never meant.
 //!
-//! A renamed key can fall on the home server, on a server already chosen, on one that is down or on
-//! nobody. Then the next suffix is tried. When chance alone would take too many tries to find the
-//! last few servers, they follow in ascending order of id. Hence for every γ below the number of
-//! servers that are up there are γ distinct shadow servers, and those of γ are the first of those of
+//! A renamed key can fall on the home server, on a server already chosen, on one that is down or about to be
+//! taken away, or on nobody. Then the next suffix is tried. When chance alone would take too many tries to find the
+//! last few servers, they follow in ascending order of id. Hence for every γ up to the number of other
+//! servers that are up and stay there are γ distinct shadow servers, and those of γ are the first of those of
 //! γ + 1.
 //!
 //! In a pool of plain memcached servers ([`plain_shadows`]) the same is done with the placement of the
@@ -18,7 +18,7 @@
 use evenkeel_types::limits::{GAMMA_MAX, KEY_LEN_MAX};
 use evenkeel_types::{KeyHash, ServerId, WorkerRef};
 
-use super::map::ClusterMap;
+use super::map::{ClusterMap, ServerEntry};
 use super::pool::Placement;
 
 /// Suffixes tried for each replica wanted before the remaining servers are taken in order of id.
@@ -27,13 +27,12 @@ use super::pool::Placement;
 pub const TRIES_PER_REPLICA: u32 = 32;
 
 /// The shadow workers of `key`, best known as suffixes 1, 2, … γ. Fewer than `gamma` only if fewer
-/// servers besides the home are up. O(γ²) plus about γ hashes of the key.
+/// servers besides the home are up and stay. O(γ²) plus about γ hashes of the key.
 ///
 /// `key` is the key as it stands in the protocol (decoded), `home` the server of its home worker.
 pub fn shadows(map: &ClusterMap, key: &[u8], home: ServerId, gamma: u8) -> Vec<WorkerRef> {
     let mut renamed = RenamedKey::new(key);
-    let others = map.servers_up().filter(|server| server.id != home).count();
-    let wanted = usize::from(gamma).min(others);
+    let wanted = usize::from(gamma).min(map.replica_hosts_besides(home));
     let mut found: Vec<WorkerRef> = Vec::with_capacity(wanted);
     let mut suffix = 0;
     while found.len() < wanted {
@@ -46,7 +45,8 @@ pub fn shadows(map: &ClusterMap, key: &[u8], home: ServerId, gamma: u8) -> Vec<W
             continue;
         };
         let taken = worker.server == home || found.iter().any(|w| w.server == worker.server);
-        if !taken && map.is_up(worker.server) {
+        let takes = |server: &ServerEntry| server.takes_replicas();
+        if !taken && map.server(worker.server).is_some_and(takes) {
             found.push(worker);
         }
     }
@@ -95,7 +95,7 @@ fn complete(
     wanted: usize,
     found: &mut Vec<WorkerRef>,
 ) {
-    for server in map.servers_up() {
+    for server in map.servers_up().filter(|server| server.takes_replicas()) {
         if found.len() >= wanted {
             return;
         }
@@ -153,7 +153,7 @@ mod tests {
     use evenkeel_types::{BootId, CacheletId, Epoch};
 
     use super::*;
-    use crate::placement::map::{MapDocument, ServerEntry};
+    use crate::placement::map::MapDocument;
     use crate::random::SplitMix64;
 
     /// A map of `servers` servers of 1 to 3 workers, cachelets dealt at random, `down` of them down.
@@ -169,11 +169,16 @@ mod tests {
                 boot: BootId(1),
                 up: true,
                 since: Epoch(0),
+                leaving: false,
             })
             .collect();
         for _ in 0..down {
             let i = random.below(u64::from(servers)) as usize;
             list[i].up = false;
+        }
+        if random.below(2) > 0 {
+            let i = random.below(u64::from(servers)) as usize;
+            list[i].leaving = true;
         }
         let cachelets = (0..64)
             .map(|_| {
@@ -202,7 +207,9 @@ mod tests {
     fn brute_force(map: &ClusterMap, key: &str, home: ServerId, gamma: u8) -> Vec<WorkerRef> {
         let mut found: Vec<WorkerRef> = Vec::new();
         let usable = |found: &[WorkerRef], server: ServerId| {
-            map.servers().iter().any(|s| s.id == server && s.up)
+            map.servers()
+                .iter()
+                .any(|s| s.id == server && s.up && !s.leaving)
                 && server != home
                 && found.iter().all(|w| w.server != server)
         };
@@ -243,7 +250,7 @@ mod tests {
             let gamma = random.below(256) as u8;
             let found = shadows(&map, key.as_bytes(), home, gamma);
             assert_eq!(found, brute_force(&map, &key, home, gamma), "round {round}");
-            let others = map.servers_up().filter(|s| s.id != home).count();
+            let others = map.replica_hosts_besides(home);
             assert_eq!(
                 found.len(),
                 others.min(usize::from(gamma)),

@@ -6,16 +6,18 @@
 //!
 //! That a server owns nothing is not enough to stop it: who works by an older map goes on asking it, and is told there
 //! where to go. So a drain is over only when every member that is up has confirmed a map that gives the server nothing
-//! ([`CoordinatorCore::drains`]). Proxies ask nobody by older maps then, and no server keeps replicas of hot keys
-//! there that belong to a map before. Who is not heard of is not waited for, but named.
+//! ([`CoordinatorCore::drains`]). From the beginning of a drain on maps say that the server is
+//! [leaving](evenkeel_policy::placement::map::ServerEntry::leaving), so that no replicas of hot keys are there, either. Who is
+//! not heard of is not waited for, but named.
 
 use std::collections::BTreeMap;
 
-use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
+use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 use serde::{Deserialize, Serialize};
 
+use super::event::Cause;
 use super::placing::Slot;
-use super::{CoordinatorCore, limits};
+use super::{Change, CoordinatorCore, limits};
 
 /// An operator's wish to empty a server, or to stop that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +146,7 @@ impl CoordinatorCore {
     /// See [`DrainRefusal`]; then nothing has changed.
     pub fn handle_drain(
         &mut self,
-        now: Instant,
+        now: Now,
         request: &DrainRequest,
     ) -> Result<DrainView, DrainRefusal> {
         let rate = request.cachelets_per_second;
@@ -163,15 +165,21 @@ impl CoordinatorCore {
         if request.drain && !has_other {
             return Err(DrainRefusal::NobodyElse { name });
         }
+        self.notice_pause(now.monotonic);
         let server = &mut self.servers[position];
         let was_drained = server.drain.is_some();
-        server.drain = request.drain.then(|| Drain::new(now, rate));
+        server.drain = request.drain.then(|| Drain::new(now.monotonic, rate));
+        let mut changes = Vec::new();
         if was_drained != request.drain {
-            self.revision += 1;
-            self.has_wishes = true;
+            let cause = match request.drain {
+                true => Cause::DrainBegun,
+                false => Cause::DrainEnded,
+            };
+            changes.push(Change::of_server(cause, server.entry.id));
         }
+        self.finish(now, changes);
         self.note_empty_servers();
-        Ok(self.drain_view(now, position))
+        Ok(self.drain_view(now.monotonic, position))
     }
 
     /// How far all drains have come.

@@ -17,6 +17,10 @@ pub enum Cause {
     ServerSilent,
     /// A server that owned nothing has ended.
     ServerLeft,
+    /// A server is to be emptied.
+    DrainBegun,
+    /// A server that was to be emptied takes part again.
+    DrainEnded,
     /// A server that was taken to be down is heard of again, in the same life.
     ServerReturned,
     /// A server began a new life; what it held before is void.
@@ -49,11 +53,13 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 17] = [
+    pub const ALL: [Cause; 19] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
         Cause::ServerLeft,
+        Cause::DrainBegun,
+        Cause::DrainEnded,
         Cause::ServerReturned,
         Cause::ServerRestarted,
         Cause::CacheletsReleased,
@@ -76,6 +82,8 @@ impl Cause {
             Cause::ServerJoined => "server_joined",
             Cause::ServerSilent => "server_silent",
             Cause::ServerLeft => "server_left",
+            Cause::DrainBegun => "drain_begun",
+            Cause::DrainEnded => "drain_ended",
             Cause::ServerReturned => "server_returned",
             Cause::ServerRestarted => "server_restarted",
             Cause::CacheletsReleased => "cachelets_released",

@@ -329,6 +329,7 @@ fn entry_of(id: ServerId, heartbeat: &Heartbeat, since: Epoch) -> ServerEntry {
         boot: heartbeat.boot,
         up: true,
         since,
+        leaving: false,
     }
 }
 

@@ -69,7 +69,7 @@ pub struct SavedState {
 /// A server that has registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedServer {
-    /// As in the map.
+    /// As in the map, but for whether it is [leaving](ServerEntry::leaving).
     pub entry: ServerEntry,
     /// Its former lives, oldest first, at most [`FORMER_LIVES_MAX`].
     pub former: Vec<BootId>,
@@ -91,6 +91,15 @@ pub struct SavedServer {
     /// Whether it can split and merge cachelets.
     #[serde(default)]
     pub splits: bool,
+}
+
+impl SavedServer {
+    fn in_map(&self) -> ServerEntry {
+        ServerEntry {
+            leaving: self.draining,
+            ..self.entry.clone()
+        }
+    }
 }
 
 /// Why a state cannot be used.
@@ -120,7 +129,7 @@ impl SavedState {
     pub(super) fn document(&self) -> Option<MapDocument> {
         (self.epoch > Epoch(0)).then(|| MapDocument {
             epoch: self.epoch,
-            servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
+            servers: self.servers.iter().map(SavedServer::in_map).collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
             since: self.since.clone(),

@@ -197,6 +197,7 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
                 boot: BootId(1),
                 up: true,
                 since: Epoch(0),
+                leaving: false,
             })
             .collect(),
         virtual_nodes: (0..VIRTUAL_NODES)

@@ -100,6 +100,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
         boot: BootId(server as u64 + 1),
         up: true,
         since: Epoch(0),
+        leaving: false,
     });
     let owner = |cachelet: usize| worker_ref(plan, cachelet % workers);
     let document = MapDocument {

@@ -71,8 +71,12 @@ impl HotKeys {
             return;
         };
         let (present, wanted) = (replication.shadows.len(), targets.len());
-        let servers_up = self.map.as_ref().map_or(0, |map| map.servers_up_count());
-        let everywhere = wanted + 1 == servers_up;
+        let me = self.me.server;
+        let hosts = self
+            .map
+            .as_ref()
+            .map_or(0, |map| map.replica_hosts_besides(me));
+        let everywhere = wanted == hosts;
         if wanted <= present || (!everywhere && wanted + 1 < 2 * (present + 1)) {
             return;
         }

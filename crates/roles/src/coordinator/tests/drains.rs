@@ -28,8 +28,7 @@ fn order(world: &mut World, server: &str, drain: bool) -> DrainView {
         drain,
         cachelets_per_second: 4_000,
     };
-    let now = world.now.monotonic;
-    world.core.handle_drain(now, &request).unwrap()
+    world.core.handle_drain(world.now, &request).unwrap()
 }
 
 fn view(world: &World) -> DrainView {
@@ -77,6 +76,39 @@ fn a_drain_is_over_when_everybody_that_is_up_works_by_a_map_without_the_server()
 }
 
 #[test]
+fn maps_say_who_is_leaving_from_the_beginning_of_a_drain_to_its_end() {
+    let (mut world, mut members) = cluster();
+    let leaving = |world: &World| -> Vec<u16> {
+        let map = world.core.map().unwrap();
+        let servers = map.servers().iter().filter(|server| server.leaving);
+        servers.map(|server| server.id.0).collect()
+    };
+    order(&mut world, "s1", true);
+    assert_eq!(leaving(&world), [1]);
+    rounds(&mut world, &mut members, 4);
+    world.restart();
+    rounds(&mut world, &mut members, 4);
+    assert_eq!(leaving(&world), [1]);
+    order(&mut world, "s1", false);
+    assert_eq!(leaving(&world), [0; 0]);
+    let causes: Vec<_> = world.causes().into_iter().map(|(_, cause)| cause).collect();
+    assert!(causes.contains(&Cause::DrainEnded), "{causes:?}");
+}
+
+#[test]
+fn a_server_that_owns_nothing_at_all_may_be_stopped_when_its_drain_is_known() {
+    let (mut world, mut members) = cluster();
+    order(&mut world, "s1", true);
+    rounds(&mut world, &mut members, 4);
+    order(&mut world, "s1", false);
+    // Before anything is given to it again.
+    let again = order(&mut world, "s1", true);
+    assert!(!again.may_stop);
+    rounds(&mut world, &mut members, 4);
+    assert!(view(&world).may_stop);
+}
+
+#[test]
 fn the_server_itself_is_not_waited_for_and_who_is_silent_is_named() {
     let (mut world, mut members) = cluster();
     order(&mut world, "s1", true);
@@ -114,10 +146,9 @@ fn a_coordinator_that_has_just_begun_waits_for_proxies_to_report() {
 #[test]
 fn what_is_on_its_way_to_a_server_is_waited_for() {
     let (mut world, mut members) = cluster();
-    members[..3].iter_mut().for_each(|m| m.migrates = true);
-    world.send_current(&mut members);
     order(&mut world, "s1", true);
     rounds(&mut world, &mut members, 4);
+    assert!(view(&world).may_stop);
     // Nothing is left, but for a migration that was ordered before and is being given up.
     let moving = Moving {
         from: worker(0, 0),
@@ -130,14 +161,6 @@ fn what_is_on_its_way_to_a_server_is_waited_for() {
         doubted_from: None,
     };
     let at = world.owners().iter().position(|o| *o == Some(worker(0, 0)));
-    world.core.slots.iter_mut().for_each(|slot| {
-        if let Slot::Moving(moving) = *slot {
-            *slot = Slot::Owned(moving.to);
-        }
-        if matches!(slot, Slot::Owned(owner) if owner.server == ServerId(1)) {
-            *slot = Slot::Owned(worker(0, 1));
-        }
-    });
     world.core.slots[at.expect("s0 owns something")] = Slot::Moving(moving);
     let waiting = view(&world);
     assert_eq!((waiting.cachelets, waiting.may_stop), (1, false));

@@ -279,10 +279,7 @@ fn a_silent_end_and_a_target_that_is_drained_make_a_migration_be_given_up() {
                 drain: true,
                 cachelets_per_second: 1,
             };
-            world
-                .core
-                .handle_drain(world.now.monotonic, &request)
-                .unwrap();
+            world.core.handle_drain(world.now, &request).unwrap();
             world.send_current(members);
         },
     ];
@@ -362,10 +359,7 @@ fn what_cannot_migrate_is_refused_with_the_reason() {
         drain: true,
         cachelets_per_second: 1,
     };
-    world
-        .core
-        .handle_drain(world.now.monotonic, &drain)
-        .unwrap();
+    world.core.handle_drain(world.now, &drain).unwrap();
     assert_eq!(
         refused(&mut world, 0, to),
         "server \"s2\" is drained: it gets no cachelets"

@@ -222,7 +222,7 @@ impl Model {
                     cachelets_per_second: 1 + (self.random.next_u64() % 50) as u32,
                 };
                 // It may be unknown, or the last one.
-                let now = self.world.now.monotonic;
+                let now = self.world.now;
                 let _ = self.world.core.handle_drain(now, &request);
             }
             14..17 if self.chance(300) => self.split_or_merge(),
@@ -485,7 +485,7 @@ impl Model {
                 drain: false,
                 cachelets_per_second: 1,
             };
-            let now = self.world.now.monotonic;
+            let now = self.world.now;
             // A server that never came is unknown.
             let _ = self.world.core.handle_drain(now, &request);
         }

@@ -24,7 +24,7 @@ fn drain(cluster: &mut Cluster, server: &str, is_drained: bool, rate: u32) {
         drain: is_drained,
         cachelets_per_second: rate,
     };
-    let now = cluster.world.now.monotonic;
+    let now = cluster.world.now;
     cluster.world.core.handle_drain(now, &request).unwrap();
 }
 

@@ -492,9 +492,7 @@ fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwi
         of.map(|(_, count)| count).sum::<usize>()
     };
     assert_eq!(held(&world, 1), 32);
-    let view = world
-        .core
-        .handle_drain(world.now.monotonic, &drain("s1", true, 8));
+    let view = world.core.handle_drain(world.now, &drain("s1", true, 8));
     assert_eq!(
         view,
         Ok(DrainView {
@@ -535,31 +533,25 @@ fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwi
     // Nobody to take the last ones.
     world
         .core
-        .handle_drain(world.now.monotonic, &drain("s0", true, 1))
+        .handle_drain(world.now, &drain("s0", true, 1))
         .unwrap();
-    let last = world
-        .core
-        .handle_drain(world.now.monotonic, &drain("s2", true, 1));
+    let last = world.core.handle_drain(world.now, &drain("s2", true, 1));
     assert_eq!(last, Err(DrainRefusal::NobodyElse { name: "s2".into() }));
     world
         .core
-        .handle_drain(world.now.monotonic, &drain("s0", false, 1))
+        .handle_drain(world.now, &drain("s0", false, 1))
         .unwrap();
     world
         .core
-        .handle_drain(world.now.monotonic, &drain("s1", false, 1))
+        .handle_drain(world.now, &drain("s1", false, 1))
         .unwrap();
     for _ in 0..20 {
         world.pass(100);
         world.send_current(&mut servers);
     }
     assert_eq!([0, 1, 2].map(|id| held(&world, id)), [32; 3]);
-    let nobody = world
-        .core
-        .handle_drain(world.now.monotonic, &drain("s9", true, 1));
+    let nobody = world.core.handle_drain(world.now, &drain("s9", true, 1));
     assert!(matches!(nobody, Err(DrainRefusal::UnknownServer { .. })));
-    let bad = world
-        .core
-        .handle_drain(world.now.monotonic, &drain("s1", true, 0));
+    let bad = world.core.handle_drain(world.now, &drain("s1", true, 0));
     assert_eq!(bad, Err(DrainRefusal::BadRate { rate: 0 }));
 }

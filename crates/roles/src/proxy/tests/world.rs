@@ -424,6 +424,7 @@ pub fn map(epoch: u64, servers: u16, owner: impl Fn(u16) -> u16) -> Arc<ClusterM
         boot: BootId(1),
         up: true,
         since: Epoch(0),
+        leaving: false,
     });
     let document = MapDocument {
         epoch: Epoch(epoch),

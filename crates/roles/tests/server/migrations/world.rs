@@ -36,6 +36,7 @@ pub fn first_document() -> MapDocument {
                 boot: BootId(1),
                 up: true,
                 since: Epoch(0),
+                leaving: false,
             })
             .collect(),
         virtual_nodes: (0..VIRTUAL_NODES)

@@ -418,6 +418,7 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         boot: BootId(1),
         up: true,
         since: Epoch(0),
+        leaving: false,
     };
     const NODES: usize = 16;
     let of_key = (KeyHash::of(KEY).0 >> (u64::BITS - NODES.ilog2())) as usize;

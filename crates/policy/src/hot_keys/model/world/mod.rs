@@ -580,5 +580,6 @@ fn entry(server: usize) -> ServerEntry {
         boot: BootId(1),
         up: true,
         since: Epoch(0),
+        leaving: false,
     }
 }

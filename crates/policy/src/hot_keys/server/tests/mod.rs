@@ -33,6 +33,7 @@ fn document() -> MapDocument {
         boot: BootId(1),
         up: true,
         since: Epoch(0),
+        leaving: false,
     };
     let owner = |i: u16| WorkerRef {
         server: ServerId(1 + i % 4),
