@@ -206,7 +206,7 @@ impl Model {
         }
         match what {
             0..5 => self.start(i),
-            5..7 => self.processes[i].alive = false,
+            5..7 => self.end(i),
             7..10 if self.is_calm => self.processes[i].connected = self.chance(800),
             7..10 => self.processes[i].connected = !self.processes[i].connected,
             10..12 => self.world.restart(),
@@ -360,6 +360,20 @@ impl Model {
     }
 
     /// Starts a process, or starts it again.
+    /// A process ends: as it should, with a last word, or just so.
+    fn end(&mut self, i: usize) {
+        let says_goodbye = self.chance(700);
+        let process = &mut self.processes[i];
+        if core::mem::take(&mut process.alive) && process.connected && says_goodbye {
+            let goodbye = Heartbeat {
+                leaves: true,
+                ..process.heartbeat()
+            };
+            // It may be of a life that was replaced.
+            let _ = self.world.send(&goodbye);
+        }
+    }
+
     fn start(&mut self, i: usize) {
         self.boots += 1;
         let boots = self.boots;
