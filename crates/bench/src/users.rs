@@ -61,6 +61,8 @@ pub struct UsersTally {
     pub wrong: u64,
     /// The first of the wrong ones, in words.
     pub first_wrong: Option<String>,
+    /// The first request that failed, in words.
+    pub first_failure: Option<String>,
 }
 
 /// Running users. They stop when this is dropped.
@@ -77,6 +79,7 @@ struct Shared {
     failures: AtomicU64,
     wrong: AtomicU64,
     first_wrong: Mutex<Option<String>>,
+    first_failure: Mutex<Option<String>>,
     /// Users that have stored all of their keys once.
     filled: AtomicU64,
     stop: AtomicBool,
@@ -142,13 +145,16 @@ impl Drop for Users {
 impl Shared {
     fn tally(&self) -> UsersTally {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let first = self.first_wrong.lock();
+        let text = |first: &Mutex<Option<String>>| {
+            first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
         UsersTally {
             requests: count(&self.requests),
             misses: count(&self.misses),
             failures: count(&self.failures),
             wrong: count(&self.wrong),
-            first_wrong: first.unwrap_or_else(PoisonError::into_inner).clone(),
+            first_wrong: text(&self.first_wrong),
+            first_failure: text(&self.first_failure),
         }
     }
 }
@@ -213,7 +219,10 @@ impl User {
             outcome => {
                 // It may still be carried out.
                 self.may_hold[key].insert(version);
-                self.fail(outcome.is_err());
+                self.fail(
+                    outcome.is_err(),
+                    &format!("set {}: {outcome:?}", self.key(key)),
+                );
             }
         }
     }
@@ -230,7 +239,7 @@ impl User {
                 self.store(key, version);
             }
             // After an answer that makes no sense nobody knows where the next one begins.
-            Err(_) => self.fail(true),
+            Err(error) => self.fail(true, &format!("get {}: {error}", self.key(key))),
         }
     }
 
@@ -256,8 +265,12 @@ impl User {
             });
     }
 
-    fn fail(&mut self, is_broken: bool) {
+    fn fail(&mut self, is_broken: bool, what: &str) {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        let first = self.shared.first_failure.lock();
+        first
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| what.to_owned());
         // While nobody listens each request fails.
         if is_broken && let Ok(connection) = Connection::open(self.address) {
             self.connection = connection;

@@ -2,8 +2,9 @@
 //! stored is missed.
 
 use evenkeel_bench::{Users, UsersPlan};
-use evenkeel_testkit::{Cluster, ClusterOptions, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{Cluster, ClusterOptions, Process, Signal, evenkeel, poll_until};
 use serde_json::Value;
+use std::thread;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -11,16 +12,14 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Requests after a server is gone.
 const AFTERWARDS: u64 = 500;
 
-/// Proxies report once a second where nobody hurries them. So long they may go by an old map, in which a server that is
-/// empty owns something.
-const SILENT_MS: &str = "6000";
+/// A proxy that stands still counts as up for so long.
+const SILENT_MS: &str = "10000";
 
 const SERVERS: usize = 3;
 
 /// What `evenkeel drain` answers: its exit code, and what it says.
-fn drain(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let url = cluster.coordinator_url();
-    let all = [&["drain", "--coordinator", &url], arguments].concat();
+fn drain(coordinator: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let all = [&["drain", "--coordinator", coordinator], arguments].concat();
     let output = evenkeel::run(&all);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -28,8 +27,8 @@ fn drain(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String, String)
 }
 
 /// Drains a server to the end.
-fn empty(cluster: &Cluster, server: &str) {
-    let (code, said, complained) = drain(cluster, &[server, "--rate", "4000"]);
+fn empty(coordinator: &str, server: &str) {
+    let (code, said, complained) = drain(coordinator, &[server, "--rate", "4000"]);
     assert_eq!(code, Some(0), "{complained}");
     let end = format!("{server} owns nothing any more and can be stopped\n");
     assert!(
@@ -38,22 +37,25 @@ fn empty(cluster: &Cluster, server: &str) {
     );
 }
 
-fn cluster() -> Cluster {
+fn cluster(proxies: usize) -> Cluster {
     Cluster::start(ClusterOptions {
         servers: SERVERS,
         threads: 2,
-        coordinator_args: ["--silent-ms", SILENT_MS].map(str::to_owned).to_vec(),
+        proxies,
+        coordinator_args: ["--silent-ms", SILENT_MS, "--cachelets-per-worker", "8"]
+            .map(str::to_owned)
+            .to_vec(),
         ..ClusterOptions::default()
     })
 }
 
 /// Users who have stored all of their keys. They ask slowly, so that a proxy is not shown by their requests where each
 /// cachelet has gone.
-fn users(cluster: &Cluster) -> Users {
+fn users(proxy: &Process, prefix: &str) -> Users {
     let users = Users::start(&UsersPlan {
-        addresses: vec![cluster.proxies[0].address()],
+        addresses: vec![proxy.address()],
         users: 4,
-        prefix: "drain:".into(),
+        prefix: prefix.into(),
         keys: 100,
         value_len: 20,
         pause: Duration::from_millis(5),
@@ -82,19 +84,20 @@ fn assert_unnoticed(users: Users) {
 
 #[test]
 fn a_server_that_is_drained_can_be_taken_away_and_nobody_notices() {
-    let mut cluster = cluster();
-    let (code, _, complained) = drain(&cluster, &["s9"]);
+    let mut cluster = cluster(1);
+    let url = cluster.coordinator_url();
+    let (code, _, complained) = drain(&url, &["s9"]);
     assert_eq!(code, Some(1));
     assert!(
         complained.contains("no server is named \"s9\""),
         "{complained}"
     );
-    let users = users(&cluster);
-    empty(&cluster, "s2");
+    let users = users(&cluster.proxies[0], "drain:");
+    empty(&url, "s2");
     cluster.servers[1].signal(Signal::Terminate);
     use_on(&users);
     assert_unnoticed(users);
-    let (code, said, _) = drain(&cluster, &["s2", "--cancel", "--format", "json"]);
+    let (code, said, _) = drain(&url, &["s2", "--cancel", "--format", "json"]);
     assert_eq!(code, Some(0));
     let said: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(
@@ -104,15 +107,52 @@ fn a_server_that_is_drained_can_be_taken_away_and_nobody_notices() {
 }
 
 #[test]
+fn a_drain_waits_for_a_proxy_that_stands_still_and_goes_by_an_old_map() {
+    let mut cluster = cluster(2);
+    let url = cluster.coordinator_url();
+    let mut late = cluster.proxies.remove(1);
+    let (users_of_late, users) = (users(&late, "late:"), users(&cluster.proxies[0], "other:"));
+    thread::scope(|scope| {
+        let emptied = scope.spawn(|| empty(&url, "s2"));
+        poll_until(DEADLINE, "a server that is nearly empty", || {
+            let left = drain_of(&cluster, "s2")?["cachelets"].as_u64()?;
+            (left <= 2).then_some(())
+        });
+        late.signal(Signal::Stop);
+        poll_until(DEADLINE, "a drain that waits for one proxy alone", || {
+            let drain = drain_of(&cluster, "s2")?;
+            let awaited = drain["awaited"].as_array()?.len();
+            (drain["cachelets"] == 0 && awaited == 1).then_some(())
+        });
+        use_on(&users);
+        assert!(!emptied.is_finished(), "the proxy may still ask the server");
+        late.signal(Signal::Continue);
+        emptied.join().expect("the end of the drain");
+    });
+    cluster.servers[1].signal(Signal::Terminate);
+    use_on(&users_of_late);
+    assert_unnoticed(users_of_late);
+    assert_unnoticed(users);
+}
+
+/// What the coordinator says of a drain.
+fn drain_of(cluster: &Cluster, server: &str) -> Option<Value> {
+    let drains = json(cluster, "/api/v1/drains")?;
+    let mut drains = drains["drains"].as_array()?.iter();
+    drains.find(|drain| drain["server"] == server).cloned()
+}
+
+#[test]
 fn every_server_of_a_cluster_is_restarted_in_turn_and_nobody_notices() {
-    let mut cluster = cluster();
-    let users = users(&cluster);
+    let mut cluster = cluster(1);
+    let url = cluster.coordinator_url();
+    let users = users(&cluster.proxies[0], "drain:");
     for index in 0..SERVERS {
         let name = format!("s{}", index + 1);
-        empty(&cluster, &name);
+        empty(&url, &name);
         cluster.restart_server_politely(index);
         // At once: its next life may not have registered yet.
-        let (code, _, complained) = drain(&cluster, &[&name, "--cancel"]);
+        let (code, _, complained) = drain(&url, &[&name, "--cancel"]);
         assert_eq!(code, Some(0), "{complained}");
         poll_until(DEADLINE, "even shares", || has_even_shares(&cluster));
     }
@@ -121,11 +161,8 @@ fn every_server_of_a_cluster_is_restarted_in_turn_and_nobody_notices() {
 
 /// Whether all servers have the same share, and nothing is on its way.
 fn has_even_shares(cluster: &Cluster) -> Option<()> {
-    let json = |path: &str| -> Option<Value> {
-        let (_, body) = cluster.http_get(path).ok()?;
-        serde_json::from_str(&body).ok()
-    };
-    let (servers, moves) = (json("/api/v1/servers")?, json("/api/v1/migrations")?);
+    let servers = json(cluster, "/api/v1/servers")?;
+    let moves = json(cluster, "/api/v1/migrations")?;
     let servers = servers["servers"].as_array()?;
     let has_share = |server: &Value| {
         server["up"] == true
@@ -134,4 +171,9 @@ fn has_even_shares(cluster: &Cluster) -> Option<()> {
     };
     let is_even = servers.iter().all(has_share) && moves["migrations"].as_array()?.is_empty();
     is_even.then_some(())
+}
+
+fn json(cluster: &Cluster, path: &str) -> Option<Value> {
+    let (_, body) = cluster.http_get(path).ok()?;
+    serde_json::from_str(&body).ok()
 }

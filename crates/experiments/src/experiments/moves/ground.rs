@@ -261,7 +261,11 @@ pub(super) fn claims(watched: &Watched, users: &UsersTally) -> Vec<Claim> {
         )
     };
     vec![
-        none("requests that failed", failed, String::new()),
+        none(
+            "requests that failed",
+            failed,
+            of_first(users.first_failure.as_ref()),
+        ),
         none(
             "keys that a user had stored and did not find",
             users.misses,
@@ -270,12 +274,13 @@ pub(super) fn claims(watched: &Watched, users: &UsersTally) -> Vec<Claim> {
         none(
             "values older than what was acknowledged, or that nobody wrote",
             wrong,
-            users
-                .first_wrong
-                .as_ref()
-                .map_or(String::new(), |first| format!(": {first}")),
+            of_first(users.first_wrong.as_ref()),
         ),
     ]
+}
+
+fn of_first(first: Option<&String>) -> String {
+    first.map_or(String::new(), |first| format!(": {first}"))
 }
 
 /// The share that hits may fall by so many points.
@@ -338,7 +343,7 @@ mod tests {
             misses,
             failures,
             wrong,
-            first_wrong: None,
+            ..UsersTally::default()
         };
         let judged = |watched: &Watched, tally: &UsersTally| -> Vec<Option<bool>> {
             let claims = claims(watched, tally);
