@@ -186,7 +186,8 @@ impl ProxyCore {
                 {
                     self.note_refused(home, draft.key);
                 }
-                let waits = failure == Failure::NoOwner && !tag.is_read;
+                let waits = (failure == Failure::NoOwner && !tag.is_read)
+                    || self.may_wait_for_map(&tag, &failure);
                 let mut bytes = Vec::new();
                 // Nobody looks at the bytes of a request that can neither be asked again nor be
                 // answered with an echo.
@@ -340,7 +341,7 @@ impl ProxyCore {
                 };
                 match failure {
                     Failure::NoOwner if !tag.is_read => self.park(now, question),
-                    failure => self.fail(question, &failure),
+                    failure => self.fail_unasked(now, question, &failure),
                 }
             }
         }

@@ -8,7 +8,8 @@
 //! answered may or may not have happened, and the application is told so by an error.
 //!
 //! A key can be between two owners for a moment: the old one has let go and the new one has not been
-//! told yet. Requests for it are parked and tried again after a pause or with the next map, until
+//! told yet. Or a server says that the key is at another one by a newer map, and the address that the present map has for that
+//! one is of a former life. Requests for it are parked and tried again after a pause or with the next map, until
 //! their time is up. Those of one connection are tried one after the other, in the order they were
 //! asked: one that is tried under a newer map than the one before it would overtake it. A `flush_all` is for
 //! one server and no key, so that it fails where another request would be parked.
@@ -246,13 +247,33 @@ impl ProxyCore {
             } else if may_repeat {
                 // A read that was not answered is one that was never asked.
                 if let Some(question) = self.ask_elsewhere(now, question, &unasked) {
-                    self.fail(question, &unasked);
+                    self.fail_unasked(now, question, &unasked);
                 }
+            } else if is_written {
+                self.fail(question, &failure);
             } else {
-                self.fail(question, if is_written { &failure } else { &unasked });
+                self.fail_unasked(now, question, &unasked);
             }
             self.release(now, tag.client);
         }
+    }
+
+    /// A request was asked of nobody. Where its server cannot be reached by a map that is not the newest, it waits for the
+    /// newest: the server may have been taken away, or be a new process at another address.
+    pub(super) fn fail_unasked(&mut self, now: Instant, question: Question, failure: &Failure) {
+        if self.may_wait_for_map(&question.tag, failure) && self.has_key(&question.tag) {
+            self.park(now, question);
+        } else {
+            self.fail(question, failure);
+        }
+    }
+
+    /// Whether a request that failed so can wait for a newer map, which is there. One for a replica goes to its home instead.
+    pub(super) fn may_wait_for_map(&self, tag: &Tag, failure: &Failure) -> bool {
+        let pool = self.pools.get(tag.pool.0).map(|pool| &pool.servers);
+        let awaits_map =
+            matches!(pool, Some(Servers::Evenkeel(pool)) if pool.wanted > pool.epoch());
+        awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(_))
     }
 
     /// Asks a read at its home that a replica could not answer, or whose answer was too old. If that

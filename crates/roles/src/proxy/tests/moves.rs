@@ -1,7 +1,7 @@
 //! The map changes: keys move, servers come and go, some know earlier than others.
 
 use super::world::SOURCE;
-use super::world::{World, key_of, map};
+use super::world::{Connecting, World, key_of, map};
 use crate::proxy::{PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_types::Epoch;
 
@@ -68,6 +68,78 @@ fn a_request_between_two_owners_waits_and_goes_where_the_next_map_says() {
     );
     world.reply(102, "EN\r\n");
     assert_eq!(world.received(client), "STORED\r\nEND\r\n");
+}
+
+/// Server 2 in a new life, at another port, with everything.
+fn restarted_2() -> std::sync::Arc<evenkeel_policy::placement::map::ClusterMap> {
+    let mut document = all_to_2(2).document().clone();
+    document.servers[1].worker_ports = vec![202];
+    document.servers[1].boot = evenkeel_types::BootId(2);
+    std::sync::Arc::new(evenkeel_policy::placement::map::ClusterMap::new(document).unwrap())
+}
+
+#[test]
+fn whoever_is_named_by_a_newer_map_and_not_at_its_old_address_is_sought_by_that_map() {
+    let mut world = World::evenkeel(2);
+    world.connecting(102, Connecting::Refuses);
+    let (key, cachelet) = key_of(1, 2);
+    let [first, second] = [world.client(), world.client()];
+    world.send(first, format!("set {key} 0 0 1\r\nx\r\n"));
+    world.asked(101);
+    world.reply(101, "MOVED 2 2 0\r\n");
+    assert_eq!(world.wanted, [Epoch(2)]);
+    assert_eq!(world.attempts(102), 1, "the former life does not listen");
+    // The next one finds out at once.
+    world.send(second, format!("get {key}\r\n"));
+    world.reply(101, "MOVED 2 2 0\r\n");
+    world.asked(101);
+    let nobody = [world.received(first), world.received(second)];
+    assert_eq!(nobody, ["", ""], "they wait");
+    world.worker(202, 2);
+    world.set_map(&restarted_2());
+    assert_eq!(
+        world.asked(202),
+        format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\nmg {key} v f c A Y2 U{cachelet}\r\n")
+    );
+    world.reply(202, "HD\r\nVA 1 f0 c1\r\nx\r\n");
+    assert_eq!(world.received(first), "STORED\r\n");
+    assert_eq!(
+        world.received(second),
+        format!("VALUE {key} 0 1\r\nx\r\nEND\r\n")
+    );
+}
+
+#[test]
+fn a_map_that_does_not_come_is_not_waited_for_longer_than_an_answer() {
+    let mut world = World::evenkeel(2);
+    world.connecting(102, Connecting::Refuses);
+    let (key, _) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    world.asked(101);
+    world.reply(101, "MOVED 2 2 0\r\n");
+    for _ in 0..60 {
+        world.wait_ms(20);
+        // The former owner repeats it whenever it is asked.
+        for _ in world.asked(101).matches("ms ") {
+            world.reply(101, "MOVED 2 2 0\r\n");
+        }
+    }
+    let expected = "SERVER_ERROR key is moving to another server\r\n";
+    assert_eq!(world.received(client), expected);
+}
+
+#[test]
+fn a_server_that_is_away_by_the_newest_map_is_not_waited_for() {
+    let mut world = World::evenkeel(2);
+    world.connecting(101, Connecting::Refuses);
+    let (key, _) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("get {key}\r\nset {key} 0 0 1\r\nx\r\n"));
+    assert_eq!(
+        world.received(client),
+        "END\r\nSERVER_ERROR backend s1 unavailable\r\n"
+    );
 }
 
 #[test]

@@ -107,14 +107,19 @@ impl World {
     /// Makes what is at ports 101, 102, … Evenkeel servers 1, 2, … of one worker each.
     pub fn workers(&mut self, servers: u16) {
         for server in 1..=servers {
-            let server_at = self.backends.entry(100 + server).or_default();
-            server_at.worker = WorkerRef {
-                server: ServerId(server),
-                worker: 0,
-            };
-            server_at.lease_ms = 1000;
-            server_at.epoch = 1;
+            self.worker(100 + server, server);
         }
+    }
+
+    /// At this port is worker 0 of a server.
+    pub fn worker(&mut self, port: u16, server: u16) {
+        let server_at = self.backends.entry(port).or_default();
+        server_at.worker = WorkerRef {
+            server: ServerId(server),
+            worker: 0,
+        };
+        server_at.lease_ms = 1000;
+        server_at.epoch = 1;
     }
 
     /// Servers a:101, a:102, …
