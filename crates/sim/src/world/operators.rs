@@ -43,8 +43,7 @@ impl World {
             drain,
             cachelets_per_second: DRAIN_RATES[self.random.index(DRAIN_RATES.len())],
         };
-        let now = self.coordinator_now();
-        let done = self.coordinator.core.handle_drain(now, &request).is_ok();
+        let done = self.order_drain(&request);
         if done {
             let what = match drain {
                 true => "servers drained",
@@ -53,6 +52,15 @@ impl World {
             self.report.tell(what, 1);
             self.narrate(&[server], || format!("is among {what}"));
         }
+        done
+    }
+
+    /// False where the coordinator refuses it, because nobody else is left.
+    fn order_drain(&mut self, request: &DrainRequest) -> bool {
+        let now = self.coordinator.process.now(self.time);
+        let done = self.coordinator.core.handle_drain(now, request).is_ok();
+        self.note_new_maps();
+        self.arm(self.coordinator_host());
         done
     }
 
@@ -124,13 +132,12 @@ impl World {
                 drain: goes_on,
                 cachelets_per_second: 200,
             };
-            let now = self.coordinator_now();
             // Where nobody else is left, it keeps what it has.
-            let _ = self.coordinator.core.handle_drain(now, &request);
+            self.order_drain(&request);
         }
     }
 
-    /// At the end nothing is between two owners, and who is drained has nothing.
+    /// At the end nothing is between two owners, and who is drained has nothing and may be stopped.
     pub(super) fn check_drains(&mut self) {
         // After a `flush_all` migrations wait for longer than the end is quiet.
         if self.plan.cluster == Cluster::Plain || self.plan.swarm.habits.has(Habit::Flush) {
@@ -144,6 +151,12 @@ impl World {
             }
             if server.draining && server.cachelets > 0 {
                 self.fail(format!("{server:?} is drained and owns cachelets still"));
+            }
+        }
+        let drains = self.coordinator.core.drains(self.coordinator_now()).drains;
+        for drain in drains.iter().filter(|drain| drain.cachelets == 0) {
+            if !drain.may_stop {
+                self.fail(format!("{drain:?}: not over"));
             }
         }
     }

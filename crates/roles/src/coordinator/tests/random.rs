@@ -359,7 +359,6 @@ impl Model {
         }
     }
 
-    /// Starts a process, or starts it again.
     /// A process ends: as it should, with a last word, or just so.
     fn end(&mut self, i: usize) {
         let says_goodbye = self.chance(700);
@@ -374,6 +373,7 @@ impl Model {
         }
     }
 
+    /// Starts a process, or starts it again.
     fn start(&mut self, i: usize) {
         self.boots += 1;
         let boots = self.boots;
