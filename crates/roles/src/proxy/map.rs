@@ -1,14 +1,15 @@
 //! Taking over a new map.
 //!
-//! Connections to workers that both maps have at the same address are kept. The others are retired:
-//! they get no further requests and are closed when what was asked of them is answered or late.
+//! Connections to workers that both maps have at the same address, in the same life, are kept. The others are retired:
+//! they get no further requests and are closed when what was asked of them is answered or late. So a server that was restarted
+//! is connected to at once, whatever is known against its former life.
 
 use super::backend::{Backend, Peer};
 use super::config::MapSource;
 use super::pool::{PoolId, Servers, server_name};
 use super::slab::Slab;
 use super::{BackendId, ProxyCore};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_policy::placement::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{Instant, WorkerRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,8 +42,13 @@ impl ProxyCore {
             return;
         };
         let former = placed.backends().to_vec();
+        let lived = |server: &ServerEntry| {
+            let was = placed.map().and_then(|map| map.server(server.id));
+            was.is_some_and(|was| was.boot == server.boot)
+        };
         let mut workers: Vec<(WorkerRef, BackendId)> = Vec::new();
         for server in map.servers() {
+            let lived = lived(server);
             for (worker, &port) in (0u16..).zip(&server.worker_ports) {
                 let worker = WorkerRef {
                     server: server.id,
@@ -52,7 +58,7 @@ impl ProxyCore {
                     .binary_search_by_key(&worker, |(worker, _)| *worker)
                     .ok()
                     .map(|at| former[at].1)
-                    .filter(|&id| is_at(&self.backends, id, &server.host, port));
+                    .filter(|&id| lived && is_at(&self.backends, id, &server.host, port));
                 let backend = kept.unwrap_or_else(|| {
                     let name = server_name(&pool.name, &server.name);
                     let peer = Peer::Worker(worker);

@@ -316,6 +316,7 @@ impl ProxyCore {
             bytes,
             progress,
         } = question;
+        let asked = to.as_ref().ok().copied();
         match to.and_then(|to| self.admit(to, bytes.len() + ROUTE_FLAGS_LEN_MAX)) {
             Ok(to) => {
                 let (start, end) = tag.flags;
@@ -341,7 +342,7 @@ impl ProxyCore {
                 };
                 match failure {
                     Failure::NoOwner if !tag.is_read => self.park(now, question),
-                    failure => self.fail_unasked(now, question, &failure),
+                    failure => self.fail_unasked(now, question, &failure, asked),
                 }
             }
         }

@@ -247,21 +247,30 @@ impl ProxyCore {
             } else if may_repeat {
                 // A read that was not answered is one that was never asked.
                 if let Some(question) = self.ask_elsewhere(now, question, &unasked) {
-                    self.fail_unasked(now, question, &unasked);
+                    self.fail_unasked(now, question, &unasked, Some(id));
                 }
             } else if is_written {
                 self.fail(question, &failure);
             } else {
-                self.fail_unasked(now, question, &unasked);
+                self.fail_unasked(now, question, &unasked, Some(id));
             }
             self.release(now, tag.client);
         }
     }
 
-    /// A request was asked of nobody. Where its server cannot be reached by a map that is not the newest, it waits for the
-    /// newest: the server may have been taken away, or be a new process at another address.
-    pub(super) fn fail_unasked(&mut self, now: Instant, question: Question, failure: &Failure) {
-        if self.may_wait_for_map(&question.tag, failure) && self.has_key(&question.tag) {
+    /// A request was not carried out by the server at which it was to be. It is tried again where that may not be the one to
+    /// ask any more: it was the owner by a former map, or there is a newer map, by which it may have been taken away or be
+    /// another process at another address.
+    pub(super) fn fail_unasked(
+        &mut self,
+        now: Instant,
+        question: Question,
+        failure: &Failure,
+        asked: Option<BackendId>,
+    ) {
+        let tag = question.tag;
+        let may_wait = self.may_wait_for_map(&tag, failure) || self.has_other_home(&tag, asked);
+        if may_wait && self.has_key(&tag) {
             self.park(now, question);
         } else {
             self.fail(question, failure);
@@ -274,6 +283,12 @@ impl ProxyCore {
         let awaits_map =
             matches!(pool, Some(Servers::Evenkeel(pool)) if pool.wanted > pool.epoch());
         awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(_))
+    }
+
+    /// Whether the key's home, as far as is known now, is not the one that was asked.
+    fn has_other_home(&self, tag: &Tag, asked: Option<BackendId>) -> bool {
+        let home = self.home(tag.pool, tag.hash).ok();
+        !tag.is_replica && home.is_some() && asked.is_some() && home != asked
     }
 
     /// Asks a read at its home that a replica could not answer, or whose answer was too old. If that

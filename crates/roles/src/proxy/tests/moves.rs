@@ -70,10 +70,10 @@ fn a_request_between_two_owners_waits_and_goes_where_the_next_map_says() {
     assert_eq!(world.received(client), "STORED\r\nEND\r\n");
 }
 
-/// Server 2 in a new life, at another port, with everything.
-fn restarted_2() -> std::sync::Arc<evenkeel_policy::placement::map::ClusterMap> {
+/// Server 2 in a new life, at this port, with everything.
+fn restarted_2(port: u16) -> std::sync::Arc<evenkeel_policy::placement::map::ClusterMap> {
     let mut document = all_to_2(2).document().clone();
-    document.servers[1].worker_ports = vec![202];
+    document.servers[1].worker_ports = vec![port];
     document.servers[1].boot = evenkeel_types::BootId(2);
     std::sync::Arc::new(evenkeel_policy::placement::map::ClusterMap::new(document).unwrap())
 }
@@ -96,7 +96,7 @@ fn whoever_is_named_by_a_newer_map_and_not_at_its_old_address_is_sought_by_that_
     let nobody = [world.received(first), world.received(second)];
     assert_eq!(nobody, ["", ""], "they wait");
     world.worker(202, 2);
-    world.set_map(&restarted_2());
+    world.set_map(&restarted_2(202));
     assert_eq!(
         world.asked(202),
         format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\nmg {key} v f c A Y2 U{cachelet}\r\n")
@@ -105,6 +105,73 @@ fn whoever_is_named_by_a_newer_map_and_not_at_its_old_address_is_sought_by_that_
     assert_eq!(world.received(first), "STORED\r\n");
     assert_eq!(
         world.received(second),
+        format!("VALUE {key} 0 1\r\nx\r\nEND\r\n")
+    );
+}
+
+#[test]
+fn a_server_that_is_back_at_its_address_is_asked_as_soon_as_the_map_says_so() {
+    let mut world = World::evenkeel(2);
+    world.connecting(102, Connecting::Refuses);
+    let [(theirs, _), (key, cachelet)] = [key_of(2, 2), key_of(1, 2)];
+    let client = world.client();
+    // Its former life is sought again and again, with longer and longer pauses.
+    world.send(client, format!("get {theirs}\r\n"));
+    world.wait_ms(5_000);
+    assert_eq!(world.received(client), "END\r\n");
+    world.connecting(102, Connecting::Greets);
+    world.set_map(&restarted_2(102));
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    assert_eq!(
+        world.asked(102),
+        format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\n")
+    );
+    world.reply(102, "HD\r\n");
+    assert_eq!(world.received(client), "STORED\r\n");
+}
+
+#[test]
+fn what_a_former_owner_never_got_is_asked_of_the_present_one() {
+    let mut world = World::evenkeel(2);
+    world.connecting(101, Connecting::Hangs);
+    let (key, cachelet) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("set {key} 0 0 1\r\nx\r\n"));
+    world.set_map(&all_to_2(2));
+    assert_eq!(world.asked(102), "", "it is at the former owner");
+    world.connecting(101, Connecting::Refuses);
+    world.drop_connection(101);
+    world.wait_ms(100);
+    assert_eq!(
+        world.asked(102),
+        format!("ms {key} 1 F0 T0 Y2 U{cachelet}\r\nx\r\n")
+    );
+    world.reply(102, "HD\r\n");
+    assert_eq!(world.received(client), "STORED\r\n");
+}
+
+#[test]
+fn a_read_that_a_former_owner_did_not_answer_is_asked_of_the_present_one() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let client = world.client();
+    world.send(client, format!("get {key}\r\n"));
+    assert!(world.has_asked(101));
+    // The former owner is a new process by this map.
+    let mut document = all_to_2(2).document().clone();
+    document.servers[0].boot = evenkeel_types::BootId(2);
+    world.set_map(&std::sync::Arc::new(
+        evenkeel_policy::placement::map::ClusterMap::new(document).unwrap(),
+    ));
+    world.drop_connection(101);
+    world.wait_ms(100);
+    assert_eq!(
+        world.asked(102),
+        format!("mg {key} v f c A Y2 U{cachelet}\r\n")
+    );
+    world.reply(102, "VA 1 f0 c1\r\nx\r\n");
+    assert_eq!(
+        world.received(client),
         format!("VALUE {key} 0 1\r\nx\r\nEND\r\n")
     );
 }
