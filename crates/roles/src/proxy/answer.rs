@@ -7,11 +7,12 @@
 //!
 //! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
 
-use super::backend::{Ask, Backend, Link, Peer, Progress};
+use super::backend::{Backend, Link, Peer};
 use super::client::{Answered, Client, HeldRead, Show, State, Verb};
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
 use super::hot::{FILLER, answer_of_mg};
+use super::in_flight::{Ask, Progress};
 use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
 use super::per_route::PerRoute;

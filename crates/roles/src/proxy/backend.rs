@@ -33,9 +33,10 @@
 
 use super::ClientId;
 use super::bytes::ByteQueue;
-use super::collapse::{Joinable, Others};
+use super::collapse::Joinable;
 use super::config::{Login, PoolSettings, TlsId};
 use super::health::{Health, Sign, TRIAL_GREETINGS};
+use super::in_flight::{InFlight, Progress, Question, Tag};
 use super::latency::{Finished, Stopwatch};
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
@@ -47,177 +48,11 @@ use super::show::Tally;
 use super::speech::Speech;
 use super::stream::Streaming;
 use super::window::Window;
-use core::ops::Range;
 use core::time::Duration;
 use evenkeel_policy::burden::{RecentRequests, burden};
-use evenkeel_protocol::Moved;
-use evenkeel_types::{Instant, KeyHash, WorkerRef};
+use evenkeel_types::{Instant, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What the answer to a request looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// One line or one value.
-    Single,
-    /// Any number of `VALUE`s and an `END`: `get`, `gets`, `gat`, `gats`.
-    Values,
-    /// The same for one key of `get` or `gets` that is replicated in a pool of plain servers (`hot/`).
-    Hot,
-    /// Nothing or one answer, and then `MN`: a quiet command followed by `mn`, because what a quiet
-    /// command hides depends on the command and on the server's version.
-    Quiet,
-}
-
-/// What is known of a request besides its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tag {
-    /// Whose request it is.
-    pub client: ClientId,
-    /// The pool it was put to.
-    pub pool: PoolId,
-    /// Which of the client's answers it is for; the first one if it is for several.
-    pub slot: u64,
-    /// Placement hash of the key.
-    pub hash: KeyHash,
-    pub ask: Ask,
-    /// The route that it went; the first key's if it is for several.
-    pub route: RouteId,
-    /// Whether doing it twice is the same as doing it once, in effect and in answer.
-    pub is_read: bool,
-    /// Whether it asks for a replica.
-    pub is_replica: bool,
-    /// How often it was put to a place again.
-    pub retries: u8,
-    /// When not to try again.
-    pub give_up: Instant,
-    /// Where in the request our own flags stand, so that they can be replaced. Empty where none do.
-    pub flags: (usize, usize),
-}
-
-impl Tag {
-    /// Of a request that is asked for the first time and has none of our own flags. It writes, until
-    /// something else is said of it, and its key is not looked up by hash.
-    #[inline]
-    pub fn new(client: ClientId, pool: PoolId, slot: u64, ask: Ask, give_up: Instant) -> Self {
-        Tag {
-            client,
-            pool,
-            slot,
-            hash: KeyHash(0),
-            ask,
-            route: RouteId::NONE,
-            is_read: false,
-            is_replica: false,
-            retries: 0,
-            give_up,
-            flags: (0, 0),
-        }
-    }
-}
-
-/// A request outside of any queue.
-#[derive(Debug)]
-pub(super) struct Question {
-    pub tag: Tag,
-    pub bytes: Vec<u8>,
-    /// What the server has said before it has said all, for [`Ask::Quiet`] and [`Ask::Values`].
-    pub progress: Progress,
-}
-
-/// A request that is queued or awaits its answer.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    pub tag: Tag,
-    /// Absolute position of its first byte in the queue.
-    start: u64,
-    /// Length in bytes.
-    len: usize,
-    /// When its answer is late.
-    deadline: Instant,
-    pub progress: Progress,
-    /// Bytes of the answer so far, and what it says. For the log.
-    pub answer_bytes: u32,
-    pub outcome: Tally,
-    /// How many others have joined it.
-    pub joined: u32,
-}
-
-impl InFlight {
-    /// So many more bytes of the answer have arrived, which say this.
-    #[inline]
-    pub fn saw(&mut self, bytes: usize, outcome: Tally) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.answer_bytes = self.answer_bytes.saturating_add(bytes);
-        self.outcome = outcome;
-    }
-}
-
-/// The part of an answer that has arrived.
-#[derive(Debug, Default)]
-pub(super) enum Progress {
-    /// None of it, and there is nothing to keep in mind.
-    #[default]
-    Nothing,
-    /// All but the `MN`.
-    Answered,
-    /// The request was not carried out; all but the `MN` has arrived.
-    Moved(Moved),
-    /// A line of a multi-get.
-    Group(Box<Group>),
-    /// None of it, and others wait for the same.
-    Shared(Box<Others>),
-}
-
-/// The keys of one line of a multi-get.
-#[derive(Debug)]
-pub(super) struct Group {
-    /// In the order of the line.
-    pub keys: Vec<GroupKey>,
-    /// How many of them are answered already, or passed over as misses.
-    pub done: usize,
-    /// Where the line's last key that is done ends, or what is before the first.
-    pub done_end: usize,
-    /// How many were passed over.
-    pub missed: usize,
-}
-
-/// A key of such a line, behind one space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupKey {
-    /// The client's answer slot for it; ascending along the line.
-    pub slot: u64,
-    /// Where it ends in the line.
-    pub end: u32,
-}
-
-impl Group {
-    /// The next key that is not done: its slot and its place in the line.
-    #[inline]
-    pub fn next(&self) -> Option<(u64, Range<usize>)> {
-        let key = self.keys.get(self.done)?;
-        Some((key.slot, self.done_end + 1..key.end as usize))
-    }
-
-    /// That key is done.
-    #[inline]
-    pub fn advance(&mut self) {
-        if let Some(key) = self.keys.get(self.done) {
-            self.done_end = key.end as usize;
-            self.done += 1;
-        }
-    }
-
-    /// How many keys were found, as far as is known.
-    pub fn hits(&self) -> usize {
-        self.done - self.missed
-    }
-
-    /// The slots of the keys that are not done.
-    pub fn slots_left(&self) -> impl Iterator<Item = u64> {
-        self.keys[self.done..].iter().map(|key| key.slot)
-    }
-}
 
 /// What is known of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@
 //!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
 //! ```
 
-use super::backend::Question;
 use super::bytes::{ByteQueue, keep_buffer};
+use super::in_flight::Question;
 use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;

@@ -9,8 +9,8 @@
 //!
 //! Only plain gets of one key take part (see `quick.rs`).
 
-use super::backend::{Ask, Progress, Question, Tag};
 use super::client::{Answered, State};
+use super::in_flight::{Ask, Progress, Question, Tag};
 use super::multi_get::key_of_get;
 use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};

@@ -5,8 +5,8 @@
 //! memcached servers get classic commands as they are. `noreply` and the quiet flag of `mg` are taken
 //! off: an answer that is not asked for cannot be told from one that is lost.
 
-use super::backend::Ask;
 use super::client::{Show, Unasked, Verb};
+use super::in_flight::Ask;
 use super::question::{Draft, Intent};
 use super::routes::CommandClass;
 use super::way::{WayKey, WayTo};

@@ -28,9 +28,10 @@
 //!
 //! A compare-and-swap is refused elsewhere: two servers may give the same unique to different items.
 
-use super::backend::{Ask, Backend, Link, Peer, Progress, Question, Tag};
+use super::backend::{Backend, Link, Peer};
 use super::client::Show;
 use super::config::Failover;
+use super::in_flight::{Ask, Progress, Question, Tag};
 use super::missed::{self, CatchUp};
 use super::pool::{PoolId, Servers};
 use super::recovery::Failure;

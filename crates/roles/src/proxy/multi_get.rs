@@ -9,8 +9,8 @@
 //! asked with one line for all their keys, in the order of the request; servers answer in that order
 //! and leave out what they do not have, so the gaps in an answer are the misses.
 
-use super::backend::{Ask, Group, GroupKey, Progress, Question, Tag};
 use super::client::{MultiGet, Show, Slot, State};
+use super::in_flight::{Ask, Group, GroupKey, Progress, Question, Tag};
 use super::limits::GROUP_LINE_MAX;
 use super::per_route::RouteId;
 use super::pool::{PoolId, Servers};

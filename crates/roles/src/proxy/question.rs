@@ -5,9 +5,10 @@
 //! Where they stand is remembered, so that the same request can be put to another worker with other
 //! flags.
 
-use super::backend::{Ask, Link, Progress, Question, Refused, Tag};
+use super::backend::{Link, Refused};
 use super::client::{Show, Slot, State};
 use super::hot::Sent;
+use super::in_flight::{Ask, Progress, Question, Tag};
 use super::per_route::RouteId;
 use super::pool::{Pool, PoolId, Servers};
 use super::recovery::Failure;

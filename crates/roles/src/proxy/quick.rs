@@ -6,8 +6,9 @@
 //! queues and counters are used as elsewhere, with one look at each; whatever is not plain is left as it
 //! is, for the way proper. Tests hold the two against each other.
 
-use super::backend::{Ask, Group, Link, Progress, Tag};
+use super::backend::Link;
 use super::client::{Answered, Client, Show, State};
+use super::in_flight::{Ask, Group, Progress, Tag};
 use super::multi_get::{Line, key_of_get};
 use super::per_route::{PerRoute, RouteId};
 use super::pool::{MemcachedPool, Pool, PoolId, Servers};

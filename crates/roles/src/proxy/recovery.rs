@@ -14,13 +14,13 @@
 //! asked: one that is tried under a newer map than the one before it would overtake it. A `flush_all` is for
 //! one server and no key, so that it fails where another request would be parked.
 
-use super::backend::{Ask, Link, Progress, Question, Tag};
+use super::backend::Link;
 use super::client::{Answered, HeldRead, Show, Slot, State, Verb};
 use super::config::OnDown;
 use super::failover::NOBODY;
 use super::health::Sign;
-use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX, RETRIES_MAX};
-use super::per_route::RouteId;
+use super::in_flight::{Ask, Progress, Question, Tag};
+use super::limits::RETRIES_MAX;
 use super::pool::{PoolId, Servers};
 use super::routes::Rename;
 use super::show::{self, Tally};
@@ -29,8 +29,7 @@ use core::fmt;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
 use evenkeel_protocol::compose::request as ask;
-use evenkeel_types::{Epoch, Instant, KeyHash};
-use std::collections::VecDeque;
+use evenkeel_types::{Instant, KeyHash};
 
 /// Why a request has no answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,20 +111,6 @@ pub(super) enum Loss {
     Late,
     /// The peer does not answer what it was asked.
     Confused,
-}
-
-/// Requests that wait for a move to end.
-#[derive(Debug, Default)]
-pub(super) struct Parking {
-    /// In the order of arrival, which is the order of `until`.
-    waiting: VecDeque<(Instant, Question)>,
-    bytes: usize,
-}
-
-impl Parking {
-    pub fn deadline(&self) -> Option<Instant> {
-        self.waiting.front().map(|(until, _)| *until)
-    }
 }
 
 impl ProxyCore {
@@ -311,7 +296,7 @@ impl ProxyCore {
     }
 
     /// The home of a key in an Evenkeel pool.
-    fn home(&self, pool: PoolId, hash: KeyHash) -> Result<BackendId, Failure> {
+    pub(super) fn home(&self, pool: PoolId, hash: KeyHash) -> Result<BackendId, Failure> {
         let servers = self.pools.get(pool.0).map(|pool| &pool.servers);
         let Some(Servers::Evenkeel(pool)) = servers else {
             return Err(Failure::NoOwner);
@@ -355,7 +340,7 @@ impl ProxyCore {
 
     /// A read that was not carried out is asked again of its home: as if it were asked only now, by the present map. Its
     /// answer would count for nothing otherwise, and a copy read behind it could show what is older.
-    fn renew_ticket(&mut self, now: Instant, tag: &Tag) {
+    pub(super) fn renew_ticket(&mut self, now: Instant, tag: &Tag) {
         let pool = self.pools.get_mut(tag.pool.0);
         let client = self.clients.get_mut(tag.client.0);
         let slot = client.and_then(|client| client.slot(tag.slot));
@@ -401,162 +386,6 @@ impl ProxyCore {
             self.begin_era();
             // Among them may be some that were told to wait until the cachelet has passed.
             self.hurry_all_parked(now);
-        }
-    }
-
-    /// Whether anything that the client asked before this is still awaited, wherever from.
-    fn awaits_before(&self, tag: &Tag) -> bool {
-        let client = self.clients.get(tag.client.0);
-        client.is_some_and(|client| client.awaits_before(tag.slot))
-    }
-
-    /// Whether something that the client asked before this may reach its server later than this would
-    /// if it were sent now: it is parked, or was sent by an older map. Not in a pool without a map,
-    /// where what is asked again goes to the server that it was asked of.
-    fn has_stragglers(&self, tag: &Tag) -> bool {
-        let pool = self.pools.get(tag.pool.0);
-        let has_map = pool.is_some_and(|pool| matches!(pool.servers, Servers::Evenkeel(_)));
-        let client = self.clients.get(tag.client.0);
-        client.is_some_and(|client| {
-            let is_older = client.era != self.era;
-            has_map && (client.parked > 0 || is_older) && client.awaits_before(tag.slot)
-        })
-    }
-
-    /// Whether a request is about keys; not so the one that a `flush_all` is to each server.
-    fn has_key(&mut self, tag: &Tag) -> bool {
-        let client = self.clients.get_mut(tag.client.0);
-        let slot = client.and_then(|client| client.slot(tag.slot));
-        !slot.is_some_and(|slot| matches!(slot.state, State::FanOut { .. }))
-    }
-
-    /// Whether requests of the client wait for a move.
-    pub(super) fn has_parked(&self, client: ClientId) -> bool {
-        let client = self.clients.get(client.0);
-        client.is_some_and(|client| client.parked > 0)
-    }
-
-    /// Nobody owns the key of a new request that writes: its cachelet is between two owners, which takes some
-    /// heartbeats. A read is a miss meanwhile. What has waited behind another such request gives up with it, so that many
-    /// that were sent together wait together.
-    pub(super) fn await_owner(&mut self, now: Instant, mut question: Question) {
-        let client = self.clients.get_mut(question.tag.client.0);
-        let held_back = client.and_then(|client| client.held_back.as_mut());
-        let since = held_back.map_or(now, |held_back| {
-            held_back.goes_on = true;
-            held_back.since
-        });
-        if let Some(pool) = self.pools.get(question.tag.pool.0) {
-            question.tag.give_up = since + pool.settings.request_timeout;
-        }
-        self.park(now, question);
-    }
-
-    pub(super) fn park(&mut self, now: Instant, question: Question) {
-        let len = question.bytes.len();
-        if now >= question.tag.give_up {
-            return self.fail(question, &Failure::Moving);
-        }
-        if self.parking.waiting.len() >= PARKED_MAX || self.parking.bytes + len > PARKED_BYTES_MAX {
-            return self.fail(question, &Failure::TooManyMoving);
-        }
-        self.stats.proxy_requests_parked += 1;
-        if let Some(client) = self.clients.get_mut(question.tag.client.0) {
-            client.parked += 1;
-        }
-        let until = now + MOVE_PAUSE;
-        self.parking.bytes += len;
-        self.parking.waiting.push_back((until, question));
-        self.due_at(until);
-    }
-
-    /// Tries parked requests again whose pause is over.
-    pub(super) fn retry_parked(&mut self, now: Instant) {
-        // Those that are parked again meanwhile wait for another pause.
-        while self.parking.deadline().is_some_and(|until| until <= now) {
-            self.retry_first_parked(now);
-        }
-    }
-
-    /// Tries all parked requests again: there is a new map.
-    pub(super) fn retry_all_parked(&mut self, now: Instant) {
-        for _ in 0..self.parking.waiting.len() {
-            self.retry_first_parked(now);
-        }
-    }
-
-    /// Ends the pauses of all parked requests.
-    fn hurry_all_parked(&mut self, now: Instant) {
-        for (until, _) in &mut self.parking.waiting {
-            *until = (*until).min(now);
-        }
-        self.due_at(now);
-    }
-
-    /// Something that the client had asked for was answered: what it asked next, and is parked, need
-    /// not wait out its pause. O(parked requests); only for clients that have some.
-    pub(super) fn hurry_parked(&mut self, now: Instant, client: ClientId) {
-        let waiting = self.parking.waiting.iter().enumerate();
-        let next = waiting
-            .filter(|(_, (_, question))| question.tag.client == client)
-            .min_by_key(|(_, (_, question))| question.tag.slot);
-        if let Some((at, _)) = next
-            && let Some((_, question)) = self.parking.waiting.remove(at)
-        {
-            self.parking.waiting.push_front((now, question));
-            self.due_at(now);
-        }
-    }
-
-    fn retry_first_parked(&mut self, now: Instant) {
-        let Some((_, question)) = self.parking.waiting.pop_front() else {
-            return;
-        };
-        let tag = question.tag;
-        let client = self.clients.get_mut(tag.client.0);
-        if let Some(client) = client {
-            if client.awaits_before(tag.slot) && now < tag.give_up {
-                let until = now + MOVE_PAUSE;
-                self.parking.waiting.push_back((until, question));
-                self.due_at(until);
-                return;
-            }
-            client.parked -= 1;
-        }
-        self.parking.bytes -= question.bytes.len();
-        if now < tag.give_up {
-            let home = self.home(tag.pool, tag.hash);
-            self.renew_ticket(now, &tag);
-            self.ask_again(now, question, home);
-        } else {
-            // Not asked once more: it could overtake what its client asked before.
-            self.fail(question, &Failure::Moving);
-        }
-        self.release(now, tag.client);
-    }
-
-    /// The routes of the requests that wait for a move.
-    pub(super) fn routes_parked(&self) -> impl Iterator<Item = RouteId> {
-        let waiting = self.parking.waiting.iter();
-        waiting.map(|(_, question)| question.tag.route)
-    }
-
-    /// Whether a request to the pool waits for a move.
-    pub(super) fn is_awaited_by_parked(&self, pool: PoolId) -> bool {
-        let mut waiting = self.parking.waiting.iter();
-        waiting.any(|(_, question)| question.tag.pool == pool)
-    }
-
-    /// A peer knows a newer map.
-    pub(super) fn want_map(&mut self, pool: PoolId, epoch: Epoch) {
-        let pool = self.pools.get_mut(pool.0).map(|pool| &mut pool.servers);
-        let Some(Servers::Evenkeel(pool)) = pool else {
-            return;
-        };
-        if epoch > pool.epoch() && epoch > pool.wanted {
-            pool.wanted = epoch;
-            let source = pool.source();
-            self.outputs.push_back(Output::WantMap { source, epoch });
         }
     }
 

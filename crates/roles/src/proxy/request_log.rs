@@ -6,8 +6,8 @@
 //!
 //! The quick way leaves a request that will be logged to the way proper ([`RequestLog::picks`]).
 
-use super::backend::{Progress, Question, Tag};
 use super::failover::parse_own;
+use super::in_flight::{Progress, Question, Tag};
 use super::per_route::RouteId;
 use super::pool::{Pool, Servers};
 use super::recovery::Failure;

@@ -6,8 +6,8 @@
 //! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
-use super::backend::{Ask, Progress};
 use super::client::Show;
+use super::in_flight::{Ask, Progress};
 use super::limits::STREAM_MIN;
 use super::multi_get::key_of_get;
 use super::routes::RenameId;

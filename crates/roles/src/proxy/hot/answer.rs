@@ -1,8 +1,8 @@
 //! Answers about hot keys, and what is stored of them.
 
 use super::{FILLER, wants_of};
-use crate::proxy::backend::{Ask, Progress, Question, Tag};
 use crate::proxy::client::{Answered, HeldRead, Show, State};
+use crate::proxy::in_flight::{Ask, Progress, Question, Tag};
 use crate::proxy::multi_get::key_of_get;
 use crate::proxy::pool::{Pool, PoolId, Servers};
 use crate::proxy::routes::Rename;

@@ -6,9 +6,10 @@
 //! next one may need: the unique, and with a value its client flags. The application does not see those.
 
 use super::{Sent, found};
-use crate::proxy::backend::{Ask, Peer};
+use crate::proxy::backend::Peer;
 use crate::proxy::client::Unasked;
 use crate::proxy::failover::parse_own;
+use crate::proxy::in_flight::Ask;
 use crate::proxy::pool::{Pool, PoolId};
 use crate::proxy::way::{WayKey, WayTo};
 use crate::proxy::{BackendId, ProxyCore};

@@ -16,10 +16,10 @@ pub(super) use meta::answer_of_mg;
 pub use report::HotKeyReport;
 pub(super) use report::{HotKeySum, compose as compose_report, sums};
 
-use super::backend::{Ask, Progress, Question, Tag};
 use super::client::{MultiGet, Show, Slot, State};
 use super::config::PoolConfig;
 use super::failover::parse_own;
+use super::in_flight::{Ask, Progress, Question, Tag};
 use super::pool::{Pool, PoolId, Servers};
 use super::question::{Draft, Intent};
 use super::recovery::Failure;
