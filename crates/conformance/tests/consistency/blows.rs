@@ -71,7 +71,7 @@ pub fn strike(
     lost
 }
 
-fn shadow_of_hottest(cluster: &Cluster, shared: &Shared) -> usize {
+pub fn shadow_of_hottest(cluster: &Cluster, shared: &Shared) -> usize {
     poll_until(HOT_DEADLINE, "a shadow server that holds the key", || {
         let home = home_of_hottest(cluster, shared);
         servers(cluster)
@@ -134,7 +134,7 @@ fn keys_at(cluster: &Cluster, shared: &Shared, server: usize) -> Vec<u16> {
 }
 
 /// Starts a server again, empty, under its name and on its ports.
-fn start_again(
+pub fn start_again(
     cluster: &Cluster,
     consistency: Consistency,
     server: usize,

@@ -13,6 +13,7 @@ mod application;
 mod atomic;
 mod blows;
 mod chaos;
+mod drains;
 mod lease;
 mod porcupine;
 
