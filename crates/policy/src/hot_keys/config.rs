@@ -34,6 +34,13 @@ pub const SAMPLES_PER_SLOT: f64 = 1000.0;
 /// Share of reads that a worker looks at at least, unless its sampling is fixed (S2).
 pub const SAMPLING_MIN: f64 = 0.03;
 
+/// Longest rest of a key's replicas between stores, as a part of a lease: what a rest adds to how stale a read can be
+/// stays small beside what is promised.
+pub const REST_DIVISOR: u32 = 20;
+
+/// Shortest rest: below it a timer costs more than the stores that it spares.
+pub const REST_MIN: Duration = Duration::from_millis(1);
+
 /// Whether hot keys are replicated. Ordered by how much is done, so that of two wishes the lesser wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -111,6 +118,10 @@ pub struct HotKeysConfig {
     pub hot_samples_min: f64,
     /// How much of a worker's fair load one copy of a key should carry at most; decides γ.
     pub copy_share: f64,
+    /// How many reads each copy is to serve for a value that it is sent, on average: a key that is written more often has
+    /// its replicas rest between stores, for a [`REST_DIVISOR`]th of a lease at most. 0 for no rests. Not with
+    /// [`Consistency::Atomic`], where writes wait for the replicas.
+    pub reads_per_store: f64,
     /// Most replicas of a key besides its home copy.
     pub gamma_max: u8,
     /// Keys that this worker tracks; see [`ssm_entries`].
@@ -132,7 +143,8 @@ impl Default for HotKeysConfig {
             hot_share: 0.01,
             cold_share: 0.005,
             hot_samples_min: 1.5,
-            copy_share: 0.03,
+            copy_share: 0.05,
+            reads_per_store: 8.0,
             gamma_max: 15,
             entries_max: 256,
             replicated_max: 64,
@@ -159,6 +171,7 @@ impl HotKeysConfig {
         let amounts = [
             ("write_weight", self.write_weight),
             ("hot_samples_min", self.hot_samples_min),
+            ("reads_per_store", self.reads_per_store),
             ("trigger.ratio", self.trigger.ratio),
             (
                 "trigger.absolute_rps",
@@ -253,6 +266,15 @@ pub fn gamma_for(heat: f64, copy_share: f64, servers_up: usize, gamma_max: u8) -
     ((copies - 1.0) as u8).min(gamma_max).min(others)
 }
 
+/// How long the replicas of a key rest after a store, if at all: until each copy has served `reads` more. `rate`: reads
+/// of all `copies` in a second, less the weight of writes, so that what is written much rests longer.
+pub(super) fn rest_for(reads: f64, copies: f64, rate: f64, lease: Duration) -> Option<Duration> {
+    let longest = lease / REST_DIVISOR;
+    let rest = reads * copies / rate.max(f64::MIN_POSITIVE);
+    let rest = longest.mul_f64((rest / longest.as_secs_f64()).min(1.0));
+    (rest >= REST_MIN).then_some(rest)
+}
+
 /// Parts of a whole, by the names of their settings.
 pub(super) fn check_shares(shares: &[(&'static str, f64)]) -> Result<(), ConfigError> {
     let wrong = shares
@@ -312,6 +334,22 @@ mod tests {
         assert_eq!(gamma(0.50, 0), 0);
         assert_eq!(gamma_for(f64::INFINITY, 0.03, 4, 2), 2);
         assert_eq!(gamma_for(f64::NAN, 0.03, 4, 15), 1);
+    }
+
+    #[test]
+    fn replicas_rest_until_each_copy_was_read_and_no_longer_than_a_part_of_a_lease() {
+        let rest = |copies, rate| rest_for(8.0, copies, rate, Duration::from_secs(1));
+        assert_eq!(rest(16.0, 12_800.0), Some(Duration::from_millis(10)));
+        assert_eq!(rest(16.0, 100.0), Some(Duration::from_millis(50)));
+        assert_eq!(rest(2.0, 100_000.0), None, "not worth a timer");
+        for rate in [0.0, -1e9, f64::MIN_POSITIVE] {
+            assert_eq!(rest(2.0, rate), Some(Duration::from_millis(50)));
+        }
+        assert_eq!(rest_for(0.0, 16.0, 100.0, LEASE_MAX), None);
+        assert_eq!(
+            rest_for(8.0, 16.0, 100.0, LEASE_MIN),
+            Some(LEASE_MIN / REST_DIVISOR)
+        );
     }
 
     #[test]

@@ -6,6 +6,14 @@
 //! meanwhile are covered by one more. This keeps the order, and a burst of writes costs each shadow
 //! two messages.
 //!
+//! # Rests
+//!
+//! A store takes a shadow as long as a read. A key with 19 reads to a write and 16 copies would cost each of them
+//! nearly as many stores as it serves reads; with twenty servers that is a fifth of all that they do. So after a
+//! store the replicas of a key *rest* until each copy has served some reads ([`rest_for`](super::config::rest_for)), and
+//! what was written meanwhile is sent in one more message. Meanwhile the key is not HOT: no lease is granted,
+//! and those that there are go on, so that the promise stays what it was. Deletions and flushes do not wait.
+//!
 //! # What a shadow worker does with a message
 //!
 //! It orders what it is told of a key by the epoch of the message first and the version second: the
@@ -97,6 +105,8 @@ pub(crate) struct Replication {
     pub(crate) retiring: Option<Instant>,
     /// With atomic writes: answers wait until no replica can be read.
     pub(crate) hold: Option<Hold>,
+    /// Shadow workers are told of no write before this time.
+    rest: Option<Instant>,
 }
 
 /// A replica.
@@ -141,6 +151,7 @@ impl Replication {
             renew_at: now + RENEWAL_INTERVAL,
             retiring: None,
             hold: None,
+            rest: None,
         };
         replication.widen(now, targets);
         replication
@@ -211,6 +222,26 @@ impl Replication {
         for shadow in &mut self.shadows {
             shadow.retry_at = shadow.retry_at.filter(|&at| now < at);
         }
+    }
+
+    /// Shadow workers are told of no write before this time.
+    pub(crate) fn begin_rest(&mut self, until: Instant) {
+        self.rest = Some(until);
+    }
+
+    /// Shadow workers are told of whatever they are owed.
+    pub(crate) fn end_rest(&mut self) {
+        self.rest = None;
+    }
+
+    /// Whether shadow workers are to be told of no write now.
+    pub(crate) fn rests(&self, now: Instant) -> bool {
+        self.rest.is_some_and(|until| now < until)
+    }
+
+    /// When shadow workers are told of what they are owed, if they rest until then.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.rest.filter(|_| !self.is_current())
     }
 
     /// Every replica that is current is to be stored again.
@@ -291,7 +322,7 @@ impl Replication {
             .last_grant
             .map(|at| if over(at) { Instant(0) } else { at });
         (self.epoch, self.gone, grant, self.undated).hash(state);
-        (self.retiring, self.hold.map(|hold| hold.since)).hash(state);
+        (self.retiring, self.hold.map(|hold| hold.since), self.rest).hash(state);
         for shadow in &self.shadows {
             (shadow.target, shadow.is_readable, shadow.owed_since).hash(state);
             (shadow.retry_at, shadow.refused, shadow.renew, shadow.queued).hash(state);

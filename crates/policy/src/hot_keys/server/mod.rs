@@ -200,12 +200,16 @@ pub struct HotKeys {
     load: LoadAverage,
     /// Requests for its own keys that this worker served.
     own: LoadAverage,
-    /// Requests that this worker really served, those for replicas of other homes' keys included.
+    /// Requests that this worker really served, reads of replicas of other homes' keys included.
     served: LoadAverage,
+    /// Orders of other homes about their replicas.
+    told: LoadAverage,
     /// Nanoseconds that this worker slept.
     slept: LoadAverage,
     /// Reads of other homes' replicas since the last slot.
     replica_reads: Work,
+    /// Orders about replicas since the last slot.
+    replica_orders: Work,
     trigger: Trigger,
     mean_worker_load: Option<f64>,
     next_slot: Instant,
@@ -283,8 +287,10 @@ impl HotKeys {
             load: LoadAverage::new(now),
             own: LoadAverage::new(now),
             served: LoadAverage::new(now),
+            told: LoadAverage::new(now),
             slept: LoadAverage::new(now),
             replica_reads: Work::default(),
+            replica_orders: Work::default(),
             trigger: Trigger::new(config.trigger.clone()),
             mean_worker_load: None,
             next_slot: now + SLOT,
@@ -361,6 +367,12 @@ impl HotKeys {
         self.replica_reads.add(1, bytes);
     }
 
+    /// Tells of an order of another home about its replica: a store of so many bytes, or anything else with 0. Such work
+    /// is load like any other, but no reason to divert some: more replicas would be more of it.
+    pub fn handle_replica_order(&mut self, bytes: usize) {
+        self.replica_orders.add(1, bytes);
+    }
+
     /// Tells that this worker had nothing to do for so long. A worker that tells of nothing is taken for
     /// busy.
     #[inline]
@@ -405,7 +417,10 @@ impl HotKeys {
         if replication.hold.is_some() && !replication.is_readable() {
             self.end_hold(now, tag.slot, Event::Prepared);
         }
-        self.enqueue(tag.slot);
+        let replication = self.table[tag.slot].replication.as_ref();
+        if !replication.is_some_and(|replication| replication.rests(now)) {
+            self.enqueue(tag.slot);
+        }
         self.settle(now, tag.slot);
     }
 
@@ -636,10 +651,11 @@ impl HotKeys {
         (self.load() - self.own.per_second()).max(0.0)
     }
 
-    /// What this worker serves of the replicas that it holds for other homes, in small requests per second;
+    /// What the replicas that this worker holds for other homes cost it, reads and stores, in small requests per second;
     /// an average.
     pub fn replica_load(&self) -> f64 {
-        (self.served.per_second() - self.own.per_second()).max(0.0)
+        let read = (self.served.per_second() - self.own.per_second()).max(0.0);
+        read + self.told.per_second()
     }
 
     /// Part of its time that this worker has something to do; an average.

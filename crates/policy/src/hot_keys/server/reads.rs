@@ -46,7 +46,7 @@ impl HotKeys {
         let pending_too = self.is(Mutant::GrantWhilePending);
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
         let map_epoch = self.map.as_ref().map(|map| map.epoch());
-        let atomic = self.is_atomic();
+        let (atomic, lease) = (self.is_atomic(), self.lease_waited());
         let entry = &mut self.table[slot];
         let advice = ReadAdvice {
             gamma: 0,
@@ -63,7 +63,9 @@ impl HotKeys {
             entry.popularity.add(1.0);
             return advice;
         };
-        if !hot {
+        // While copies are brought up to date nothing is granted, but they are read.
+        let spread = |at: Instant| now < at + lease;
+        if !hot && !replication.last_grant.is_some_and(spread) {
             entry.popularity.add(1.0);
             return advice;
         }
@@ -72,7 +74,7 @@ impl HotKeys {
         entry.popularity.add(f32::from(gamma) + 1.0);
         self.diverted.add(u64::from(gamma), found.unwrap_or(0));
         let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
-        if found.is_none() || !(same_map || any_epoch) {
+        if !hot || found.is_none() || !(same_map || any_epoch) {
             return advice;
         }
         replication.last_grant = Some(now);

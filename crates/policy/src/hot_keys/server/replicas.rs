@@ -3,6 +3,8 @@
 use evenkeel_types::{Instant, WorkerRef};
 
 use super::{HotKeys, PropagationTag};
+use crate::hot_keys::config::rest_for;
+use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::replication::Replication;
 use crate::hot_keys::ssm::{Filter, Slot};
 use crate::hot_keys::state::{Event, State};
@@ -19,8 +21,35 @@ impl HotKeys {
         replication.behind_since.get_or_insert(now);
         self.move_to(now, slot, event, to);
         self.begin_hold(now, slot);
-        self.enqueue(slot);
+        if event == Event::Written && !self.is_atomic() {
+            self.enqueue_written(now, slot);
+        } else {
+            if let Some(replication) = &mut self.table[slot].replication {
+                replication.end_rest();
+            }
+            self.enqueue(slot);
+        }
         self.arm(slot);
+    }
+
+    /// Tells the shadows of a written key what they are owed, unless they rest. If any is told, all of them rest.
+    pub(super) fn enqueue_written(&mut self, now: Instant, slot: Slot) {
+        let entry = &self.table[slot];
+        let Some(replication) = &entry.replication else {
+            return;
+        };
+        if replication.rests(now) {
+            return;
+        }
+        let copies = f64::from(replication.gamma()) + 1.0;
+        let rate = entry.popularity.per_slot() / SLOT.as_secs_f64();
+        let rest = rest_for(self.config.reads_per_store, copies, rate, self.config.lease);
+        if self.enqueue(slot)
+            && let Some(rest) = rest
+            && let Some(replication) = &mut self.table[slot].replication
+        {
+            replication.begin_rest(now + rest);
+        }
     }
 
     /// Moves on if every shadow worker has the newest round.
@@ -93,18 +122,20 @@ impl HotKeys {
         self.table.remove(slot);
     }
 
-    /// Puts every shadow of a key that wants a message into the outbox.
-    pub(super) fn enqueue(&mut self, slot: Slot) {
+    /// Puts every shadow of a key that wants a message into the outbox. Whether there was any.
+    pub(super) fn enqueue(&mut self, slot: Slot) -> bool {
         let Some(replication) = &mut self.table[slot].replication else {
-            return;
+            return false;
         };
         let held = replication.hold.is_some();
+        let before = self.outbox.len();
         for (i, shadow) in (0u8..).zip(&mut replication.shadows) {
             if !shadow.queued && shadow.wants_message(held) {
                 shadow.queued = true;
                 self.outbox.push_back((slot, i));
             }
         }
+        self.outbox.len() > before
     }
 
     /// The replicas that this message is on its way to, unless it is outdated.

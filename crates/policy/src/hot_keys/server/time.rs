@@ -24,13 +24,16 @@ impl HotKeys {
         self.own.roll(now);
         self.served.add(own + self.replica_reads.load());
         self.served.roll(now);
+        self.told.add(self.replica_orders.load());
+        self.told.roll(now);
         self.slept.roll(now);
         let sampling = sampling_for(
             self.config.sampling,
             self.work.requests as f64 / slots as f64,
         );
         self.sampler.set_probability(sampling * self.sampling_ratio);
-        (self.work, self.diverted, self.replica_reads) = Default::default();
+        (self.work, self.diverted) = Default::default();
+        (self.replica_reads, self.replica_orders) = Default::default();
         // Loaded is a worker that would be without its replicas, or that is with those of others.
         let load = self.load().max(self.served.per_second());
         let busy = self.busy();
@@ -112,8 +115,25 @@ impl HotKeys {
         if self.retire_at(slot).is_some_and(|at| at <= now) {
             self.retire(now, slot);
         } else {
-            self.enqueue(slot);
+            self.end_rest(now, slot);
             self.arm(slot);
+        }
+    }
+
+    /// Tells the shadows of a key what is due: written values after a rest, and whatever else in any case.
+    fn end_rest(&mut self, now: Instant, slot: Slot) {
+        let Some(replication) = &mut self.table[slot].replication else {
+            return;
+        };
+        match replication.rests_until() {
+            Some(until) if until <= now => {
+                replication.end_rest();
+                self.enqueue_written(now, slot);
+            }
+            Some(_) => {}
+            None => {
+                self.enqueue(slot);
+            }
         }
     }
 
@@ -130,6 +150,7 @@ impl HotKeys {
         let due = [
             Some(replication.renew_at),
             replication.retry_at(),
+            replication.rests_until(),
             silent,
             self.retire_at(slot),
             self.held_until(slot),

@@ -46,6 +46,7 @@ pub fn replica_set(
     lifetime_s: Seconds,
     out: &mut Vec<u8>,
 ) {
+    engine.hot.handle_replica_order(meta.value.len());
     let flags = &meta.flags;
     let item_expiry = flags
         .exptime(b'T')
@@ -85,6 +86,7 @@ pub fn replica_delete(
     lifetime_s: Seconds,
     out: &mut Vec<u8>,
 ) {
+    engine.hot.handle_replica_order(0);
     let epoch = Epoch(meta.flags.unsigned(b'Y').unwrap_or(0));
     let version = Version(meta.flags.unsigned(b'E').unwrap_or(0));
     let gone = if meta.flags.has(b'I') {

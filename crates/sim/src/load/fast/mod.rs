@@ -248,6 +248,7 @@ impl<'a> Cluster<'a> {
             let (target, tag) = (message.target, message.tag);
             let shadow = worker_number(self.plan, target);
             self.work(shadow, now, home as u16, self.costs.set);
+            (self.hot[shadow]).handle_replica_order(self.plan.value_bytes);
             self.hot[home].handle_acked(Instant(now), target, tag);
         }
     }

@@ -21,6 +21,8 @@ fn config() -> HotKeysConfig {
         cold_share: 0.0,
         hot_samples_min: 0.0,
         copy_share: f64::MIN_POSITIVE,
+        // A rest is a message that leaves later. The random model has some.
+        reads_per_store: 0.0,
         entries_max: 1,
         replicated_max: 1,
         trigger: TriggerConfig {

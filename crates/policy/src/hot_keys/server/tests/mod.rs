@@ -66,6 +66,7 @@ fn config() -> HotKeysConfig {
         sampling: Some(1.0),
         hot_samples_min: 5.0,
         copy_share: 0.03,
+        reads_per_store: 0.0,
         entries_max: 4,
         replicated_max: 2,
         trigger: TriggerConfig {
