@@ -13,6 +13,7 @@ mod atomic;
 mod moves;
 mod observe;
 mod promotion;
+mod rests;
 
 const KEY: &[u8] = b"page:home";
 const EPOCH: Epoch = Epoch(7);
