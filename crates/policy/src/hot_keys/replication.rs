@@ -10,7 +10,7 @@
 //!
 //! A store takes a shadow as long as a read. A key with 19 reads to a write and 16 copies would cost each of them
 //! nearly as many stores as it serves reads; with twenty servers that is a fifth of all that they do. So after a
-//! store the replicas of a key *rest* until each copy has served some reads ([`rest_for`](super::config::rest_for)), and
+//! store the replicas of a key *rest* until each copy has served some reads (`rest_for` in `config.rs`), and
 //! what was written meanwhile is sent in one more message. Meanwhile the key is not HOT: no lease is granted,
 //! and those that there are go on, so that the promise stays what it was. Deletions and flushes do not wait.
 //!

@@ -36,6 +36,8 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
         evict: true,
         clustered,
         hot_keys: HotKeysConfig {
+            // Stories write at one moment again and again.
+            reads_per_store: 0.0,
             sampling: Some(1.0),
             hot_samples_min: 0.5,
             trigger: TriggerConfig {
