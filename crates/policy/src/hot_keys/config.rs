@@ -144,7 +144,7 @@ impl Default for HotKeysConfig {
             cold_share: 0.005,
             hot_samples_min: 1.5,
             copy_share: 0.05,
-            reads_per_store: 8.0,
+            reads_per_store: 3.0,
             gamma_max: 15,
             entries_max: 256,
             replicated_max: 64,

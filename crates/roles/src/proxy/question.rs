@@ -246,8 +246,11 @@ impl ProxyCore {
         let hash = KeyHash::of(draft.key);
         placed.hash = hash;
         let load = |suffix| {
-            let shadow = pool.shadow(draft.key, hash, suffix)?;
-            self.backends.get(shadow.0)?.burden(now)
+            let copy = match suffix {
+                0 => pool.home(hash)?.1,
+                suffix => pool.shadow(draft.key, hash, suffix),
+            };
+            self.backends.get(copy?.0)?.burden(now)
         };
         let connection = draft.client.connection();
         match draft.intent {

@@ -66,7 +66,7 @@ impl Canonical {
             entry.overtaken = ranks.of(entry.overtaken);
             entry.fence = ranks.of(entry.fence);
             // The model sets the turn before each read, and ages are statistics.
-            (entry.turn, entry.granted_at) = (0, UNKNOWN);
+            (entry.turn, entry.gave, entry.granted_at) = (0, false, UNKNOWN);
         }
         let table = |numbers: &[u64]| {
             let marks = numbers.iter().map(|&number| ranks.of(number)).enumerate();

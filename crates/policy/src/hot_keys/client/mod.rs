@@ -96,6 +96,9 @@ pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 /// to grant that is one read in 160.
 const PAIR_CLASSES: usize = 4096;
 
+/// A home that is more burdened than a shadow server by this part gives turns away. By less two servers differ by chance.
+const OVERBURDENED_DIVISOR: usize = 5;
+
 /// Keys are written and forgotten in so many classes, by hash: a grant is refused because of any key
 /// of its class. At 1,000 writes a second through one worker and a millisecond for an answer that is
 /// one grant in a thousand.
@@ -255,6 +258,8 @@ struct Entry {
     gamma: u8,
     /// Whose turn is next: a suffix.
     turn: u8,
+    /// Whether the home has given its last turn away.
+    gave: bool,
 }
 
 /// What an answer told of a key. A miss is newer than the value of the same version.
@@ -306,8 +311,8 @@ impl ClientLeases {
     /// calls of `load` under a lease.
     ///
     /// `epoch` is that of the map by which the caller finds servers. `load` tells how
-    /// burdened the shadow server of a suffix is (see [`burden`](crate::burden)), in any measure; `None`
-    /// if it cannot be asked.
+    /// burdened the server of a copy is (see [`burden`](crate::burden)), in any measure, by the suffix of a shadow
+    /// server or 0 for the home; `None` if it cannot be asked, or, of the home, is to keep its turns.
     #[inline]
     pub fn route_read(
         &mut self,
@@ -573,7 +578,9 @@ impl ClientLeases {
     }
 
     /// The copy to read under a lease. The home and its shadow servers take turns, but of the shadow
-    /// server whose turn it is and another one drawn by chance the one with less to do is read.
+    /// server whose turn it is and another one drawn by chance the one with less to do is read. A home that
+    /// has clearly more to do than a shadow drawn by chance gives every other turn away: no more of them,
+    /// because its answers bring leases and tell it how popular the key is.
     fn choose(&mut self, i: usize, load: impl Fn(u8) -> Option<usize>) -> u8 {
         let stays = self.is(Mutant::OneCopy);
         let entry = &mut self.entries[i];
@@ -584,7 +591,13 @@ impl ClientLeases {
         }
         entry.turn = if turn == gamma { 0 } else { turn + 1 };
         if turn == 0 {
-            return 0;
+            let may_give = !core::mem::replace(&mut entry.gave, false) && gamma > 0;
+            let drawn = match may_give {
+                true => 1 + self.random.below(u64::from(gamma)) as u8,
+                false => return 0,
+            };
+            entry.gave = is_overburdened(load(0), load(drawn));
+            return if entry.gave { drawn } else { 0 };
         }
         let first = load(turn);
         if gamma == 1 {
@@ -754,6 +767,7 @@ impl Entry {
             in_flight: 0,
             gamma: 0,
             turn: 0,
+            gave: false,
         }
     }
 
@@ -801,6 +815,14 @@ impl Entry {
         self.lease_until = NEVER;
         self.fence = number;
     }
+}
+
+/// Whether the home has clearly more to do than that shadow server, if both are known.
+#[inline]
+fn is_overburdened(home: Option<usize>, shadow: Option<usize>) -> bool {
+    let limit = |shadow: usize| shadow.saturating_add(shadow / OVERBURDENED_DIVISOR);
+    home.zip(shadow)
+        .is_some_and(|(home, shadow)| home > limit(shadow))
 }
 
 #[inline]

@@ -126,6 +126,25 @@ fn a_busy_shadow_gives_its_turns_away_and_the_home_does_not() {
 }
 
 #[test]
+fn a_home_with_clearly_more_to_do_gives_every_other_turn_away_and_no_more() {
+    let turns = |home: Option<usize>| {
+        let mut client = leased();
+        let mut counts = [0; 4];
+        for _ in 0..400 {
+            let load = |suffix: u8| if suffix == 0 { home } else { Some(100) };
+            let ticket = client.route_read(at(3), EPOCH, (KEY, ME), load);
+            counts[usize::from(ticket.suffix)] += 1;
+            client.abandon(at(3), ticket);
+        }
+        counts[0]
+    };
+    assert_eq!(turns(Some(121)), 50);
+    assert_eq!(turns(Some(usize::MAX)), 50, "its answers bring leases");
+    assert_eq!(turns(Some(120)), 100, "it is hardly busier than the others");
+    assert_eq!(turns(None), 100, "nobody knows");
+}
+
+#[test]
 fn clients_and_keys_do_not_begin_with_the_same_copy() {
     let mut counts = [0u32; 4];
     for seed in 0..4000 {

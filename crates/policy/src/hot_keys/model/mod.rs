@@ -146,6 +146,11 @@ fn every_mutant_is_caught() {
         ),
         (
             Sequential,
+            Mixed,
+            Fault::Server(server::Mutant::GrantWhileResting),
+        ),
+        (
+            Sequential,
             Maps,
             Fault::Server(server::Mutant::GrantAnyEpoch),
         ),

@@ -765,6 +765,8 @@ fn by_load(mut list: Vec<HotKeyInfo>) -> Vec<HotKeyInfo> {
 pub(crate) enum Mutant {
     /// Grants leases while replicas are out of date.
     GrantWhilePending,
+    /// Grants leases while replicas rest, as if they had been told of what was written.
+    GrantWhileResting,
     /// Grants leases to clients that know another map.
     GrantAnyEpoch,
     /// Takes the confirmation of an old value for one of the newest.

@@ -44,6 +44,7 @@ impl HotKeys {
         found: Option<usize>,
     ) -> ReadAdvice {
         let pending_too = self.is(Mutant::GrantWhilePending);
+        let resting_too = self.is(Mutant::GrantWhileResting);
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
         let map_epoch = self.map.as_ref().map(|map| map.epoch());
         let (atomic, lease) = (self.is_atomic(), self.lease_waited());
@@ -58,7 +59,8 @@ impl HotKeys {
         if let Some(bytes) = found {
             entry.popularity.see_value(bytes);
         }
-        let hot = entry.state == State::Hot || pending_too;
+        let resting_too = resting_too && replication.rests(now);
+        let hot = entry.state == State::Hot || pending_too || resting_too;
         let Reader::Aware { epoch } = reader else {
             entry.popularity.add(1.0);
             return advice;
@@ -69,7 +71,8 @@ impl HotKeys {
             entry.popularity.add(1.0);
             return advice;
         }
-        // Each of the γ + 1 copies sees an equal share of such reads; this is the home's.
+        // Each of the γ + 1 copies sees an equal share of such reads; this is the home's. Where a home that has much to do gives
+        // turns away it is less, at least a half, so that a key may count for less than it is.
         let gamma = replication.gamma();
         entry.popularity.add(f32::from(gamma) + 1.0);
         self.diverted.add(u64::from(gamma), found.unwrap_or(0));

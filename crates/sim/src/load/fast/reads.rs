@@ -161,10 +161,10 @@ impl Cluster<'_> {
         };
         // A proxy knows how many of its own requests wait at a server; here it knows how many do in all.
         let load = |suffix| {
-            let shadow = shadow(suffix)?;
-            let turns = &self.turns[shadow];
+            let copy = if suffix == 0 { home } else { shadow(suffix)? };
+            let turns = &self.turns[copy];
             let wait = turns.ends.saturating_sub(ask.at) + turns.next;
-            let recent = self.recent[usize::from(ask.proxy) * self.hot.len() + shadow].sum(at);
+            let recent = self.recent[usize::from(ask.proxy) * self.hot.len() + copy].sum(at);
             Some(burden(recent, (wait / self.costs.hit.max(1)) as usize))
         };
         let connection = Connection(u64::from(ask.client));
