@@ -112,6 +112,13 @@ fn read(leases: &mut ClientLeases, copy: u8) -> ReadTicket {
     leases.route_read(NOW, EPOCH, (KEY, READER), |_| Some(0))
 }
 
+/// A read by [`READER`] when it is the turn of a home that has more to do than its shadow.
+fn read_of_busy_home(leases: &mut ClientLeases) -> ReadTicket {
+    leases.set_turn(KEY, 0);
+    let load = |suffix: u8| Some(usize::from(suffix == 0));
+    leases.route_read(NOW, EPOCH, (KEY, READER), load)
+}
+
 fn write_routes(page: &mut String) {
     page.push_str(
         "## Where a proxy sends a read\n\n\
@@ -119,10 +126,20 @@ fn write_routes(page: &mut String) {
          | when | to |\n|---|---|\n",
     );
     type Story = fn() -> ReadTicket;
-    let stories: [(&str, Story); 11] = [
+    let stories: [(&str, Story); 13] = [
         ("there is no lease", || read(&mut ClientLeases::new(1), 1)),
         ("under a lease, it is the home's turn", || {
             read(&mut leased(), 0)
+        }),
+        (
+            "… and it has clearly more to do than another copy",
+            || read_of_busy_home(&mut leased()),
+        ),
+        ("… and it has given its turn before away", || {
+            let mut leases = leased();
+            let given = read_of_busy_home(&mut leases);
+            leases.abandon(NOW, given);
+            read_of_busy_home(&mut leases)
         }),
         ("under a lease, it is a shadow's turn", || {
             read(&mut leased(), 1)
