@@ -68,15 +68,20 @@
 
 #[cfg(test)]
 mod canonical;
+mod entry;
 #[cfg(test)]
 mod tests;
+mod ticket;
 
 use core::time::Duration;
 
-use evenkeel_types::{Epoch, Instant, KeyHash, Version};
+use evenkeel_types::{Epoch, Instant, KeyHash};
 
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
+pub use ticket::{Answer, Connection, ReadTicket, Route, Verdict};
+
+use entry::{Entry, NEVER, Seen, UNKNOWN};
 
 use crate::hot_keys::ages::Ages;
 use crate::random::SplitMix64;
@@ -106,105 +111,6 @@ const CLASSES: usize = 1024;
 
 const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 80 << 10);
 
-/// An application connection of a client, by any number that no other has at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection(pub u64);
-
-impl Connection {
-    /// For reads of keys whose writes are told by [`ClientLeases::write_sent_by_any`].
-    pub const ANY: Connection = Connection(u64::MAX);
-}
-
-/// Where to send a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// To the home server.
-    Home,
-    /// To the shadow server of this suffix (1..=γ), asking for its replica.
-    Shadow {
-        /// Which one; see [`shadow`](crate::placement::renaming::shadow).
-        suffix: u8,
-    },
-}
-
-/// What a read was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A value of this version.
-    Hit(Version),
-    /// No value; with the newest version that the home server has issued, if it said so.
-    Miss(Option<Version>),
-    /// No answer, or an error.
-    Failed,
-}
-
-/// What to do with an answer.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Verdict {
-    /// Give it to the application.
-    Show,
-    /// Throw it away, ask the home server, and release the read again with its answer.
-    AskHome(ReadTicket),
-}
-
-/// A read in flight. Must come back through [`ClientLeases::release`] or [`ClientLeases::abandon`],
-/// also when its application has gone.
-#[derive(Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(Clone, Hash))]
-#[must_use]
-pub struct ReadTicket {
-    hash: KeyHash,
-    /// Not later than the read was sent.
-    sent_at: Instant,
-    /// Its place in the order of what the client did.
-    number: u64,
-    /// The newest that was known of the key when it was sent.
-    known: Seen,
-    /// Of its connection and key.
-    class: u16,
-    /// 0 for the home.
-    suffix: u8,
-    /// Whether the key's entry counts this read as in flight.
-    counted: bool,
-    /// Whether this is the second question, whose answer is final.
-    asked_again: bool,
-}
-
-impl ReadTicket {
-    /// Where the read goes.
-    #[inline]
-    pub fn route(&self) -> Route {
-        match self.suffix {
-            0 => Route::Home,
-            suffix => Route::Shadow { suffix },
-        }
-    }
-
-    /// The same read, sent home instead, because its copy cannot be asked.
-    pub fn sent_home(self) -> ReadTicket {
-        ReadTicket { suffix: 0, ..self }
-    }
-
-    /// The same read, not written to its connection before this time: it may have waited for that. What
-    /// it brings counts from then.
-    pub fn written(&mut self, at: Instant) {
-        self.sent_at = self.sent_at.max(at);
-    }
-
-    /// The key's hash.
-    #[inline]
-    pub fn hash(&self) -> KeyHash {
-        self.hash
-    }
-
-    /// Not later than the read was sent.
-    #[inline]
-    pub fn sent_at(&self) -> Instant {
-        self.sent_at
-    }
-}
-
 /// The CSM cache of one client for one pool.
 #[derive(Debug)]
 pub struct ClientLeases {
@@ -232,60 +138,6 @@ pub struct ClientLeases {
     #[cfg(test)]
     pub(crate) mutants: Vec<Mutant>,
 }
-
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
-struct Entry {
-    hash: KeyHash,
-    /// The lease is valid before this time.
-    lease_until: Instant,
-    /// When the read that brought the lease was sent; [`UNKNOWN`] for one that was lent.
-    granted_at: Instant,
-    /// Number of the read that brought the lease.
-    granted: u64,
-    /// The newest that was shown, or granted, while the entry existed.
-    newest: Seen,
-    /// When that was learned.
-    learned: u64,
-    /// When an answer of a replica, or one to a second question, was last shown. First answers of
-    /// the home to reads sent before that may be older.
-    overtaken: u64,
-    /// Answers to reads sent before this cannot be compared with what was shown.
-    fence: u64,
-    /// Reads of the key sent while the entry existed and not yet released.
-    in_flight: u32,
-    /// Replicas besides the home's copy.
-    gamma: u8,
-    /// Whose turn is next: a suffix.
-    turn: u8,
-    /// Whether the home has given its last turn away.
-    gave: bool,
-}
-
-/// What an answer told of a key. A miss is newer than the value of the same version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(test, derive(Hash))]
-struct Seen {
-    version: Version,
-    is_miss: bool,
-}
-
-impl Seen {
-    fn of(answer: Answer) -> Option<Self> {
-        let (version, is_miss) = match answer {
-            Answer::Hit(version) => (version, false),
-            Answer::Miss(version) => (version?, true),
-            Answer::Failed => return None,
-        };
-        Some(Seen { version, is_miss })
-    }
-}
-
-/// A lease that has ended.
-const NEVER: Instant = Instant(0);
-
-/// Of a lease that was not granted by the home itself, nobody here knows how old it is.
-const UNKNOWN: Instant = Instant(u64::MAX);
 
 impl ClientLeases {
     /// A client without leases. The seed decides among copies that have equally much to do.
@@ -750,70 +602,6 @@ impl ClientLeases {
     #[inline(always)]
     fn is(&self, _: Mutant) -> bool {
         false
-    }
-}
-
-impl Entry {
-    fn new(hash: KeyHash) -> Self {
-        Entry {
-            hash,
-            lease_until: NEVER,
-            granted_at: UNKNOWN,
-            granted: 0,
-            newest: Seen::default(),
-            learned: 0,
-            overtaken: 0,
-            fence: 0,
-            in_flight: 0,
-            gamma: 0,
-            turn: 0,
-            gave: false,
-        }
-    }
-
-    #[inline]
-    fn is_leased(&self, now: Instant) -> bool {
-        now < self.lease_until
-    }
-
-    /// Nothing would be lost with it.
-    #[inline]
-    fn is_over(&self, now: Instant) -> bool {
-        self.in_flight == 0 && !self.is_leased(now)
-    }
-
-    /// Whether the first answer to a read may be older than what was shown, or is none.
-    fn refuses(
-        &self,
-        ticket: &ReadTicket,
-        answer: Answer,
-        floor: Seen,
-        is_older_map: bool,
-        check: bool,
-    ) -> bool {
-        let is_uncomparable = is_older_map || ticket.number < self.fence;
-        match answer {
-            Answer::Miss(_) | Answer::Failed if ticket.suffix != 0 => true,
-            Answer::Failed => false,
-            _ if !check => false,
-            _ if is_uncomparable => true,
-            Answer::Hit(_) | Answer::Miss(Some(_)) => {
-                Seen::of(answer).is_some_and(|seen| seen < floor)
-            }
-            Answer::Miss(None) => ticket.number < self.overtaken,
-        }
-    }
-
-    fn learn(&mut self, seen: Seen, number: u64) {
-        if seen > self.newest {
-            (self.newest, self.learned) = (seen, number);
-        }
-    }
-
-    /// Something was shown with which no answer to an earlier read can be compared.
-    fn cut(&mut self, number: u64) {
-        self.lease_until = NEVER;
-        self.fence = number;
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use evenkeel_types::Version;
 
 const EPOCH: Epoch = Epoch(3);
 const LEASE: Duration = Duration::from_millis(1000);

@@ -1,0 +1,122 @@
+//! What a client knows of one key: its lease, and what was shown of it.
+
+use super::{Answer, ReadTicket};
+use evenkeel_types::{Instant, KeyHash, Version};
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
+pub(super) struct Entry {
+    pub hash: KeyHash,
+    /// The lease is valid before this time.
+    pub lease_until: Instant,
+    /// When the read that brought the lease was sent; [`UNKNOWN`] for one that was lent.
+    pub granted_at: Instant,
+    /// Number of the read that brought the lease.
+    pub granted: u64,
+    /// The newest that was shown, or granted, while the entry existed.
+    pub newest: Seen,
+    /// When that was learned.
+    pub learned: u64,
+    /// When an answer of a replica, or one to a second question, was last shown. First answers of
+    /// the home to reads sent before that may be older.
+    pub overtaken: u64,
+    /// Answers to reads sent before this cannot be compared with what was shown.
+    pub fence: u64,
+    /// Reads of the key sent while the entry existed and not yet released.
+    pub in_flight: u32,
+    /// Replicas besides the home's copy.
+    pub gamma: u8,
+    /// Whose turn is next: a suffix.
+    pub turn: u8,
+    /// Whether the home has given its last turn away.
+    pub gave: bool,
+}
+
+/// What an answer told of a key. A miss is newer than the value of the same version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(test, derive(Hash))]
+pub(super) struct Seen {
+    pub version: Version,
+    pub is_miss: bool,
+}
+
+impl Seen {
+    pub fn of(answer: Answer) -> Option<Self> {
+        let (version, is_miss) = match answer {
+            Answer::Hit(version) => (version, false),
+            Answer::Miss(version) => (version?, true),
+            Answer::Failed => return None,
+        };
+        Some(Seen { version, is_miss })
+    }
+}
+
+/// A lease that has ended.
+pub(super) const NEVER: Instant = Instant(0);
+
+/// Of a lease that was not granted by the home itself, nobody here knows how old it is.
+pub(super) const UNKNOWN: Instant = Instant(u64::MAX);
+
+impl Entry {
+    pub fn new(hash: KeyHash) -> Self {
+        Entry {
+            hash,
+            lease_until: NEVER,
+            granted_at: UNKNOWN,
+            granted: 0,
+            newest: Seen::default(),
+            learned: 0,
+            overtaken: 0,
+            fence: 0,
+            in_flight: 0,
+            gamma: 0,
+            turn: 0,
+            gave: false,
+        }
+    }
+
+    #[inline]
+    pub fn is_leased(&self, now: Instant) -> bool {
+        now < self.lease_until
+    }
+
+    /// Nothing would be lost with it.
+    #[inline]
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.in_flight == 0 && !self.is_leased(now)
+    }
+
+    /// Whether the first answer to a read may be older than what was shown, or is none.
+    pub fn refuses(
+        &self,
+        ticket: &ReadTicket,
+        answer: Answer,
+        floor: Seen,
+        is_older_map: bool,
+        check: bool,
+    ) -> bool {
+        let is_uncomparable = is_older_map || ticket.number < self.fence;
+        match answer {
+            Answer::Miss(_) | Answer::Failed if ticket.suffix != 0 => true,
+            Answer::Failed => false,
+            _ if !check => false,
+            _ if is_uncomparable => true,
+            Answer::Hit(_) | Answer::Miss(Some(_)) => {
+                Seen::of(answer).is_some_and(|seen| seen < floor)
+            }
+            Answer::Miss(None) => ticket.number < self.overtaken,
+        }
+    }
+
+    pub fn learn(&mut self, seen: Seen, number: u64) {
+        if seen > self.newest {
+            (self.newest, self.learned) = (seen, number);
+        }
+    }
+
+    /// Something was shown with which no answer to an earlier read can be compared.
+    pub fn cut(&mut self, number: u64) {
+        self.lease_until = NEVER;
+        self.fence = number;
+    }
+}

@@ -1,0 +1,103 @@
+//! A read under way: where it goes, and whether its answer may be shown.
+
+use super::entry::Seen;
+use evenkeel_types::{Instant, KeyHash, Version};
+
+/// An application connection of a client, by any number that no other has at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection(pub u64);
+
+impl Connection {
+    /// For reads of keys whose writes are told by [`ClientLeases::write_sent_by_any`](super::ClientLeases::write_sent_by_any).
+    pub const ANY: Connection = Connection(u64::MAX);
+}
+
+/// Where to send a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the home server.
+    Home,
+    /// To the shadow server of this suffix (1..=γ), asking for its replica.
+    Shadow {
+        /// Which one; see [`shadow`](crate::placement::renaming::shadow).
+        suffix: u8,
+    },
+}
+
+/// What a read was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A value of this version.
+    Hit(Version),
+    /// No value; with the newest version that the home server has issued, if it said so.
+    Miss(Option<Version>),
+    /// No answer, or an error.
+    Failed,
+}
+
+/// What to do with an answer.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Give it to the application.
+    Show,
+    /// Throw it away, ask the home server, and release the read again with its answer.
+    AskHome(ReadTicket),
+}
+
+/// A read in flight. Must come back through [`ClientLeases::release`](super::ClientLeases::release) or [`ClientLeases::abandon`](super::ClientLeases::abandon),
+/// also when its application has gone.
+#[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Clone, Hash))]
+#[must_use]
+pub struct ReadTicket {
+    pub(super) hash: KeyHash,
+    /// Not later than the read was sent.
+    pub(super) sent_at: Instant,
+    /// Its place in the order of what the client did.
+    pub(super) number: u64,
+    /// The newest that was known of the key when it was sent.
+    pub(super) known: Seen,
+    /// Of its connection and key.
+    pub(super) class: u16,
+    /// 0 for the home.
+    pub(super) suffix: u8,
+    /// Whether the key's entry counts this read as in flight.
+    pub(super) counted: bool,
+    /// Whether this is the second question, whose answer is final.
+    pub(super) asked_again: bool,
+}
+
+impl ReadTicket {
+    /// Where the read goes.
+    #[inline]
+    pub fn route(&self) -> Route {
+        match self.suffix {
+            0 => Route::Home,
+            suffix => Route::Shadow { suffix },
+        }
+    }
+
+    /// The same read, sent home instead, because its copy cannot be asked.
+    pub fn sent_home(self) -> ReadTicket {
+        ReadTicket { suffix: 0, ..self }
+    }
+
+    /// The same read, not written to its connection before this time: it may have waited for that. What
+    /// it brings counts from then.
+    pub fn written(&mut self, at: Instant) {
+        self.sent_at = self.sent_at.max(at);
+    }
+
+    /// The key's hash.
+    #[inline]
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// Not later than the read was sent.
+    #[inline]
+    pub fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+}
