@@ -159,13 +159,15 @@ impl Cluster<'_> {
                 .get(usize::from(suffix) - 1)
                 .map(|&at| usize::from(at))
         };
-        // A proxy knows how many of its own requests wait at a server; here it knows how many do in all.
+        // A proxy knows how many of its own requests wait at a server; here it knows how many do in all: none where they take no
+        // time.
         let load = |suffix| {
             let copy = if suffix == 0 { home } else { shadow(suffix)? };
             let turns = &self.turns[copy];
             let wait = turns.ends.saturating_sub(ask.at) + turns.next;
             let recent = self.recent[usize::from(ask.proxy) * self.hot.len() + copy].sum(at);
-            Some(burden(recent, (wait / self.costs.hit.max(1)) as usize))
+            let waiting = wait.checked_div(self.costs.hit).unwrap_or(0);
+            Some(burden(recent, waiting as usize))
         };
         let connection = Connection(u64::from(ask.client));
         let leases = &mut self.leases[usize::from(ask.proxy)];
