@@ -157,6 +157,7 @@ impl ProxyCore {
             Ask::Values => self.values(id, reply, raw)?,
             Ask::Hot => self.hot_reply(now, id, reply, raw)?,
             Ask::Quiet => self.quiet(now, id, reply, raw)?,
+            Ask::Flush => self.flush_reply(now, id, reply, raw)?,
         }
         self.release(now, client);
         Ok(())
@@ -244,16 +245,6 @@ impl ProxyCore {
             self.done(id);
             return Ok(());
         };
-        if matches!(slot.state, State::FanOut { .. }) {
-            let failure = match reply {
-                Reply::Ok => None,
-                reply if show::is_error(reply) => Some(raw.to_vec()),
-                _ => return Err(Unfit),
-            };
-            client.fan_in(tag.slot, failure);
-            self.done(id);
-            return Ok(());
-        }
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
         let mut ticket = slot.ticket.take().map(|(_, ticket)| ticket);
         if let (Some(ticket), Some(written)) = (&mut ticket, written) {

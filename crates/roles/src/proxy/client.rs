@@ -106,11 +106,8 @@ impl Slot {
 pub(super) enum State {
     /// Awaited from a backend.
     Waiting,
-    /// Awaited from several; `failure` is the first that went wrong.
-    FanOut {
-        missing: usize,
-        failure: Option<Vec<u8>>,
-    },
+    /// Awaited from all servers; see `flush.rs`.
+    Flushing,
     /// Known from the beginning.
     Text(&'static [u8]),
     /// Arrived.
@@ -181,7 +178,7 @@ pub(super) struct Client {
     reserve: usize,
     /// The core's era in which the requests under way were routed.
     pub era: u64,
-    /// Requests that wait until their key's move is over.
+    /// Requests that wait until their key's move is over, and flushes of which others may have to wait.
     pub parked: usize,
     /// Input that waits, or has waited, behind such requests.
     pub held_back: Option<HeldBack>,
@@ -504,31 +501,20 @@ impl Client {
         }
     }
 
-    /// One of several backends has answered a request that went to all of them.
-    pub fn fan_in(&mut self, sequence: u64, new_failure: Option<Vec<u8>>) {
-        let Some(slot) = self.slot(sequence) else {
+    /// All servers have answered a flush, or it has failed.
+    pub fn flushed(&mut self, sequence: u64, outcome: Result<(), Vec<u8>>) {
+        let Some(shown_as) = self.slot(sequence).map(|slot| slot.show) else {
             return;
         };
-        let shown_as = slot.show;
-        let State::FanOut { missing, failure } = &mut slot.state else {
-            return;
-        };
-        *missing -= 1;
-        if failure.is_none() {
-            *failure = new_failure;
-        }
-        if *missing > 0 {
-            return;
-        }
-        let state = match (shown_as, failure.take()) {
+        let state = match (shown_as, outcome) {
             (Show::Nothing, _) => State::Text(b""),
-            (Show::Binary(echo), None) => State::Done(Answered {
+            (Show::Binary(echo), Ok(())) => State::Done(Answered {
                 bytes: show::binary::flushed(echo),
                 is_error: false,
                 tally: Tally::Nothing,
             }),
-            (_, None) => State::Text(text::OK),
-            (_, Some(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
+            (_, Ok(())) => State::Text(text::OK),
+            (_, Err(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
         };
         self.set_state(sequence, state);
     }
@@ -571,7 +557,7 @@ impl Answered {
 impl State {
     #[inline]
     fn is_waiting(&self) -> bool {
-        matches!(self, State::Waiting | State::FanOut { .. })
+        matches!(self, State::Waiting | State::Flushing)
     }
 
     #[inline]
@@ -579,7 +565,7 @@ impl State {
         match self {
             State::Done(answered) => answered.bytes.len(),
             State::Read(read) => read.answered.bytes.len() + read.question.bytes.len(),
-            State::Waiting | State::FanOut { .. } | State::Text(_) | State::Close => 0,
+            State::Waiting | State::Flushing | State::Text(_) | State::Close => 0,
         }
     }
 }

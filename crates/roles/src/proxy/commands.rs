@@ -453,7 +453,7 @@ fn get_intent(flags: &MetaFlags<'_>) -> Intent {
 fn behind_meta(ask: Ask) -> usize {
     match ask {
         Ask::Quiet => text::CRLF.len() + QUIET_END.len(),
-        Ask::Single | Ask::Values | Ask::Hot => text::CRLF.len(),
+        Ask::Single | Ask::Values | Ask::Hot | Ask::Flush => text::CRLF.len(),
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Ask {
     /// Nothing or one answer, and then `MN`: a quiet command followed by `mn`, because what a quiet
     /// command hides depends on the command and on the server's version.
     Quiet,
+    /// A flush. A worker of a cluster is greeted again behind it, so that it tells which map it knows.
+    Flush,
 }
 
 /// What is known of a request besides its bytes.
@@ -68,6 +70,11 @@ impl Tag {
             flags: (0, 0),
         }
     }
+
+    /// Whether the request is about keys; not so the one that a `flush_all` is to each server.
+    pub fn has_key(&self) -> bool {
+        self.ask != Ask::Flush
+    }
 }
 
 /// A request outside of any queue.
@@ -75,7 +82,7 @@ impl Tag {
 pub(super) struct Question {
     pub tag: Tag,
     pub bytes: Vec<u8>,
-    /// What the server has said before it has said all, for [`Ask::Quiet`] and [`Ask::Values`].
+    /// What the server has said before it has said all, for [`Ask::Quiet`], [`Ask::Values`] and [`Ask::Flush`].
     pub progress: Progress,
 }
 

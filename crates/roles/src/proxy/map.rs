@@ -32,6 +32,7 @@ impl ProxyCore {
         }
         self.begin_era();
         self.retry_all_parked(now);
+        self.go_on_with_flushes(now);
     }
 
     fn follow(&mut self, id: PoolId, map: &Arc<ClusterMap>) {

@@ -54,6 +54,7 @@ mod config;
 mod configure;
 mod explain;
 mod failover;
+mod flush;
 mod health;
 mod hot;
 mod in_flight;
@@ -117,6 +118,7 @@ use evenkeel_policy::hot_keys::ages::Ages;
 use evenkeel_policy::hot_keys::client::Connection;
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
+use flush::Flush;
 use multi_get::GroupDraft;
 use parking::Parking;
 use per_route::PerRoute;
@@ -128,7 +130,7 @@ use request_log::RequestLog;
 use routes::{Renamed, Renames};
 use slab::Slab;
 use stats::StatsKind;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use way::Way;
 
@@ -219,6 +221,8 @@ pub struct ProxyCore {
     clients: Slab<Client>,
     backends: Slab<Backend>,
     parking: Parking,
+    /// The `flush_all`s under way, by the application's connection and its answer slot.
+    flushes: BTreeMap<(ClientId, u64), Flush>,
     outputs: VecDeque<Output>,
     stats: ProxyStats,
     per_route: PerRoute,
@@ -276,6 +280,7 @@ impl ProxyCore {
             clients: Slab::default(),
             backends: Slab::default(),
             parking: Parking::default(),
+            flushes: BTreeMap::new(),
             outputs: VecDeque::new(),
             stats: ProxyStats::default(),
             per_route: PerRoute::default(),
@@ -348,6 +353,7 @@ impl ProxyCore {
     /// Tells that the deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.retry_parked(now);
+        self.go_on_with_flushes(now);
         self.forget_left_pools(now);
         for key in self.backends.keys() {
             let due = self.backends.get(key).and_then(Backend::deadline);
@@ -365,6 +371,7 @@ impl ProxyCore {
             .iter()
             .filter_map(|(_, backend)| backend.deadline());
         let others = self.parking.deadline().into_iter();
+        let others = others.chain(self.flush_deadline());
         let others = others.chain(self.leaving_look).chain(slot_end);
         self.next_deadline = backends.chain(others).min();
     }

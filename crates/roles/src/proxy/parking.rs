@@ -1,6 +1,5 @@
 //! Requests that wait until it is known whom to ask.
 
-use super::client::State;
 use super::in_flight::{Question, Tag};
 use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX};
 use super::per_route::RouteId;
@@ -42,13 +41,6 @@ impl ProxyCore {
             let is_older = client.era != self.era;
             has_map && (client.parked > 0 || is_older) && client.awaits_before(tag.slot)
         })
-    }
-
-    /// Whether a request is about keys; not so the one that a `flush_all` is to each server.
-    pub(super) fn has_key(&mut self, tag: &Tag) -> bool {
-        let client = self.clients.get_mut(tag.client.0);
-        let slot = client.and_then(|client| client.slot(tag.slot));
-        !slot.is_some_and(|slot| matches!(slot.state, State::FanOut { .. }))
     }
 
     /// Whether requests of the client wait for a move.

@@ -15,7 +15,7 @@
 //! one server and no key, so that it fails where another request would be parked.
 
 use super::backend::Link;
-use super::client::{Answered, HeldRead, Show, Slot, State, Verb};
+use super::client::{Answered, HeldRead, Show, State, Verb};
 use super::config::OnDown;
 use super::failover::NOBODY;
 use super::health::Sign;
@@ -24,11 +24,10 @@ use super::limits::RETRIES_MAX;
 use super::pool::{PoolId, Servers};
 use super::routes::Rename;
 use super::show::{self, Tally};
-use super::{BackendId, ClientId, Output, ProxyCore};
+use super::{BackendId, Output, ProxyCore};
 use core::fmt;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
-use evenkeel_protocol::compose::request as ask;
 use evenkeel_types::{Instant, KeyHash};
 
 /// Why a request has no answer of a server.
@@ -81,7 +80,7 @@ impl Failure {
         }
     }
 
-    fn line(&self) -> Vec<u8> {
+    pub fn line(&self) -> Vec<u8> {
         show::server_error(format_args!("{self}"))
     }
 }
@@ -221,7 +220,7 @@ impl ProxyCore {
             let (question, is_written) = lost;
             if may_repeat && self.has_stragglers(&tag) {
                 // What is parked goes to the home of its key in the end.
-                if self.has_key(&tag) {
+                if tag.has_key() {
                     self.park(now, question);
                 } else {
                     self.fail(question, &unasked);
@@ -255,7 +254,7 @@ impl ProxyCore {
     ) {
         let tag = question.tag;
         let may_wait = self.may_wait_for_map(&tag, failure) || self.has_other_home(&tag, asked);
-        if may_wait && self.has_key(&tag) {
+        if may_wait && tag.has_key() {
             self.park(now, question);
         } else {
             self.fail(question, failure);
@@ -404,53 +403,6 @@ impl ProxyCore {
         }
     }
 
-    /// Sends `flush_all` to each of the backends.
-    pub(super) fn flush_everywhere(
-        &mut self,
-        now: Instant,
-        id: ClientId,
-        delay: Option<i64>,
-        show: Show,
-        targets: &[(PoolId, BackendId)],
-    ) {
-        if self.watches {
-            targets
-                .iter()
-                .for_each(|&(pool, _)| self.watch_flush(now, pool));
-        }
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        for (pool, _) in targets {
-            if let Some(pool) = self.pools.get_mut(pool.0) {
-                pool.leases.flush_sent();
-            }
-        }
-        let state = State::FanOut {
-            missing: targets.len(),
-            failure: None,
-        };
-        let slot = client.push(Slot::new(show, state));
-        let tag = |pool| Tag::new(id, pool, slot, Ask::Single, now);
-        let mut line = Vec::new();
-        ask::flush_all(&mut line, delay, false);
-        for &(pool, target) in targets {
-            match self.admit(target, line.len()) {
-                Ok(to) => self.put(now, to, tag(pool), Progress::Nothing, |out| {
-                    out.extend_from_slice(&line);
-                    (0, 0)
-                }),
-                Err(failure) => {
-                    self.note_missed_flush(target);
-                    if let Some(client) = self.clients.get_mut(id.0) {
-                        client.fan_in(slot, Some(failure.line()));
-                    }
-                }
-            }
-        }
-        self.release(now, id);
-    }
-
     /// Puts a failure where the answer was to go. The caller releases the client's answers.
     pub(super) fn fail(&mut self, question: Question, failure: &Failure) {
         let on_down = self.pools.get(question.tag.pool.0);
@@ -464,6 +416,11 @@ impl ProxyCore {
             bytes,
             progress,
         } = question;
+        if tag.ask == Ask::Flush {
+            let key = (tag.client, tag.slot);
+            self.flush_failed(key, failure.line());
+            return self.flush_answered(self.now, key, None);
+        }
         let Some(client) = self.clients.get_mut(tag.client.0) else {
             return;
         };
@@ -482,10 +439,6 @@ impl ProxyCore {
             let Some(slot) = client.slot(sequence) else {
                 continue;
             };
-            if matches!(slot.state, State::FanOut { .. }) {
-                client.fan_in(sequence, Some(failure.line()));
-                continue;
-            }
             let bytes = question
                 .as_ref()
                 .map_or(&[][..], |question| &question.bytes);

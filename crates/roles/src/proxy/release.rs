@@ -54,7 +54,7 @@ impl ProxyCore {
                     }
                     answered
                 }
-                State::Waiting | State::FanOut { .. } => {
+                State::Waiting | State::Flushing => {
                     unreachable!("only answered slots are popped")
                 }
             };

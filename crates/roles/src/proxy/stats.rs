@@ -106,6 +106,8 @@ proxy_stats! {
     proxy_requests_resent,
     /// Requests that waited for a newer map.
     proxy_requests_parked,
+    /// Rounds of `flush_all` beyond the first: servers went by a newer map.
+    proxy_flushes_repeated,
     /// Requests refused because a backend's queue was full.
     proxy_backend_queue_full,
     /// Times that an application's requests had to wait because its answers were unread or many.

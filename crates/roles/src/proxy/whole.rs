@@ -1,7 +1,7 @@
-//! Requests about no key: those that go to all servers, and those that are answered here.
+//! Requests about no key that are answered here. Those that go to all servers are in `flush.rs`.
 
 use super::client::{Show, Slot, State};
-use super::pool::{PoolId, Servers};
+use super::pool::Servers;
 use super::routes::CommandClass;
 use super::stats::StatsKind;
 use super::{ClientId, Output, ProxyCore, StatsTicket};
@@ -11,39 +11,9 @@ use core::net::IpAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::text;
-use evenkeel_types::Instant;
-use std::collections::BTreeSet;
 use std::io::Write;
 
-/// What `flush_all` is answered while there is no server to flush.
-const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
-
 impl ProxyCore {
-    /// Asks every server of the pools that allow it and that some route takes writes to, because each
-    /// server holds a part.
-    pub(super) fn flush_all(&mut self, now: Instant, id: ClientId, delay: Option<i64>, show: Show) {
-        let written: BTreeSet<PoolId> = self.ways.iter().filter_map(|w| w.writes_to()).collect();
-        let mut allowed = Vec::new();
-        for pool in written {
-            match self.pools.get(pool.0) {
-                Some(found) if found.settings.allow_flush => allowed.push((pool, found.holders())),
-                _ => {}
-            }
-        }
-        if allowed.is_empty() {
-            return self.refuse(now, id, show, text::FLUSH_NOT_ALLOWED);
-        }
-        self.stats.cmd_flush += 1;
-        let targets: Vec<_> = allowed
-            .into_iter()
-            .flat_map(|(pool, holders)| holders.into_iter().map(move |holder| (pool, holder)))
-            .collect();
-        if targets.is_empty() {
-            return self.refuse(now, id, show, NOTHING_TO_FLUSH);
-        }
-        self.flush_everywhere(now, id, delay, show, &targets);
-    }
-
     /// The servers of the default route's pool, as ElastiCache's clients ask for them.
     pub(super) fn cluster_servers(&self) -> Option<Vec<u8>> {
         let default = self.routes.find(b"", CommandClass::Get);

@@ -325,7 +325,11 @@ impl World {
         let since = map.document().since[usize::from(place.cachelet.0)];
         match place.worker {
             Some(owner) if owner.server == id => since > s.workers[usize::from(worker)].epoch(),
-            Some(_) => true,
+            // It has come here, with its contents, and the coordinator has not been told.
+            Some(_) => {
+                let migration = map.migration(place.cachelet);
+                migration.is_none_or(|migration| migration.to.server != id)
+            }
             None => map.server(id).is_none_or(|entry| !entry.up),
         }
     }

@@ -164,13 +164,16 @@ impl EvenkeelPool {
         &self.workers
     }
 
-    /// The backends that may hold anything: those of servers that are up or own cachelets.
+    /// The backends that may hold anything: those of servers that are up or own cachelets, or to which some are on the way.
     pub fn holders(&self) -> Vec<BackendId> {
         let Some(map) = &self.map else {
             return Vec::new();
         };
         let holds = |(worker, _): &&(WorkerRef, BackendId)| {
-            map.is_up(worker.server) || map.cachelets_of(*worker).next().is_some()
+            let migrations = &map.document().migrations;
+            map.is_up(worker.server)
+                || map.cachelets_of(*worker).next().is_some()
+                || migrations.iter().any(|migration| migration.to == *worker)
         };
         self.workers
             .iter()

@@ -8,6 +8,7 @@ mod collapse;
 mod explain;
 mod failover;
 mod failures;
+mod flushes;
 mod hot_keys;
 mod latency;
 mod login;

@@ -388,7 +388,7 @@ fn a_base64_key_lives_where_its_plain_form_lives() {
 
 #[test]
 fn flush_all_goes_to_every_server_when_it_is_allowed() {
-    let mut world = World::evenkeel_with(3, |config| {
+    let mut world = World::memcached_with(3, |config| {
         config.pools[0].settings.allow_flush = true;
     });
     let client = world.client();
