@@ -500,6 +500,8 @@ impl WorkerCore {
         session.agreed = true;
         session.epoch = hello.epoch;
         session.marks.clear();
+        // A connection is the link of one home, the last that it says, so that there are no more of them than connections.
+        self.home_links.retain(|_, link| *link != id);
         if let Some(home) = hello.from
             && let Some(older) = self
                 .home_links

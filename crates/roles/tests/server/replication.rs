@@ -232,6 +232,26 @@ fn a_homes_newest_link_ends_its_older_one() {
     assert_eq!(newer.ask(server, at(0), "mg late v G\r\n"), "EN\r\n");
 }
 
+/// Otherwise one connection could have the server remember any number of homes.
+#[test]
+fn a_connection_is_the_link_of_the_home_that_it_named_last() {
+    let mut cluster = Cluster::new(2);
+    let server = &mut cluster.servers[1];
+    let hello = |home: u16| format!("evenkeel 1 epoch=1 from={home}/0\r\n");
+    let mut fickle = Client::open(server, 0);
+    for home in 1..=9 {
+        fickle.ask(server, at(0), hello(home));
+        assert!(!fickle.is_closing(server));
+    }
+    let mut other = Client::open(server, 0);
+    for home in 1..=8 {
+        other.ask(server, at(0), hello(home));
+        assert!(!fickle.is_closing(server), "it is of {home} no more");
+    }
+    other.ask(server, at(0), hello(9));
+    assert!(fickle.is_closing(server));
+}
+
 /// Reads a key often enough, over several slots, that its home finds it hot; gives the last answer.
 fn heat(cluster: &mut Cluster, client: &mut Client, key: &str, from_ms: u64) -> (String, u64) {
     let home = client_server(cluster, key);
@@ -380,6 +400,39 @@ fn the_life_of_a_hot_key() {
     assert!(!hot.contains("state=HOT"), "{hot}");
     let read = shadows[0].ask(&mut cluster.servers[1], at(ms), format!("mg {key} v G\r\n"));
     assert_eq!(read, "EN\r\n");
+}
+
+#[test]
+fn a_delete_of_what_was_evicted_takes_the_replicas_back() {
+    let mut cluster = Cluster::new(2);
+    let key = key_of(&cluster, 0);
+    let mut client = agreed(&mut cluster, 0);
+    // What is small would stay for long.
+    let value = "x".repeat(256 << 10);
+    let set = format!("ms {key} {} Y1\r\n{value}\r\n", value.len());
+    client.ask(&mut cluster.servers[0], at(0), set);
+    let (answer, ms) = heat(&mut cluster, &mut client, &key, 0);
+    assert!(answer.contains(" G1\r\n"));
+    let evicted = (0..1000).any(|n| {
+        let set = format!("set filler{n} 0 0 {}\r\n{value}\r\n", value.len());
+        client.ask(&mut cluster.servers[0], at(ms), set);
+        // What is read again and again is worth as much as the hot key.
+        let read = format!("get filler{n}\r\n").repeat(3);
+        client.ask(&mut cluster.servers[0], at(ms), read);
+        client.ask(&mut cluster.servers[0], at(ms), format!("me {key}\r\n")) == "EN\r\n"
+    });
+    assert!(evicted);
+    let mut shadow = agreed(&mut cluster, 1);
+    let read = format!("mg {key} s G\r\n");
+    let there = shadow.ask(&mut cluster.servers[1], at(ms), &read);
+    assert_eq!(there, "HD s262144\r\n");
+    let delete = format!("md {key} Y1\r\n");
+    assert_eq!(
+        client.ask(&mut cluster.servers[0], at(ms), delete),
+        "NF\r\n"
+    );
+    cluster.settle(at(ms));
+    assert_eq!(shadow.ask(&mut cluster.servers[1], at(ms), read), "EN\r\n");
 }
 
 #[test]

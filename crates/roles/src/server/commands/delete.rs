@@ -13,12 +13,12 @@ pub fn remove(engine: &mut Engine, at: &At, key: &[u8]) -> bool {
     let there = engine
         .store
         .delete_hashed(at.cachelet, key, at.table, at.seconds);
-    if there {
-        engine.counters.delete_hits += 1;
-        engine.saw_write(at, key, WriteKind::Delete);
-    } else {
-        engine.counters.delete_misses += 1;
+    match there {
+        true => engine.counters.delete_hits += 1,
+        false => engine.counters.delete_misses += 1,
     }
+    // Found or not: replicas, or the target of a migration, may have what was evicted here.
+    engine.saw_write(at, key, WriteKind::Delete);
     there
 }
 
@@ -48,6 +48,7 @@ fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaS
         .find_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         engine.counters.delete_misses += 1;
+        engine.saw_write(at, key, WriteKind::Delete);
         return MetaStatus::NotFound;
     };
     if flags

@@ -324,10 +324,8 @@ fn outcome(engine: &mut Engine, put: Result<Version, PutError>) -> Outcome {
 
 /// The old value must go when the parser refused the new one for its size.
 pub fn invalidate(engine: &mut Engine, at: &At, key: &[u8]) {
-    if engine
+    engine
         .store
-        .delete_hashed(at.cachelet, key, at.table, at.seconds)
-    {
-        engine.saw_write(at, key, WriteKind::Delete);
-    }
+        .delete_hashed(at.cachelet, key, at.table, at.seconds);
+    engine.saw_write(at, key, WriteKind::Delete);
 }
