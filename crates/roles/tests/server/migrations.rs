@@ -4,7 +4,7 @@ mod random;
 mod world;
 
 use self::world::{World, hello, key_in, worker};
-use crate::harness::Client;
+use crate::harness::{Client, at};
 use evenkeel_protocol::SentKey;
 use evenkeel_roles::coordinator::MigrationState;
 use evenkeel_roles::server::MigrationStep;
@@ -207,4 +207,206 @@ fn a_flush_at_either_end_ends_a_migration_and_leaves_nothing() {
         let items = world.counts().curr_items;
         assert_eq!(items, if end == 0 { 0 } else { 20 }, "end {end}");
     }
+}
+
+impl World {
+    /// Lets a migration of cachelet 0 to worker 0 of server 2 come to where the target has all of it and its answer is lost.
+    fn until_the_target_has_all(&mut self) {
+        self.order(0, worker(2, 0));
+        self.apply_all();
+        let passing = (CacheletId(0), MigrationStep::Passing);
+        let is_passing = |world: &World| {
+            let mut steps = world.servers[0].workers[0].migration_steps();
+            steps.any(|step| step == passing)
+        };
+        for _ in 0..50 {
+            self.tick(1);
+            if is_passing(self) {
+                break;
+            }
+            for wire in 0..self.wires.len() {
+                self.carry(wire, usize::MAX);
+            }
+        }
+        assert!(is_passing(self));
+        let (now, wire) = (self.now(), &mut self.wires[0]);
+        let last: Vec<u8> = wire.there.drain(..).collect();
+        wire.to.ask_bytes(&mut self.servers[2], now, &last);
+        self.cut(0);
+        let states: Vec<_> = self.reports().iter().map(|report| report.state).collect();
+        assert_eq!(states, [MigrationState::Aborted, MigrationState::Staged]);
+    }
+}
+
+/// The source has taken the cachelet back, was written to, and gave it up later. The target gets it anew by a map that it
+/// does not know yet, and a client that does asks it for what it holds of the first try.
+#[test]
+fn a_target_lets_nobody_in_by_a_map_that_it_does_not_know() {
+    let mut world = World::new();
+    let key = key_in(&world.maps[0], 0, 0);
+    let mut client = Client::open(&mut world.servers[0], 0);
+    let now = world.now();
+    let set = format!("{}ms {key} 1 Y1\r\na\r\n", hello(1));
+    client.ask(&mut world.servers[0], now, set);
+    world.until_the_target_has_all();
+    let now = world.now();
+    let set = format!("ms {key} 1 Y2\r\nb\r\n");
+    assert_eq!(client.ask(&mut world.servers[0], now, set), "HD\r\n");
+    world.change(|document| {
+        document.migrations.clear();
+        document.cachelets[0] = None;
+    });
+    world.change(|document| {
+        document.cachelets[0] = Some(worker(2, 0));
+        (document.since[0], document.stay[0]) = (document.epoch, document.epoch);
+    });
+    let mut there = Client::open(&mut world.servers[2], 0);
+    let asked = format!("{}mg {key} v Y4\r\n", hello(4));
+    let answer = there.ask(&mut world.servers[2], now, asked);
+    assert!(answer.contains("MOVED 2 "), "{answer}");
+    world.apply_all();
+    let now = world.now();
+    let asked = format!("{}mg {key} v Y4\r\n", hello(4));
+    let answer = there.ask(&mut world.servers[2], now, asked);
+    assert!(answer.ends_with("EN\r\n"), "{answer}");
+}
+
+#[test]
+fn a_source_that_names_a_version_near_the_end_of_numbers_is_not_believed() {
+    let mut world = World::new();
+    world.order(0, worker(1, 1));
+    world.apply_all();
+    let (now, key) = (world.now(), key_in(&world.maps[0], 4, 0));
+    let server = &mut world.servers[1];
+    let mut source = Client::open(server, 1);
+    let begin = format!("{}migrate begin 0 2 1\r\n", hello(2));
+    let answer = source.ask(server, now, begin);
+    assert!(answer.ends_with("\r\n2\r\n"), "{answer}");
+    let last = format!("migrate activate {}\r\n", u64::MAX);
+    assert_eq!(source.ask(server, now, last), "NO\r\n");
+    let mut client = Client::open(server, 1);
+    let set = format!("set {key} 0 0 1\r\na\r\n");
+    assert_eq!(client.ask(server, now, set), "STORED\r\n");
+    let likely = format!("migrate activate {}\r\n", 1_u64 << 63);
+    assert_eq!(source.ask(server, now, likely), "OK\r\n");
+    let set = format!("set {key} 0 0 1\r\nb\r\n");
+    assert_eq!(client.ask(server, now, set), "STORED\r\n");
+}
+
+#[test]
+fn a_target_that_shows_an_impossible_clock_is_given_up() {
+    for seconds in [u64::MAX, i64::MAX as u64, 1 << 32] {
+        let mut world = World::new();
+        let key = key_in(&world.maps[0], 0, 0);
+        let mut client = Client::open(&mut world.servers[0], 0);
+        let now = world.now();
+        let set = format!("set {key} 0 1000 1\r\na\r\n");
+        client.ask(&mut world.servers[0], now, set);
+        world.order(0, worker(1, 0));
+        world.apply_all();
+        world.tick(1);
+        let id = world.wires[0].id;
+        let hello = "EVENKEEL 1 server=1 worker=0 boot=1 epoch=2 lease_ms=1000\r\n";
+        let said = format!("{hello}{seconds}\r\n");
+        let now = world.now();
+        world.servers[0].workers[0].link_input(now, id, said.as_bytes());
+        for _ in 0..3 {
+            world.tick(1);
+        }
+        let states: Vec<_> = world.reports().iter().map(|report| report.state).collect();
+        assert_eq!(states, [MigrationState::Aborted], "{seconds}");
+    }
+}
+
+/// The target has some items that the source has evicted since. Their deletion finds nothing at the source, and is one all the
+/// same.
+#[test]
+fn what_was_evicted_here_and_then_deleted_is_deleted_there() {
+    let mut world = World::new();
+    let keys: Vec<String> = (0..24).map(|n| key_in(&world.maps[0], 0, n)).collect();
+    let value = "v".repeat(128 << 10);
+    let mut client = Client::open(&mut world.servers[0], 0);
+    client.ask(&mut world.servers[0], at(0), hello(1));
+    let set = |key: &str| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+    for key in &keys {
+        let now = world.now();
+        let stored = client.ask(&mut world.servers[0], now, set(key));
+        assert_eq!(stored, "STORED\r\n");
+    }
+    world.order(0, worker(2, 0));
+    world.apply_all();
+    let copying = (CacheletId(0), MigrationStep::Copying);
+    while !world.servers[0].workers[0]
+        .migration_steps()
+        .any(|step| step == copying)
+    {
+        world.tick(1);
+        (0..world.wires.len()).for_each(|wire| world.carry(wire, 100));
+    }
+    // As much is copied as may be on its way unanswered.
+    for _ in 0..60 {
+        world.tick(1);
+        let now = world.now();
+        let wire = &mut world.wires[0];
+        let there: Vec<u8> = wire.there.drain(..).collect();
+        let answers = wire.to.ask_bytes(&mut world.servers[2], now, &there);
+        wire.back.extend(answers);
+    }
+    let taken = world.servers[2].workers[0].counts().migration_items_taken;
+    assert!((4..20).contains(&taken), "{taken}");
+    // Others' keys fill the memory.
+    let mut stranger = Client::open(&mut world.servers[0], 0);
+    for number in 0..400 {
+        // Of this cachelet worker 0 has the guests.
+        let (now, key) = (world.now(), key_in(&world.maps[0], 2, number));
+        stranger.ask(&mut world.servers[0], now, set(&key));
+    }
+    let now = world.now();
+    let mut gone = Vec::new();
+    for key in &keys {
+        let get = format!("mg {key} Y2\r\n");
+        if client.ask(&mut world.servers[0], now, get) == "EN\r\n" {
+            let (ask, answer) = match gone.len() % 2 {
+                0 => (format!("md {key} Y2\r\n"), "NF\r\n"),
+                _ => (format!("delete {key}\r\n"), "NOT_FOUND\r\n"),
+            };
+            assert_eq!(client.ask(&mut world.servers[0], now, ask), answer);
+            gone.push(key);
+        }
+    }
+    assert!(gone.len() > 20, "{} of {}", gone.len(), keys.len());
+    world.run();
+    assert_eq!(world.flips, 1);
+    let mut there = Client::open(&mut world.servers[2], 0);
+    let now = world.now();
+    there.ask(&mut world.servers[2], now, hello(3));
+    for key in gone {
+        let get = format!("mg {key} Y3\r\n");
+        let answer = there.ask(&mut world.servers[2], now, get);
+        assert_eq!(answer, "EN\r\n", "{key} is back");
+    }
+}
+
+/// Numbers of cachelets that a merge has ended are given again, and servers merge in their own time.
+#[test]
+fn a_cachelet_waits_until_its_target_has_merged_away_another_of_its_number() {
+    let mut world = World::new();
+    world.split(CacheletId(1));
+    world.apply_all();
+    world.run();
+    let value = "v".repeat(128 << 10);
+    let mut client = Client::open(&mut world.servers[1], 0);
+    for number in 0..24 {
+        let key = key_in(world.maps.last().expect("a map"), 6, number);
+        let now = world.now();
+        let set = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+        assert_eq!(client.ask(&mut world.servers[1], now, set), "STORED\r\n");
+    }
+    world.merge(CacheletId(1), CacheletId(6));
+    world.split(CacheletId(0));
+    world.order(6, worker(1, 0));
+    world.apply_all();
+    world.run();
+    assert_eq!((world.flips, world.aborts), (1, 0));
+    assert_eq!(world.counts().curr_items, 24);
 }

@@ -7,7 +7,7 @@ use super::{Volume, stands};
 use crate::server::forward::Commands;
 use crate::server::links::{LinkId, LinkPurpose, LinkRequest};
 use crate::server::placement::{CHANGING, LocalPlacement};
-use crate::server::time::TimeBase;
+use crate::server::time::{Seconds, TimeBase};
 use crate::server::worker::WorkerCore;
 use core::time::Duration;
 use evenkeel_policy::placement::map::{ClusterMap, Migration};
@@ -450,9 +450,13 @@ impl WorkerCore {
         match (asked, reply) {
             (Asked::Hello, Reply::Hello(hello)) => hello.worker == outgoing.order.to,
             (Asked::Begin, Reply::Number(seconds)) => {
+                // No clock of a store shows more.
+                let Ok(there) = Seconds::try_from(*seconds) else {
+                    return false;
+                };
                 // It read its clock before this one shows what it does now, and both count whole seconds.
                 let here = i64::from(TimeBase::seconds(now)) + 1;
-                link.ahead = i64::try_from(*seconds).unwrap_or(0) - here;
+                link.ahead = i64::from(there) - here;
                 outgoing.stage = Stage::Copying;
                 outgoing.next_at = now.monotonic;
                 self.engine.rewritten.watch(Some(cachelet));

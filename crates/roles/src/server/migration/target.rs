@@ -12,6 +12,10 @@ use evenkeel_protocol::{Meta, MetaFlags, Migrate, Request, text};
 use evenkeel_storage::NewItem;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
+/// Newest version of a source that is believed. No source comes this far: clients may set versions up to 2^63 (`E`), and what
+/// servers count on from there would take centuries. As much is left to be counted here.
+const NEWEST_VERSION_MAX: u64 = 3 << 62;
+
 /// A cachelet that comes from another server.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -108,9 +112,9 @@ impl WorkerCore {
         if !is_ordered || self.migrations.incoming.contains_key(&cachelet) {
             return text::MIGRATE_NO;
         }
-        // Of that number there may be one still that a merge has ended.
+        // Of that number there may be one still that a merge has ended, until its items are elsewhere.
         if self.placement.has_any_in(cachelet) || !self.engine.store.create_cachelet(cachelet) {
-            return text::MIGRATE_NO;
+            return text::MIGRATE_LATER;
         }
         let incoming = Incoming {
             began,
@@ -210,6 +214,9 @@ impl WorkerCore {
         let Some(incoming) = self.migrations.incoming.get_mut(&cachelet) else {
             return text::MIGRATE_NO;
         };
+        if newest.0 > NEWEST_VERSION_MAX {
+            return text::MIGRATE_NO;
+        }
         incoming.staged = Staged::Active;
         self.engine.adopt_version(newest);
         let began = incoming.began;
@@ -246,7 +253,9 @@ impl WorkerCore {
         epoch.is_some_and(|epoch| self.admit(now, epoch, hash))
     }
 
-    /// As [`admit_redirected`](Self::admit_redirected), by the epoch of the client's map.
+    /// As [`admit_redirected`](Self::admit_redirected), by the epoch of the client's map. All maps since the migration began, up to
+    /// the one that this worker knows, name the source as the owner, so that a client with one of them was sent here. By a
+    /// newer map the migration may have come to nothing and the cachelet be this server's anew, while what is here is old.
     pub(in crate::server) fn admit(&mut self, now: Now, epoch: Epoch, hash: KeyHash) -> bool {
         if self.migrations.incoming.is_empty() {
             return false;
@@ -257,8 +266,9 @@ impl WorkerCore {
         let cachelet = map.locate(hash).cachelet;
         let incoming = self.migrations.incoming.get(&cachelet);
         // By an older map it may be here because this server had the cachelet before.
-        let may = incoming
-            .is_some_and(|incoming| incoming.staged == Staged::Active && epoch >= incoming.began);
+        let may = incoming.is_some_and(|incoming| {
+            incoming.staged == Staged::Active && (incoming.began..=map.epoch()).contains(&epoch)
+        });
         if may {
             self.go_live(now, cachelet);
         }
