@@ -45,9 +45,9 @@ impl SharedLease {
         }
     }
 
-    /// Whether the server serves under leases only.
-    pub fn is_leased(&self) -> bool {
-        lock(&self.keeper).is_leased()
+    /// Whether the server serves nothing that it owns without a lease.
+    pub fn needs_leases(&self) -> bool {
+        lock(&self.keeper).needs_leases()
     }
 
     /// The coordinator's map, which the workers have been told of.

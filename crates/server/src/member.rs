@@ -59,25 +59,25 @@ pub fn join(
     let memory_limit_bytes = (args.memory_limit as u64) << 20;
     let reporting_lease = lease.clone();
     let asking = balancer.clone();
-    let report = move || Report {
-        leased: reporting_lease.is_leased(),
-        epoch: reporting
-            .iter()
-            .map(|worker| worker.gauges.epoch())
-            .min()
-            .unwrap_or(Epoch(0)),
-        load: LoadReport {
-            requests_per_second: reporting
-                .iter()
-                .map(|worker| worker.gauges.load())
-                .collect(),
-            measured: load_news(&reporting, memory_limit_bytes),
-        },
-        hot_keys: hot_keys_news(&reporting),
-        migrates: true,
-        splits: true,
-        asks_for_moves: asking.asks_coordinator(),
-        migrations: migrations(&reporting),
+    let mut confirmed = Epoch(0);
+    let report = move || {
+        let migrations = migrations(&reporting, &mut confirmed);
+        Report {
+            leased: reporting_lease.needs_leases(),
+            epoch: confirmed,
+            load: LoadReport {
+                requests_per_second: reporting
+                    .iter()
+                    .map(|worker| worker.gauges.load())
+                    .collect(),
+                measured: load_news(&reporting, memory_limit_bytes),
+            },
+            hot_keys: hot_keys_news(&reporting),
+            migrates: true,
+            splits: true,
+            asks_for_moves: asking.asks_coordinator(),
+            migrations,
+        }
     };
     let mut listener = Listener {
         workers,
@@ -106,13 +106,19 @@ fn hot_keys_news(workers: &[WorkerHandle]) -> Option<HotKeysNews> {
     (!having.is_empty()).then(|| HotKeysNews::of(answers))
 }
 
-/// What workers say of migrations that they take part in.
-fn migrations(workers: &[WorkerHandle]) -> Vec<MigrationReport> {
+/// What workers say of migrations that they take part in. When all did in time, the map by which they all work is confirmed.
+/// Otherwise none that is newer: what is not spoken of under a map the coordinator may take for lost.
+fn migrations(workers: &[WorkerHandle], confirmed: &mut Epoch) -> Vec<MigrationReport> {
+    // Before they are asked, so that what they say is as of this map or a newer one.
+    let epoch = workers.iter().map(|worker| worker.gauges.epoch()).min();
     let taking_part = workers
         .iter()
         .filter(|worker| worker.gauges.has_migrations());
     let taking_part: Vec<_> = taking_part.collect();
     let answers = ask(&taking_part, NEWS_TIME, Control::DescribeMigrations);
+    if answers.len() == taking_part.len() {
+        *confirmed = epoch.unwrap_or(Epoch(0));
+    }
     let mut reports: Vec<_> = answers.into_iter().flatten().collect();
     reports.truncate(MIGRATIONS_MAX);
     reports
@@ -174,5 +180,72 @@ impl Listener {
         for worker in &self.workers {
             worker.say(word.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Gauges;
+    use evenkeel_roles::coordinator::MigrationState;
+    use evenkeel_runtime::Notifier;
+    use evenkeel_types::CacheletId;
+    use mio::{Poll, Token, Waker};
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn worker(poll: &Poll, epoch: u64) -> (WorkerHandle, Receiver<Control>) {
+        let (control, words) = channel();
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+        let gauges = Arc::new(Gauges::default());
+        gauges.set_epoch(Epoch(epoch));
+        let notifier = Notifier::new(waker);
+        let handle = WorkerHandle {
+            control,
+            notifier,
+            gauges,
+        };
+        (handle, words)
+    }
+
+    /// The coordinator takes what is not spoken of for lost once its map is confirmed.
+    #[test]
+    fn no_map_is_confirmed_while_a_worker_does_not_say_what_became_of_its_migrations() {
+        let poll = Poll::new().expect("a poll");
+        let (one, _words) = worker(&poll, 7);
+        let (other, words) = worker(&poll, 9);
+        let workers = [one, other];
+        let mut confirmed = Epoch(0);
+        assert_eq!(migrations(&workers, &mut confirmed), []);
+        assert_eq!(confirmed, Epoch(7), "none takes part in any");
+        for worker in &workers {
+            worker.gauges.set_epoch(Epoch(9));
+        }
+        workers[1].gauges.set_has_migrations(true);
+        assert_eq!(migrations(&workers, &mut confirmed), []);
+        assert_eq!(confirmed, Epoch(7), "it is busy");
+        words.try_iter().for_each(drop);
+        let report = MigrationReport {
+            cachelet: CacheletId(3),
+            began: Epoch(8),
+            state: MigrationState::Staged,
+            items: 1,
+            bytes: 2,
+        };
+        let answering = std::thread::spawn(move || {
+            for word in words {
+                if let Control::DescribeMigrations(to) = word {
+                    // Who asked may have waited for long enough.
+                    let _ = to.send(vec![report]);
+                }
+            }
+        });
+        // On a busy machine an answer may be late.
+        let mut said = (0..100).map(|_| migrations(&workers, &mut confirmed));
+        let said = said.find(|said| !said.is_empty());
+        assert_eq!(said, Some(vec![report]));
+        assert_eq!(confirmed, Epoch(9));
+        drop(workers);
+        answering.join().expect("it ends with those who ask");
     }
 }

@@ -97,10 +97,11 @@ pub struct HotKeyEventCounts {
 }
 
 impl ClusterHotKeys {
-    /// Takes in what a server tells; nothing when it has no hot keys.
+    /// Takes in what a server with so many workers tells; nothing when it has no hot keys.
     pub(super) fn hear(
         &mut self,
         (id, name, boot): (ServerId, &str, BootId),
+        workers: usize,
         news: Option<&HotKeysNews>,
     ) {
         let Some(news) = news else {
@@ -110,9 +111,11 @@ impl ClusterHotKeys {
         let mut news = news.clone();
         let events = core::mem::take(&mut news.events);
         let before = news.keys.len() + events.len();
-        news.keys.retain(is_sensible_key);
+        let has_worker = |worker: u16| usize::from(worker) < workers;
+        (news.keys).retain(|key| is_sensible_key(key) && has_worker(key.worker));
         let mut sensible = news.keys.len();
-        for event in events.into_iter().filter(is_sensible_event) {
+        let is_sensible = |event: &EventView| is_sensible_event(event) && has_worker(event.worker);
+        for event in events.into_iter().filter(is_sensible) {
             sensible += 1;
             self.hear_event(id, name, boot, event);
         }
@@ -140,7 +143,9 @@ impl ClusterHotKeys {
             }
             return;
         }
-        self.counts.missed += event.number - heard.1 - 1;
+        // A server may say any number.
+        let missed = event.number - heard.1 - 1;
+        self.counts.missed = self.counts.missed.saturating_add(missed);
         self.counts.heard += 1;
         heard.1 = event.number;
         if self.events.len() == HOT_EVENTS_MAX {
@@ -170,7 +175,7 @@ impl CoordinatorCore {
             let Some(news) = self.hot_keys.news.get(&server.entry.id) else {
                 continue;
             };
-            keys_left_out += news.keys_left_out;
+            keys_left_out = news.keys_left_out.saturating_add(keys_left_out);
             for key in &news.keys {
                 let (home, rate) = (worker(key.worker), key.load_rps);
                 let of = |shadows| Spread {
@@ -283,22 +288,32 @@ mod tests {
     #[test]
     fn an_event_that_is_told_again_is_one_event_and_takes_its_effect() {
         let mut board = ClusterHotKeys::default();
-        board.hear(S1, Some(&news(vec![event(1, None)])));
-        board.hear(S1, Some(&news(vec![event(1, None), event(2, None)])));
-        board.hear(S1, Some(&news(vec![event(1, Some(4.0))])));
+        board.hear(S1, 1, Some(&news(vec![event(1, None)])));
+        board.hear(S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
+        board.hear(S1, 1, Some(&news(vec![event(1, Some(4.0))])));
         assert_eq!(numbers(&board), [(1, Some(4.0)), (2, None)]);
         assert_eq!((board.counts.heard, board.counts.missed), (2, 0));
         // Numbers that were skipped were missed; another life counts from one again.
-        board.hear(S1, Some(&news(vec![event(6, None)])));
+        board.hear(S1, 1, Some(&news(vec![event(6, None)])));
         assert_eq!(board.counts.missed, 3);
         let again = (S1.0, S1.1, BootId(8));
-        board.hear(again, Some(&news(vec![event(1, None)])));
+        board.hear(again, 1, Some(&news(vec![event(1, None)])));
         assert_eq!((board.counts.heard, board.counts.missed), (4, 3));
         for number in 2..2 + HOT_EVENTS_MAX as u64 {
-            board.hear(again, Some(&news(vec![event(number, None)])));
+            board.hear(again, 1, Some(&news(vec![event(number, None)])));
         }
         assert_eq!(board.events.len(), HOT_EVENTS_MAX);
         assert_eq!(board.counts.overwritten, 4);
+    }
+
+    #[test]
+    fn numbers_may_be_as_large_as_they_like() {
+        let mut board = ClusterHotKeys::default();
+        for boot in [7, 8] {
+            let life = (S1.0, S1.1, BootId(boot));
+            board.hear(life, 1, Some(&news(vec![event(u64::MAX, None)])));
+        }
+        assert_eq!(board.counts.missed, u64::MAX);
     }
 
     #[test]
@@ -308,10 +323,15 @@ mod tests {
             key: "k".repeat(HOT_KEY_TEXT_LEN_MAX + 1),
             ..event(1, None)
         };
-        board.hear(S1, Some(&news(vec![long, event(0, None), event(1, None)])));
-        assert_eq!((board.counts.unusable, board.events.len()), (2, 1));
+        let elsewhere = EventView {
+            worker: 1,
+            ..event(1, None)
+        };
+        let told = vec![long, elsewhere, event(0, None), event(1, None)];
+        board.hear(S1, 1, Some(&news(told)));
+        assert_eq!((board.counts.unusable, board.events.len()), (3, 1));
         assert_eq!(board.news.len(), 1);
-        board.hear(S1, None);
+        board.hear(S1, 1, None);
         assert_eq!(board.news.len(), 0);
     }
 }

@@ -173,10 +173,19 @@ impl CoordinatorCore {
         self.electorates.note(self.epoch, up);
         self.has_refusal_news = true;
         let mut has_cachelets = vec![false; self.servers.len()];
-        for owner in self.slots.iter().filter_map(|slot| slot.owner()) {
-            has_cachelets[usize::from(owner.server.0)] = true;
+        for slot in &self.slots {
+            // Whom a cachelet waits for that is to get another owner counts like an owner.
+            let concerned = match slot {
+                Slot::Owned(owner) => [Some(owner.server), None],
+                Slot::Moving(moving) => [moving.from, moving.to].map(|end| Some(end.server)),
+                Slot::Released { by, .. } => [Some(*by), None],
+                Slot::Merged => [None, None],
+            };
+            for server in concerned.into_iter().flatten() {
+                has_cachelets[usize::from(server.0)] = true;
+            }
         }
-        // Who is down and owns nothing is asked about by nobody.
+        // Who is down and concerned with nothing is asked about by nobody.
         let counts = (self.servers.iter().zip(has_cachelets))
             .filter(|(server, has)| server.entry.up || (*has && server.fence.leased));
         if let Some(oldest) = counts.map(|(server, _)| server.fence.votes_from).min() {

@@ -110,7 +110,9 @@ impl CoordinatorCore {
         let size = (entry.id, entry.worker_ports.len(), self.slots.len());
         self.loads.hear(now, size, heartbeat.load.measured.as_ref());
         let who = (entry.id, entry.name.as_str(), entry.boot);
-        self.hot_keys.hear(who, heartbeat.hot_keys.as_ref());
+        let workers = entry.worker_ports.len();
+        self.hot_keys
+            .hear(who, workers, heartbeat.hot_keys.as_ref());
         if heartbeat.leaves {
             self.hear_goodbye(id, changes);
         }

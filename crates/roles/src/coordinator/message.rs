@@ -75,8 +75,8 @@ pub struct Heartbeat {
     /// [`phase`](evenkeel_policy::migration::phase).
     #[serde(default)]
     pub asks_for_moves: bool,
-    /// A server: that it serves what it owns only while it holds a serving lease. From then on it does for as long
-    /// as its process lives, and its cachelets may be given to others when it is down.
+    /// A server: that it serves what it owns only while it holds a serving lease, so that its cachelets may be given to others
+    /// when it is down. Its first heartbeat says so already.
     #[serde(default)]
     pub leased: bool,
     /// That this is the last heartbeat of this life: the process ends.

@@ -372,7 +372,7 @@ impl CoordinatorCore {
     /// new map for all of it.
     fn finish(&mut self, now: Now, mut changes: Vec<Change>) {
         self.mark_silent(now.monotonic, &mut changes);
-        self.tend_migrations(&mut changes);
+        self.tend_migrations(now.monotonic, &mut changes);
         self.tend_plans(now, &mut changes);
         self.place(now.monotonic, &mut changes);
         if changes.is_empty() {

@@ -123,9 +123,16 @@ impl LeaseKeeper {
     }
 
     /// Whether the server serves under leases only: as soon as a coordinator has given it one, for the rest of
-    /// its life. What it says in its heartbeats.
+    /// its life.
     pub fn is_leased(&self) -> bool {
         self.leased == Some(true)
+    }
+
+    /// Whether the server serves nothing that it owns without a lease: from its beginning, unless a coordinator knows nothing of
+    /// leases and has given it leave without end. What it says in its heartbeats, the first one included: a life that ends
+    /// before it says more is given up like any other.
+    pub fn needs_leases(&self) -> bool {
+        self.leased != Some(false)
     }
 
     /// The newest map and which server this is in it, once there is one.

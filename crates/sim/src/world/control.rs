@@ -162,7 +162,7 @@ impl World {
             return Heartbeat {
                 migrates: server.migrates,
                 splits: true,
-                leased: server.leases.keeper.is_leased(),
+                leased: server.leases.keeper.needs_leases(),
                 migrations,
                 worker_ports: worker_ports(host, self.workers_per_server),
                 load: LoadReport {

@@ -99,6 +99,21 @@ impl CoordinatorCore {
         }
     }
 
+    /// What has passed to a server that was to say whether it has it, and died before: it begins anew, as all that the server
+    /// owned. O(migrations).
+    pub(super) fn end_hopeless_doubts(&mut self, now: Instant, changes: &mut Vec<Change>) {
+        let is_lost = |moving: &Moving| {
+            let target = &self.servers[usize::from(moving.to.server.0)];
+            moving.doubted_from.is_some() && target.has_ceased(now)
+        };
+        let cachelets = self.migrations.under_way.keys().copied();
+        let lost = |&cachelet: &CacheletId| self.moving(cachelet).is_some_and(|m| is_lost(&m));
+        let lost: Vec<_> = cachelets.filter(lost).collect();
+        for cachelet in lost {
+            self.end(now, cachelet, MigrationEnd::Moved, changes);
+        }
+    }
+
     /// A server of which migrations know has begun a new life, with so many workers.
     pub(in crate::coordinator) fn migrations_meet_new_life(
         &mut self,

@@ -329,7 +329,12 @@ impl CoordinatorCore {
 
     /// Gives up what has little hope, or is not wanted any more: one of the ends is not heard of, or the
     /// target is to be emptied. O(migrations).
-    pub(in crate::coordinator) fn tend_migrations(&mut self, changes: &mut Vec<Change>) {
+    pub(in crate::coordinator) fn tend_migrations(
+        &mut self,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        self.end_hopeless_doubts(now, changes);
         let is_hopeless = |moving: &Moving| {
             let server = |worker: WorkerRef| &self.servers[usize::from(worker.server.0)];
             let (source, target) = (server(moving.from), server(moving.to));
@@ -418,8 +423,9 @@ impl CoordinatorCore {
         log.push_back(ended);
         let counts = &mut self.migrations.counts;
         *counts.ended.entry(end).or_default() += 1;
-        counts.items += progress.items;
-        counts.bytes += progress.bytes;
+        // What servers tell is as large as they like.
+        counts.items = counts.items.saturating_add(progress.items);
+        counts.bytes = counts.bytes.saturating_add(progress.bytes);
     }
 
     /// In whose share a cachelet counts that has moved.

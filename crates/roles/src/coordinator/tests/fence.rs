@@ -3,6 +3,7 @@
 use evenkeel_policy::placement::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
 
 use super::*;
+use crate::server::LeaseKeeper;
 
 /// Servers that serve under leases, and a map by which all of them work.
 fn cluster(servers: u16) -> (World, Vec<Heartbeat>) {
@@ -216,4 +217,57 @@ fn what_a_server_may_have_missed_is_bounded() {
     pass(&mut world, 6_000, &mut members[1..]);
     assert!(!owns(&world, 0));
     assert!(world.core.saved_state().electorates.len() < 4);
+}
+
+/// A life that ends after its first heartbeat: it was given a lease with the answer, and nobody hears more of it.
+#[test]
+fn a_server_that_dies_at_once_after_a_restart_is_given_up_like_any_other() {
+    let (mut world, mut members) = cluster(3);
+    let keeper = LeaseKeeper::new(BootId(77));
+    let again = Heartbeat {
+        boot: BootId(77),
+        epoch: Epoch(0),
+        leased: keeper.needs_leases(),
+        ..members[0].clone()
+    };
+    world.send(&again).unwrap();
+    assert!(owns(&world, 0));
+    pass(&mut world, 6_000, &mut members[1..]);
+    assert!(!owns(&world, 0));
+}
+
+/// A newcomer that owns nothing yet is dead, and cachelets wait for it to let go of them.
+#[test]
+fn a_coordinator_that_begins_anew_knows_of_the_dead_for_whom_cachelets_wait() {
+    let (mut world, mut members) = cluster(3);
+    members.iter_mut().for_each(|member| member.migrates = true);
+    world.send_current(&mut members);
+    let mut newcomer = Heartbeat {
+        leased: true,
+        migrates: true,
+        ..server(4, 2)
+    };
+    world.send(&newcomer).unwrap();
+    newcomer.epoch = world.core.epoch();
+    world.send(&newcomer).unwrap();
+    let under_way = world.core.migrations(world.now.monotonic).migrations;
+    let source = under_way[0].from.server.clone();
+    let source = members.iter_mut().find(|m| m.name == source).expect("it");
+    (source.boot, source.epoch) = (BootId(78), Epoch(0));
+    world.send(source).unwrap();
+    assert!(world.core.cachelets_in_transit() > 0);
+    while world.core.servers_up() == 4 {
+        pass(&mut world, 100, &mut members);
+    }
+    // All confirm that it is down, and another map is made, before a lease is over.
+    pass(&mut world, 100, &mut members);
+    members.push(Heartbeat {
+        leased: true,
+        ..server(5, 2)
+    });
+    pass(&mut world, 200, &mut members);
+    assert!(world.core.cachelets_in_transit() > 0);
+    world.restart();
+    pass(&mut world, 10_000, &mut members);
+    assert_eq!(world.core.cachelets_in_transit(), 0);
 }

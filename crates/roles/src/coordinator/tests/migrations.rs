@@ -454,3 +454,57 @@ fn evening_out_shares_does_not_take_back_what_moved_because_of_its_load() {
         .unwrap();
     assert_eq!(world.core.saved_state().accounts.len(), 3);
 }
+
+/// What servers tell of items and bytes has no bound.
+#[test]
+fn counts_of_servers_may_be_as_large_as_they_like() {
+    let (mut world, members) = two_servers();
+    for _ in 0..2 {
+        let began = world.begin(worker(1, 0)).began;
+        let aborted = MigrationReport {
+            items: u64::MAX,
+            bytes: u64::MAX,
+            ..report(began, MigrationState::Aborted)
+        };
+        let heartbeat = Heartbeat {
+            epoch: world.core.epoch(),
+            migrations: vec![aborted],
+            ..members[0].clone()
+        };
+        world.send(&heartbeat).unwrap();
+        assert_eq!(world.core.migrations_under_way(), 0);
+    }
+    let counts = world.core.migration_counts();
+    assert_eq!((counts.items, counts.bytes), (u64::MAX, u64::MAX));
+}
+
+/// A target in a new life is asked whether a cachelet has passed to it, and dies for good before it answers.
+#[test]
+fn nobody_waits_for_the_answer_of_a_target_that_is_dead() {
+    let mut world = World::new(3);
+    let leased = |n| Heartbeat {
+        leased: true,
+        ..server(n, 2)
+    };
+    let mut members: Vec<_> = (1..=3).map(leased).collect();
+    world.send_current(&mut members);
+    world.send_current(&mut members);
+    assert_eq!(world.owner(), Some(worker(2, 0)));
+    let began = world.begin(worker(0, 0)).began;
+    world.send_current(&mut members);
+    let again = Heartbeat {
+        boot: BootId(79),
+        epoch: Epoch(0),
+        ..members[0].clone()
+    };
+    world.send(&again).unwrap();
+    for _ in 0..60 {
+        world.pass(100);
+        world.send_current(&mut members[1..2]);
+        world.say(&members[2], began, MigrationState::Moved);
+    }
+    assert_eq!(world.core.migrations_under_way(), 0);
+    let owner = world.owner().expect("somebody who is there");
+    assert_ne!(owner.server, ServerId(0));
+    assert!(world.since_of_it() > began, "its contents are lost");
+}
