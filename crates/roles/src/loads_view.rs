@@ -6,6 +6,7 @@
 //! with the least load, of which each worker's number and sums are told.
 
 use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
+use evenkeel_policy::migration::cluster::CACHELET_BYTES_MAX;
 use evenkeel_policy::placement::map::WORKERS_MAX;
 use evenkeel_types::CacheletId;
 use serde::{Deserialize, Serialize};
@@ -344,7 +345,8 @@ impl CacheletColumns {
             whole(load.writes_per_s, RATE_MAX),
             whole(load.bytes_in_per_s, BYTES_PER_S_MAX),
             whole(load.bytes_out_per_s, BYTES_PER_S_MAX),
-            load.memory_bytes.min(BYTES_MAX),
+            // What a planner does not believe would make the whole report unusable.
+            load.memory_bytes.min(CACHELET_BYTES_MAX),
             load.items.min(BYTES_MAX),
         ]
     }
@@ -380,7 +382,7 @@ impl CacheletColumns {
                 ("writes", &self.writes, RATE_MAX),
                 ("bytes_in", &self.bytes_in, BYTES_PER_S_MAX),
                 ("bytes_out", &self.bytes_out, BYTES_PER_S_MAX),
-                ("memory_bytes", &self.memory_bytes, BYTES_MAX),
+                ("memory_bytes", &self.memory_bytes, CACHELET_BYTES_MAX),
                 ("items", &self.items, BYTES_MAX),
             ],
         )
@@ -558,6 +560,10 @@ mod tests {
             ),
             (|n| n.cachelets.bytes_out[1] = u64::MAX, "bytes_out"),
             (|n| n.cachelets.items[0] = u64::MAX, "items"),
+            (
+                |n| n.cachelets.memory_bytes[0] = CACHELET_BYTES_MAX + 1,
+                "memory_bytes",
+            ),
             (|n| n.workers.busy_ppm[0] = WHOLE + 1, "busy_ppm"),
             (|n| n.workers.left_out[0] = 1 << 16, "left_out"),
             (|n| n.memory_limit_bytes = u64::MAX, "memory_limit_bytes"),

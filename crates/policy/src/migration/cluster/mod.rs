@@ -71,7 +71,8 @@ pub use check::{Refusal, check};
 pub use draft::Draft;
 pub use mbal::Mbal;
 pub use report::{
-    BadReport, CacheletNumber, CacheletReport, ClusterReport, ServerReport, WorkerReport,
+    BadReport, CACHELET_BYTES_MAX, CacheletNumber, CacheletReport, ClusterReport, ServerReport,
+    WorkerReport,
 };
 pub use slicer::Slicer;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::migration::is_load;
 
 /// Largest cachelet that is believed, in bytes: a tebibyte. Sums of them never overflow.
-const CACHELET_BYTES_MAX: u64 = 1 << 40;
+pub const CACHELET_BYTES_MAX: u64 = 1 << 40;
 
 /// A cachelet in a plan. Wider than a [`CacheletId`]: planning is to be quick for more cachelets than the maps of
 /// today can have.
