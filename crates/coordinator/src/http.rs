@@ -318,8 +318,7 @@ async fn drains(State(desk): Shared) -> Response {
 
 async fn no_such_path(State(desk): Shared, request: Request) -> Response {
     desk.count(BadRequest::NotFound);
-    let mut path = request.uri().path().to_owned();
-    path.truncate(SHOWN_PATH_LEN);
+    let path: String = request.uri().path().chars().take(SHOWN_PATH_LEN).collect();
     let message = format!("there is nothing at {path}");
     error(
         StatusCode::NOT_FOUND,
@@ -338,7 +337,7 @@ async fn no_such_method(State(desk): Shared) -> Response {
     )
 }
 
-/// Bytes of an unknown path that an error repeats. A path is ASCII, so that any cut is a sound one.
+/// Characters of an unknown path that an error repeats.
 const SHOWN_PATH_LEN: usize = 100;
 
 /// Cuts off requests that do not come to an end.

@@ -360,6 +360,11 @@ fn bad_bodies_are_refused_with_their_reason_and_leave_no_trace() {
         assert_error(call(at, "PUT", "/api/v1/settings", body), 400, "bad_json");
     }
     assert_error(get(at, "/api/v2/map"), 404, "not_found");
+    // Whichever byte of a letter a cut might fall on.
+    for pad in 0..3 {
+        let path = format!("/{}{}", "a".repeat(97 + pad), "\u{20ac}".repeat(9));
+        assert_error(get(at, &path), 404, "not_found");
+    }
     assert_error(
         get(at, &format!("/{}", "x".repeat(5_000))),
         404,
