@@ -119,6 +119,8 @@ pub(crate) struct Tally {
     denials: [u64; Denial::ALL.len()],
     /// Connections on which TLS failed.
     pub(crate) failed_handshakes: u64,
+    /// Connections given up whose peers did not read.
+    pub(crate) stalled_connections: u64,
     /// Configurations of proxies that their judge has turned down.
     pub(crate) unusable_configs: u64,
 }
@@ -289,6 +291,11 @@ impl Desk {
     /// Counts a connection on which TLS failed.
     pub(crate) fn count_failed_handshake(&self) {
         lock(&self.tally).failed_handshakes += 1;
+    }
+
+    /// Counts a connection that was given up because its peer did not read.
+    pub(crate) fn count_stalled_connection(&self) {
+        lock(&self.tally).stalled_connections += 1;
     }
 
     /// Counts a configuration of proxies that cannot be used.

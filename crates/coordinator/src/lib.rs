@@ -42,6 +42,7 @@ mod http;
 pub mod member;
 mod metrics;
 mod migrations;
+mod patient;
 mod pieces;
 mod plans;
 mod proxy_config;

@@ -414,6 +414,11 @@ pub(crate) fn render_doors(tally: &Tally) -> String {
         "Connections on which TLS did not come about.",
     );
     text.value("tls_failures_total", tally.failed_handshakes);
+    text.counter(
+        "stalled_connections_total",
+        "Connections that were closed because their peers did not read answers.",
+    );
+    text.value("stalled_connections_total", tally.stalled_connections);
     text.0
 }
 

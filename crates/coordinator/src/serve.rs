@@ -26,6 +26,7 @@ use crate::desk::{Desk, Unsaved, new_lineage};
 use crate::exit::RunError;
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
+use crate::patient::Patient;
 use crate::proxy_config::ProxyConfigCheck;
 use crate::state_file::StateFile;
 use crate::store::{MemoryStore, StateStore};
@@ -274,8 +275,14 @@ async fn serve_until(
             };
             let caller = secured.caller();
             match secured {
-                Secured::Plain(stream) => answer(&http, stream, router, caller, watcher).await,
-                Secured::Tls(stream) => answer(&http, stream, router, caller, watcher).await,
+                Secured::Plain(stream) => {
+                    let stream = Patient::new(stream, desk);
+                    answer(&http, stream, router, caller, watcher).await;
+                }
+                Secured::Tls(stream) => {
+                    let stream = Patient::new(stream, desk);
+                    answer(&http, stream, router, caller, watcher).await;
+                }
             }
             drop(permit);
         });
