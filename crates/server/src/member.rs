@@ -194,8 +194,10 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
 
-    fn worker(poll: &Poll, epoch: u64) -> (WorkerHandle, Receiver<Control>) {
+    /// A worker as others see it; its poll has to last as long.
+    fn worker(epoch: u64) -> (WorkerHandle, Receiver<Control>, Poll) {
         let (control, words) = channel();
+        let poll = Poll::new().expect("a poll");
         let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
         let gauges = Arc::new(Gauges::default());
         gauges.set_epoch(Epoch(epoch));
@@ -205,15 +207,14 @@ mod tests {
             notifier,
             gauges,
         };
-        (handle, words)
+        (handle, words, poll)
     }
 
     /// The coordinator takes what is not spoken of for lost once its map is confirmed.
     #[test]
     fn no_map_is_confirmed_while_a_worker_does_not_say_what_became_of_its_migrations() {
-        let poll = Poll::new().expect("a poll");
-        let (one, _words) = worker(&poll, 7);
-        let (other, words) = worker(&poll, 9);
+        let (one, _words, _poll) = worker(7);
+        let (other, words, _other_poll) = worker(9);
         let workers = [one, other];
         let mut confirmed = Epoch(0);
         assert_eq!(migrations(&workers, &mut confirmed), []);
