@@ -132,6 +132,12 @@ impl Trigger {
         self.on
     }
 
+    /// Load in requests per second at which a hotspot is relieved and need not give away more: what all workers of the
+    /// cluster carry on average, or the absolute threshold.
+    pub fn relieved_at(&self, mean: Option<f64>) -> f64 {
+        self.config.absolute_rps.or(mean).unwrap_or(0.0)
+    }
+
     /// Judges a load in requests per second of a worker that is busy for that part of its time. `mean`
     /// is the load of all workers of the cluster; while it is unknown, only an absolute threshold can be
     /// passed.

@@ -113,9 +113,9 @@ pub struct HotKeysConfig {
     pub hot_share: f64,
     /// Share of the worker's undiverted load below which a replicated key has cooled.
     pub cold_share: f64,
-    /// Samples in a slot below which no key is hot, whatever its share: they could be chance. An average
-    /// over the slots that count.
-    pub hot_samples_min: f64,
+    /// Standard errors of its estimated popularity by which a key has to be above `cold_share` to be hot, and below it to
+    /// have cooled; see `server/worth.rs`. With 3, chance makes one of a thousand keys hot that are no more than cold.
+    pub certainty: f64,
     /// How much of a worker's fair load one copy of a key should carry at most; decides γ.
     pub copy_share: f64,
     /// How many reads each copy is to serve for a value that it is sent, on average: a key that is written more often has
@@ -142,7 +142,7 @@ impl Default for HotKeysConfig {
             write_weight: 9.0,
             hot_share: 0.01,
             cold_share: 0.005,
-            hot_samples_min: 1.5,
+            certainty: 3.0,
             copy_share: 0.05,
             reads_per_store: 3.0,
             gamma_max: 15,
@@ -170,7 +170,7 @@ impl HotKeysConfig {
         check_shares(&shares)?;
         let amounts = [
             ("write_weight", self.write_weight),
-            ("hot_samples_min", self.hot_samples_min),
+            ("certainty", self.certainty),
             ("reads_per_store", self.reads_per_store),
             ("trigger.ratio", self.trigger.ratio),
             (

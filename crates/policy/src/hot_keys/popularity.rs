@@ -21,6 +21,12 @@ pub const SLOTS: usize = 4;
 /// they add up to one.
 const WEIGHTS: [f32; SLOTS] = [0.5, 0.25, 0.125, 0.125];
 
+/// Variance of the average of a steady key by that of a slot: the sum of the squared weights.
+const AVERAGE_VARIANCE: f32 = {
+    let [a, b, c, d] = WEIGHTS;
+    a * a + b * b + c * c + d * d
+};
+
 /// The popularity of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Popularity {
@@ -71,6 +77,15 @@ impl Popularity {
     #[inline]
     pub(crate) fn per_slot(&self) -> f64 {
         f64::from(self.average)
+    }
+
+    /// Standard error of [`per_slot`](Self::per_slot), if each read that was seen was counted as so many: by Poisson's
+    /// law, of a key that has been as popular for four slots. 0 where writes outweigh reads.
+    pub(crate) fn error(&self, counted_as: f64) -> f64 {
+        if self.average <= 0.0 {
+            return 0.0;
+        }
+        (f64::from(AVERAGE_VARIANCE) * self.per_slot() * counted_as).sqrt()
     }
 
     /// What a read adds to the load.
@@ -206,6 +221,40 @@ mod tests {
             let error = (popularity.per_slot() - twin(&slots)).abs();
             assert!(error < 1e-3, "{} {slots:?}", popularity.per_slot());
         }
+    }
+
+    #[test]
+    fn the_error_is_how_far_estimates_are_from_the_truth() {
+        let seed = 0x5eed_0078;
+        println!("seed {seed:#x}");
+        let mut random = SplitMix64::new(seed);
+        // So many reads in a slot, of which each is seen with that probability.
+        for (reads, probability) in [(2_000, 0.001), (2_000, 0.01), (100, 0.5)] {
+            let mut popularity = Popularity::default();
+            let (mut squares, mut errors) = (0.0, 0.0);
+            let rounds = 4_000;
+            for round in 0..rounds + SLOTS {
+                for _ in 0..reads {
+                    if random.unit() < probability {
+                        popularity.add((1.0 / probability) as f32);
+                    }
+                }
+                popularity.roll(1);
+                if round >= SLOTS {
+                    squares += (popularity.per_slot() - f64::from(reads)).powi(2);
+                    errors += popularity.error(1.0 / probability).powi(2);
+                }
+            }
+            // Of reads that are not few of many, less is left to chance.
+            let expected = (1.0 - probability).sqrt();
+            let ratio = (squares / errors).sqrt() / expected;
+            println!("{reads} {probability}: {ratio}");
+            assert!((0.93..1.07).contains(&ratio), "{ratio}");
+        }
+        let mut written = Popularity::default();
+        written.add(-9.0);
+        written.roll(1);
+        assert_eq!(written.error(1.0), 0.0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
             // Stories write at one moment again and again.
             reads_per_store: 0.0,
             sampling: Some(1.0),
-            hot_samples_min: 0.5,
+            certainty: 0.0,
             trigger: TriggerConfig {
                 absolute_rps: Some(1.0),
                 ..TriggerConfig::default()

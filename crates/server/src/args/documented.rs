@@ -93,8 +93,8 @@ fn each_limit_is_what_the_page_says() {
             format!("{} %", 100.0 * config.copy_share),
         ),
         (
-            "samples in half a second below which no key is hot",
-            format!("{} on average", config.hot_samples_min),
+            "standard errors of its estimate by which a key must be above half of `--hot-share` to be hot, and below it to have cooled",
+            config.certainty.to_string(),
         ),
         (
             "bytes of a value that count as a request",

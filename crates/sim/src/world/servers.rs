@@ -157,7 +157,6 @@ impl World {
             lease: Duration::from_nanos(self.plan.lease()),
             sampling: Some(1.0),
             write_weight: 1.5,
-            hot_samples_min: 6.0,
             copy_share: 0.05,
             entries_max: 4,
             replicated_max: 3,

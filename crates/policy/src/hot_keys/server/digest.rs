@@ -39,7 +39,8 @@ impl HotKeys {
     /// Hashes the state at a time. Nothing may wait to be polled.
     pub(crate) fn digest(&self, now: Instant, state: &mut impl Hasher) {
         assert!(self.outbox.is_empty() && self.released.is_empty() && self.proposed.is_empty());
-        assert!(self.config.write_weight == 0.0 && self.config.hot_samples_min == 0.0);
+        assert!(self.config.write_weight == 0.0 && self.config.certainty == 0.0);
+        assert!(self.config.trigger.absolute_rps == Some(0.0));
         assert!(self.config.hot_share == 0.0 && self.config.sampling == Some(1.0));
         let lease = self.lease_waited();
         let over = |at: Instant| at + lease <= now;

@@ -32,6 +32,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod time;
+mod worth;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -194,6 +195,9 @@ pub struct HotKeys {
     /// Orders about replicas since the last slot.
     replica_orders: Work,
     trigger: Trigger,
+    /// What replicas of its keys take away from this worker, or would if they were not only observed, in small requests
+    /// per second: by the popularity of each at the end of the last slot.
+    taken_away: f64,
     mean_worker_load: Option<f64>,
     next_slot: Instant,
     /// Not later than the first thing that some replicated key waits for.
@@ -275,6 +279,7 @@ impl HotKeys {
             replica_reads: Work::default(),
             replica_orders: Work::default(),
             trigger: Trigger::new(config.trigger.clone()),
+            taken_away: 0.0,
             mean_worker_load: None,
             next_slot: now + SLOT,
             next_due: NEVER,

@@ -112,16 +112,12 @@ impl HotKeys {
             },
         };
         let weight = self.sampler.weight();
-        let (few, little) = (self.samples_min(), self.hot_load_per_slot());
         let entry = &mut self.table[slot];
         entry.popularity.add(weight);
         entry.popularity.see_value(bytes);
-        let popularity = &entry.popularity;
-        let hot = popularity.per_slot() >= few
-            && popularity.load_per_slot() >= little
-            && now >= entry.promote_after;
         // Replicas that only unaware clients would have a use for are of none.
-        if hot && reader != Reader::Unaware {
+        let may = now >= entry.promote_after && reader != Reader::Unaware;
+        if may && self.is_hot(slot) {
             self.promote(now, slot);
         }
     }
@@ -142,7 +138,7 @@ impl HotKeys {
 
     /// Creates replicas of a popular key that is present here, if this worker may.
     fn promote(&mut self, now: Instant, slot: Slot) {
-        if !self.is_triggered() || self.proposed.contains_key(&slot) {
+        if !self.is_triggered() || self.proposed.contains_key(&slot) || !self.needs_relief() {
             return;
         }
         if self.replicated.len() + self.proposed.len() >= self.config.replicated_max {
@@ -205,27 +201,5 @@ impl HotKeys {
             shadows.truncate(first);
         }
         shadows
-    }
-
-    fn hot_load_per_slot(&self) -> f64 {
-        self.config.hot_share * self.load() * SLOT.as_secs_f64()
-    }
-
-    /// Requests in a slot that the fewest samples stand for which are more than chance.
-    fn samples_min(&self) -> f64 {
-        match self.sampler.probability() {
-            0.0 => f64::INFINITY,
-            probability => self.config.hot_samples_min / probability,
-        }
-    }
-
-    /// Whether a key is not hot any more.
-    pub(super) fn has_cooled(&self, slot: Slot) -> bool {
-        // The same distance from both thresholds above which a key is hot.
-        let distance = self.config.cold_share / self.config.hot_share.max(f64::MIN_POSITIVE);
-        let few = self.samples_min() * distance.min(1.0);
-        let little = self.config.cold_share * self.load() * SLOT.as_secs_f64();
-        let popularity = &self.table[slot].popularity;
-        popularity.per_slot() < few || popularity.load_per_slot() < little
     }
 }

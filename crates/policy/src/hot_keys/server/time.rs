@@ -51,6 +51,7 @@ impl HotKeys {
                 _ => {}
             }
         }
+        self.sum_taken_away();
     }
 
     /// Whether a key still deserves its replicas, or more of them.

@@ -19,7 +19,7 @@ fn config() -> HotKeysConfig {
         write_weight: 0.0,
         hot_share: 0.0,
         cold_share: 0.0,
-        hot_samples_min: 0.0,
+        certainty: 0.0,
         copy_share: f64::MIN_POSITIVE,
         // A rest is a message that leaves later. The random model has some.
         reads_per_store: 0.0,

@@ -220,7 +220,6 @@ impl World {
             lease: Duration::from_nanos(LEASE),
             sampling: Some(1.0),
             write_weight: 3.0,
-            hot_samples_min: 6.0,
             copy_share: 0.05,
             entries_max: 2,
             replicated_max: 2,

@@ -14,6 +14,7 @@ mod moves;
 mod observe;
 mod promotion;
 mod rests;
+mod worth;
 
 const KEY: &[u8] = b"page:home";
 const EPOCH: Epoch = Epoch(7);
@@ -65,7 +66,6 @@ fn map(edit: impl FnOnce(&mut MapDocument)) -> Arc<ClusterMap> {
 fn config() -> HotKeysConfig {
     HotKeysConfig {
         sampling: Some(1.0),
-        hot_samples_min: 5.0,
         copy_share: 0.03,
         reads_per_store: 0.0,
         entries_max: 4,
