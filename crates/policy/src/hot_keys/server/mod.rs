@@ -196,7 +196,7 @@ pub struct HotKeys {
     replica_orders: Work,
     trigger: Trigger,
     /// What replicas of its keys take away from this worker, or would if they were not only observed, in small requests
-    /// per second: by the popularity of each at the end of the last slot.
+    /// per second: at the end of the last slot, and of what was promoted since.
     taken_away: f64,
     mean_worker_load: Option<f64>,
     next_slot: Instant,

@@ -10,20 +10,17 @@ use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::{Event, State};
 
 impl HotKeys {
-    /// Logs a move that begins or ends the replication of a key, and counts what that takes away from this worker. To be
-    /// called before the move.
+    /// Logs a move that begins or ends the replication of a key. To be called before the move.
     pub(super) fn note_move(&mut self, now: Instant, slot: Slot, event: Event, to: State) {
         let entry = &self.table[slot];
         let gamma = entry.replication.as_ref().map_or(0, |r| r.gamma());
         let spreads = |state| matches!(state, State::Hot | State::HotPending);
         match (spreads(entry.state), spreads(to)) {
             (false, true) => {
-                self.taken_away += self.taken_away_of(slot);
                 self.stats.promoted += 1;
                 self.note(now, slot, (Deed::Promoted, event), (0, gamma));
             }
             (true, false) => {
-                self.taken_away -= self.taken_away_of(slot);
                 self.stats.retired += 1;
                 self.note(now, slot, (Deed::Retired, event), (gamma, 0));
             }
@@ -55,9 +52,7 @@ impl HotKeys {
 
     /// A key that would have had replicas would have them no more, if it is one.
     pub(super) fn withdraw(&mut self, now: Instant, slot: Slot, event: Event) {
-        let taken_away = self.taken_away_of(slot);
         if let Some(targets) = self.proposed.remove(&slot) {
-            self.taken_away -= taken_away;
             let gamma = u8::try_from(targets.len()).unwrap_or(u8::MAX);
             self.note(now, slot, (Deed::WouldRetire, event), (gamma, 0));
         }

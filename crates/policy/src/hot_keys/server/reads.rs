@@ -162,6 +162,7 @@ impl HotKeys {
         self.table.set_evictable(slot, false);
         let at = self.replicated.partition_point(|&other| other < slot);
         self.replicated.insert(at, slot);
+        self.taken_away += self.taken_away_of(slot);
         self.update_care();
         self.move_to(now, slot, Event::Promoted, State::HotPending);
         self.enqueue(slot);
