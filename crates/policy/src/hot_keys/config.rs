@@ -113,8 +113,8 @@ pub struct HotKeysConfig {
     pub hot_share: f64,
     /// Share of the worker's undiverted load below which a replicated key has cooled.
     pub cold_share: f64,
-    /// Standard errors of its estimated popularity by which a key has to be above `cold_share` to be hot, and below it to
-    /// have cooled; see `server/worth.rs`. With 3, chance makes one of a thousand keys hot that are no more than cold.
+    /// Standard errors of its estimated popularity by which a key has to be above `hot_share` to be hot, and below
+    /// `cold_share` to have cooled; see `server/worth.rs`. With 2, chance alone does either to one key of forty.
     pub certainty: f64,
     /// How much of a worker's fair load one copy of a key should carry at most; decides γ.
     pub copy_share: f64,
@@ -142,7 +142,7 @@ impl Default for HotKeysConfig {
             write_weight: 9.0,
             hot_share: 0.01,
             cold_share: 0.005,
-            certainty: 3.0,
+            certainty: 2.0,
             copy_share: 0.05,
             reads_per_store: 3.0,
             gamma_max: 15,

@@ -93,7 +93,7 @@ fn each_limit_is_what_the_page_says() {
             format!("{} %", 100.0 * config.copy_share),
         ),
         (
-            "standard errors of its estimate by which a key must be above half of `--hot-share` to be hot, and below it to have cooled",
+            "standard errors of its estimate by which a key must be above `--hot-share` to be hot, and below half of it to have cooled",
             config.certainty.to_string(),
         ),
         (

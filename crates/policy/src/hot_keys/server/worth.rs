@@ -5,10 +5,9 @@
 //!
 //! - *The key is hot, and not by chance.* How popular it is, is told from a sample. Where a worker serves 350 requests a
 //!   second, 1 % of them are two reads in half a second, give or take one or two; so of a hundred keys that are all
-//!   lukewarm some always look hot, and a moment later cold. A key is hot from [`hot_share`] on, if besides it is above
-//!   [`cold_share`] by more than the error of the estimate; and it has cooled once it is below [`cold_share`] by more than
-//!   that. So no key is hot of which it is not known that it is not cold. Where samples are many the errors vanish, and
-//!   the two shares alone decide.
+//!   lukewarm some always look hot, and a moment later cold. A key is hot if it is above [`hot_share`] by more
+//!   than the error of the estimate, and it has cooled once it is below [`cold_share`] by more than that. Where samples
+//!   are many the errors vanish, and the two shares alone decide.
 //! - *The worker needs it.* It serves more than workers do on average, even with what its present replicas take away. A
 //!   worker that is busy with many lukewarm keys gives away what it has too much of, not all of them.
 //!
@@ -18,7 +17,6 @@
 use super::HotKeys;
 use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::ssm::Slot;
-use crate::hot_keys::state::State;
 
 impl HotKeys {
     /// Whether a key without replicas is hot, and not by chance.
@@ -26,8 +24,7 @@ impl HotKeys {
         let popularity = &self.table[slot].popularity;
         let doubt = self.doubt(slot);
         let load = self.load() * SLOT.as_secs_f64();
-        popularity.load_per_slot() >= self.config.hot_share * load
-            && (popularity.per_slot() - doubt) * popularity.cost() >= self.config.cold_share * load
+        (popularity.per_slot() - doubt) * popularity.cost() >= self.config.hot_share * load
     }
 
     /// Whether a key with replicas, or one that would have some, is not hot any more, and not by chance.
@@ -52,9 +49,9 @@ impl HotKeys {
     /// observed. By averages of the load and not by what is served at the moment, so that it holds as soon as a key is
     /// promoted.
     pub(super) fn needs_relief(&self) -> bool {
-        let own = (self.load() - self.taken_away).max(0.0);
-        let of_others = (self.served.per_second() - self.own.per_second()).max(0.0);
-        own + of_others >= self.trigger.relieved_at(self.mean_worker_load)
+        let of_others = self.served.per_second() - self.own.per_second();
+        let served = (self.load() - self.taken_away + of_others).max(0.0);
+        served >= self.trigger.relieved_at(self.mean_worker_load)
     }
 
     /// Sums up what all replicas take away.
@@ -67,7 +64,6 @@ impl HotKeys {
     pub(super) fn taken_away_of(&self, slot: Slot) -> f64 {
         let entry = &self.table[slot];
         let replicas = match &entry.replication {
-            Some(_) if entry.state == State::ColdPending => 0,
             Some(replication) => usize::from(replication.gamma()),
             None => self.proposed.get(&slot).map_or(0, Vec::len),
         };
