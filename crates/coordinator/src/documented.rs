@@ -45,7 +45,7 @@ fn each_reason_metric_and_limit_stands_there() {
     let text = metrics::render_doors(&Tally::default());
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names.len(), 2);
+    assert_eq!(names.len(), 3);
     for name in names {
         assert!(PAGE.contains(&format!("`{name}")), "{name}");
     }

@@ -258,6 +258,16 @@ impl Process {
         self.stderr.text()
     }
 
+    /// Standard error, once it says that: what was written before the ready line may be read after it.
+    ///
+    /// # Panics
+    /// When it does not within [`READY_DEADLINE`].
+    pub fn await_stderr(&self, text: &str) -> String {
+        poll_until(READY_DEADLINE, text, || {
+            Some(self.stderr_text()).filter(|told| told.contains(text))
+        })
+    }
+
     /// The last lines of standard output so far; complete once [`wait`](Self::wait) returned.
     pub fn stdout_text(&self) -> String {
         self.stdout.text()

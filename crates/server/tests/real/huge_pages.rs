@@ -74,8 +74,7 @@ fn what_was_got_is_said_and_items_are_safe_in_it() {
     let arguments = ["-t", "2", "-m", &limit, "-L"];
     let (kind, line) = expected();
     let server = evenkeel::server(&arguments);
-    let told = server.stderr_text();
-    assert!(told.contains(line), "{told}");
+    let told = server.await_stderr(line);
     let stats = Client::connect(server.address()).stats("evenkeel");
     assert_eq!(stats["huge_pages"], kind, "{told}");
     let mapped = if kind == "none" { 0 } else { MAPPED_BYTES };
@@ -100,8 +99,7 @@ fn what_was_got_is_said_and_items_are_safe_in_it() {
     disable_transparent_huge_pages(false).expect("any process may");
     let stats = Client::connect(server.address()).stats("evenkeel");
     if kind != "reserved" {
-        let told = server.stderr_text();
-        assert!(told.contains("-L: no huge pages, because "), "{told}");
+        server.await_stderr("-L: no huge pages, because ");
         assert_eq!(
             (stats["huge_pages"].as_str(), number(&stats, "mapped_bytes")),
             ("none", 0)

@@ -47,8 +47,7 @@ fn flags_win_over_the_environment_which_wins_over_files() {
     ] {
         assert_eq!(settings[name], value, "{name}");
     }
-    let told = server.stderr_text();
-    assert!(told.contains("memcached.conf:2: -d"), "{told}");
+    server.await_stderr("memcached.conf:2: -d");
 }
 
 #[test]
