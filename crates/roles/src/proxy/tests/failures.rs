@@ -346,15 +346,15 @@ fn a_flush_that_was_never_written_goes_to_its_own_server_or_fails() {
     // Under another map, and while the get is under way, the connection of the flush is lost.
     world.set_map(&map(2, 2, |cachelet| cachelet % 2 + 1));
     world.drop_connection(102);
-    let hello =
-        |server| format!("EVENKEEL 1 server={server} worker=0 boot=1 epoch=1 lease_ms=1000\r\n");
-    world.reply(101, format!("EN\r\nOK\r\n{}", hello(1)));
+    let hello = world.hello_at(101, 1);
+    world.reply(101, format!("EN\r\nOK\r\n{hello}"));
     world.wait_ms(500);
     let flushes = |asked: String| asked.matches("flush_all").count();
     assert_eq!(flushes(world.asked(101)), 1, "it was flushed once already");
     let is_flushed = flushes(world.asked(102)) == 1;
     if is_flushed {
-        world.reply(102, format!("OK\r\n{}", hello(2)));
+        let hello = world.hello_at(102, 1);
+        world.reply(102, format!("OK\r\n{hello}"));
     }
     let expected = match is_flushed {
         true => "END\r\nOK\r\n",

@@ -22,12 +22,15 @@ fn three(epoch: u64) -> Arc<ClusterMap> {
 fn flush(world: &mut World, port: u16, by: u64, knows: u64) {
     let expected = format!("flush_all\r\nevenkeel 1 epoch={by}\r\n");
     assert_eq!(world.asked(port), expected, "at {port}");
-    world.reply(port, format!("OK\r\n{}", hello(port, knows)));
+    let hello = world.hello_at(port, knows);
+    world.reply(port, format!("OK\r\n{hello}"));
 }
 
-fn hello(port: u16, epoch: u64) -> String {
-    let server = port - 100;
-    format!("EVENKEEL 1 server={server} worker=0 boot=1 epoch={epoch} lease_ms=1000\r\n")
+/// All three are flushed by the map that all know.
+fn flush_three(world: &mut World, by: u64) {
+    for port in 101..=103 {
+        flush(world, port, by, by);
+    }
 }
 
 #[test]
@@ -60,9 +63,7 @@ fn where_a_worker_knows_a_newer_map_all_are_flushed_again_by_that() {
     flush(&mut world, 103, 2, 3);
     assert_eq!(world.received(client), "");
     world.set_map(&three(3));
-    for port in 101..=103 {
-        flush(&mut world, port, 3, 3);
-    }
+    flush_three(&mut world, 3);
     assert_eq!(world.received(client), "OK\r\n");
     assert_eq!(world.core.stats().proxy_flushes_repeated, 2);
 }
@@ -76,9 +77,7 @@ fn a_map_that_comes_during_the_round_is_not_what_the_round_went_by() {
     world.set_map(&three(2));
     flush(&mut world, 102, 1, 2);
     assert_eq!(world.received(client), "");
-    for port in 101..=103 {
-        flush(&mut world, port, 2, 2);
-    }
+    flush_three(&mut world, 2);
     assert_eq!(world.received(client), "OK\r\n");
 }
 
@@ -92,9 +91,7 @@ fn what_is_asked_behind_it_waits_for_the_last_round() {
     flush(&mut world, 101, 1, 2);
     flush(&mut world, 102, 1, 2);
     world.set_map(&three(2));
-    for port in 101..=103 {
-        flush(&mut world, port, 2, 2);
-    }
+    flush_three(&mut world, 2);
     assert_eq!(world.received(client), "OK\r\n");
     assert!(world.asked(101).starts_with(&format!("ms {key} 1 ")));
     world.reply(101, "HD\r\n");
@@ -127,7 +124,8 @@ fn a_refusal_is_told_at_once_and_ends_it() {
     world.send(client, "flush_all\r\nmn\r\n");
     world.asked(101);
     let refusal = "CLIENT_ERROR flush_all not allowed\r\n";
-    world.reply(101, format!("{refusal}{}", hello(101, 2)));
+    let hello = world.hello_at(101, 2);
+    world.reply(101, format!("{refusal}{hello}"));
     flush(&mut world, 102, 1, 2);
     assert_eq!(world.received(client), format!("{refusal}MN\r\n"));
     assert_eq!(world.core.stats().proxy_flushes_repeated, 0);
@@ -158,9 +156,7 @@ fn it_goes_on_when_the_application_has_gone() {
     flush(&mut world, 101, 1, 2);
     flush(&mut world, 102, 1, 2);
     world.set_map(&three(2));
-    for port in 101..=103 {
-        flush(&mut world, port, 2, 2);
-    }
+    flush_three(&mut world, 2);
     world.wait_ms(5000);
     for port in 101..=103 {
         assert_eq!(world.asked(port), "");
@@ -186,8 +182,6 @@ fn a_server_is_flushed_that_is_down_and_to_which_a_cachelet_is_on_its_way() {
     world.set_map(&Arc::new(ClusterMap::new(document).unwrap()));
     let client = world.client();
     world.send(client, "flush_all\r\n");
-    for port in 101..=103 {
-        flush(&mut world, port, 2, 2);
-    }
+    flush_three(&mut world, 2);
     assert_eq!(world.received(client), "OK\r\n");
 }

@@ -156,6 +156,12 @@ impl World {
         self.backends.entry(port).or_default().epoch = epoch;
     }
 
+    /// What the worker at this port answers to a hello when it knows the map of this epoch.
+    pub fn hello_at(&self, port: u16, epoch: u64) -> String {
+        let server = &self.backends[&port];
+        greeting(server.worker, epoch, server.lease_ms)
+    }
+
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -378,11 +384,7 @@ impl World {
         let hello: &[u8] = b"evenkeel 1 epoch=";
         if bytes.starts_with(hello) {
             if server.policy == Connecting::Greets {
-                let WorkerRef { server: id, worker } = server.worker;
-                let (lease, epoch) = (server.lease_ms, server.epoch);
-                let line = format!(
-                    "EVENKEEL 1 server={id} worker={worker} boot=1 epoch={epoch} lease_ms={lease}\r\n"
-                );
+                let line = greeting(server.worker, server.epoch, server.lease_ms);
                 self.reply_inside(port, line.as_bytes());
             }
         } else if bytes == b"version\r\n" {
@@ -399,6 +401,12 @@ impl World {
         let id = self.backends[&port].id.unwrap();
         assert_eq!(self.core.backend_input(self.now, id, bytes), bytes.len());
     }
+}
+
+fn greeting(WorkerRef { server, worker }: WorkerRef, epoch: u64, lease_ms: u64) -> String {
+    format!(
+        "EVENKEEL 1 server={server} worker={worker} boot=1 epoch={epoch} lease_ms={lease_ms}\r\n"
+    )
 }
 
 /// Memcached servers at these ports.
