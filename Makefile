@@ -1,8 +1,8 @@
-# Each target is one script in scripts/; this file only names them.
-# `make` alone lists them.
+# Each target is one script in scripts/; this file only names them. A description after `##` is for `make help`,
+# after `#+` for `make help-all`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build deps test lint conformance differential fuzz asan tsan bench-worker bench-server bench-proxy bench-storage bench-hit-ratio soak chaos bench-instructions experiments-small model solver-highs
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*#[\#+].*/\1/p' Makefile)
 
 # Arguments for the programs behind the targets: make demo DEMO_ARGS="--trace FILE"
 DEMO_ARGS ?=
@@ -11,68 +11,80 @@ BENCH_ARGS ?=
 # What bench-instructions counts: server or proxy
 PART ?= server
 
-help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## List the targets that people need
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+help-all: ## List all targets
+	@awk -F ':.*#[\#+] ' '/^[a-z-]+:.*#[\#+] / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Install what is missing, build, run a small cluster and show what balancing does (DEMO_ARGS="...")
 	@scripts/demo.sh $(DEMO_ARGS)
 
-build: ## Build the evenkeel binary in release mode: target/release/evenkeel
+build: ## Build the evenkeel binary: target/release/evenkeel
 	@scripts/build.sh
 
-test: ## Install what the tests compare with, then run every check and test (TEST_ARGS="...")
-	@scripts/test.sh $(TEST_ARGS)
+dist: ## Build the binary to ship and to measure, optimized across crates: target/dist/evenkeel
+	@scripts/dist.sh
 
-lint: ## Formatting, clippy, documentation, architecture
-	@scripts/lint.sh
+check: ## The inner loop: formatting, clippy, unit tests without processes
+	@scripts/test.sh check $(TEST_ARGS)
 
-deps: ## Install what the tests need: memcached, its tools, etcd, clients in Python and Go; and protoc
+test: ## What a change must pass: install what the tests compare with, then every check and test (TEST_ARGS="...")
+	@scripts/test.sh test $(TEST_ARGS)
+
+test-nightly: ## What takes longer: the dist binary, all seeds, all clients, io_uring everywhere, the model, sanitizers
+	@scripts/test.sh nightly $(TEST_ARGS)
+
+house: #+ Lines of code, harness and tests by crate; imports that run back up, import circles, types with many impl files
+	@scripts/house.py
+
+deps: #+ Install what the tests need: memcached, its tools, etcd, clients in Python and Go
 	@scripts/test-deps.sh
 
-conformance: ## All comparisons with a real memcached, and real clients of six languages
+conformance: #+ All comparisons with a real memcached, and real clients of six languages
 	@scripts/conformance.sh
 
-differential: ## Random sessions to memcached and to a server, compared, for DIFFERENTIAL_SECONDS
+differential: #+ Random sessions to memcached and to a server, compared, for DIFFERENTIAL_SECONDS
 	@scripts/differential.sh
 
-fuzz: ## Fuzz the parsers, the store and the proxy, FUZZ_SECONDS each (nightly Rust)
+fuzz: #+ Fuzz the parsers, the store and the proxy, FUZZ_SECONDS each (nightly Rust)
 	@scripts/fuzz.sh
 
-asan: ## Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)
+asan: #+ Tests of the crates with unsafe code under AddressSanitizer (nightly Rust)
 	@scripts/asan.sh
 
-bench-worker: ## One pinned worker beside memcached -t 1, in the same run (BENCH_ARGS="...")
+bench-worker: #+ One pinned worker beside memcached -t 1, in the same run (BENCH_ARGS="...")
 	@scripts/bench-worker.sh $(BENCH_ARGS)
 
 bench-server: ## The server beside memcached and an echo server, with the goals: table and JSON (BENCH_ARGS="--quick")
 	@scripts/bench-server.sh $(BENCH_ARGS)
 
-bench-proxy: ## The proxy beside memcached's own and twemproxy, with the goals: table and JSON (BENCH_ARGS="--quick")
+bench-proxy: #+ The proxy beside memcached's own and twemproxy, with the goals: table and JSON (BENCH_ARGS="--quick")
 	@scripts/bench-proxy.sh $(BENCH_ARGS)
 
-experiments-small: ## All experiments at the scale of two cores: tables, JSON and plots in target/experiments
+experiments-small: #+ All experiments at the scale of two cores: tables, JSON and plots in target/experiments
 	@scripts/experiments.sh small
 
-solver-highs: ## The planners with HiGHS as their solver: its build (minutes), their tests, what plans cost with both
+solver-highs: #+ The planners with HiGHS as their solver: its build (minutes), their tests, what plans cost with both
 	@scripts/solver-highs.sh
 
-model: ## Every interleaving of larger stories of hot keys: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
+model: #+ Every interleaving of larger stories of hot keys: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
 	@scripts/model.sh
 
-soak: ## Random and hostile clients against the server for SOAK_SECONDS (default 600)
+soak: #+ Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh
 
-chaos: ## Kill and stop a cluster's processes under load for CHAOS_SECONDS (default 600) and judge every answer
+chaos: #+ Kill and stop a cluster's processes under load for CHAOS_SECONDS (default 600) and judge every answer
 	@scripts/chaos.sh
 
-bench-storage: ## A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")
+bench-storage: #+ A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")
 	@scripts/bench-storage.sh $(BENCH_ARGS)
 
-bench-hit-ratio: ## Hit ratios beside memcached with the same memory on the traces of ../shared/data (BENCH_ARGS="...")
+bench-hit-ratio: #+ Hit ratios beside memcached with the same memory on the traces of ../shared/data (BENCH_ARGS="...")
 	@scripts/bench-hit-ratio.sh $(BENCH_ARGS)
 
-tsan: ## Tests of the queues between threads under ThreadSanitizer (nightly Rust)
+tsan: #+ Tests of the queues between threads under ThreadSanitizer (nightly Rust)
 	@scripts/tsan.sh
 
-bench-instructions: ## Instructions of a request under callgrind, each against its limit; needs no quiet machine
+bench-instructions: #+ Instructions of a request under callgrind, each against its limit; needs no quiet machine
 	@scripts/bench-instructions.sh $(PART)

@@ -15,8 +15,8 @@ need_program valgrind valgrind
 if [ -n "${EVENKEEL_BIN:-}" ]; then
   EVENKEEL=$EVENKEEL_BIN
 else
-  build_release
-  EVENKEEL=$TARGET/release/evenkeel
+  build_dist
+  EVENKEEL=$TARGET/dist/evenkeel
 fi
 part=${1:-server}
 

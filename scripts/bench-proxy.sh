@@ -7,6 +7,6 @@
 need_rust
 need_program nutcracker nutcracker
 newest=$("$ROOT/scripts/newest-memcached.sh" --proxy)
-build_release
-exec "$TARGET/release/evenkeel" bench suite-proxy --memcached "$newest" \
+build_dist
+exec "$TARGET/dist/evenkeel" bench suite-proxy --memcached "$newest" \
   --twemproxy "$(command -v nutcracker)" --json "$TARGET/bench-proxy.json" "$@"

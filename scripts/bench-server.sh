@@ -7,6 +7,6 @@
 need_rust
 need_program memcached memcached
 newest=$("$ROOT/scripts/newest-memcached.sh")
-build_release
-exec "$TARGET/release/evenkeel" bench suite --memcached "$newest" --memcached "$(command -v memcached)" \
+build_dist
+exec "$TARGET/dist/evenkeel" bench suite --memcached "$newest" --memcached "$(command -v memcached)" \
   --json "$TARGET/bench-server.json" "$@"

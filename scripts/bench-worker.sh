@@ -7,8 +7,8 @@
 need_rust
 need_program memcached memcached
 need_program taskset util-linux
-build_release
-EVENKEEL=$TARGET/release/evenkeel
+build_dist
+EVENKEEL=$TARGET/dist/evenkeel
 
 cores=$(nproc)
 [ "$cores" -ge 2 ] || fail "two cores are needed: one for the servers in turn, one for the generator"

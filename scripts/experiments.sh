@@ -6,7 +6,7 @@
 scale=${1:-small}
 need_rust
 need_program memcached memcached
-build_release
+build_dist
 # Graphs that are not there are generated; the report says so.
-exec "$TARGET/release/evenkeel" experiment run all --mode real,sim --scale "$scale" \
+exec "$TARGET/dist/evenkeel" experiment run all --mode real,sim --scale "$scale" \
   --data "$ROOT/../shared/data" --out "$TARGET/experiments"

@@ -160,8 +160,21 @@ need_nightly() {
     || fail "rustup could not fetch the nightly toolchain"
 }
 
-# build_release : the release binary, as the demo and the end-to-end tests use it.
+# build_release : the everyday binary, target/release/evenkeel.
 build_release() {
   say "building evenkeel (release)"
   (cd "$ROOT" && cargo build --release --locked -p evenkeel-cli --bin evenkeel)
+}
+
+# build_dist : the binary that is shipped and measured, target/dist/evenkeel, its debug information in a file beside it.
+build_dist() {
+  local binary=$TARGET/dist/evenkeel
+  need_program objcopy binutils
+  say "building evenkeel (dist)"
+  (cd "$ROOT" && cargo build --profile dist --locked -p evenkeel-cli --bin evenkeel)
+  # What cargo did not build anew has been taken apart already.
+  if objcopy --dump-section .debug_line=/dev/null "$binary" /dev/null 2>/dev/null; then
+    objcopy --only-keep-debug "$binary" "$binary.debug"
+    objcopy --strip-debug --remove-section .gnu_debuglink --add-gnu-debuglink="$binary.debug" "$binary"
+  fi
 }
