@@ -26,7 +26,7 @@ test: ## Install what the tests compare with, then run every check and test (TES
 lint: ## Formatting, clippy, documentation, architecture
 	@scripts/lint.sh
 
-deps: ## Install what the tests need: memcached, its tools, etcd, clients in Python and Go; and protoc
+deps: ## Install what the tests need: memcached, its tools, etcd, and clients in Python and Go
 	@scripts/test-deps.sh
 
 conformance: ## All comparisons with a real memcached, and real clients of six languages
