@@ -69,18 +69,6 @@ need_c_compiler() {
   have cc || have gcc || have clang || install_packages "no C compiler" gcc libc6-dev
 }
 
-# The coordinator's client of etcd is made from etcd's protocol files.
-need_protoc() {
-  need_program protoc protobuf-compiler libprotobuf-dev
-  [ -e /usr/include/google/protobuf/descriptor.proto ] || have_protobuf_includes \
-    || install_packages "Google's .proto files are missing" libprotobuf-dev
-}
-
-# protoc finds its own files beside itself where it is not a Debian package.
-have_protobuf_includes() {
-  [ -e "$(dirname "$(command -v protoc)")/../include/google/protobuf/descriptor.proto" ]
-}
-
 rust_version_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 rust_version() { (cd "$ROOT" && cargo --version 2>/dev/null) | cut -d ' ' -f 2; }
 
@@ -119,7 +107,6 @@ install_rustup() {
 # A Rust toolchain that is new enough, by rustup where it is missing and the network allows.
 need_rust() {
   need_c_compiler
-  need_protoc
   rust_is_new_enough && return
   local wanted hint
   wanted=$(rust_version_wanted)

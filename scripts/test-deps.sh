@@ -12,7 +12,6 @@ need_program memccapable libmemcached-tools
 [ -x /usr/sbin/nutcracker ] || have nutcracker || install_packages "nutcracker is missing" nutcracker
 need_program redis-server redis-server
 need_program etcd etcd-server
-need_protoc
 need_program go golang-go
 need_program openssl openssl
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \

@@ -71,7 +71,6 @@ pub struct Args {
     #[command(flatten)]
     pub guard: GuardArgs,
     /// Where several coordinators keep the state together.
-    #[cfg(feature = "etcd")]
     #[command(flatten)]
     pub etcd: crate::etcd::EtcdArgs,
 }
@@ -89,7 +88,6 @@ impl Default for Args {
             plans: PlanMode::default(),
             fence_after_ms: 0,
             guard: GuardArgs::default(),
-            #[cfg(feature = "etcd")]
             etcd: crate::etcd::EtcdArgs::default(),
         }
     }

@@ -24,7 +24,6 @@ pub(crate) struct Desk {
     start: std::time::Instant,
     chair: Arc<tokio::sync::Mutex<Chair>>,
     /// `None`: there is one coordinator, which leads.
-    #[cfg(feature = "etcd")]
     elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
     /// Apart, because nothing of it is saved and nobody waits for it.
@@ -35,7 +34,6 @@ pub(crate) struct Desk {
 
 /// Where a coordinator stands for those who ask it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "etcd"), allow(dead_code))]
 pub(crate) enum Standing {
     /// It decides, with this token; 0 when it is the only one.
     Leads(u64),
@@ -149,7 +147,6 @@ impl Desk {
         Desk {
             start: std::time::Instant::now(),
             chair: Arc::default(),
-            #[cfg(feature = "etcd")]
             elector: None,
             tally: Arc::default(),
             hot_keys: Mutex::default(),
@@ -158,7 +155,6 @@ impl Desk {
     }
 
     /// The same, of a coordinator that is elected.
-    #[cfg(feature = "etcd")]
     pub(crate) fn elected(elector: Arc<crate::elector::Elector>) -> Self {
         Desk {
             elector: Some(elector),
@@ -168,7 +164,6 @@ impl Desk {
 
     /// Where this coordinator stands at this moment.
     pub(crate) fn standing(&self) -> Standing {
-        #[cfg(feature = "etcd")]
         if let Some(elector) = &self.elector {
             return elector.standing();
         }
@@ -176,7 +171,6 @@ impl Desk {
     }
 
     /// The election, if there is one.
-    #[cfg(feature = "etcd")]
     pub(crate) fn elector(&self) -> Option<&Arc<crate::elector::Elector>> {
         self.elector.as_ref()
     }
@@ -204,7 +198,6 @@ impl Desk {
     }
 
     /// Decides nothing any more by a term with this token or an older one. What was not saved is forgotten.
-    #[cfg(feature = "etcd")]
     pub(crate) async fn end_term(&self, token: u64) {
         let mut chair = self.chair.lock().await;
         if chair.newest <= token {

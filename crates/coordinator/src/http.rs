@@ -165,7 +165,6 @@ async fn show_metrics(State(desk): Shared) -> Response {
     let render =
         |core: &CoordinatorCore, now: Now| metrics::render(core, now.monotonic, &desk.tally());
     let text = desk.look(render).await.unwrap_or_default() + &metrics::render_doors(&desk.tally());
-    #[cfg(feature = "etcd")]
     let text = match desk.elector() {
         Some(elector) => text + &metrics::render_election(&elector.view()),
         None => text,
@@ -174,11 +173,9 @@ async fn show_metrics(State(desk): Shared) -> Response {
 }
 
 async fn election(State(desk): Shared) -> Response {
-    #[cfg(feature = "etcd")]
     if let Some(elector) = desk.elector() {
         return Json(elector.view()).into_response();
     }
-    let _ = desk;
     let message = "there is one coordinator, and no election".to_owned();
     error(StatusCode::NOT_FOUND, "no_election", message)
 }

@@ -30,10 +30,8 @@ pub mod client;
 mod desk;
 #[cfg(test)]
 mod documented;
-#[cfg(feature = "etcd")]
 mod elector;
 mod endpoint;
-#[cfg(feature = "etcd")]
 mod etcd;
 mod exit;
 pub mod follow;
@@ -53,7 +51,6 @@ mod store;
 /// The words of the API: heartbeats, settings, views.
 pub use evenkeel_roles::coordinator as api;
 
-#[cfg(feature = "etcd")]
 pub use etcd::EtcdArgs;
 
 pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};

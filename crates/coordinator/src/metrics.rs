@@ -196,7 +196,6 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
 }
 
 /// What is told of the election, by each of several coordinators.
-#[cfg(feature = "etcd")]
 pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
     use crate::api::election::Phase;
     let mut text = Text(String::with_capacity(2048));

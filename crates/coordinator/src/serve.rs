@@ -176,17 +176,10 @@ impl Coordinator {
 
 /// Whether this coordinator takes part in an election.
 fn is_elected(args: &Args) -> bool {
-    #[cfg(feature = "etcd")]
-    return !args.etcd.endpoints.is_empty();
-    #[cfg(not(feature = "etcd"))]
-    {
-        let _ = args;
-        false
-    }
+    !args.etcd.endpoints.is_empty()
 }
 
 /// The desk of a coordinator that decides when it is elected.
-#[cfg(feature = "etcd")]
 fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
     let etcd = args.etcd.config(&args.cluster).map_err(RunError::Usage)?;
     let advertised = args.etcd.advertised(address).map_err(RunError::Usage)?;
@@ -196,11 +189,6 @@ fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
     let etcd = crate::etcd::Etcd::new(etcd);
     let elector = crate::elector::Elector::new(etcd, advertised, args.config());
     Ok(Desk::elected(Arc::new(elector)))
-}
-
-#[cfg(not(feature = "etcd"))]
-fn elected(_: &Args, _: SocketAddr) -> Result<Desk, RunError> {
-    unreachable!("without etcd nobody is elected")
 }
 
 /// The desk of the only coordinator, which goes on from its state file, if it has one.
@@ -288,7 +276,6 @@ async fn serve_until(
         });
     }
     drop(listener);
-    #[cfg(feature = "etcd")]
     if let Some(elector) = desk.elector()
         && !electing.is_finished()
     {
@@ -320,11 +307,9 @@ async fn answer(
 
 /// Takes part in the election, if there is one.
 async fn elect(desk: Arc<Desk>) {
-    #[cfg(feature = "etcd")]
     if let Some(elector) = desk.elector() {
         return Arc::clone(elector).run(desk.clone()).await;
     }
-    let _ = desk;
     std::future::pending().await
 }
 

@@ -29,11 +29,9 @@ pub(crate) enum SaveError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// etcd's; nobody may know whether the state was written.
-    #[cfg(feature = "etcd")]
     #[error(transparent)]
     Etcd(#[from] crate::etcd::CallError),
     /// etcd refused: another coordinator leads, or this one must not go on.
-    #[cfg(feature = "etcd")]
     #[error("this coordinator leads no more")]
     NotLeader,
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use evenkeel_runtime::read_secret;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+use super::client::Access;
 use crate::endpoint::Endpoint;
 
 /// The password of etcd's user, for who has no file for it.
@@ -81,7 +82,7 @@ type User = (String, String);
 /// How etcd is reached, checked.
 pub(crate) struct EtcdConfig {
     pub(super) endpoints: Vec<String>,
-    pub(super) connect: ConnectOptions,
+    pub(super) access: Access,
     /// `/` at its end.
     pub(super) prefix: String,
     /// Something that the operator should know.
@@ -116,17 +117,11 @@ impl EtcdArgs {
             return Err(what.to_owned());
         }
         let (user, warning) = self.user()?;
-        let mut connect = ConnectOptions::new();
-        if let Some((name, password)) = user {
-            connect = connect.with_user(name, password);
-        }
-        if secure > 0 {
-            connect = connect.with_tls(self.tls()?);
-        }
+        let tls = if secure > 0 { Some(self.tls()?) } else { None };
         let prefix = self.etcd_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
         Ok(EtcdConfig {
             endpoints,
-            connect,
+            access: Access { user, tls },
             prefix: keys_of(prefix, cluster),
             warning,
         })
@@ -160,8 +155,8 @@ impl EtcdArgs {
         Ok((Some((name.clone(), password)), warning))
     }
 
-    fn tls(&self) -> Result<TlsOptions, String> {
-        let mut tls = TlsOptions::new();
+    fn tls(&self) -> Result<ClientTlsConfig, String> {
+        let mut tls = ClientTlsConfig::new();
         match &self.etcd_ca {
             Some(path) => tls = tls.ca_certificate(Certificate::from_pem(pem(path, "--etcd-ca")?)),
             None => {

@@ -12,23 +12,24 @@
 //! was created with the writer's token.
 
 mod args;
+mod client;
 mod pieces;
 mod store;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use etcd_client::{
-    Client, Compare, CompareOp, Error, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
-};
 use evenkeel_runtime::since_boot;
 use evenkeel_types::Epoch;
 use serde::Serialize;
 
 use crate::api::election::{ACTION_TIMEOUT, Input, LEASE, Leader, LeaseId};
 use crate::endpoint::shortened;
+use client::{Client, Error};
+use wire::{Compare, KeyValue, RangeRequest, RequestOp, TxnRequest};
 
 pub use args::EtcdArgs;
 pub(crate) use args::EtcdConfig;
@@ -188,21 +189,21 @@ impl Etcd {
     /// Reads the leader's key, and on the way what is known of the state.
     pub(crate) async fn look(&self) -> Input {
         let (leader, state) = (self.key("leader"), self.key("state"));
-        let txn = Txn::new().and_then([TxnOp::get(leader, None), TxnOp::get(state, None)]);
-        let ask = |mut client: Client| async move { client.txn(txn).await };
+        let txn = TxnRequest {
+            success: vec![RequestOp::get(leader), RequestOp::get(state)],
+            ..TxnRequest::default()
+        };
+        let ask = |client: Client| async move { client.txn(txn).await };
         let Ok(answer) = self.call(Operation::Look, ACTION_TIMEOUT, ask).await else {
             return Input::NotSeen;
         };
         let mut found = answer
-            .op_responses()
+            .responses
             .into_iter()
-            .map(|response| match response {
-                TxnOpResponse::Get(mut got) => got.take_kvs().into_iter().next(),
-                _ => None,
-            });
+            .map(|response| response.range?.kvs.into_iter().next());
         let leader = found.next().flatten();
         if let Some(manifest) = found.next().flatten()
-            && let Ok(manifest) = pieces::Manifest::decode(manifest.value())
+            && let Ok(manifest) = pieces::Manifest::decode(&manifest.value)
         {
             self.note(Known {
                 lineage: manifest.lineage,
@@ -216,12 +217,12 @@ impl Etcd {
     pub(crate) async fn grant(&self) -> Input {
         let asked = since_boot();
         let seconds = i64::try_from(LEASE.as_secs()).unwrap_or(i64::MAX);
-        let ask = |mut client: Client| async move { client.lease_grant(seconds, None).await };
+        let ask = |client: Client| async move { client.grant(seconds).await };
         match self.call(Operation::Grant, ACTION_TIMEOUT, ask).await {
             Ok(granted) => Input::Granted {
-                lease: granted.id(),
+                lease: granted.id,
                 // etcd may grant more than was asked for; renewals then last as long.
-                ttl: Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or(0)),
+                ttl: Duration::from_secs(u64::try_from(granted.ttl).unwrap_or(0)),
                 asked,
             },
             Err(_) => Input::NotGranted,
@@ -231,39 +232,39 @@ impl Etcd {
     /// Creates the leader's key with this address, unless there is one.
     pub(crate) async fn campaign(&self, lease: LeaseId, address: &str) -> Input {
         let key = self.key("leader");
-        let put = PutOptions::new().with_lease(lease);
-        let txn = Txn::new()
-            .when([Compare::create_revision(key.clone(), CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(key.clone(), address, Some(put))])
-            .or_else([TxnOp::get(key, None)]);
-        let ask = |mut client: Client| async move { client.txn(txn).await };
+        let txn = TxnRequest {
+            compare: vec![Compare::create_revision(key.clone(), 0)],
+            success: vec![RequestOp::put(key.clone(), address.into(), lease)],
+            failure: vec![RequestOp::get(key)],
+        };
+        let ask = |client: Client| async move { client.txn(txn).await };
         let Ok(answer) = self.call(Operation::Campaign, ACTION_TIMEOUT, ask).await else {
             return Input::NotKnown;
         };
-        let revision = answer.header().map_or(0, |header| header.revision());
-        if answer.succeeded() {
-            return match u64::try_from(revision) {
+        if answer.succeeded {
+            return match u64::try_from(answer.revision()) {
                 Ok(token) if token > 0 => Input::Won { token },
                 _ => Input::NotKnown,
             };
         }
-        match answer.op_responses().into_iter().next() {
-            Some(TxnOpResponse::Get(got)) if !got.kvs().is_empty() => {
-                Input::Beaten(leader_of(&got.kvs()[0]))
-            }
-            _ => Input::NotKnown,
+        let got = answer.responses.first().and_then(|got| got.range.as_ref());
+        match got.and_then(|got| got.kvs.first()) {
+            Some(leader) => Input::Beaten(leader_of(leader)),
+            None => Input::NotKnown,
         }
     }
 
     /// Renews a lease that lives for `ttl`, and sees that the leader's key has this token; 0 when there is none yet.
     pub(crate) async fn renew(&self, lease: LeaseId, token: u64, ttl: Duration) -> Input {
         let asked = since_boot();
-        let has_key = Txn::new().when([self.is_leader(token)]);
-        let ask = |mut client: Client| async move {
-            // Asking for the stream is a renewal already; it is closed with its ends.
-            let _ends = client.lease_keep_alive(lease).await?;
+        let has_key = TxnRequest {
+            compare: vec![self.is_leader(token)],
+            ..TxnRequest::default()
+        };
+        let ask = |client: Client| async move {
+            client.renew(lease).await?;
             // Somebody may have deleted the key beside the lease.
-            Ok(token == 0 || client.txn(has_key).await?.succeeded())
+            Ok(token == 0 || client.txn(has_key).await?.succeeded)
         };
         match self.call(Operation::Renew, ACTION_TIMEOUT, ask).await {
             Ok(true) => Input::Renewed { lease, ttl, asked },
@@ -274,7 +275,7 @@ impl Etcd {
 
     /// Gives a lease back.
     pub(crate) async fn revoke(&self, lease: LeaseId) -> Input {
-        let ask = |mut client: Client| async move { client.lease_revoke(lease).await };
+        let ask = |client: Client| async move { client.revoke(lease).await };
         // A lease that cannot be given back ends by itself.
         let _ = self.call(Operation::Revoke, ACTION_TIMEOUT, ask).await;
         Input::Revoked
@@ -302,38 +303,43 @@ impl Etcd {
     fn is_leader(&self, token: u64) -> Compare {
         // A token came from etcd as one of its revisions.
         let revision = i64::try_from(token).unwrap_or(i64::MAX);
-        Compare::create_revision(self.key("leader"), CompareOp::Equal, revision)
+        Compare::create_revision(self.key("leader"), revision)
     }
 
     /// One key.
     async fn get(&self, key: String) -> Result<Option<KeyValue>, CallError> {
-        let ask = |mut client: Client| async move { client.get(key, None).await };
-        let mut got = self.call(Operation::Load, STATE_TIMEOUT, ask).await?;
-        Ok(got.take_kvs().into_iter().next())
+        let range = RangeRequest::one(key);
+        let ask = |client: Client| async move { client.range(range).await };
+        let got = self.call(Operation::Load, STATE_TIMEOUT, ask).await?;
+        Ok(got.kvs.into_iter().next())
     }
 
     /// The names of all keys that begin so, without what they begin with.
     async fn names(&self, prefix: String) -> Result<Vec<String>, CallError> {
         let len = prefix.len();
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let ask = |mut client: Client| async move { client.get(prefix, Some(options)).await };
-        let mut got = self.call(Operation::Load, STATE_TIMEOUT, ask).await?;
-        let names = got.take_kvs().into_iter();
-        let names = names.filter_map(|kv| Some(kv.key_str().ok()?.get(len..)?.to_owned()));
+        let range = RangeRequest::names(prefix);
+        let ask = |client: Client| async move { client.range(range).await };
+        let got = self.call(Operation::Load, STATE_TIMEOUT, ask).await?;
+        let keys = got.kvs.into_iter();
+        let keys = keys.filter_map(|kv| String::from_utf8(kv.key).ok());
+        let names = keys.filter_map(|key| Some(key.get(len..)?.to_owned()));
         Ok(names.collect())
     }
 
     /// Whether the comparisons held, and the revision in which the operations were carried out.
     async fn write(
         &self,
-        compares: Vec<Compare>,
-        operations: Vec<TxnOp>,
+        compare: Vec<Compare>,
+        success: Vec<RequestOp>,
     ) -> Result<Option<i64>, CallError> {
-        let txn = Txn::new().when(compares).and_then(operations);
-        let ask = |mut client: Client| async move { client.txn(txn).await };
+        let txn = TxnRequest {
+            compare,
+            success,
+            failure: Vec::new(),
+        };
+        let ask = |client: Client| async move { client.txn(txn).await };
         let answer = self.call(Operation::Save, STATE_TIMEOUT, ask).await?;
-        let revision = answer.header().map_or(0, |header| header.revision());
-        Ok(answer.succeeded().then_some(revision))
+        Ok(answer.succeeded.then(|| answer.revision()))
     }
 
     /// Asks the present node, within this time; after a failure it is the next one's turn.
@@ -360,7 +366,7 @@ impl Etcd {
         };
         let error = match tokio::time::timeout(limit, asking).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(Error::LeaseKeepAliveError(_))) => return Err(CallError::LeaseGone),
+            Ok(Err(Error::LeaseGone)) => return Err(CallError::LeaseGone),
             Ok(Err(error)) => CallError::Failed {
                 endpoint,
                 what: advice(&error),
@@ -381,12 +387,7 @@ impl Etcd {
     }
 
     async fn connect(&self, turn: usize, endpoint: &str) -> Result<Client, Error> {
-        let options = self
-            .config
-            .connect
-            .clone()
-            .with_connect_timeout(ACTION_TIMEOUT);
-        let client = Client::connect([endpoint], Some(options)).await?;
+        let client = Client::connect(endpoint, &self.config.access, ACTION_TIMEOUT).await?;
         let mut current = lock(&self.current);
         if current.turn == turn {
             current.client = Some(client.clone());
@@ -398,16 +399,16 @@ impl Etcd {
 /// Whose key it is. Nobody is sent to an address that is none.
 fn leader_of(key: &KeyValue) -> Leader {
     Leader {
-        address: shortened(&String::from_utf8_lossy(key.value())),
-        token: u64::try_from(key.create_revision()).unwrap_or(0),
+        address: shortened(&String::from_utf8_lossy(&key.value)),
+        token: u64::try_from(key.create_revision).unwrap_or(0),
     }
 }
 
 /// What etcd says, and what to do where that is known.
 fn advice(error: &Error) -> String {
     let said = match error {
-        Error::GRpcStatus(status) => status.message().to_owned(),
-        Error::TransportError(error) => {
+        Error::Status(status) => status.message().to_owned(),
+        Error::Transport(error) => {
             use std::error::Error as _;
             error
                 .source()

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_client::{Compare, CompareOp, TxnOp};
-
 use super::pieces::{Manifest, Plan};
+use super::wire::{Compare, RequestOp};
 use super::{CallError, Etcd, Known};
 use crate::api::SavedState;
 use crate::store::{SaveError, Saving, StateStore};
@@ -66,8 +65,8 @@ impl EtcdStore {
         let there = etcd.names(etcd.key("piece/")).await?;
         let (manifest, revision) = match &kept {
             Some(kept) => {
-                let manifest = Manifest::decode(kept.value()).map_err(unusable)?;
-                (Some(manifest), kept.mod_revision())
+                let manifest = Manifest::decode(&kept.value).map_err(unusable)?;
+                (Some(manifest), kept.mod_revision)
             }
             None => (None, 0),
         };
@@ -82,7 +81,7 @@ impl EtcdStore {
                 let mut pieces = BTreeMap::new();
                 for name in manifest.pieces() {
                     if let Some(piece) = etcd.get(etcd.key(&format!("piece/{name}"))).await? {
-                        pieces.insert(name.to_owned(), piece.value().to_vec());
+                        pieces.insert(name.to_owned(), piece.value);
                     }
                 }
                 Some(manifest.assemble(&pieces).map_err(unusable)?)
@@ -121,8 +120,8 @@ impl EtcdStore {
         Ok(())
     }
 
-    fn delete(&self, piece: &str) -> TxnOp {
-        TxnOp::delete(self.etcd.key(&format!("piece/{piece}")), None)
+    fn delete(&self, piece: &str) -> RequestOp {
+        RequestOp::delete(self.etcd.key(&format!("piece/{piece}")))
     }
 
     async fn replace(&mut self, state: &SavedState) -> Result<(), SaveError> {
@@ -133,8 +132,8 @@ impl EtcdStore {
         };
         let plan = Plan::new(self.manifest.as_ref(), state, name);
         let etcd = Arc::clone(&self.etcd);
-        let puts = |group: Vec<(String, Vec<u8>)>| -> Vec<TxnOp> {
-            let put = |(name, piece)| TxnOp::put(etcd.key(&format!("piece/{name}")), piece, None);
+        let puts = |group: Vec<(String, Vec<u8>)>| -> Vec<RequestOp> {
+            let put = |(name, piece)| RequestOp::put(etcd.key(&format!("piece/{name}")), piece, 0);
             group.into_iter().map(put).collect()
         };
         let mut groups = plan.groups;
@@ -147,10 +146,10 @@ impl EtcdStore {
         let compares = vec![
             etcd.is_leader(token),
             // Whatever went wrong before: two states never stand on one.
-            Compare::mod_revision(key.clone(), CompareOp::Equal, self.revision),
+            Compare::mod_revision(key.clone(), self.revision),
         ];
         let mut operations = puts(last);
-        operations.push(TxnOp::put(key, plan.manifest.encode(), None));
+        operations.push(RequestOp::put(key, plan.manifest.encode(), 0));
         operations.extend(plan.deletes.iter().map(|name| self.delete(name)));
         let written = etcd.write(compares, operations).await?;
         self.revision = written.ok_or(SaveError::NotLeader)?;
