@@ -1,6 +1,6 @@
 //! Whole clusters of the cores that ship, run from seeds.
 //!
-//! `EVENKEEL_TEST_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story.
+//! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story.
 //! `EVENKEEL_SIM_SEEDS=n` runs more of them than usual.
 
 mod common;
@@ -87,7 +87,7 @@ const SOMETIMES: [&str; 46] = [
 
 #[test]
 fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
-    let seeds = match from_environment("EVENKEEL_TEST_SEED") {
+    let seeds = match from_environment("EVENKEEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..from_environment("EVENKEEL_SIM_SEEDS").unwrap_or(SEEDS),
     };
@@ -142,7 +142,7 @@ fn the_same_seed_gives_the_same_events() {
 
 #[test]
 fn with_atomic_writes_every_history_is_linearizable() {
-    let seeds = match from_environment("EVENKEEL_TEST_SEED") {
+    let seeds = match from_environment("EVENKEEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..ATOMIC_SEEDS,
     };
