@@ -496,8 +496,8 @@ mod tests {
     /// What is counted together is counted as one by one.
     #[test]
     fn requests_are_counted_in_runs() {
-        let seed = std::env::var("EVENKEEL_SEED")
-            .map_or(1u64, |seed| seed.parse().expect("a number"));
+        let seed =
+            std::env::var("EVENKEEL_SEED").map_or(1u64, |seed| seed.parse().expect("a number"));
         println!("EVENKEEL_SEED={seed}");
         let mut random = seed;
         let mut below = |bound: u64| {
