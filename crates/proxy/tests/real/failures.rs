@@ -102,22 +102,22 @@ const MANNERS: [Manner; 5] = [
 
 #[test]
 fn each_kind_of_wrong_server_is_a_miss_or_an_error_in_time_and_harms_no_other_key() {
-    let memcached = Memcached::spawn(&["-t", "1"]);
-    let well = memcached.address();
     for manner in MANNERS {
         // All at a time: some of them only wait.
         std::thread::scope(|scope| {
             for (command, expected) in COMMANDS {
                 for on_down in ["miss", "error"] {
-                    scope.spawn(move || check_wrong(well, manner, command, expected, on_down));
+                    scope.spawn(move || check_wrong(manner, command, expected, on_down));
                 }
             }
         });
     }
 }
 
-fn check_wrong(well: SocketAddr, manner: Manner, command: &str, expected: Expected, on_down: &str) {
+fn check_wrong(manner: Manner, command: &str, expected: Expected, on_down: &str) {
     let case = format!("{manner:?}, {command:?}, on_down {on_down}");
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let well = memcached.address();
     let wrong = Scripted::start(Manner::Well);
     let proxy = start(&[well, wrong.address()], &["--on-down", on_down]);
     let mut client = connect(&proxy);
