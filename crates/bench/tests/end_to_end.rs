@@ -6,7 +6,6 @@ use common::{PATIENCE, args, report};
 use evenkeel_bench::{BadUsage, Driver, LoadPlan, Protocol, Source, Target, run};
 use evenkeel_testkit::{Memcached, Process, poll_until, require_program};
 use std::io::Write;
-use std::net::TcpListener;
 
 #[test]
 fn what_the_generator_counts_is_what_memcached_counts() {
@@ -188,7 +187,7 @@ fn an_open_loop_keeps_its_rate() {
         let round = &report.targets[0].rounds[0];
         assert_eq!(round.counters.requests, 2000);
         // 0.5 s are due; a busy machine may take longer, never less.
-        assert!((0.4..5.0).contains(&round.seconds), "{}", round.seconds);
+        assert!((0.4..60.0).contains(&round.seconds), "{}", round.seconds);
     }
 }
 
@@ -196,12 +195,12 @@ fn an_open_loop_keeps_its_rate() {
 fn a_warm_up_is_not_measured() {
     let memcached = Memcached::spawn(&["-t", "1"]);
     let report = report(&format!(
-        "--target {} --warm-up 400ms --duration 200ms --rate 2000 --get-share 1 --keys 100",
+        "--target {} --warm-up 500ms --duration 1s --rate 500 --get-share 1 --keys 100",
         memcached.address()
     ));
     let round = &report.targets[0].rounds[0];
     let served: u64 = memcached.client().stats("")["cmd_get"].parse().unwrap();
-    // 1200 are due, a third of them after the warm-up; how many exactly is the machine's affair.
+    // 750 are due, two thirds of them after the warm-up; how many exactly is the machine's affair.
     assert!(
         round.counters.requests < served,
         "{} of {served}",
@@ -286,9 +285,17 @@ fn a_switch_of_generated_keys_asks_for_others() {
     })
     .unwrap();
     let mut hot_ratio = |what: &str, wanted: fn(f64) -> bool| {
+        let (mut gets, mut hits) = (0, 0);
         poll_until(PATIENCE, what, || {
             let counters = handle.poll().counters;
-            (counters.gets > 100 && wanted(counters.hit_ratio())).then_some(())
+            gets += counters.gets;
+            hits += counters.hits;
+            if gets <= 100 {
+                return None;
+            }
+            let ratio = hits as f64 / gets as f64;
+            (gets, hits) = (0, 0);
+            wanted(ratio).then_some(())
         });
         handle.switch_hot_keys();
     };
@@ -305,13 +312,11 @@ fn a_switch_of_generated_keys_asks_for_others() {
 
 #[test]
 fn what_cannot_start_says_so() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let error = run(&args(&format!("--target {free}"))).unwrap_err();
+    // A port that no ordinary program gets.
+    let nobody = "127.0.0.1:1";
+    let error = run(&args(&format!("--target {nobody}"))).unwrap_err();
     assert!(
-        format!("{error:#}").starts_with(&format!("connecting to {free}: ")),
+        format!("{error:#}").starts_with(&format!("connecting to {nobody}: ")),
         "{error:#}"
     );
     assert!(!error.is::<BadUsage>());

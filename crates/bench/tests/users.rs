@@ -4,7 +4,7 @@ use evenkeel_bench::{Users, UsersPlan};
 use evenkeel_testkit::{Memcached, poll_until};
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn users(server: &Memcached) -> Users {
     let users = Users::start(&UsersPlan {

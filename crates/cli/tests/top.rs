@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 /// How long what a server does may take to be seen.
-const SEEN_DEADLINE: Duration = Duration::from_secs(20);
+const SEEN_DEADLINE: Duration = Duration::from_secs(60);
 
 fn top(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_evenkeel"))

@@ -11,10 +11,10 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
 
 /// How long a cluster may take to serve again after one of its processes was killed: the back-off,
 /// a start, a few heartbeats, and the same again for a busy machine.
-const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
+const RECOVERY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long a line may take that is printed right after the ready line.
-const LINE_DEADLINE: Duration = Duration::from_secs(5);
+const LINE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `evenkeel up` with a folder for temporary files of its own.
 struct Up {
@@ -116,12 +116,16 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Kills a process, and waits until it does nothing any more.
 fn kill(pid: u32) {
-    let pid = i32::try_from(pid)
+    let raw = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    rustix::process::kill_process(pid.expect("a process id"), rustix::process::Signal::KILL)
+    rustix::process::kill_process(raw.expect("a process id"), rustix::process::Signal::KILL)
         .expect("the process runs");
+    poll_until(RECOVERY_DEADLINE, "the end of what was killed", || {
+        is_gone(pid).then_some(())
+    });
 }
 
 #[test]

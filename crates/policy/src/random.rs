@@ -36,14 +36,14 @@ impl SplitMix64 {
     }
 }
 
-/// The seed of a random test, printed; `EVENKEEL_TEST_SEED` sets another one.
+/// The seed of a random test, printed; `EVENKEEL_SEED` sets another one.
 #[cfg(test)]
 pub(crate) fn test_seed() -> u64 {
-    let seed = match std::env::var("EVENKEEL_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("EVENKEEL_TEST_SEED must be a number"),
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
         Err(_) => 0x5eed,
     };
-    println!("EVENKEEL_TEST_SEED={seed}");
+    println!("EVENKEEL_SEED={seed}");
     seed
 }
 

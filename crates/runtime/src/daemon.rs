@@ -153,9 +153,8 @@ mod tests {
 
     #[test]
     fn the_pid_file_names_this_process_and_goes_with_it() {
-        let dir = std::env::temp_dir().join(format!("evenkeel-pid-{}", std::process::id()));
-        fs::create_dir_all(&dir).expect("a folder of ours");
-        let path = dir.join("server.pid");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("server.pid");
         fs::write(&path, "1\n").expect("written");
         let (file, before) = PidFile::write(&path).expect("written");
         assert_eq!(
@@ -172,6 +171,5 @@ mod tests {
         assert!(path.exists(), "the file of another is left alone");
         fs::write(&path, format!("{}\n", u32::MAX)).expect("written");
         assert_eq!(PidFile::write(&path).expect("written").1, None);
-        fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -202,9 +202,8 @@ mod tests {
 
     #[test]
     fn a_unix_socket_has_its_permissions_from_the_start_and_goes_with_its_listener() {
-        let dir = std::env::temp_dir().join(format!("evenkeel-listen-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder of ours");
-        let path = dir.join("socket");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("socket");
         let listener = bind_unix(&path, 0o640).expect("bound");
         let mode = std::fs::metadata(&path)
             .expect("there")
@@ -218,6 +217,5 @@ mod tests {
             bind_unix(&path, 0o700).is_err(),
             "somebody's file is left alone"
         );
-        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

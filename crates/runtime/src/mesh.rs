@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// A worker that is still asleep after this time missed a wake-up.
-    const OVERSLEPT: Duration = Duration::from_secs(20);
+    const OVERSLEPT: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_full_queue_gives_the_message_back() {

@@ -6,6 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -121,19 +122,48 @@ fn use_from_several_threads(huge: bool, seed: u64) {
             }
         }
     };
+    // A thread that lives, as a server's workers do, keeps pages that others have emptied until it asks for more than
+    // there is. So each asks once all have worked, and the threads end only after that.
     std::thread::scope(|scope| {
-        for thread in 0..3 {
-            scope.spawn(move || work(thread));
+        let (heap, work) = (&heap, &work);
+        let spawn = |number| {
+            let (ask, asked) = channel::<()>();
+            let (say, said) = channel::<()>();
+            let thread = scope.spawn(move || {
+                work(number);
+                say.send(()).expect("the test goes on");
+                for () in asked {
+                    drop(fill(heap, 64 << 10));
+                    say.send(()).expect("the test goes on");
+                }
+            });
+            (thread, ask, said)
+        };
+        let threads: Vec<_> = (0..3).map(spawn).collect();
+        for (_, _, said) in &threads {
+            said.recv().expect("it says above what it found wrong");
         }
+        let left = std::mem::take(&mut *common.lock().expect("nobody panicked"));
+        let live = live.lock().expect("nobody panicked").len();
+        assert_eq!(left.len(), live);
+        left.iter().for_each(Block::assert_untouched);
+        drop(left);
+        for (_, ask, said) in &threads {
+            ask.send(()).expect("it waits");
+            said.recv().expect("it is refused in the end");
+        }
+        assert_all_came_back(heap, room);
+        for (thread, ask, _) in threads {
+            drop(ask);
+            // The end of the scope would only wait for the closure, and not until the thread has given its pages away.
+            thread.join().expect("it only ends");
+        }
+        assert_all_came_back(heap, room);
     });
-    let left = common.into_inner().expect("nobody panicked");
-    assert_eq!(
-        left.len(),
-        live.into_inner().expect("nobody panicked").len()
-    );
-    left.iter().for_each(Block::assert_untouched);
-    drop(left);
-    let again = fill(&heap, 64 << 10).len();
+}
+
+fn assert_all_came_back(heap: &MappedHeap, room: usize) {
+    let again = fill(heap, 64 << 10).len();
     assert!(
         again * 20 >= room * 19,
         "{again} blocks where {room} fitted"

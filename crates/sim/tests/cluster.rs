@@ -1,19 +1,35 @@
 //! Whole clusters of the cores that ship, run from seeds.
 //!
-//! `EVENKEEL_TEST_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story.
-//! `EVENKEEL_SIM_SEEDS=n` runs more of them than usual.
+//! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story. An ordinary run takes a share of the
+//! seeds, from `EVENKEEL_SEEDS_FROM` on, so that each change can be tried with others; `EVENKEEL_NIGHTLY=1` takes all,
+//! and `EVENKEEL_SIM_SEEDS=n` so many.
 
 mod common;
 
-use common::from_environment;
+use common::seeds;
 use evenkeel_sim::many;
-use evenkeel_sim::world::{Fault, Habit, Hazard, Hazards, Line, Plan, Report, Swarm, World};
+use evenkeel_sim::world::{
+    Fault, Habit, Hazard, Hazards, Line, Outcome, Plan, Report, Swarm, World,
+};
+use std::io::Write as _;
 
-/// Seeds of the ordinary run, of 60 virtual seconds each.
+/// Seeds of the nightly run, of 60 virtual seconds each: so many that all happens that has to at times.
 const SEEDS: u64 = 500;
+
+/// Those of an ordinary run.
+const SEEDS_SHARE: u64 = 50;
 
 /// Seeds with atomic writes, of as long.
 const ATOMIC_SEEDS: u64 = 120;
+
+/// Those of an ordinary run.
+const ATOMIC_SEEDS_SHARE: u64 = 12;
+
+/// Seeds that are run twice.
+const SAME_SEEDS: u64 = 20;
+
+/// Those of an ordinary run.
+const SAME_SEEDS_SHARE: u64 = 2;
 
 /// What has to happen at times with these.
 const SOMETIMES_ATOMIC: [&str; 10] = [
@@ -34,6 +50,42 @@ const FAULT_SEEDS: u64 = 400;
 
 /// How long those last, in virtual nanoseconds.
 const FAULT_LENGTH: u64 = 21_000_000_000;
+
+/// The first seed in which each fault is noticed, as far as is known.
+const PINS: [(Fault, u64); 32] = [
+    (Fault::ReplicaStoresDropped, 0),
+    (Fault::GrantsAlways, 1),
+    (Fault::CopiesBoast, 0),
+    (Fault::HomesLookOld, 1),
+    (Fault::LeasesTooLong, 4),
+    (Fault::OldFillsTaken, 0),
+    (Fault::MissesInvented, 37),
+    (Fault::WritesDropped, 0),
+    (Fault::WritesRepeated, 0),
+    (Fault::SwapsAlways, 0),
+    (Fault::VersionsRepeated, 3),
+    (Fault::ExpiryForgotten, 1),
+    (Fault::FlushIgnored, 0),
+    (Fault::TwoHomes, 0),
+    (Fault::ConnectionsLeaked, 1),
+    (Fault::AnswersLost, 1),
+    (Fault::MapsLost, 1),
+    (Fault::MigrationsLoseItems, 0),
+    (Fault::MigrationsKeepDeleted, 4),
+    (Fault::FlipsEarly, 0),
+    (Fault::MapsConfirmedEarly, 0),
+    (Fault::RecutsLoseItems, 0),
+    (Fault::RecutsUnheard, 0),
+    (Fault::RecutsLate, 0),
+    (Fault::MergesForgotten, 1),
+    (Fault::LeasesOutlived, 2),
+    (Fault::Undetermined, 0),
+    (Fault::AnswersNotHeld, 1),
+    (Fault::NewHomesAnswer, 2),
+    (Fault::ShadowsServeOn, 0),
+    (Fault::RecutsAnswer, 17),
+    (Fault::GrantsWhileHeld, 4),
+];
 
 /// What has to happen at times besides every kind of fault, or the runs prove nothing.
 const SOMETIMES: [&str; 46] = [
@@ -87,11 +139,7 @@ const SOMETIMES: [&str; 46] = [
 
 #[test]
 fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
-    let seeds = match from_environment("EVENKEEL_TEST_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..from_environment("EVENKEEL_SIM_SEEDS").unwrap_or(SEEDS),
-    };
-    println!("seeds {seeds:?}");
+    let seeds = seeds(SEEDS, SEEDS_SHARE);
     let count = seeds.end - seeds.start;
     let mut total = Report::default();
     let mut broken = Vec::new();
@@ -126,7 +174,7 @@ fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
 
 #[test]
 fn the_same_seed_gives_the_same_events() {
-    for seed in 0..20 {
+    for seed in seeds(SAME_SEEDS, SAME_SEEDS_SHARE) {
         let plan = Plan::new(seed).lasting(FAULT_LENGTH);
         let [a, b] = [0, 1].map(|_| World::new(plan).run().report);
         assert_eq!(a, b, "seed {seed}");
@@ -142,11 +190,7 @@ fn the_same_seed_gives_the_same_events() {
 
 #[test]
 fn with_atomic_writes_every_history_is_linearizable() {
-    let seeds = match from_environment("EVENKEEL_TEST_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..ATOMIC_SEEDS,
-    };
-    println!("seeds {seeds:?}");
+    let seeds = seeds(ATOMIC_SEEDS, ATOMIC_SEEDS_SHARE);
     let count = seeds.end - seeds.start;
     let mut total = Report::default();
     let mut broken = Vec::new();
@@ -206,44 +250,64 @@ fn swarm_for(fault: Fault, swarm: Swarm) -> Swarm {
     }
 }
 
-/// The first seed in which something is noticed, and what.
-fn noticed(fault: Fault) -> Option<(u64, String)> {
+/// What is noticed of a fault in a run.
+fn noticed(fault: Fault, seed: u64) -> Option<String> {
+    if fault == Fault::Undetermined {
+        // Each run is sound by itself.
+        let [a, b] = [0, 1].map(|_| World::new(fault_plan(fault, seed)).run().report.event_hash);
+        return (a != b).then(|| "two runs of the same seed differ".into());
+    }
+    first_violation(World::new(fault_plan(fault, seed)).run())
+}
+
+fn first_violation(outcome: Outcome) -> Option<String> {
+    outcome.violations.into_iter().next()
+}
+
+fn fault_plan(fault: Fault, seed: u64) -> Plan {
     let made = match Fault::ATOMIC.contains(&fault) {
         true => Plan::atomic,
         false => Plan::new,
     };
-    let plan = |seed| {
-        let plan = made(seed).lasting(FAULT_LENGTH).with_fault(fault);
-        Plan {
-            swarm: swarm_for(fault, plan.swarm),
-            ..plan
-        }
-    };
+    let plan = made(seed).lasting(FAULT_LENGTH).with_fault(fault);
+    Plan {
+        swarm: swarm_for(fault, plan.swarm),
+        ..plan
+    }
+}
+
+/// The first seed in which something is noticed, and what.
+fn search(fault: Fault) -> Option<(u64, String)> {
     if fault == Fault::Undetermined {
-        // Each run is sound by itself.
-        return (0..FAULT_SEEDS).find_map(|seed| {
-            let [a, b] = [0, 1].map(|_| World::new(plan(seed)).run().report.event_hash);
-            (a != b).then(|| (seed, "two runs of the same seed differ".into()))
-        });
+        return (0..FAULT_SEEDS).find_map(|seed| Some((seed, noticed(fault, seed)?)));
     }
     let mut first = None;
+    let plan = |seed| fault_plan(fault, seed);
     many::run(0..FAULT_SEEDS, many::cores(), plan, |seed, outcome| {
-        first = outcome
-            .violations
-            .into_iter()
-            .next()
-            .map(|words| (seed, words));
+        first = first_violation(outcome).map(|words| (seed, words));
         first.is_none()
     });
     first
 }
 
+/// A fault is looked for in the seed that found it last; in all others only once that no longer does, because the
+/// cores have changed what happens there.
 #[test]
 fn faults_built_in_on_purpose_are_noticed() {
     let mut missed = Vec::new();
     for fault in Fault::ALL.into_iter().chain(Fault::ATOMIC) {
-        match noticed(fault) {
-            Some((seed, words)) => println!("{fault:?}: seed {seed}: {words}"),
+        let pin = PINS.iter().find(|(of, _)| *of == fault);
+        let pinned = pin.and_then(|(_, seed)| Some((*seed, noticed(fault, *seed)?)));
+        if let Some((seed, words)) = pinned {
+            println!("{fault:?}: seed {seed}: {words}");
+            continue;
+        }
+        match search(fault) {
+            // To the terminal, where it is seen although the test passes.
+            Some((seed, words)) => {
+                let line = format!("PINS needs (Fault::{fault:?}, {seed}): {words}\n");
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
             None => missed.push(fault),
         }
     }

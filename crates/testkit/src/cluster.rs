@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Client, EXIT_DEADLINE, Process, Signal, evenkeel, http, poll_until};
 
 /// How long a cluster may take from its first process to its first answer through every proxy.
-const SERVING_DEADLINE: Duration = Duration::from_secs(30);
+const SERVING_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a [`Cluster`] consists of.
 #[derive(Clone, Debug)]

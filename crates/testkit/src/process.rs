@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 use crate::poll_until;
 
 /// How long a program may take to print its ready line. Generous: a debug build on a busy machine.
-pub const READY_DEADLINE: Duration = Duration::from_secs(30);
+pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long a program may take to end after it was asked to.
-pub const EXIT_DEADLINE: Duration = Duration::from_secs(15);
+pub const EXIT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long to wait for the end of an output stream of a process that has ended. Where nobody else holds the stream it is
 /// there at once, or as soon as a busy machine lets its reader run.
-const GRANDCHILD_PATIENCE: Duration = Duration::from_secs(2);
+const GRANDCHILD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Lines kept of each output stream for failure messages; older ones are dropped.
 const LINES_KEPT: usize = 200;

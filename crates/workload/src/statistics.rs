@@ -1,6 +1,6 @@
 //! Tests of distributions: chi-square against exact probabilities and Kolmogorov–Smirnov against exact
 //! cumulative ones, both refused below one chance in a million. Every test prints its seed; a run with
-//! `EVENKEEL_TEST_SEED` takes another one.
+//! `EVENKEEL_SEED` takes another one.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
@@ -13,11 +13,11 @@ const EXPECTED_MIN: f64 = 8.0;
 
 /// The seed of a random test, printed.
 pub(crate) fn seed() -> u64 {
-    let seed = match std::env::var("EVENKEEL_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("EVENKEEL_TEST_SEED must be a number"),
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
         Err(_) => 20_261_122,
     };
-    println!("EVENKEEL_TEST_SEED={seed}");
+    println!("EVENKEEL_SEED={seed}");
     seed
 }
 

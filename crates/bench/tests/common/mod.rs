@@ -5,7 +5,7 @@ use evenkeel_bench::{RunArgs, RunReport, run};
 use std::time::Duration;
 
 /// Longest wait for something that should happen at once.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Parser)]
 struct Command {

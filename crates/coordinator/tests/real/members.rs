@@ -11,7 +11,7 @@ use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde_json::{Value, json};
 
-use crate::support::{DEADLINE, Member, Running, args, config, is_even};
+use crate::support::{DEADLINE, Member, Running, config, is_even, lively};
 
 const OFF: Settings = Settings {
     hot_keys: Mode::Off,
@@ -21,7 +21,7 @@ const OFF: Settings = Settings {
 fn a_cluster_forms_grows_loses_a_server_and_gets_it_back() {
     let running = Running::start(&Args {
         initial_servers: 2,
-        ..args()
+        ..lively()
     });
     let at = running.address;
     let first = Member::server(at, 1);
@@ -98,7 +98,7 @@ fn a_cluster_forms_grows_loses_a_server_and_gets_it_back() {
 
 #[test]
 fn settings_reach_every_member() {
-    let running = Running::start(&args());
+    let running = Running::start(&lively());
     let members = [
         Member::server(running.address, 1),
         Member::proxy(running.address, 2),
@@ -120,7 +120,7 @@ fn a_coordinator_that_returns_from_its_state_file_changes_nothing() {
     let args = Args {
         initial_servers: 2,
         state: Some(dir.path().join("state")),
-        ..args()
+        ..lively()
     };
     let running = Running::start(&args);
     let at = running.address;
@@ -170,7 +170,7 @@ fn a_coordinator_that_returns_from_its_state_file_changes_nothing() {
 
 #[test]
 fn a_coordinator_that_lost_its_state_is_not_believed() {
-    let running = Running::start(&args());
+    let running = Running::start(&lively());
     let at = running.address;
     let member = Member::server(at, 1);
     let map = member.wait_map("a map", is_even);
@@ -178,7 +178,7 @@ fn a_coordinator_that_lost_its_state_is_not_believed() {
     member.wait_event(&MemberEvent::Lost);
     let forgetful = Running::start(&Args {
         listen: at.to_string(),
-        ..args()
+        ..lively()
     });
     let reason = member.wait_for("a refusal", |event| match event {
         MemberEvent::Refused { reason, message } => Some((reason.clone(), message.clone())),
@@ -201,7 +201,7 @@ fn a_coordinator_that_lost_its_state_is_not_believed() {
 
 #[test]
 fn the_older_of_two_processes_with_one_name_is_told() {
-    let running = Running::start(&args());
+    let running = Running::start(&lively());
     let older = Member::server(running.address, 1);
     older.wait_map("a map", is_even);
     let younger = Member::start({
@@ -219,12 +219,9 @@ fn the_older_of_two_processes_with_one_name_is_told() {
 
 #[test]
 fn members_go_on_to_the_next_coordinator_in_their_list() {
-    let running = Running::start(&args());
-    // A port that was free a moment ago and that nobody listens on.
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let running = Running::start(&lively());
+    // A port that no ordinary program gets.
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
     let list = [nobody, running.address];
     let member = Member::start(config(&list, MemberKind::Server, 1));
     member.wait_map("a map", is_even);
@@ -354,7 +351,7 @@ fn a_coordinator_that_cannot_serve_is_passed_over_and_told_of() {
         reason: "too_many_members".into(),
         message: "there are 4096 proxies already".into(),
     });
-    let running = Running::start(&args());
+    let running = Running::start(&lively());
     let list = [full, running.address];
     let member = Member::start(config(&list, MemberKind::Server, 1));
     member.wait_map("a map", is_even);
@@ -384,7 +381,7 @@ fn a_coordinator_that_hangs_holds_up_neither_the_program_nor_its_end() {
 
 #[test]
 fn a_program_can_end_its_membership_from_within_an_event() {
-    let running = Running::start(&args());
+    let running = Running::start(&lively());
     let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<MemberHandle>));
     let (sender, ended) = std::sync::mpsc::channel();
     let inner = slot.clone();
@@ -407,7 +404,7 @@ fn a_program_can_end_its_membership_from_within_an_event() {
 fn a_hurried_heartbeat_is_sent_at_once() {
     let running = Running::start(&Args {
         silent_ms: 600_000,
-        ..args()
+        ..lively()
     });
     let (sender, sent) = std::sync::mpsc::channel();
     let report = move || {

@@ -134,10 +134,9 @@ fn what_cannot_be_done_is_refused_with_its_word() {
 
 #[test]
 fn the_mode_of_plans_is_shown_changed_and_kept() {
-    let folder = std::env::temp_dir().join(format!("evenkeel-plans-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let args = evenkeel_coordinator::Args {
-        state: Some(folder.join("state.json")),
+        state: Some(folder.path().join("state.json")),
         plans: PlanMode::Approve,
         ..args()
     };
@@ -162,6 +161,4 @@ fn the_mode_of_plans_is_shown_changed_and_kept() {
         (settings.mode, settings.pause_ms),
         (PlanMode::Automatic, 5_000)
     );
-    drop(running);
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -153,7 +153,7 @@ fn a_state_belongs_to_one_process_and_one_cluster() {
 fn killed_and_started_again_it_knows_what_it_knew() {
     let dir = tempfile::tempdir().unwrap();
     let state = state_in(dir.path());
-    let arguments = ["--state", &state, "--cluster=test", "--silent-ms=2000"];
+    let arguments = ["--state", &state, "--cluster=test", "--silent-ms=12000"];
     let process = Process::start(&[&["--listen=127.0.0.1:0"], &arguments[..]].concat());
     let address = process.address;
     let members = [Member::server(address, 1), Member::server(address, 2)];

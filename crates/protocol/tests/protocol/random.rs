@@ -5,13 +5,13 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator for one test. Prints its seed; `EVENKEEL_TEST_SEED` sets another one.
+    /// A generator for one test. Prints its seed; `EVENKEEL_SEED` sets another one.
     pub fn for_test(default_seed: u64) -> Self {
-        let seed = match std::env::var("EVENKEEL_TEST_SEED") {
-            Ok(seed) => seed.parse().expect("EVENKEEL_TEST_SEED must be a number"),
+        let seed = match std::env::var("EVENKEEL_SEED") {
+            Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
             Err(_) => default_seed,
         };
-        println!("EVENKEEL_TEST_SEED={seed}");
+        println!("EVENKEEL_SEED={seed}");
         Random(seed)
     }
 

@@ -496,9 +496,9 @@ mod tests {
     /// What is counted together is counted as one by one.
     #[test]
     fn requests_are_counted_in_runs() {
-        let seed = std::env::var("EVENKEEL_TEST_SEED")
-            .map_or(1u64, |seed| seed.parse().expect("a number"));
-        println!("EVENKEEL_TEST_SEED={seed}");
+        let seed =
+            std::env::var("EVENKEEL_SEED").map_or(1u64, |seed| seed.parse().expect("a number"));
+        println!("EVENKEEL_SEED={seed}");
         let mut random = seed;
         let mut below = |bound: u64| {
             random = random

@@ -4,12 +4,12 @@ use crate::harness::{Client, Server, at};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A runner whose cases come from a seed that is printed; `EVENKEEL_TEST_SEED` sets another one.
+/// A runner whose cases come from a seed that is printed; `EVENKEEL_SEED` sets another one.
 pub fn runner(cases: u32) -> TestRunner {
-    let seed: u64 = std::env::var("EVENKEEL_TEST_SEED").map_or(20_261_120, |seed| {
-        seed.parse().expect("EVENKEEL_TEST_SEED must be a number")
+    let seed: u64 = std::env::var("EVENKEEL_SEED").map_or(20_261_120, |seed| {
+        seed.parse().expect("EVENKEEL_SEED must be a number")
     });
-    println!("EVENKEEL_TEST_SEED={seed}");
+    println!("EVENKEEL_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

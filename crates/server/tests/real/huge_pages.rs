@@ -1,6 +1,6 @@
 //! `-L`: what it gets is said, whatever that is, and items are as safe there as elsewhere.
 
-use evenkeel_testkit::{Client, Process, evenkeel};
+use evenkeel_testkit::{Client, EXIT_DEADLINE, Process, Signal, evenkeel};
 use rustix::thread::disable_transparent_huge_pages;
 use std::collections::BTreeMap;
 
@@ -109,12 +109,14 @@ fn what_was_got_is_said_and_items_are_safe_in_it() {
     drop(server);
 
     // Without the option.
-    let server = evenkeel::server(&["-t", "2", "-m", &limit]);
+    let mut server = evenkeel::server(&["-t", "2", "-m", &limit]);
     let stats = Client::connect(server.address()).stats("evenkeel");
     assert_eq!(
         (stats["huge_pages"].as_str(), number(&stats, "mapped_bytes")),
         ("off", 0)
     );
+    server.signal(Signal::Terminate);
+    server.wait(EXIT_DEADLINE);
     assert!(!server.stderr_text().contains("huge pages"));
 }
 

@@ -56,8 +56,8 @@ fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
         .concat();
         let mut hostile = Vec::new();
         for n in 0..HOSTILE {
-            hostile.push(pushed(address, question.as_bytes()));
-            hostile.push(pushed(address, &half));
+            hostile.push(Pushed::new(address, question.as_bytes()));
+            hostile.push(Pushed::new(address, &half));
             let value = vec![b'w'; n * 4000];
             assert_eq!(witness.set("witness", &value), "STORED");
             let seen = witness.get("witness").map(|value| value.data);
@@ -67,6 +67,7 @@ fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
             stats[name].parse().expect("a number")
         };
         poll_until(DEADLINE, "those who do not move are closed", || {
+            hostile.iter_mut().for_each(Pushed::push);
             assert_eq!(witness.set("witness", &[b'w'; 200_000]), "STORED");
             let stats = witness.stats("");
             (number(&stats, "read_buf_oom") > 0 && number(&stats, "response_obj_oom") > 0)
@@ -108,7 +109,7 @@ fn a_command_waits_for_room_that_another_holds() {
         ]);
         let mut witness = Client::connect(server.address());
         assert_eq!(witness.stats("settings")["read_buf_mem_limit"], "1048576");
-        let mut holder = pushed(
+        let mut holder = sent(
             server.address(),
             format!("set a 0 0 {LARGE}\r\nhalf").as_bytes(),
         );
@@ -152,7 +153,7 @@ fn the_one_who_has_not_read_for_longest_goes_first() {
         let mut witness = Client::connect(server.address());
         assert_eq!(witness.stats("settings")["resp_obj_mem_limit"], "1048576");
         assert_eq!(witness.set("large", &vec![b'v'; LARGE]), "STORED");
-        let mut stubborn = pushed(server.address(), "get large\r\n".repeat(20).as_bytes());
+        let mut stubborn = sent(server.address(), "get large\r\n".repeat(20).as_bytes());
         poll_until(DEADLINE, "the one who does not read is closed", || {
             assert_eq!(
                 witness.get("large").map(|seen| seen.data.len()),
@@ -206,25 +207,44 @@ fn answered(address: SocketAddr) -> Client {
     client
 }
 
-/// A connection on which as much of the bytes was sent as the server takes, and nothing is read.
-fn pushed(address: SocketAddr, bytes: &[u8]) -> TcpStream {
-    const STEP: Duration = Duration::from_millis(20);
+/// A connection on which these few bytes were sent, and nothing is read.
+fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the server accepts");
-    stream.set_write_timeout(Some(STEP)).expect("an option");
-    match stream.write_all(bytes) {
-        // It may have been closed already, to make room for others.
-        Ok(()) => {}
-        Err(error) => assert!(
-            [
-                ErrorKind::WouldBlock,
-                ErrorKind::ConnectionReset,
-                ErrorKind::BrokenPipe
-            ]
-            .contains(&error.kind()),
-            "{error}"
-        ),
-    }
+    stream.write_all(bytes).expect("sockets take so few");
     stream
+}
+
+/// A connection on which as much of some bytes is sent as the server takes, and nothing is read.
+struct Pushed<'a> {
+    stream: TcpStream,
+    left: &'a [u8],
+}
+
+impl<'a> Pushed<'a> {
+    fn new(address: SocketAddr, bytes: &'a [u8]) -> Pushed<'a> {
+        let stream = TcpStream::connect(address).expect("the server accepts");
+        stream.set_nonblocking(true).expect("an option");
+        let left = bytes;
+        let mut pushed = Pushed { stream, left };
+        pushed.push();
+        pushed
+    }
+
+    /// Sends what there is room for. The server makes room whenever it gets to read.
+    fn push(&mut self) {
+        while !self.left.is_empty() {
+            match self.stream.write(self.left) {
+                Ok(count) => self.left = &self.left[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // It may have been closed already, to make room for others.
+                    let closed = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+                    assert!(closed.contains(&error.kind()), "{error}");
+                    self.left = &[];
+                }
+            }
+        }
+    }
 }
 
 /// A line of `/proc/PID/status`, in bytes.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An authority, and a folder with what it signed.
 struct Authority {
@@ -136,7 +136,7 @@ fn server(options: &str, more: &[&str]) -> Process {
 }
 
 fn stat(stream: &mut Stream, name: &str) -> Option<String> {
-    let answer = ask(stream, b"stats\r\n", "END\r\n").expect("an answer");
+    let answer = ask(stream, b"stats\r\n", "END\r\n").ok()?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     let start = format!("STAT {name} ");
     text.lines()
@@ -263,16 +263,15 @@ fn plain_text_on_a_tls_port_is_turned_away_and_counted() {
     // And one that says nothing at all does not stay.
     let mut silent = Client::connect(server.address());
     assert!(silent.closed());
-    let mut client = connect(server.address(), &authority.client(false, BOTH));
-    poll_until(DEADLINE, "both failures", || {
+    // A client that is held up in its handshake for a second is turned away as well.
+    let config = authority.client(false, BOTH);
+    let found = poll_until(DEADLINE, "both failures", || {
+        let mut client = connect(server.address(), &config);
         let count: u64 = stat(&mut client, "ssl_handshake_errors")?.parse().ok()?;
-        (count >= 2).then_some(())
+        let found = ask(&mut client, b"get k\r\n", "END\r\n").ok()?;
+        (count >= 2).then_some(found)
     });
-    assert!(
-        ask(&mut client, b"get k\r\n", "END\r\n")
-            .expect("an answer")
-            .starts_with(b"END")
-    );
+    assert_eq!(found, b"END\r\n", "nothing was stored");
 }
 
 #[test]

@@ -439,7 +439,7 @@ mod tests {
     /// Histories of a few operations, of which about half are linearizable.
     #[test]
     fn it_judges_as_trying_all_orders_does() {
-        let seed = std::env::var("EVENKEEL_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
+        let seed = std::env::var("EVENKEEL_SEED").map_or(1, |seed| seed.parse().unwrap());
         println!("seed {seed}");
         let mut random = Random::new(seed);
         let mut sound = 0;

@@ -19,11 +19,11 @@ const REQUESTS: u64 = 60;
 const PIPELINE: usize = 20;
 
 fn seed() -> u64 {
-    let seed = match std::env::var("EVENKEEL_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("EVENKEEL_TEST_SEED must be a number"),
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
         Err(_) => 0x5eed,
     };
-    println!("EVENKEEL_TEST_SEED={seed}");
+    println!("EVENKEEL_SEED={seed}");
     seed
 }
 

@@ -64,11 +64,11 @@ const READS: [&str; 10] = [
 /// meta commands tell of recaching, all together.
 #[test]
 fn random_pipelines_never_see_time_run_backwards() {
-    let seed = match std::env::var("EVENKEEL_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("EVENKEEL_TEST_SEED must be a number"),
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
         Err(_) => 0x5eed,
     };
-    println!("EVENKEEL_TEST_SEED={seed}");
+    println!("EVENKEEL_SEED={seed}");
     let mut replica_hits = 0;
     for seed in seed..seed + 40 {
         replica_hits += random_run(seed);

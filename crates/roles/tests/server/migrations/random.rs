@@ -114,10 +114,10 @@ fn request(chance: &mut Chance, key: &str, number: u64) -> String {
 }
 
 fn seeds() -> impl Iterator<Item = u64> {
-    let first: u64 = std::env::var("EVENKEEL_TEST_SEED").map_or(20_261_123, |seed| {
-        seed.parse().expect("EVENKEEL_TEST_SEED must be a number")
+    let first: u64 = std::env::var("EVENKEEL_SEED").map_or(20_261_123, |seed| {
+        seed.parse().expect("EVENKEEL_SEED must be a number")
     });
-    println!("EVENKEEL_TEST_SEED={first}, and those after it");
+    println!("EVENKEEL_SEED={first}, and those after it");
     first..first + 60
 }
 

@@ -1,5 +1,6 @@
 //! Hot keys before real memcached processes.
 
+use crate::patience::{LINES, PATIENCE};
 use clap::Parser;
 use evenkeel_coordinator::Coordinator;
 use evenkeel_coordinator::api::HotKeysReport;
@@ -32,7 +33,7 @@ fn start_with(servers: &[Memcached], hot_keys: &str, more: &str) -> Proxy {
         .collect();
     let text = format!(
         "[pools.a]\nservers = [{}]\nhot_keys = \"{hot_keys}\"\nhot_keys_lease = \"1s\"\n\
-         {more}\n[[routes]]\npool = \"a\"\n",
+         {more}\n{LINES}[[routes]]\npool = \"a\"\n",
         servers.join(", ")
     );
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -93,7 +94,7 @@ fn reads_of_one_key_are_spread_over_all_servers_only_when_that_is_asked_for() {
         assert_eq!(clients[0].set_with("hot", 7, 0, b"value"), "STORED");
         let mut stats = connect(&proxy);
         if mode != "off" {
-            poll_until(Duration::from_secs(30), "the hot key to be found", || {
+            poll_until(PATIENCE, "the hot key to be found", || {
                 clients
                     .iter_mut()
                     .for_each(|client| read_much(client, "hot", "value"));
@@ -105,7 +106,7 @@ fn reads_of_one_key_are_spread_over_all_servers_only_when_that_is_asked_for() {
             });
         }
         let share = if is_spread {
-            poll_until(Duration::from_secs(30), "all servers to be read", || {
+            poll_until(PATIENCE, "all servers to be read", || {
                 let counts = spread(&servers, &mut clients);
                 let total: u64 = counts.iter().sum();
                 let most = counts.iter().max().copied().unwrap_or(0);
@@ -164,22 +165,18 @@ fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
             }],
         },
     };
-    poll_until(
-        Duration::from_secs(30),
-        "the sum to reach the workers",
-        || {
-            read_much(&mut client, "hot", "value");
-            let sum = api
-                .share_hot_keys(&others)
-                .expect("the coordinator answers");
-            let report = client
-                .stats("hotkeys")
-                .get("hot")
-                .cloned()
-                .unwrap_or_default();
-            (sum.keys[0].reads > 1e8 && report.contains("state=HOT")).then_some(())
-        },
-    );
+    poll_until(PATIENCE, "the sum to reach the workers", || {
+        read_much(&mut client, "hot", "value");
+        let sum = api
+            .share_hot_keys(&others)
+            .expect("the coordinator answers");
+        let report = client
+            .stats("hotkeys")
+            .get("hot")
+            .cloned()
+            .unwrap_or_default();
+        (sum.keys[0].reads > 1e8 && report.contains("state=HOT")).then_some(())
+    });
     proxy.stop().expect("it stops");
 }
 
@@ -231,25 +228,21 @@ fn writes_through_another_proxy_are_seen_within_a_lease_and_never_unseen() {
         stats["replica_hits"].parse().expect("a number")
     };
     let mut version = 0;
-    poll_until(
-        Duration::from_secs(60),
-        "reads of replicas between writes",
-        || {
-            // Written seldom enough that the key stays hot.
-            let before = hits(&mut stats);
-            poll_until(Duration::from_secs(30), "reads of replicas", || {
-                (hits(&mut stats) > before + 200).then_some(())
-            });
-            version += 1;
-            let text = version.to_string();
-            assert_eq!(writer.set("counter", text.as_bytes()), "STORED");
-            let at = Instant::now();
-            written.lock().expect("no thread panics with it").push(at);
-            let own = writer.get("counter").expect("it is there").data;
-            assert_eq!(own, text.as_bytes(), "nobody else writes");
-            (version >= 12).then_some(())
-        },
-    );
+    poll_until(10 * PATIENCE, "reads of replicas between writes", || {
+        // Written seldom enough that the key stays hot.
+        let before = hits(&mut stats);
+        poll_until(PATIENCE, "reads of replicas", || {
+            (hits(&mut stats) > before + 200).then_some(())
+        });
+        version += 1;
+        let text = version.to_string();
+        assert_eq!(writer.set("counter", text.as_bytes()), "STORED");
+        let at = Instant::now();
+        written.lock().expect("no thread panics with it").push(at);
+        let own = writer.get("counter").expect("it is there").data;
+        assert_eq!(own, text.as_bytes(), "nobody else writes");
+        (version >= 12).then_some(())
+    });
     over.store(true, Ordering::Relaxed);
     for reader in readers {
         let reads = reader.join().expect("no rule was broken");

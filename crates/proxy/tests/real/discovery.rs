@@ -1,22 +1,15 @@
 //! Servers that are looked for: in a file that changes, and at a name server that shrinks, fails and
 //! comes back.
 
-mod name_service;
-#[allow(dead_code, reason = "its servers do nothing wrong here")]
-mod scripted;
-
+use crate::name_service::{Mood, NameService};
+use crate::patience::{FLAGS, LINES, PATIENCE};
+use crate::scripted::Scripted;
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Memcached, evenkeel, poll_until};
-use name_service::{Mood, NameService};
-use scripted::Scripted;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
-
-/// How long a busy machine may take for what takes a second.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keys that are asked for again and again: with three servers each has some.
 const KEYS: usize = 40;
@@ -28,6 +21,10 @@ struct Program {
 }
 
 fn start(flags: &[&str]) -> Proxy {
+    start_with(&[flags, &FLAGS].concat())
+}
+
+fn start_with(flags: &[&str]) -> Proxy {
     let line = ["proxy", "-l", "127.0.0.1:0", "-t", "2"];
     let args = Program::parse_from(line.iter().chain(flags)).args;
     Proxy::start(&args).expect("the proxy starts")
@@ -255,10 +252,10 @@ fn a_file_with_servers_is_taken_over_when_it_changes_and_kept_when_it_is_of_no_u
     let list = dir.path().join("servers");
     write(&list, &[a, b]);
     let config = dir.path().join("proxy.toml");
-    let text = format!("[pools.main]\nservers_file = {list:?}\nrefresh = \"100ms\"\n");
+    let text = format!("[pools.main]\nservers_file = {list:?}\nrefresh = \"100ms\"\n{LINES}");
     std::fs::write(&config, text).expect("room");
     let config = config.to_str().expect("UTF-8");
-    let mut proxy = start(&["--config", config]);
+    let mut proxy = start_with(&["--config", config]);
     let mut client = connect(&proxy);
     assert_eq!(cluster(&mut client).1, named(&[a, b]));
     use_all(&mut client);

@@ -1,7 +1,7 @@
 //! Pools, routes and reloads before real processes.
 
-mod two_pools;
-
+use crate::patience::{LINES, PATIENCE};
+use crate::two_pools::{list, load, two_pools};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, Signal, evenkeel, poll_until};
@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::TempDir;
-use two_pools::{list, load, two_pools};
 
 #[derive(Parser)]
 struct Program {
@@ -85,7 +84,7 @@ fn a_pool_of_evenkeel_servers_beside_one_of_any() {
     let cluster = Cluster::start(ClusterOptions::default());
     let memcached = Memcached::spawn(&[]);
     let file = File::new(&format!(
-        "[pools.old]\nservers = {}\n[pools.new]\ncoordinator = \"{}\"\n[[routes]]\npool = \"old\"\n\
+        "[pools.old]\nservers = {}\n{LINES}[pools.new]\ncoordinator = \"{}\"\n{LINES}[[routes]]\npool = \"old\"\n\
          [[routes]]\nprefix = \"new:\"\npool = \"new\"\nstrip_prefix = true\n",
         list(&[&memcached]),
         cluster.coordinator_url()
@@ -109,7 +108,7 @@ fn a_pool_of_evenkeel_servers_beside_one_of_any() {
     assert_eq!(seen.data, b"new:1");
     // All to the Evenkeel servers now; what was stored there is still there.
     file.write(&format!(
-        "[pools.new]\ncoordinator = \"{}\"\n",
+        "[pools.new]\ncoordinator = \"{}\"\n{LINES}",
         cluster.coordinator_url()
     ));
     proxy.reload().expect("a sound file");
@@ -179,10 +178,10 @@ fn reloads_under_load_fail_no_request() {
             "\"b:\"\n",
             "\"b:\"\nstrip_prefix = true\nadd_prefix = \"z\"\n",
         ),
-        format!("[pools.a]\nservers = {}\n", list(&[a, b])),
+        format!("[pools.a]\nservers = {}\n{LINES}", list(&[a, b])),
         two_pools(&[a, b], &[c]),
     ];
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + 21 * PATIENCE;
     for round in 0..3 {
         for text in &configurations {
             let before = asked.load(Ordering::Relaxed);
@@ -226,9 +225,8 @@ fn a_process_reads_its_file_again_on_sighup_and_says_what_came_of_it() {
     let mut proxy = evenkeel::proxy(&["--config", path]);
     let mut client = Client::connect(proxy.address());
     assert_eq!(client.set("b:1", b"x"), "STORED");
-    let patience = Duration::from_secs(30);
     let await_count = |client: &mut Client, name: &str| {
-        poll_until(patience, "the proxy to have read its file", || {
+        poll_until(PATIENCE, "the proxy to have read its file", || {
             (client.stats("proxy")[name] == "1").then_some(())
         });
     };
@@ -244,7 +242,7 @@ fn a_process_reads_its_file_again_on_sighup_and_says_what_came_of_it() {
         "it is looked for at its new home"
     );
     proxy.signal(Signal::Terminate);
-    assert!(proxy.wait(patience).success());
+    assert!(proxy.wait(PATIENCE).success());
     let said = proxy.stderr_text();
     assert!(
         said.contains(&format!(

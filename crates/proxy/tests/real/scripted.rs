@@ -47,10 +47,6 @@ impl Scripted {
     }
 
     /// Listens on several loopback addresses, all on one port.
-    #[allow(
-        dead_code,
-        reason = "each test that uses this module uses a part of it"
-    )]
     pub fn start_alike(hosts: &[&str]) -> Vec<Scripted> {
         loop {
             let first = TcpListener::bind((hosts[0], 0)).expect("a free port");

@@ -1,10 +1,8 @@
 //! The proxy in front of a cluster of real Evenkeel processes.
 
-use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, poll_until};
+use crate::patience::{FLAGS, PATIENCE};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, http, poll_until};
 use std::time::Duration;
-
-/// How long anything may take that the cluster does by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn cluster(server_args: &[&str], proxy_args: &[&str]) -> Cluster {
     Cluster::start(ClusterOptions {
@@ -22,7 +20,7 @@ fn count(client: &mut Client, name: &str) -> u64 {
 
 #[test]
 fn keys_live_on_all_workers_and_an_application_notices_nothing() {
-    let cluster = cluster(&[], &["--allow-flush"]);
+    let cluster = cluster(&[], &[&["--allow-flush"], &FLAGS[..]].concat());
     let mut client = cluster.proxy_client();
     let keys: Vec<String> = (0..500).map(|i| format!("key:{i}")).collect();
     for key in &keys {
@@ -50,7 +48,10 @@ fn keys_live_on_all_workers_and_an_application_notices_nothing() {
 
 #[test]
 fn a_hot_key_is_read_from_its_replicas_and_its_writer_sees_every_write() {
-    let cluster = cluster(&["--hot-trigger-rps", "50"], &["-t", "1"]);
+    let cluster = cluster(
+        &["--hot-trigger-rps", "50"],
+        &[&["-t", "1"], &FLAGS[..]].concat(),
+    );
     let mut readers: Vec<Client> = (0..8).map(|_| cluster.proxy_client()).collect();
     let mut writer = cluster.proxy_client();
     let mut written = 0u64;
@@ -107,7 +108,7 @@ fn a_server_that_dies_costs_its_own_keys_for_a_while_and_comes_back() {
 
 #[test]
 fn serving_goes_on_without_the_coordinator() {
-    let mut cluster = cluster(&[], &[]);
+    let mut cluster = cluster(&[], &FLAGS);
     let mut client = cluster.proxy_client();
     cluster.coordinator.signal(Signal::Kill);
     for i in 0..200 {
@@ -122,9 +123,13 @@ fn a_proxy_says_that_it_listens_only_once_it_has_a_map() {
     let coordinator = evenkeel::coordinator(&["--initial-servers", "1"]);
     let url = format!("http://{}", coordinator.address());
     let mut proxy = evenkeel::command("proxy")
-        .args(["-l", "127.0.0.1:0", "--coordinator", &url])
+        .args(["-l", "127.0.0.1:0", "--coordinator", &url, "--name", "p1"])
         .spawn();
-    assert_eq!(proxy.next_line(Duration::from_millis(300)), None);
+    poll_until(PATIENCE, "the proxy to have asked for a map", || {
+        let (_, proxies) = http::get(coordinator.address(), "/api/v1/proxies").ok()?;
+        proxies.contains("\"p1\"").then_some(())
+    });
+    assert_eq!(proxy.next_line(Duration::ZERO), None);
     let _server = evenkeel::server(&["--coordinator", &url, "--name", "s1"]);
     let line = proxy.next_line(PATIENCE).expect("a ready line");
     let address = line

@@ -1,5 +1,6 @@
 //! TLS and authentication towards servers: Evenkeel with `-Z` and `-Y`, and memcached with `-Y`.
 
+use crate::patience::PATIENCE;
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
@@ -8,9 +9,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// How long a busy machine may take for what takes a second.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Parser)]
 struct Program {
@@ -54,8 +52,14 @@ impl Files {
 
     /// The proxy's file: one pool with this server and these lines.
     fn configure(&self, server: SocketAddr, lines: &[(&str, &str)]) {
+        self.configure_with(server, "30s", lines);
+    }
+
+    /// The same with another time for connecting.
+    fn configure_with(&self, server: SocketAddr, connect: &str, lines: &[(&str, &str)]) {
         let mut text = format!("[pools.default]\nservers = [\"{server}\"]\n");
-        text += "connect_timeout = \"2s\"\nrequest_timeout = \"10s\"\non_down = \"error\"\n";
+        text += &format!("connect_timeout = {connect:?}\n");
+        text += "request_timeout = \"50s\"\non_down = \"error\"\n";
         for (key, value) in lines {
             text += &match *key {
                 "tls" => "tls = true\n".to_owned(),
@@ -189,15 +193,14 @@ fn a_handshake_that_does_not_end_takes_no_longer_than_connecting_may() {
     // Accepts by its queue, and says nothing.
     let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = mute.local_addr().expect("it is bound");
-    files.configure(address, &[("tls", ""), ("tls_ca", "ca.pem")]);
+    files.configure_with(address, "2s", &[("tls", ""), ("tls_ca", "ca.pem")]);
     let proxy = files.start();
     let asked = Instant::now();
     assert_refused(&proxy, address);
+    // Refused by the time for connecting: for the answer itself it would wait for longer.
     let took = asked.elapsed();
-    assert!(
-        took >= Duration::from_secs(2) && took < PATIENCE,
-        "{took:?}"
-    );
+    let connecting = Duration::from_secs(2)..Duration::from_secs(45);
+    assert!(connecting.contains(&took), "{took:?}");
     proxy.stop().expect("it stops");
 }
 

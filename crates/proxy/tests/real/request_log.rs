@@ -1,5 +1,6 @@
 //! The log of requests as a file: its lines, its rotation, and that nothing waits for it.
 
+use crate::patience::{FLAGS, PATIENCE};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Memcached, http, poll_until};
@@ -7,7 +8,6 @@ use rustix::fs::{Mode, mkfifoat};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
 
 #[derive(Parser)]
 struct Program {
@@ -15,15 +15,12 @@ struct Program {
     args: Args,
 }
 
-/// How long the thread that writes may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 fn start(memcached: &Memcached, log: &Path, more: &[&str]) -> Proxy {
     let servers = memcached.address().to_string();
     let log = log.to_str().expect("UTF-8");
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers, "-t", "1"];
     let log = ["--request-log", log, "--admin", "127.0.0.1:0"];
-    let line = line.iter().chain(&log).chain(more);
+    let line = line.iter().chain(&log).chain(&FLAGS).chain(more);
     Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
 }
 

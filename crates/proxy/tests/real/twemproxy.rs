@@ -2,21 +2,18 @@
 //! other finds, for each of twemproxy's distributions and hashes. So one can take the other's place
 //! while the servers are warm.
 
+use crate::patience::{FLAGS, PATIENCE};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Memcached, Process, poll_until, require_program};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Keys that each side stores for the other.
 const KEYS: usize = 150;
-
-/// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 const HASHES: [&str; 12] = [
     "one_at_a_time",
@@ -105,11 +102,16 @@ impl Twemproxy {
         }
         let file = folder.path().join("nutcracker.yml");
         std::fs::write(&file, text).expect("the folder is ours");
-        // It serves statistics on a port that it has to be told.
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let port = port.expect("a free port").port().to_string();
+        // It serves statistics on a port that it has to be told, here of an address that no other process uses.
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let host = Ipv4Addr::new(127, a | 0x80, b, c);
+        let port = TcpListener::bind((host, 0)).and_then(|free| free.local_addr());
+        let (host, port) = (
+            host.to_string(),
+            port.expect("a free port").port().to_string(),
+        );
         let process = Process::command("twemproxy", require_program("nutcracker"))
-            .args(["-a", "127.0.0.1", "-s", &port, "-c"])
+            .args(["-a", &host, "-s", &port, "-c"])
             .arg(&file)
             .spawn();
         let last = pools.last().expect("there are pools").socket.clone();
@@ -166,6 +168,7 @@ fn keys_are_where_twemproxy_puts_them_and_looks_for_them() {
         let distribution = format!("twemproxy_{}", pool.distribution);
         let listed = pool.servers.join(",");
         let mut line = vec!["proxy", "-l", "127.0.0.1:0", "-t", "1", "-s", &listed];
+        line.extend(FLAGS);
         line.extend(["--distribution", &distribution, "--hash", pool.hash]);
         line.extend(pool.tag.into_iter().flat_map(|tag| ["--hash-tag", tag]));
         let proxy = Proxy::start(&Program::parse_from(line).args).expect("the proxy starts");

@@ -1,6 +1,7 @@
 //! The figures of a proxy over HTTP, with real servers behind it: one that answers at once and one that is
 //! stopped for a while.
 
+use crate::patience::{FLAGS, PATIENCE};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Memcached, Signal, http, poll_until};
@@ -14,7 +15,10 @@ struct Program {
 }
 
 /// How long a server is stopped.
-const STALL: Duration = Duration::from_millis(200);
+const STALL: Duration = Duration::from_secs(1);
+
+/// How often it is stopped again when the machine has held up somebody else for nearly as long meanwhile.
+const STALLS_MAX: usize = 10;
 
 fn metrics(address: SocketAddr) -> String {
     let (status, text) = http::get(address, "/metrics").expect("an answer");
@@ -31,6 +35,24 @@ fn value(text: &str, sample: &str) -> f64 {
     found.parse().expect("a number")
 }
 
+/// How long a get took whose server was stopped meanwhile.
+fn stalled(server: &mut Memcached, client: &mut Client, key: &str) -> Duration {
+    server.process().signal(Signal::Stop);
+    let asked = Instant::now();
+    client.send(format!("get {key}\r\n").as_bytes());
+    poll_until(PATIENCE, "the request to wait as long as it should", || {
+        (asked.elapsed() >= STALL).then_some(())
+    });
+    server.process().signal(Signal::Continue);
+    assert!(client.line().starts_with("VALUE "));
+    let waited = asked.elapsed();
+    assert_eq!(
+        (client.line(), client.line()),
+        ("value".into(), "END".into())
+    );
+    waited
+}
+
 #[test]
 fn a_stalled_server_shows_in_its_own_times_alone() {
     let mut memcached = [Memcached::spawn(&[]), Memcached::spawn(&[])];
@@ -39,8 +61,8 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
         .map(|server| server.address().to_string());
     let servers = names.join(",");
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
-    let more = ["--admin", "127.0.0.1:0", "--request-timeout", "20s"];
-    let args = Program::parse_from(line.iter().chain(&more)).args;
+    let more = ["--admin", "127.0.0.1:0"];
+    let args = Program::parse_from(line.iter().chain(&more).chain(&FLAGS)).args;
     let proxy = Proxy::start(&args).expect("the proxy starts");
     let admin = proxy.admin_address().expect("it was asked for");
     for path in ["/healthz", "/readyz"] {
@@ -80,35 +102,34 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
 
     let is_of_first = |key: &&String| memcached[0].client().get(key).is_some();
     let key = keys.iter().find(is_of_first).expect("half of them are");
-    memcached[0].process().signal(Signal::Stop);
-    let stopped = Instant::now();
-    clients[0].send(format!("get {key}\r\n").as_bytes());
-    poll_until(
-        Duration::from_secs(20),
-        "the request to wait as long as it should",
-        || (stopped.elapsed() >= STALL).then_some(()),
-    );
-    memcached[0].process().signal(Signal::Continue);
-    assert!(clients[0].line().starts_with("VALUE "));
-    let after = metrics(admin);
-    let rise = |server, name| of(&after, server, name) - of(&before, server, name);
-    assert_eq!(rise(0, "answer_seconds_count"), 1.0);
-    assert!(rise(0, "answer_seconds_sum") >= 0.1, "{after}");
-    assert!(rise(0, "queue_seconds_sum") < 0.1, "it was written at once");
-    // The way to it is as short as before: the kernel of a stopped process acknowledges all the same.
-    let round_trip = of(&after, 0, "round_trip_seconds");
-    assert!(round_trip > 0.0 && round_trip < 0.1, "{after}");
-    // What is told is the shortest of both workers' connections; the one that waited may have a longer one of its own.
-    assert!(rise(0, "network_seconds_sum") < 0.1, "{after}");
-    assert!(rise(0, "server_seconds_sum") >= 0.1, "{after}");
-    for at in [&before, &after] {
-        let parts = of(at, 0, "network_seconds_sum") + of(at, 0, "server_seconds_sum");
-        assert!(
-            (parts - of(at, 0, "answer_seconds_sum")).abs() < 1e-6,
-            "{at}"
-        );
-    }
-    assert_eq!(rise(1, "answer_seconds_count"), 0.0);
+    // What the machine adds to other times is never the same for long; what the proxy puts into the wrong one is.
+    let mut before = before;
+    let stalls = (1..=STALLS_MAX).find(|_| {
+        let waited = stalled(&mut memcached[0], &mut clients[0], key);
+        let after = metrics(admin);
+        let rise = |server, name| of(&after, server, name) - of(&before, server, name);
+        assert_eq!(rise(0, "answer_seconds_count"), 1.0);
+        assert_eq!(rise(1, "answer_seconds_count"), 0.0);
+        for at in [&before, &after] {
+            let parts = of(at, 0, "network_seconds_sum") + of(at, 0, "server_seconds_sum");
+            assert!(
+                (parts - of(at, 0, "answer_seconds_sum")).abs() < 1e-6,
+                "{at}"
+            );
+        }
+        // The way to it is as short as before: the kernel of a stopped process acknowledges all the same. What is told
+        // is the shortest of both workers' connections; the one that waited may have a longer one of its own.
+        let round_trip = of(&after, 0, "round_trip_seconds");
+        assert!(round_trip > 0.0, "{after}");
+        let elsewhere = round_trip + rise(0, "queue_seconds_sum") + rise(0, "network_seconds_sum");
+        let server = rise(0, "server_seconds_sum");
+        println!("{server} s of {waited:?} at the server, {elsewhere} s elsewhere");
+        before = after;
+        server <= waited.as_secs_f64()
+            && server > waited.as_secs_f64() / 2.0
+            && elsewhere < server / 2.0
+    });
+    let stalls = stalls.expect("the server's own time has most of the stall");
 
     // The same figures by stats.
     assert_eq!(clients[1].get("key:none"), None);
@@ -118,12 +139,16 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
             .parse()
             .expect("a number")
     };
-    assert!(number("answer_us_p999") >= 100_000, "{stats:?}");
+    assert!(
+        number("answer_us_p999") >= STALL.as_micros() as u64 / 2,
+        "{stats:?}"
+    );
     assert!(
         number("answer_us_p50") < number("answer_us_p999"),
         "{stats:?}"
     );
     let stats = clients[1].stats("routes");
-    assert_eq!((&*stats["1:keys"], &*stats["1:get_hits"]), ("*", "81"));
+    let hits = (80 + stalls).to_string();
+    assert_eq!((&*stats["1:keys"], &stats["1:get_hits"]), ("*", &hits));
     proxy.stop().expect("it stops");
 }

@@ -1,5 +1,6 @@
 //! Configurations of two pools, and clients that notice when one of them fails a request.
 
+use crate::patience::LINES;
 use evenkeel_testkit::{Client, Memcached};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ pub fn list(servers: &[&Memcached]) -> String {
 /// Keys that begin with `b:` live in a pool of their own.
 pub fn two_pools(a: &[&Memcached], b: &[&Memcached]) -> String {
     format!(
-        "[pools.a]\nservers = {}\n[pools.b]\nservers = {}\n[[routes]]\npool = \"a\"\n\
+        "[pools.a]\nservers = {}\n{LINES}[pools.b]\nservers = {}\n{LINES}[[routes]]\npool = \"a\"\n\
          [[routes]]\nprefix = \"b:\"\npool = \"b\"\n",
         list(a),
         list(b)

@@ -7,22 +7,17 @@
 //! each key and death, and then its outcome is unknown. Whatever is read was written last, or is one of
 //! those of unknown outcome since.
 
-#[allow(dead_code, reason = "it answers well here")]
-mod name_service;
-
+use crate::name_service::{Mood, NameService};
+use crate::patience::{FLAGS, LINES, PATIENCE};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, poll_until};
-use name_service::{Mood, NameService};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// How long a busy machine may take for what takes a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::time::Instant;
 
 /// Connections that work at the same time.
 const CLIENTS: usize = 3;
@@ -331,7 +326,10 @@ fn servers_come_and_go_by_sighup_and_no_request_fails() {
         let quoted: Vec<String> = quoted.collect();
         replace(
             &path,
-            &format!("[pools.default]\nservers = [{}]\n", quoted.join(", ")),
+            &format!(
+                "[pools.default]\nservers = [{}]\n{LINES}",
+                quoted.join(", ")
+            ),
         );
     };
     write(&[&servers[0], &servers[1]]);
@@ -355,7 +353,7 @@ fn servers_come_and_go_in_a_file_and_no_request_fails() {
     };
     write(&[&servers[0], &servers[1]]);
     let file = path.to_str().expect("UTF-8");
-    let proxy = start(&["--servers-file", file, "--refresh", "100ms"]);
+    let proxy = start(&[&["--servers-file", file, "--refresh", "100ms"], &FLAGS[..]].concat());
     change_under_load(address(&proxy), &servers, write);
     proxy.stop().expect("it stops");
 }
@@ -374,7 +372,8 @@ fn servers_come_and_go_in_the_name_service_and_no_request_fails() {
     };
     tell(&[&servers[0], &servers[1]]);
     let server = names.address().to_string();
-    let proxy = start(&["--srv", name, "--nameserver", &server, "--refresh", "100ms"]);
+    let flags = ["--srv", name, "--nameserver", &server, "--refresh", "100ms"];
+    let proxy = start(&[&flags, &FLAGS[..]].concat());
     change_under_load(address(&proxy), &servers, tell);
     proxy.stop().expect("it stops");
 }
@@ -432,7 +431,7 @@ fn restart_under_load(
 fn a_rolling_restart_fails_no_read_where_the_next_server_stands_in() {
     let mut servers: Vec<Memcached> = (0..3).map(|_| Memcached::spawn(&["-t", "1"])).collect();
     let list: Vec<String> = servers.iter().map(|s| s.address().to_string()).collect();
-    let proxy = start(&["-s", &list.join(","), "--failover", "next"]);
+    let proxy = start(&[&["-s", &list.join(","), "--failover", "next"], &FLAGS[..]].concat());
     restart_under_load(&proxy, &mut servers, |address| address.to_string());
     proxy.stop().expect("it stops");
 }
@@ -444,8 +443,8 @@ fn a_rolling_restart_fails_no_read_where_a_gutter_stands_in() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().join("proxy.toml");
     let text = format!(
-        "[pools.main]\nservers = [\"{}\", \"{}\"]\ngutter = \"gutter\"\n\
-         [pools.gutter]\nservers = [\"{}\"]\n[[routes]]\npool = \"main\"\n",
+        "[pools.main]\nservers = [\"{}\", \"{}\"]\ngutter = \"gutter\"\n{LINES}\
+         [pools.gutter]\nservers = [\"{}\"]\n{LINES}[[routes]]\npool = \"main\"\n",
         servers[0].address(),
         servers[1].address(),
         gutter.address()

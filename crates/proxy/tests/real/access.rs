@@ -1,5 +1,6 @@
 //! Who may speak to the proxy, and through what: credentials and TLS, over real sockets.
 
+use crate::patience::{FLAGS, LINES, PATIENCE};
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_testkit::{Client, IO_TIMEOUT, Memcached, Signal, evenkeel, poll_until};
@@ -12,9 +13,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]
 struct Program {
@@ -26,7 +24,7 @@ struct Program {
 fn start(memcached: &Memcached, more: &[&str]) -> Proxy {
     let servers = memcached.address().to_string();
     let line = ["proxy", "-s", &servers];
-    let args = Program::parse_from(line.iter().chain(more)).args;
+    let args = Program::parse_from(line.iter().chain(&FLAGS).chain(more)).args;
     Proxy::start(&args).expect("the proxy starts")
 }
 
@@ -165,7 +163,7 @@ fn values_of_any_size_travel_over_tls_and_certificates_are_read_again() {
     let mut plain = TcpStream::connect(address(&proxy)).expect("it listens");
     plain.set_read_timeout(Some(IO_TIMEOUT)).expect("a socket");
     assert!(ask(&mut plain, b"version\r\nversion\r\n", "\r\n").is_err());
-    poll_until(DEADLINE, "it is counted", || {
+    poll_until(PATIENCE, "it is counted", || {
         let stats = ask(&mut new, b"stats\r\n", "END\r\n").expect("an answer");
         String::from_utf8_lossy(&stats)
             .contains("STAT ssl_handshake_errors 1\r\n")
@@ -203,7 +201,10 @@ fn what_a_file_says_of_tls_and_users_is_taken_over_by_a_reload() {
     authority.sign("other");
     let write = |name: &str, text: &str| std::fs::write(authority.file(name), text).expect("room");
     write("users", "me:secret\n");
-    let rest = format!("[pools.a]\nservers = [\"{}\"]\n", memcached.address());
+    let rest = format!(
+        "[pools.a]\nservers = [\"{}\"]\n{LINES}",
+        memcached.address()
+    );
     let tls = "[proxy]\nlisten = \"127.0.0.1:0\"\nenable_ssl = true\nssl_chain_cert = \"proxy.pem\"\n\
                ssl_key = \"proxy.key\"\n";
     write("proxy.toml", &format!("{tls}{rest}"));
@@ -258,7 +259,7 @@ fn users_are_read_again_on_a_signal_and_a_file_that_is_wrong_changes_nothing() {
     let memcached = Memcached::spawn(&[]);
     let servers = memcached.address().to_string();
     let users = file.to_str().expect("UTF-8");
-    let mut proxy = evenkeel::proxy(&["-s", &servers, "-Y", users]);
+    let mut proxy = evenkeel::proxy(&[&["-s", &servers, "-Y", users], &FLAGS[..]].concat());
     let address = proxy.address();
     let mut client = Client::connect(address);
     assert_eq!(
@@ -277,13 +278,13 @@ fn users_are_read_again_on_a_signal_and_a_file_that_is_wrong_changes_nothing() {
     };
     std::fs::write(&file, "me:changed\n").expect("written");
     proxy.signal(Signal::Hangup);
-    poll_until(DEADLINE, "the new password lets in", || {
+    poll_until(PATIENCE, "the new password lets in", || {
         lets_in("changed").then_some(())
     });
     assert!(!lets_in("secret"));
     std::fs::write(&file, "nonsense\n").expect("written");
     proxy.signal(Signal::Hangup);
-    poll_until(DEADLINE, "the file is refused", || {
+    poll_until(PATIENCE, "the file is refused", || {
         let failures = &client.stats("")["proxy_config_reload_failures"];
         (failures == "1").then_some(())
     });
