@@ -31,6 +31,10 @@ const TOGETHER_BYTES: usize = 16 << 10;
 /// up in one message.
 const ANSWERS_BYTES: usize = 64 << 10;
 
+/// Bytes of answers to the commands of one message after which whoever drives the worker is asked whether there is memory for
+/// more: a message may ask for 64 values of the largest size.
+const AT_ONCE_BYTES: usize = 1 << 20;
+
 /// What an answer is expected to take, in bytes.
 const ANSWER_BYTES: usize = 192;
 
@@ -93,6 +97,16 @@ impl Commands {
             && self.asker == asker
             && self.list.len() < TOGETHER_MAX
             && self.bytes.len() < TOGETHER_BYTES
+    }
+
+    /// What is left after the first so many, whose bytes were read.
+    fn rest(&self, done: usize, unread: &[u8]) -> Commands {
+        Commands {
+            connection: self.connection,
+            asker: self.asker,
+            list: self.list[done..].to_vec(),
+            bytes: unread.to_vec(),
+        }
     }
 
     /// Bytes of memory that it holds; zero if they are few, of which the queues hold a bounded number.
@@ -195,8 +209,14 @@ impl WorkerCore {
         self.forward(Some(id), ticket, located, form, write);
     }
 
-    /// Carries out what another worker sent, and sends the answers back to the worker that asks.
-    pub(super) fn carry_out_commands(&mut self, now: Now, from: u16, commands: &Commands) {
+    /// Carries out what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
+    /// once the answers are large.
+    pub(super) fn carry_out_commands(
+        &mut self,
+        now: Now,
+        from: u16,
+        commands: &Commands,
+    ) -> Option<Commands> {
         self.engine.counters.forwarded_in += commands.list.len() as u64;
         let asker = commands.asker.unwrap_or(from);
         if self.observers.is_on() {
@@ -210,12 +230,14 @@ impl WorkerCore {
             .connection
             .map(|connection| Answers::new(connection, commands.list.len()));
         let mut unwanted = Vec::new();
+        let (mut done, mut sent_bytes) = (0, 0);
         for window in commands.list.chunks(WINDOW) {
             self.run
                 .ask_ahead_for(&self.engine, window.iter().map(|command| &command.located));
             for (place, command) in window.iter().enumerate() {
                 let (bytes, rest) = unread.split_at(command.len as usize);
                 unread = rest;
+                done += 1;
                 let located = self.locate_again(&command.located);
                 if let Some(located) = located
                     && located.place.worker != self.config.index
@@ -250,13 +272,18 @@ impl WorkerCore {
                 if sent.bytes.len() >= ANSWERS_BYTES {
                     let next = Answers::new(sent.connection, 0);
                     let full = core::mem::replace(sent, next);
+                    sent_bytes += full.bytes.len();
                     self.send_answers(asker, full);
+                    if sent_bytes >= AT_ONCE_BYTES && done < commands.list.len() {
+                        return Some(commands.rest(done, unread));
+                    }
                 }
             }
         }
         if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
             self.send_answers(asker, sent);
         }
+        None
     }
 
     /// Answers of what was passed on may be for a connection of this worker.

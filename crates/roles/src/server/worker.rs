@@ -255,10 +255,17 @@ impl WorkerCore {
         self.credentials = Some(credentials);
     }
 
-    /// A message from another worker arrived.
-    pub fn handle_message(&mut self, now: Now, from: u16, message: Message) {
+    /// A message from another worker arrived. Of commands with large answers a part may be left: it is to be handed in
+    /// before anything that came later, once there is memory for more answers.
+    #[must_use = "commands that are left were not carried out"]
+    pub fn handle_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
+        let mut left = None;
         match message {
-            Message::Commands(commands) => self.carry_out_commands(now, from, &commands),
+            Message::Commands(commands) => {
+                left = self
+                    .carry_out_commands(now, from, &commands)
+                    .map(Message::Commands);
+            }
             Message::Answers(answers) => self.take_answers(&answers),
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
@@ -282,6 +289,7 @@ impl WorkerCore {
             Message::LogTaken => self.lines_taken(from),
         }
         self.carry_out_replication(now);
+        left
     }
 
     /// Hands waiting messages to `send` until it gives one back because a queue is full.

@@ -98,7 +98,10 @@ impl Server {
                 return;
             }
             for (from, to, message) in moved {
-                self.workers[usize::from(to)].handle_message(now, from, message);
+                let mut next = Some(message);
+                while let Some(message) = next {
+                    next = self.workers[usize::from(to)].handle_message(now, from, message);
+                }
             }
         }
     }

@@ -214,7 +214,11 @@ impl World {
                 let (&(from, to), queue) = self.queues.iter_mut().nth(number).expect("there");
                 let message = queue.pop_front().expect("not empty");
                 let now = at(self.ms);
-                self.server.workers[usize::from(to)].handle_message(now, from, message);
+                let left = self.server.workers[usize::from(to)].handle_message(now, from, message);
+                if let Some(left) = left {
+                    let queue = self.queues.entry((from, to)).or_default();
+                    queue.push_front(left);
+                }
                 self.collect(usize::from(to));
             }
         }

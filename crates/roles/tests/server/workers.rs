@@ -136,3 +136,48 @@ fn an_answer_for_a_closed_connection_reaches_nobody_else() {
     server.settle(at(0));
     assert_eq!(client.ask(&mut server, at(0), "mn\r\n"), "MN\r\n");
 }
+
+#[test]
+fn what_many_large_answers_take_at_once_is_bounded() {
+    const LARGE: usize = 400_000;
+    // What is composed at once, and the answer that went beyond.
+    const AT_ONCE: usize = (1 << 20) + (64 << 10) + 2 * LARGE;
+    let mut server = Server::standalone(2);
+    let mut client = Client::open(&mut server, 0);
+    let value = "v".repeat(LARGE);
+    let mut keys = Vec::new();
+    let mut expected = String::new();
+    for key in (0..40).map(|number| format!("large{number}")) {
+        let before = server.workers[0].counters().forwarded_out;
+        let set = format!("set {key} 0 0 {LARGE}\r\n{value}\r\n");
+        assert_eq!(client.ask(&mut server, at(0), set), "STORED\r\n");
+        if server.workers[0].counters().forwarded_out > before {
+            expected += &format!("VALUE {key} 0 {LARGE}\r\n{value}\r\n");
+            keys.push(key);
+        }
+    }
+    let get = format!("get {}\r\n", keys.join(" "));
+    server.workers[0].handle_input(at(0), client.id, get.as_bytes());
+    let mut sent = Vec::new();
+    server.workers[0].flush_outbox(|_, message| {
+        sent.push(message);
+        Ok(())
+    });
+    let mut parts = 0;
+    for message in sent {
+        let mut next = Some(message);
+        while let Some(message) = next {
+            let before = server.workers[1].outbox_bytes();
+            next = server.workers[1].handle_message(at(0), 0, message);
+            let more = server.workers[1].outbox_bytes() - before;
+            assert!(more <= AT_ONCE, "{more}");
+            parts += 1;
+        }
+    }
+    assert!(parts >= 5, "{} keys in {parts} parts", keys.len());
+    server.settle(at(0));
+    assert_eq!(
+        client.answers(&mut server, at(0)),
+        format!("{expected}END\r\n")
+    );
+}

@@ -46,14 +46,32 @@ impl Worker {
         self.carry_out_message(now, from, message);
     }
 
+    /// Carries out a message, as long as there is memory for its answers.
     fn carry_out_message(&mut self, now: Now, from: u16, message: Message) {
+        let mut next = Some(message);
+        while let Some(message) = next {
+            next = self.carry_out_part(now, from, message);
+            if self.levels.answers == Level::Full {
+                if let Some(left) = next.take() {
+                    self.deferred.push_front((from, left));
+                }
+            }
+        }
+    }
+
+    /// Carries out as much of a message as the core does at once; gives what is left.
+    fn carry_out_part(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let (_, weight) = weigh(self.parts.share.budget(), &message);
         let answered = match &message {
             Message::Share { to, .. } if weight > 0 => Some(to.connection),
             Message::Answers(answers) if weight > 0 => Some(answers.connection()),
             _ => None,
         };
-        self.parts.core.handle_message(now, from, message);
+        let left = self.parts.core.handle_message(now, from, message);
+        if let Some(left) = &left {
+            let (pool, weight) = weigh(self.parts.share.budget(), left);
+            pool.take(weight);
+        }
         if let Some(id) = answered {
             // Counted with the connection before it is not with the message any more: whoever looks in
             // between must not take it for room.
@@ -67,6 +85,7 @@ impl Worker {
             let _ = self.send_messages();
             self.look_at_levels();
         }
+        left
     }
 
     /// Carries out deferred messages, as long as there is memory for their answers.

@@ -461,7 +461,10 @@ impl World {
         let core = &mut s.workers[usize::from(to)];
         let refused = core.counters().cachelets_refused;
         let broken = core.counters().cachelets_broken;
-        core.handle_message(now, from, message);
+        let mut next = Some(message);
+        while let Some(message) = next {
+            next = core.handle_message(now, from, message);
+        }
         let was_refused = core.counters().cachelets_refused > refused;
         self.lose_broken(server, to, broken);
         if let Some(cachelet) = came {

@@ -214,7 +214,10 @@ impl<'a> Cluster<'a> {
             Event::Inside(worker, from, message) => {
                 let now = now_at(self.time);
                 let core = &mut self.workers[worker].core;
-                core.handle_message(now, from, *message);
+                let mut next = Some(*message);
+                while let Some(message) = next {
+                    next = core.handle_message(now, from, message);
+                }
                 self.settle_worker(worker, self.time);
             }
             Event::Tick => self.tick(),
