@@ -126,14 +126,16 @@ impl Cluster {
         self.coordinator = spawn_coordinator(&address, &self.options);
     }
 
-    /// Waits until every proxy answers a get of some keys without an error.
+    /// Waits until every proxy carries out deletes of keys that nobody stores. A get would not tell: of a server that does
+    /// not know the map yet, or is gone, it is a miss as well.
     pub fn wait_until_serving(&self) {
         for proxy in &self.proxies {
             poll_until(SERVING_DEADLINE, "a proxy that serves", || {
                 let mut client = Client::try_connect(proxy.address()).ok()?;
-                // Several keys, so that most likely every server is asked.
-                (0..16)
-                    .all(|n| client.try_get(&format!("readiness:{n}")).is_ok())
+                // So many keys that most likely every worker is asked.
+                (0..64)
+                    .map(|n| client.try_command(&format!("delete readiness:{n}")))
+                    .all(|answer| answer.is_ok_and(|line| line == "NOT_FOUND"))
                     .then_some(())
             });
         }

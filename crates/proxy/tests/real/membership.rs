@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// Connections that work at the same time.
 const CLIENTS: usize = 3;
@@ -95,17 +94,13 @@ impl Load {
                 .map(|n| n.load(Ordering::Relaxed))
         };
         let before = done();
-        let deadline = Instant::now() + PATIENCE;
-        while done()
-            .iter()
-            .zip(before)
-            .any(|(now, before)| *now < before + BURSTS)
-        {
+        poll_until(PATIENCE, "the clients to go on", || {
             let has_failed = self.clients.iter().any(JoinHandle::is_finished);
             assert!(!has_failed, "a client failed");
-            assert!(Instant::now() < deadline, "the clients go on");
-            std::thread::yield_now();
-        }
+            let mut each = done().into_iter().zip(before);
+            each.all(|(now, before)| now >= before + BURSTS)
+                .then_some(())
+        });
     }
 
     fn end(self) -> Vec<Writer> {

@@ -8,7 +8,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -63,15 +62,14 @@ impl Write for End {
 
 /// Files of an authority and of a server certificate that it signed for `localhost`.
 struct Files {
-    dir: PathBuf,
+    dir: tempfile::TempDir,
     config: TlsConfig,
     root: rustls::pki_types::CertificateDer<'static>,
 }
 
 impl Files {
-    fn new(name: &str) -> Files {
-        let dir = std::env::temp_dir().join(format!("evenkeel-tls-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder of ours");
+    fn new() -> Files {
+        let dir = tempfile::tempdir().expect("a temporary folder");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
@@ -81,7 +79,7 @@ impl Files {
             .expect("a name")
             .signed_by(&key, &authority)
             .expect("signed");
-        let (chain, key_file) = (dir.join("chain.pem"), dir.join("key.pem"));
+        let (chain, key_file) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
         std::fs::write(&chain, certificate.pem()).expect("written");
         std::fs::write(&key_file, key.serialize_pem()).expect("written");
         Files {
@@ -111,12 +109,6 @@ impl Files {
             .with_no_client_auth();
         let name = ServerName::try_from("localhost").expect("a name");
         ClientConnection::new(Arc::new(config), name).expect("a client")
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -163,7 +155,7 @@ fn move_client(client: &mut ClientConnection, to_server: &Queue, to_client: &Que
 
 /// The server sends back what it reads, through a queue, as a connection does.
 fn echo_through(pieces: &[usize], total: usize) {
-    let files = Files::new("echo");
+    let files = Files::new();
     let contexts = TlsContexts::load(&files.config).expect("sound files");
     let (end, to_server, to_client, _) = line(pieces);
     let mut server = TlsStream::new(end, &contexts.default).expect("a connection");
@@ -210,7 +202,7 @@ fn bytes_come_back_whatever_the_pieces() {
 /// lose.
 #[test]
 fn a_write_is_reported_once_its_records_have_left() {
-    let files = Files::new("write");
+    let files = Files::new();
     let contexts = TlsContexts::load(&files.config).expect("sound files");
     let (end, to_server, to_client, _) = line(&[1 << 20]);
     let mut server = TlsStream::new(end, &contexts.default).expect("a connection");
@@ -246,7 +238,7 @@ fn server_pieces(server: &mut TlsStream<End>, pieces: Vec<usize>) {
 
 #[test]
 fn what_is_no_tls_is_refused_and_counted_as_a_failed_handshake() {
-    let files = Files::new("plain");
+    let files = Files::new();
     let contexts = TlsContexts::load(&files.config).expect("sound files");
     let (end, to_server, _, _) = line(&[1 << 20]);
     let mut server = TlsStream::new(end, &contexts.default).expect("a connection");
@@ -260,7 +252,7 @@ fn what_is_no_tls_is_refused_and_counted_as_a_failed_handshake() {
 
 #[test]
 fn a_client_that_leaves_early_ends_the_connection() {
-    let files = Files::new("early");
+    let files = Files::new();
     let contexts = TlsContexts::load(&files.config).expect("sound files");
     let (end, _, _, closed) = line(&[1 << 20]);
     let mut server = TlsStream::new(end, &contexts.default).expect("a connection");
@@ -272,7 +264,7 @@ fn a_client_that_leaves_early_ends_the_connection() {
 
 #[test]
 fn files_that_cannot_be_used_are_named() {
-    let files = Files::new("files");
+    let files = Files::new();
     let with = |change: &dyn Fn(&mut TlsConfig)| {
         let mut config = files.config.clone();
         change(&mut config);
@@ -286,7 +278,7 @@ fn files_that_cannot_be_used_are_named() {
     assert!(told(&|c| c.clients = ClientCertificates::Required).contains("authorities"));
     assert!(told(&|c| c.ciphers = Some("RC4-MD5".into())).contains("RC4-MD5"));
     let other = KeyPair::generate().expect("a key").serialize_pem();
-    let wrong = files.dir.join("wrong.pem");
+    let wrong = files.dir.path().join("wrong.pem");
     std::fs::write(&wrong, other).expect("written");
     let error = told(&|c| c.files.key = Some(wrong.clone()));
     assert!(error.contains("chain.pem"), "{error}");
