@@ -395,9 +395,14 @@ impl Worker {
         }
     }
 
-    /// Closes the connections whose answers may have been composed too late.
     fn look_at_lease(&mut self, read: Instant) {
-        for id in self.parts.core.look_at_lease(read) {
+        let late = self.parts.core.look_at_lease(read);
+        self.close_late(late);
+    }
+
+    /// Closes the connections whose answers may have been composed too late.
+    fn close_late(&mut self, late: Vec<ConnectionId>) {
+        for id in late {
             self.parts.core.counters().answers_too_late += 1;
             self.close(id);
         }
@@ -412,7 +417,10 @@ impl Worker {
                         self.parts.gauges.set_epoch(map.epoch());
                     }
                 }
-                Control::Lease(lease) => self.parts.core.handle_lease(read, lease),
+                Control::Lease(lease) => {
+                    let late = self.parts.core.handle_lease(read, lease);
+                    self.close_late(late);
+                }
                 Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
                 Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),

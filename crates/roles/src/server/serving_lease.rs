@@ -257,8 +257,17 @@ impl WorkerCore {
         self.placement.set_closed(true);
     }
 
-    /// Its server has a lease. Without effect on a worker that works by an older map.
-    pub fn handle_lease(&mut self, now: Instant, lease: ServingLease) {
+    /// Its server has a lease. Without effect on a worker that works by an older map. `now` is a reading of the clock in this
+    /// turn. If the former lease ended before this one was taken in, connections are given as by
+    /// [`look_at_lease`](Self::look_at_lease): their answers are not covered by this one.
+    #[must_use = "the driver closes these connections"]
+    pub fn handle_lease(&mut self, now: Instant, lease: ServingLease) -> Vec<ConnectionId> {
+        let late = self.look_at_lease(now);
+        self.take_lease(now, lease);
+        late
+    }
+
+    fn take_lease(&mut self, now: Instant, lease: ServingLease) {
         if self.placement.epoch() < lease.epoch || now >= lease.until {
             self.engine.counters.leases_unusable += 1;
             return;
@@ -281,6 +290,7 @@ impl WorkerCore {
     /// [`handle_lease`](Self::handle_lease) were passed on. `now` is a reading of the clock in this turn. When it has just ended,
     /// the connections are given whose answers were not all written: the driver closes them, because nobody can
     /// say whether those were composed in time.
+    #[must_use = "the driver closes these connections"]
     pub fn look_at_lease(&mut self, now: Instant) -> Vec<ConnectionId> {
         match self.leave {
             Leave::Until(until) if now >= until => {}

@@ -11,4 +11,5 @@ mod migrations;
 mod moves;
 mod plain;
 mod replication;
+mod serving_lease;
 mod workers;

@@ -97,7 +97,8 @@ impl World {
     pub(super) fn hear_lease(&mut self, server: usize, worker: u16, lease: ServingLease) {
         let s = &mut self.servers[server];
         let now = s.process.now(self.time).monotonic;
-        s.workers[usize::from(worker)].handle_lease(now, lease);
+        let late = s.workers[usize::from(worker)].handle_lease(now, lease);
+        self.close_all_late(server, worker, late);
         self.look_at_lease(server, worker);
         self.settle_worker(server, worker);
     }
@@ -218,8 +219,15 @@ impl World {
         }
         let s = &mut self.servers[server];
         let now = s.process.now(self.time).monotonic;
-        let core = &mut s.workers[usize::from(worker)];
-        for id in core.look_at_lease(now) {
+        let late = s.workers[usize::from(worker)].look_at_lease(now);
+        self.close_all_late(server, worker, late);
+    }
+
+    fn close_all_late(&mut self, server: usize, worker: u16, late: Vec<ConnectionId>) {
+        if self.has_fault(Fault::LeasesOutlived) {
+            return;
+        }
+        for id in late {
             self.close_late(server, worker, id);
         }
     }
