@@ -17,7 +17,7 @@ use super::wire::{
 };
 
 /// What etcd asks for before it answers.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Access {
     /// Name and password.
     pub(super) user: Option<(String, String)>,
