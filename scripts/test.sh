@@ -56,11 +56,6 @@ if ! not_older "$RUST_DEVELOPED_WITH" "$(rust_version)"; then
   say "Rust $(rust_version) is newer than $RUST_DEVELOPED_WITH: its warnings are shown and fail nothing"
   deny=()
 fi
-# Where the simulator's seeds begin: each commit tries others.
-commit=$(git rev-parse --short=6 HEAD 2>/dev/null) || commit=0
-export EVENKEEL_SEEDS_FROM=${EVENKEEL_SEEDS_FROM:-$((16#$commit))}
-say "the simulator's seeds begin with EVENKEEL_SEEDS_FROM=$EVENKEEL_SEEDS_FROM"
-
 case $tier in
   check)
     part "formatting" formatting
@@ -69,6 +64,10 @@ case $tier in
     part "unit tests" scripts/run-tests.py --lib "$@"
     ;;
   test)
+    # Where the simulator's seeds begin: each commit tries others.
+    commit=$(git rev-parse --short=6 HEAD 2>/dev/null) || commit=0
+    export EVENKEEL_SEEDS_FROM=${EVENKEEL_SEEDS_FROM:-$((16#$commit))}
+    say "the simulator's seeds begin with EVENKEEL_SEEDS_FROM=$EVENKEEL_SEEDS_FROM"
     begin_test_deps
     part "formatting" formatting
     part "scripts" scripts
