@@ -8,4 +8,4 @@ need_rust
 build_release
 cd "$ROOT"
 export EVENKEEL_BIN=$TARGET/release/evenkeel CHAOS_SECONDS=${CHAOS_SECONDS:-600}
-cargo test --release --locked -p evenkeel-conformance --test consistency -- --nocapture chaos "$@"
+cargo test --release --locked -p evenkeel-conformance --test consistency -- --nocapture --include-ignored chaos "$@"

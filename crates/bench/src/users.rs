@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Longest wait for a connection, and for an answer; then the request has failed.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for a connection, and for an answer; then the request has failed. Who is asked has time-outs of its own, and a busy
+/// machine does not reach this one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Every so many keys one has a value that is so many times as long.
 const LONG_EVERY: usize = 10;

@@ -7,13 +7,16 @@
 //! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
 //!   crates must not know.
 //! * [`users`] use a cache and know what they must find; [`migrations`] orders cachelets to other servers.
+//! * [`coordinators`] on one [`etcd`], with servers and a proxy.
 //! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
 //!
 //! Nothing here is part of the product.
 
 #![forbid(unsafe_code)]
 
+pub mod coordinators;
 pub mod differential;
+pub mod etcd;
 pub mod exchange;
 pub mod go;
 pub mod migrations;

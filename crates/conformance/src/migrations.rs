@@ -2,9 +2,13 @@
 
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationsView;
-use evenkeel_testkit::{Client, Cluster, http};
+use evenkeel_testkit::{Client, Cluster, http, poll_until};
 use evenkeel_types::{CacheletId, KeyHash};
 use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A server that says nothing for so long hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A migration that was ordered.
 pub struct Ordered {
@@ -29,7 +33,8 @@ pub fn map(coordinator: SocketAddr) -> Option<ClusterMap> {
 }
 
 /// Orders a migration of the cachelet of a key to another server, the next in a round, that copies at most so many
-/// bytes in a second (0: no limit). None when it is refused.
+/// bytes in a second (0: no limit). None when it is refused, or when nobody knows what became of it: then the same order may be
+/// given again, and is answered by the migration if it stands.
 pub fn order(coordinator: SocketAddr, key: &str, bytes_per_second: u64) -> Option<Ordered> {
     let map = map(coordinator)?;
     let place = map.locate(KeyHash::of(key.as_bytes()));
@@ -63,8 +68,11 @@ pub fn count_all(cluster: &Cluster, name: &str) -> u64 {
     servers.map(|server| count(server.address(), name)).sum()
 }
 
-/// One of a server's counts, by its name in `stats evenkeel`.
+/// One of a server's counts, by its name in `stats evenkeel`. It closes connections where its serving lease has ended; then
+/// it is asked again.
 pub fn count(server: SocketAddr, name: &str) -> u64 {
-    let stats = Client::connect(server).stats("evenkeel");
+    let stats = poll_until(DEADLINE, "a server that says what it has counted", || {
+        Client::try_connect(server).ok()?.try_stats("evenkeel").ok()
+    });
     stats[name].parse().expect("a number")
 }

@@ -1,6 +1,6 @@
 //! Users of a cache, each of whom alone writes its keys and checks what it reads.
 
-use evenkeel_testkit::{Client, poll_until};
+use evenkeel_testkit::{Client, ClusterOptions, Process, poll_until};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long filling the cache may take.
-const FULL_DEADLINE: Duration = Duration::from_secs(40);
+const FULL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Keys of each user.
 const KEYS: usize = 400;
@@ -29,6 +29,43 @@ pub struct Tally {
     pub misses: AtomicU64,
     /// Requests that were answered with an error or not at all.
     pub failures: AtomicU64,
+}
+
+/// A cluster in which nobody dies, however late the machine lets a server speak, and what is late is not what has failed.
+pub fn nobody_dies() -> ClusterOptions {
+    let owned = |arguments: [&str; 2]| arguments.map(str::to_owned).to_vec();
+    ClusterOptions {
+        proxy_args: owned(["--request-timeout", "30s"]),
+        coordinator_args: owned(["--silent-ms", "60000"]),
+        ..ClusterOptions::default()
+    }
+}
+
+/// Checks that no request has failed and nothing was gone, but where servers have lost serving leases: then the machine has kept them
+/// from hearing of each other, and nobody could serve.
+///
+/// # Panics
+/// When it is otherwise.
+pub fn assert_unnoticed(tally: &Tally, servers: &[Process]) {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let (failures, misses) = (of(&tally.failures), of(&tally.misses));
+    let lost = leases_lost(servers);
+    println!("{} requests, {lost} leases lost", of(&tally.requests));
+    assert!(
+        (failures, misses) == (0, 0) || lost > 0,
+        "{failures} failures, {misses} misses"
+    );
+}
+
+/// Serving leases that the servers among these that live have lost.
+pub fn leases_lost(servers: &[Process]) -> u64 {
+    let lost = |server: &Process| -> Option<u64> {
+        let mut client = Client::try_connect(server.address()).ok()?;
+        client.try_stats("evenkeel").ok()?["leases_lost"]
+            .parse()
+            .ok()
+    };
+    servers.iter().filter_map(lost).sum()
 }
 
 /// The name of a user's key. Keys count round.

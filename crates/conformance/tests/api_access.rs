@@ -12,7 +12,7 @@ use rcgen::{
 };
 
 /// Longest wait for anything; reached only by a failure.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 const OPERATOR: &str = "operators-0123456789";
 const OPERATOR_NEW: &str = "operators-new-0123456789";

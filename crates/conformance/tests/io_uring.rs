@@ -139,19 +139,16 @@ fn a_connection_ends_at_once() {
     }
     let process = server(&["-t", "1"]);
     let start = std::time::Instant::now();
-    const TIMES: u32 = 20;
+    const TIMES: u32 = 200;
     for _ in 0..TIMES {
         let client = Client::connect(process.address());
         assert_eq!(client.finish(b"get none\r\nquit\r\n"), b"END\r\n");
         let client = Client::connect(process.address());
         assert_eq!(client.finish(b"get none\r\n"), b"END\r\n");
     }
-    // An idle worker looks around twice a second; none of these ends may have waited for that.
-    assert!(
-        start.elapsed() < Duration::from_millis(250) * TIMES,
-        "{:?}",
-        start.elapsed()
-    );
+    // An idle worker looks around twice a second. Had each of these ends waited for that, they had taken three minutes.
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(90), "{elapsed:?}");
 }
 
 /// A client that sends far more than may be kept for it, and reads nothing meanwhile, is held back and

@@ -22,7 +22,7 @@ const KEYS: usize = 48;
 const DIRECT: usize = 6;
 const THROUGH_PROXY: usize = 4;
 
-const DEADLINE: Duration = Duration::from_secs(40);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
     let args = ["--test-toll", TOLL, "--test-toll-coin", "clock"];

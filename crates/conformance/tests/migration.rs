@@ -2,23 +2,37 @@
 //! on the way, nobody sees what is older than what was stored last.
 
 use evenkeel_conformance::migrations::{self, Ordered, count_all};
-use evenkeel_conformance::users::{Tally, USERS, key_name, while_used};
+use evenkeel_conformance::users::{
+    Tally, USERS, assert_unnoticed, key_name, nobody_dies, while_used,
+};
 use evenkeel_roles::coordinator::MigrationEnd;
 use evenkeel_testkit::{Cluster, ClusterOptions, poll_until};
 use evenkeel_types::CacheletId;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(40);
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Cachelets that pass in the first test.
+const MOVED_MIN: u64 = 15;
+
+/// Migrations that are ordered for that at most: a busy machine lets some be given up, because the target takes too long.
+const ROUNDS_MAX: usize = 60;
+
+/// How often a blow is dealt that comes too late for its step.
+const TRIES: usize = 20;
 
 #[test]
 fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
-    let cluster = Cluster::start(ClusterOptions::default());
+    let cluster = Cluster::start(nobody_dies());
     let tally = Tally::default();
     let address = cluster.proxies[0].address();
     let coordinator = cluster.coordinator.address();
     while_used(address, Duration::ZERO, &tally, |is_broken| {
-        for round in 0..18 {
+        for round in 0..ROUNDS_MAX {
+            if count_all(&cluster, "migrations_passed") >= MOVED_MIN {
+                break;
+            }
             let key = key_name(round % USERS, round * 7);
             // Some slow, so that much is written meanwhile.
             let rate = [0, 0, 400_000][round % 3];
@@ -35,9 +49,9 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
         }
     });
     let ended = migrations::view(coordinator).expect("the migrations").ended;
-    let moved = ended
+    let aborted = ended
         .iter()
-        .filter(|ended| ended.end == MigrationEnd::Moved)
+        .filter(|ended| ended.end == MigrationEnd::Aborted)
         .count();
     let (passed, us) = (
         count_all(&cluster, "migrations_passed"),
@@ -49,10 +63,9 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
         us / passed.max(1),
         tally.requests.load(Ordering::Relaxed),
     );
-    assert!(moved >= 15, "{ended:?}");
-    assert_eq!(passed, moved as u64);
-    assert_eq!(tally.failures.load(Ordering::Relaxed), 0, "failures");
-    assert_eq!(tally.misses.load(Ordering::Relaxed), 0, "misses");
+    assert!(passed >= MOVED_MIN, "{ended:?}");
+    assert_eq!(passed as usize + aborted, ended.len(), "{ended:?}");
+    assert_unnoticed(&tally, &cluster.servers);
 }
 
 /// How far a migration has come when it is struck.
@@ -119,9 +132,14 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
     let coordinator = cluster.coordinator.address();
     let mut struck = Vec::new();
     while_used(address, Duration::ZERO, &tally, |is_broken| {
-        for step in [Step::Ordered, Step::Copying, Step::Passed, Step::Flipped] {
-            for victim in [Victim::Source, Victim::Target, Victim::Coordinator] {
-                let key = key_name(0, struck.len() * 11);
+        let steps = [Step::Ordered, Step::Copying, Step::Passed, Step::Flipped];
+        let victims = [Victim::Source, Victim::Target, Victim::Coordinator];
+        for (step, victim) in steps
+            .into_iter()
+            .flat_map(|step| victims.map(|it| (step, it)))
+        {
+            for blow in 0..TRIES {
+                let key = key_name(0, (struck.len() + blow * 12) * 11);
                 // Slow where it is to be met on its way.
                 let rate = if step == Step::Copying { 4_000 } else { 0 };
                 let before: Vec<u64> = (0..3).map(|server| passed(&cluster, server)).collect();
@@ -137,7 +155,6 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     Victim::Target => cluster.restart_server(target),
                     Victim::Coordinator => cluster.restart_coordinator(),
                 }
-                struck.push((step, victim, was_there));
                 poll_until(DEADLINE, "a migration to be over, and all to be up", || {
                     let is_over = migrations::view(coordinator)?.migrations.is_empty();
                     let map = migrations::map(coordinator)?;
@@ -145,6 +162,10 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     let owned = map.document().cachelets.iter().all(Option::is_some);
                     (is_broken() || is_over && up == 3 && owned).then_some(())
                 });
+                if was_there || is_broken() {
+                    struck.push((step, victim));
+                    break;
+                }
             }
         }
     });
@@ -155,11 +176,7 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
         tally.misses.load(Ordering::Relaxed),
         tally.failures.load(Ordering::Relaxed)
     );
-    let missed: Vec<_> = struck.iter().filter(|(.., was_there)| !was_there).collect();
-    assert!(
-        missed.len() <= 1,
-        "over before they were struck: {missed:?}"
-    );
+    assert_eq!(struck.len(), 12, "others were over before they were struck");
     let mut client = cluster.proxy_client();
     assert_eq!(client.set("afterwards", b"well"), "STORED");
 }

@@ -2,21 +2,24 @@
 //! other servers: nobody misses anything.
 
 use evenkeel_conformance::migrations::{self, count_all};
-use evenkeel_conformance::users::{Tally, USERS, key_name, while_used};
+use evenkeel_conformance::users::{
+    Tally, USERS, assert_unnoticed, key_name, nobody_dies, while_used,
+};
 use evenkeel_testkit::{Cluster, ClusterOptions, http, poll_until};
 use evenkeel_types::{CacheletId, KeyHash};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(40);
+const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Rounds at least, and at most, until there were enough of each.
 const ROUNDS: usize = 24;
+const ROUNDS_MAX: usize = 120;
 
 #[test]
 fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
     let cluster = Cluster::start(ClusterOptions {
         threads: 2,
-        ..ClusterOptions::default()
+        ..nobody_dies()
     });
     let coordinator = cluster.coordinator.address();
     // Whether it is in the map now.
@@ -33,7 +36,11 @@ fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
         Duration::ZERO,
         &tally,
         |is_broken| {
-            for round in 0..ROUNDS {
+            for round in 0..ROUNDS_MAX {
+                let passed = || count_all(&cluster, "migrations_passed");
+                if round >= ROUNDS && splits >= 8 && merges >= 8 && passed() >= 5 {
+                    break;
+                }
                 let key = key_name(round % USERS, round * 5);
                 let map = migrations::map(coordinator).expect("a map");
                 let place = map.locate(KeyHash::of(key.as_bytes()));
@@ -63,15 +70,12 @@ fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
             }
         },
     );
-    println!(
-        "{splits} split, {merges} merged, {moves} sent to other servers; {} requests, {} misses, {} failures",
-        tally.requests.load(Ordering::Relaxed),
-        tally.misses.load(Ordering::Relaxed),
-        tally.failures.load(Ordering::Relaxed)
-    );
-    assert!(splits >= 8 && merges >= 8 && moves >= 5);
-    assert_eq!(count_all(&cluster, "migrations_passed"), moves);
+    println!("{splits} split, {merges} merged, {moves} sent to other servers");
+    // A busy machine lets some moves be given up, because the target takes too long.
+    let passed = count_all(&cluster, "migrations_passed");
+    let aborted = count_all(&cluster, "migrations_aborted");
+    assert!(splits >= 8 && merges >= 8 && passed >= 5);
+    assert_eq!(passed + aborted, moves);
     assert_eq!(count_all(&cluster, "cachelets_broken"), 0);
-    assert_eq!(tally.failures.load(Ordering::Relaxed), 0, "failures");
-    assert_eq!(tally.misses.load(Ordering::Relaxed), 0, "misses");
+    assert_unnoticed(&tally, &cluster.servers);
 }

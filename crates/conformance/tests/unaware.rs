@@ -10,10 +10,14 @@ use std::time::Duration;
 
 const KEY: &str = "page:home";
 
-const HOT_DEADLINE: Duration = Duration::from_secs(20);
+/// What is awaited has come by then, unless something hangs.
+const HOT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Commands compared.
+/// Commands compared at least.
 const COMMANDS: u64 = 5000;
+
+/// Commands compared at most, while none of the writes among them has been sent to a replica.
+const COMMANDS_MAX: u64 = 200_000;
 
 /// Gets whose way is counted.
 const GETS: u64 = 8000;
@@ -119,7 +123,8 @@ fn a_client_of_a_home_is_answered_as_if_there_were_no_replicas() {
     for client in &mut clients {
         client.command(&format!("set {KEY} 0 0 1\r\n1"));
     }
-    let before = count(&mut clients[0], "evenkeel", "propagations");
+    let mut witness = cluster.server_client(home);
+    let before = count(&mut witness, "evenkeel", "propagations");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -128,7 +133,11 @@ fn a_client_of_a_home_is_answered_as_if_there_were_no_replicas() {
             }
         });
         let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for number in 0..COMMANDS {
+            for number in 0..COMMANDS_MAX {
+                let is_enough = number >= COMMANDS && number.is_multiple_of(1000);
+                if is_enough && count(&mut witness, "evenkeel", "propagations") > before {
+                    break;
+                }
                 // Mostly reads: a key that is written much loses its replicas.
                 let choice = match random.next_u64() % 100 {
                     0..90 => random.next_u64() % 5,
@@ -172,22 +181,20 @@ fn gets_of_a_hot_key_spread_through_a_proxy_and_not_without_one() {
         (minus(after.0, before.0), minus(after.1, before.1))
     };
 
-    let (gets, replica_gets) = counts(&mut || {
-        for _ in 0..GETS / BATCH as u64 {
-            read_batch(&mut reader);
-        }
+    // It may get more replicas meanwhile, and a busy machine may let its lease end for a moment, or a server do little: then
+    // it is looked at again.
+    let (gets, replica_gets) = poll_until(HOT_DEADLINE, "gets that spread evenly", || {
+        let (gets, replica_gets) = counts(&mut || {
+            for _ in 0..GETS / BATCH as u64 {
+                read_batch(&mut reader);
+            }
+        });
+        assert!(gets.iter().sum::<u64>() + replica_gets.iter().sum::<u64>() >= GETS);
+        let mut others = (0..4).filter(|&server| server != home);
+        let is_spread = gets[home] * 3 < GETS && others.all(|at| replica_gets[at] * 8 > GETS);
+        is_spread.then_some((gets, replica_gets))
     });
     println!("through the proxy: {gets:?} at homes, {replica_gets:?} of replicas");
-    // It may have got more replicas meanwhile, and its lease may have ended for a moment.
-    assert!(gets[home] * 3 < GETS, "most go elsewhere");
-    assert!(gets.iter().sum::<u64>() + replica_gets.iter().sum::<u64>() >= GETS);
-    let others = (0..4).filter(|&server| server != home);
-    for server in others {
-        assert!(
-            replica_gets[server] * 8 > GETS,
-            "server {server} has its part"
-        );
-    }
 
     let mut direct = cluster.server_client(home);
     let (gets, replica_gets) = counts(&mut || {

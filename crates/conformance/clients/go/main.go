@@ -42,7 +42,7 @@ func value(client *memcache.Client, key string) string {
 
 func main() {
 	client := memcache.New(os.Args[1])
-	client.Timeout = 10 * time.Second
+	client.Timeout = 60 * time.Second
 	if len(os.Args) > 3 && os.Args[2] == "--tls" {
 		client.DialContext = tlsDialer(os.Args[3]).DialContext
 	}

@@ -11,7 +11,7 @@ const [address, , authority] = process.argv.slice(2);
 
 run(async () => {
   const tls = authority && { ca: fs.readFileSync(authority), servername: "localhost" };
-  const client = new MemcacheClient({ server: { server: address, maxConnections: 3 }, cmdTimeout: 10_000, tls });
+  const client = new MemcacheClient({ server: { server: address, maxConnections: 3 }, cmdTimeout: 60_000, tls });
   const value = async (key) => (await client.get(key))?.value;
 
   same("a miss", await value("mc:a"), undefined);

@@ -8,7 +8,7 @@ const Memcached = require("memcached");
 const { bytes, failure, run, same } = require("./checks");
 
 run(async () => {
-  const client = new Memcached(process.argv[2], { timeout: 10_000, retries: 0, poolSize: 4 });
+  const client = new Memcached(process.argv[2], { timeout: 60_000, retries: 0, poolSize: 4 });
   const call = (name, ...arguments_) => util.promisify(client[name].bind(client))(...arguments_);
 
   same("a miss", await call("get", "nm:a"), undefined);

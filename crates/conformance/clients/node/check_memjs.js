@@ -5,7 +5,7 @@ const memjs = require("memjs");
 const { bytes, failure, run, same } = require("./checks");
 
 const [address, username, password] = process.argv.slice(2);
-const OPTIONS = { timeout: 10, conntimeout: 10, retries: 0, username, password };
+const OPTIONS = { timeout: 60, conntimeout: 60, retries: 0, username, password };
 
 run(async () => {
   const client = memjs.Client.create(address, OPTIONS);

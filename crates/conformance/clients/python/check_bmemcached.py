@@ -42,7 +42,7 @@ def main() -> None:
 
     def connect(username=username, password=password):
         return bmemcached.Client(
-            [f"{options.host}:{options.port}"], username, password, socket_timeout=10, tls_context=context
+            [f"{options.host}:{options.port}"], username, password, socket_timeout=60, tls_context=context
         )
 
     client = connect()

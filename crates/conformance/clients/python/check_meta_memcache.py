@@ -27,7 +27,7 @@ from meta_memcache import (
 def connect(host: str, port: int):
     return CacheClient.cache_client_from_servers(
         servers=[ServerAddress(host, port)],
-        connection_pool_factory_fn=connection_pool_factory_builder(connection_timeout=10, recv_timeout=10),
+        connection_pool_factory_fn=connection_pool_factory_builder(connection_timeout=60, recv_timeout=60),
     )
 
 

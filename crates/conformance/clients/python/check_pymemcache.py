@@ -19,8 +19,8 @@ def main() -> None:
     address = (options.host, options.port)
     context = ssl.create_default_context(cafile=options.tls) if options.tls else None
     # default_noreply is pymemcache's own default (True); both are driven.
-    client = Client(address, default_noreply=False, connect_timeout=10, timeout=10, tls_context=context)
-    quiet = Client(address, connect_timeout=10, timeout=10, tls_context=context)
+    client = Client(address, default_noreply=False, connect_timeout=60, timeout=60, tls_context=context)
+    quiet = Client(address, connect_timeout=60, timeout=60, tls_context=context)
 
     # Storing and reading.
     assert client.get("py:a") is None
@@ -109,7 +109,7 @@ def main() -> None:
     assert client.version()
     stats = client.stats()
     assert stats[b"cmd_get"] > 0 and stats[b"curr_connections"] > 0, stats
-    pool = PooledClient(address, max_pool_size=4, default_noreply=False, timeout=10, tls_context=context)
+    pool = PooledClient(address, max_pool_size=4, default_noreply=False, timeout=60, tls_context=context)
     assert pool.set("py:pool", b"x") and pool.get("py:pool") == b"x" and pool.delete("py:pool")
     client.quit()
     print("ok")

@@ -23,7 +23,7 @@ end
 
 authority = ARGV.pop(2).last if ARGV[-2] == "--tls"
 address, username, password = ARGV
-options = { socket_timeout: 10, error_when_over_max_size: true, username: username, password: password }
+options = { socket_timeout: 60, error_when_over_max_size: true, username: username, password: password }
 if authority
   options[:ssl_context] = OpenSSL::SSL::SSLContext.new.tap do |context|
     context.set_params(ca_file: authority, verify_mode: OpenSSL::SSL::VERIFY_PEER)

@@ -23,8 +23,8 @@ const PIPELINE_MAX: u64 = 8;
 /// Of a thousand commands, so many write.
 const WRITES_PER_MILLE: u64 = 20;
 
-/// Whoever waits longer for an answer takes the proxy to hang: several times its request timeout.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(8);
+/// Whoever waits longer for an answer takes the proxy to hang: several times its request timeout, or twice the longest.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A value that names no write.
 const ALIEN: WriteId = WriteId(u64::MAX);
@@ -38,6 +38,8 @@ pub struct Shared {
     start: Instant,
     clients: AtomicU32,
     writes: AtomicU64,
+    /// Values that were read.
+    values: AtomicU64,
     /// Keys whose versions do not grow through the whole history.
     incomparable: Mutex<BTreeSet<u16>>,
 }
@@ -51,6 +53,7 @@ impl Shared {
             start: Instant::now(),
             clients: AtomicU32::new(0),
             writes: AtomicU64::new(0),
+            values: AtomicU64::new(0),
             incomparable: Mutex::default(),
         }
     }
@@ -74,6 +77,11 @@ impl Shared {
     /// The clock of the history.
     pub fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).expect("a test is shorter than 584 years")
+    }
+
+    /// How many values were read so far.
+    pub fn values(&self) -> u64 {
+        self.values.load(Ordering::Relaxed)
     }
 
     /// The name of a connection in the history.
@@ -376,6 +384,7 @@ impl<'a> Application<'a> {
         if let (Some(id), Some(version)) = (id, version) {
             self.versions[key] = Some((id, version));
         }
+        self.shared.values.fetch_add(1, Ordering::Relaxed);
         let write = id.unwrap_or(ALIEN);
         Found::Value { write, version }
     }

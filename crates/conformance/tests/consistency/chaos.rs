@@ -6,9 +6,7 @@
 
 use super::application::Shared;
 use super::blows::{Blow, strike};
-use super::{
-    Consistency, IMPATIENT, alone, assert_replicas_were_read, atomic, cluster, lease, record,
-};
+use super::{Consistency, IMPATIENT, atomic, cluster, lease, record};
 use evenkeel_conformance::exchange::seed;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -29,7 +27,6 @@ const PAUSE_MS: (u64, u64) = (50, 2500);
 const AFTERMATH: Duration = Duration::from_millis(1000);
 
 fn run(consistency: Consistency) {
-    let _alone = alone();
     let seconds: u64 = match std::env::var("CHAOS_SECONDS") {
         Ok(text) => text.parse().expect("CHAOS_SECONDS is a number of seconds"),
         Err(_) => SECONDS_DEFAULT,
@@ -66,7 +63,6 @@ fn run(consistency: Consistency) {
         }
         rounds += 1;
     }
-    assert_replicas_were_read(&cluster);
     println!("{rounds} rounds, {operations} operations, no violation; {counts:?}");
     if rounds as usize * BLOWS >= Blow::ALL.len() {
         assert_eq!(counts.len(), Blow::ALL.len(), "each has happened");
@@ -88,6 +84,7 @@ fn chaos_under_leases() {
 }
 
 #[test]
+#[ignore = "nightly: the same for atomic writes, half a minute or more"]
 fn chaos_with_atomic_writes() {
     run(Consistency::Atomic);
 }

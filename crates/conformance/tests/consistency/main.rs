@@ -19,7 +19,6 @@ mod porcupine;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use application::{Application, Shared};
@@ -37,23 +36,20 @@ const APPLICATIONS_PER_PROXY: usize = 6;
 /// How long a lease lasts: shorter than usual, so that more begin and end during a test.
 const LEASE: Duration = Duration::from_millis(400);
 
-/// How long a hot key may take to be replicated.
-const HOT_DEADLINE: Duration = Duration::from_secs(20);
+/// What is awaited has come by then, unless something hangs.
+const HOT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Time-out of requests where servers fail: shorter than a server is stopped.
 const IMPATIENT: &str = "700ms";
 
 /// Time-out of requests where nothing may fail: longer than any pause of a busy machine.
-const PATIENT: &str = "3s";
+const PATIENT: &str = "30s";
 
 /// The least number of answers that makes a test worth something.
 const VALUES_MIN: u64 = 1000;
 
-/// One test at a time, so that each has the machine to itself.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Values that applications read before they end: some may not be judged.
+const VALUES_ASKED: u64 = 2 * VALUES_MIN;
 
 /// What homes promise for hot keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +104,8 @@ fn cluster(consistency: Consistency, request_timeout: &str) -> Cluster {
 /// what they recorded.
 type Deed<'a> = &'a mut dyn FnMut(&mut Cluster, &Shared) -> Vec<Operation>;
 
-/// Runs applications before, while and for some time after something is done to the cluster. Gives all
-/// that was recorded, with what the deed adds to it.
+/// Runs applications before, while and for some time after something is done to the cluster, until they have read enough,
+/// of replicas too. Gives all that was recorded, with what the deed adds to it.
 fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Deed<'_>) -> History {
     let proxies: Vec<_> = cluster.proxies.iter().map(Process::address).collect();
     let operations = std::thread::scope(|scope| {
@@ -124,6 +120,9 @@ fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Dee
             home_of_hottest(cluster, shared);
             let more = deed(cluster, shared);
             let_pass(aftermath);
+            poll_until(HOT_DEADLINE, "enough that can be judged", || {
+                (shared.values() > VALUES_ASKED && replicas_were_read(cluster)).then_some(())
+            });
             more
         }));
         shared.stop.store(true, Ordering::Relaxed);
@@ -192,7 +191,8 @@ fn sum(cluster: &Cluster, name: &str) -> u64 {
     servers(cluster).into_iter().filter_map(count).sum()
 }
 
-fn assert_replicas_were_read(cluster: &Cluster) {
+/// Whether hot keys were written and their replicas read, in the present lives of the servers.
+fn replicas_were_read(cluster: &Cluster) -> bool {
     let counts = [
         "leases_granted",
         "propagations",
@@ -200,6 +200,5 @@ fn assert_replicas_were_read(cluster: &Cluster) {
         "replica_hits",
     ]
     .map(|name| (name, sum(cluster, name)));
-    println!("{counts:?}");
-    assert!(counts.iter().all(|(_, count)| *count > 0), "{counts:?}");
+    counts.iter().all(|(_, count)| *count > 0)
 }

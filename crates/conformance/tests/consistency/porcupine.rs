@@ -5,7 +5,7 @@
 
 use super::application::{KEYS, Shared};
 use super::lease::AFTERMATH;
-use super::{Consistency, PATIENT, alone, cluster, record};
+use super::{Consistency, PATIENT, cluster, record};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_conformance::go;
 use evenkeel_sim::history::{Action, Effect, Found, NEVER, Operation, WriteId, check_linearizable};
@@ -132,7 +132,6 @@ fn forge(operations: &mut [Operation], random: &mut Xoshiro256PlusPlus) {
 fn porcupine_agrees_about_real_histories_and_forged_ones() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = go::build("./porcupine", folder.join("porcupine-check"));
-    let _alone = alone();
     let seed = seed();
     let shared = Shared::new(seed);
     let mut cluster = cluster(Consistency::Atomic, PATIENT);

@@ -4,9 +4,6 @@
 //! In every scene of those no request through the proxy may fail, no item may be lost, and no cachelet may change hands:
 //! nothing that happens to coordinators and to etcd is a reason to move anything.
 
-mod cluster;
-mod etcd;
 mod load;
-mod migrations;
 mod scenes;
 mod secure;

@@ -7,10 +7,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 
-use crate::cluster::{DEADLINE, turn};
-use crate::etcd::{Etcd, free_addresses};
+use evenkeel_conformance::coordinators::DEADLINE;
+use evenkeel_conformance::etcd::{Etcd, free_addresses, own_host};
 
-/// Writes an authority's certificate, and one with its key for each name; all are for 127.0.0.1.
+/// Writes an authority's certificate, and one with its key for each name; all are for 127.0.0.1 and for where etcd is.
 fn certificates(folder: &Path, names: &[&str]) -> PathBuf {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -21,7 +21,9 @@ fn certificates(folder: &Path, names: &[&str]) -> PathBuf {
     write("ca.pem", issuer.pem());
     for name in names {
         let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        let mut params =
+            CertificateParams::new(vec!["127.0.0.1".to_owned(), own_host().to_string()])
+                .expect("addresses");
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, *name);
         let certificate = params.signed_by(&key, &issuer).expect("signed");
@@ -47,7 +49,6 @@ fn readiness(coordinator: &Process, awaited: &str) -> String {
 
 #[test]
 fn etcd_is_known_by_its_certificate_and_knows_ours() {
-    let _turn = turn();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let authority = certificates(folder.path(), &["etcd", "coordinator"]);
@@ -107,7 +108,6 @@ fn etcd_is_known_by_its_certificate_and_knows_ours() {
 
 #[test]
 fn etcd_is_told_user_and_password() {
-    let _turn = turn();
     let etcd = Etcd::start();
     for (path, json) in [
         ("user/add", r#"{"name":"root","password":"p q"}"#),
@@ -151,7 +151,6 @@ fn etcd_is_told_user_and_password() {
 /// the token there, too, and a stranger does not even learn who leads.
 #[test]
 fn who_is_sent_on_to_the_leader_shows_a_token_there_too() {
-    let _turn = turn();
     let etcd = Etcd::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
@@ -175,7 +174,7 @@ fn who_is_sent_on_to_the_leader_shows_a_token_there_too() {
     let coordinators = [start(), start()];
     let ask = |at: &Process, path: &str, more: &[&str]| {
         let output = std::process::Command::new(require_program("curl"))
-            .args(["-sS", "--max-time", "10", "--cacert", authority])
+            .args(["-sS", "--max-time", "60", "--cacert", authority])
             .args(["-w", "%{http_code} %{num_redirects}"])
             .args(more)
             .arg(format!("https://{}{path}", at.address()))

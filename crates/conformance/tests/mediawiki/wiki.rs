@@ -193,7 +193,7 @@ fn cache_settings(client: CacheClient, cache: SocketAddr, folder: &Path) -> Stri
          $wgServer = 'http://' . ( $_SERVER['HTTP_HOST'] ?? '127.0.0.1' );\n\
          $wgMemCachedServers = [ '{cache}' ];\n\
          # Microseconds: what is slow here is the machine.\n\
-         $wgMemCachedTimeout = 10000000;\n\
+         $wgMemCachedTimeout = 60000000;\n\
          $wgMainCacheType = {kind};\n\
          $wgMessageCacheType = {kind};\n\
          $wgParserCacheType = {kind};\n\

@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_conformance::exchange::next_random;
 
 /// Longest wait for an answer. The machine may be busy; a server that hangs is found all the same.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keys that all threads share.
 const KEYS: u64 = 2000;

@@ -104,8 +104,15 @@ fn what_cannot_be_done_is_refused_with_its_word() {
     assert_eq!(begin(4, "s9"), (404, "unknown_worker".into()));
     assert_eq!(begin(999, "s2"), (404, "unknown_cachelet".into()));
     assert_eq!(begin(4, "s1"), (409, "same_server".into()));
-    client.begin_migration(&request(4, "s2")).unwrap();
-    assert_eq!(begin(4, "s2"), (409, "moving".into()));
+    let begun = client.begin_migration(&request(4, "s2")).unwrap();
+    let again = client.begin_migration(&request(4, "s2")).unwrap();
+    assert_eq!(again.began, begun.began);
+    let slower = MigrationRequest {
+        bytes_per_second: 1,
+        ..request(4, "s2")
+    };
+    let slower = refusal(client.begin_migration(&slower));
+    assert_eq!(slower, (409, "moving".into()));
     let view = client.cancel_migration(CacheletId(4)).unwrap();
     assert_eq!(view.migrations[0].stage, MigrationStage::Cancelling);
     let other = refusal(client.cancel_migration(CacheletId(5)));

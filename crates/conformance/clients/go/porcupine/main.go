@@ -76,7 +76,7 @@ func main() {
 	for _, key := range keys {
 		verdict := map[porcupine.CheckResult]string{
 			porcupine.Ok: "ok", porcupine.Illegal: "illegal", porcupine.Unknown: "unknown",
-		}[porcupine.CheckOperationsTimeout(cache, histories[key], time.Minute)]
+		}[porcupine.CheckOperationsTimeout(cache, histories[key], 10*time.Minute)]
 		fmt.Println(key, verdict)
 	}
 }

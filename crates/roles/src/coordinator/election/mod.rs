@@ -34,6 +34,7 @@ mod tests;
 
 use core::time::Duration;
 
+use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_types::Instant;
 
 /// Shortest lease that is asked for. etcd grants no shorter one than one and a half of its election timeouts
@@ -60,6 +61,10 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 pub const ACTION_TIMEOUT: Duration = Duration::from_millis(700);
 
 const _: () = assert!(LOOK_EVERY.as_millis() * 3 < LOOK_BELIEF.as_millis());
+// Operators are told that a dead leader's successor leads, and has heard from the members, within three seconds: its lease
+// ends, somebody looks, and servers speak twice in a serving lease.
+const _: () =
+    assert!(LEASE.as_millis() + LOOK_EVERY.as_millis() + SERVING_LEASE.as_millis() / 2 < 3_000);
 
 /// A lease's number, as the store gives it.
 pub type LeaseId = i64;

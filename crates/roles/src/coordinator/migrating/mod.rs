@@ -147,7 +147,8 @@ impl CoordinatorCore {
         begun
     }
 
-    /// The same, of a worker that is named.
+    /// The same, of a worker that is named. An order that stands already is answered with its migration: who ordered may not have heard
+    /// what became of it, and asks again.
     ///
     /// # Errors
     ///
@@ -161,7 +162,14 @@ impl CoordinatorCore {
         let to = to.ok_or_else(|| MigrationRefusal::UnknownWorker {
             worker: request.to.to_string(),
         })?;
-        self.begin_migration(now, request.cachelet, to, request.bytes_per_second)?;
+        let ordered = |moving: &Moving| {
+            moving.to == to
+                && moving.bytes_per_second == request.bytes_per_second
+                && !moving.cancelled
+        };
+        if !self.moving(request.cachelet).is_some_and(|it| ordered(&it)) {
+            self.begin_migration(now, request.cachelet, to, request.bytes_per_second)?;
+        }
         let view = self.migration_view(now.monotonic, request.cachelet);
         view.ok_or(MigrationRefusal::NotMoving {
             cachelet: request.cachelet,

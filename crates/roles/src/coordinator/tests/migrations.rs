@@ -327,6 +327,31 @@ fn a_state_of_a_version_without_migrations_is_taken_over() {
 }
 
 #[test]
+fn an_order_that_stands_is_answered_again_and_another_one_is_refused() {
+    let (mut world, _) = two_servers();
+    let order = |server: &str, bytes_per_second| MigrationRequest {
+        cachelet: CACHELET,
+        to: WorkerName {
+            server: server.into(),
+            worker: 1,
+        },
+        bytes_per_second,
+    };
+    let begun = world.core.handle_migration(world.now, &order("s2", 1_000));
+    let begun = begun.unwrap();
+    let again = world.core.handle_migration(world.now, &order("s2", 1_000));
+    assert_eq!(again.unwrap(), begun);
+    assert_eq!(world.core.migration_counts().begun, 1);
+    let moving = MigrationRefusal::Moving { cachelet: CACHELET };
+    let faster = world.core.handle_migration(world.now, &order("s2", 2_000));
+    assert_eq!(faster, Err(moving.clone()));
+    // What is to be given up does not stand.
+    world.core.cancel_migration(world.now, CACHELET).unwrap();
+    let again = world.core.handle_migration(world.now, &order("s2", 1_000));
+    assert_eq!(again, Err(moving));
+}
+
+#[test]
 fn what_cannot_migrate_is_refused_with_the_reason() {
     let (mut world, mut members) = two_servers();
     let refused = |world: &mut World, cachelet, to| {

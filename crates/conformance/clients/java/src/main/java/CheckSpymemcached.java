@@ -22,7 +22,7 @@ public final class CheckSpymemcached {
         boolean binary = arguments[2].equals("binary");
         ConnectionFactoryBuilder factory = new ConnectionFactoryBuilder()
             .setProtocol(binary ? ConnectionFactoryBuilder.Protocol.BINARY : ConnectionFactoryBuilder.Protocol.TEXT)
-            .setOpTimeout(10_000);
+            .setOpTimeout(60_000);
         if (arguments.length > 3) {
             PlainCallbackHandler secret = new PlainCallbackHandler(arguments[3], arguments[4]);
             factory.setAuthDescriptor(new AuthDescriptor(new String[] {"PLAIN"}, secret));

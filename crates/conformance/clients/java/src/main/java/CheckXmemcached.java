@@ -20,7 +20,7 @@ public final class CheckXmemcached {
         if (binary) {
             builder.setCommandFactory(new BinaryCommandFactory());
         }
-        builder.setOpTimeout(10_000);
+        builder.setOpTimeout(60_000);
         MemcachedClient client = builder.build();
         try {
             check(client);

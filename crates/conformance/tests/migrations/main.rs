@@ -7,16 +7,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use evenkeel_conformance::migrations;
-use evenkeel_conformance::users::{Tally, key_name, while_used};
+use evenkeel_conformance::users::{Tally, assert_unnoticed, key_name, while_used};
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_testkit::{Process, Signal, poll_until};
+use evenkeel_testkit::{Signal, poll_until};
 use evenkeel_types::{CacheletId, Epoch, WorkerRef};
 
-use crate::cluster::{Cluster, DEADLINE};
+use evenkeel_conformance::coordinators::{Cluster, DEADLINE};
 
 /// How far a migration has come when somebody is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,15 +45,18 @@ const VICTIMS: [Victim; 3] = [Victim::EtcdsLeader, Victim::Coordinator, Victim::
 /// With one of them stopped, the others still serve by each other's votes.
 const SERVERS: usize = 3;
 
+/// Servers are stopped, but none dies, however long the machine takes to let one go on.
+const SILENT_MS: &str = "60000";
+
 /// Between two requests of a user: the processes under test need the processor, too.
 const PACE: Duration = Duration::from_millis(1);
 
-/// How often a blow is dealt that misses its step.
-const TRIES: usize = 10;
+/// How often a blow is dealt that misses its step. A busy machine is late for most of them.
+const TRIES: usize = 50;
 
-/// A source that does not answer for so long has been asked for what nobody serves now. A fifth of the time
-/// for which it waits for its target.
-const UNANSWERED: Duration = Duration::from_millis(50);
+/// A source that does not answer for so long, while it answers others, has been asked for what nobody serves now. Far below
+/// the time for which it waits for its target.
+const UNANSWERED: Duration = Duration::from_millis(20);
 
 /// Bytes in a second, of cachelets of about 15 kB: a second and a half on the way.
 const SLOWLY: u64 = 10_000;
@@ -77,7 +79,7 @@ impl Step {
 
 #[test]
 fn whoever_of_etcd_and_coordinators_dies_at_whatever_step_a_migration_ends_well() {
-    let mut cluster = Cluster::with_servers(SERVERS);
+    let mut cluster = Cluster::with(SERVERS, &["--silent-ms", SILENT_MS]);
     let tally = Tally::default();
     let proxy = cluster.proxy.address();
     let (mut blows, mut met) = (0, Vec::new());
@@ -92,31 +94,25 @@ fn whoever_of_etcd_and_coordinators_dies_at_whatever_step_a_migration_ends_well(
             }
         }
     });
-    let (requests, failures, misses) = (
-        tally.requests.load(Ordering::Relaxed),
-        tally.failures.load(Ordering::Relaxed),
-        tally.misses.load(Ordering::Relaxed),
-    );
-    let lost = |server: &Process| migrations::count(server.address(), "leases_lost");
-    let lost: u64 = cluster.servers.iter().map(lost).sum();
-    println!("{blows} blows, {requests} requests, {lost} serving leases lost");
+    println!("{blows} blows");
     assert!(met.iter().all(|(.., is_met)| *is_met), "{met:?}");
-    assert_eq!(misses, 0, "stored and not found");
-    // On a machine so busy that servers do not hear of each other for half a second.
-    let is_starved = lost > 0;
-    assert!(failures == 0 || is_starved, "{failures} failures");
+    assert_unnoticed(&tally, &cluster.servers);
 }
 
 /// Orders a migration, kills the victim at this step, and waits until the migration has ended as its source says and
 /// all is well again. True if the step was met.
 fn strike(cluster: &mut Cluster, step: Step, victim: Victim, key: &str) -> bool {
-    let (leader, token) = cluster.wait_until_settled();
+    let (leader, _) = cluster.wait_until_settled();
     let node = cluster.etcd.leader();
-    let address = cluster.coordinators[leader].address();
     let counts = Counts::of(cluster);
-    let before = poll_until(DEADLINE, "the map", || migrations::map(address));
-    let ordered = poll_until(DEADLINE, "a migration to begin", || {
-        migrations::order(address, key, step.bytes_per_second())
+    let before = cluster.map(leader);
+    let before = serde_json::from_value(before).expect("a sound map");
+    // Whoever leads: on a busy machine another may by now.
+    let (leader, token, ordered) = poll_until(DEADLINE, "a migration to begin", || {
+        let (leader, token) = cluster.leader()?;
+        let address = cluster.coordinators[leader].address();
+        let ordered = migrations::order(address, key, step.bytes_per_second())?;
+        Some((leader, token, ordered))
     });
     let cachelet = ordered.cachelet;
     let number = |name: &str| name[1..].parse::<usize>().expect("s0 and so on");
@@ -300,16 +296,26 @@ impl Way<'_> {
     }
 }
 
-/// Whether a server answers soon that is asked for a key.
+/// Whether a server answers who asks for a key. If not, it has answered others meanwhile.
 fn answers(server: SocketAddr, key: &str) -> bool {
     let mut stream = TcpStream::connect(server).expect("it listens");
-    let patience = Some(UNANSWERED);
-    stream.set_read_timeout(patience).expect("a time to wait");
     let question = format!("get {key}\r\n");
     stream.write_all(question.as_bytes()).expect("it reads");
-    match stream.read(&mut [0; 16]) {
-        Ok(count) => count > 0,
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => false,
-        Err(error) => panic!("failed to read an answer: {error}"),
+    let mut has_answered = |patience: Duration| {
+        let patience = Some(patience);
+        stream.set_read_timeout(patience).expect("a time to wait");
+        match stream.read(&mut [0; 16]) {
+            Ok(count) => count > 0,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                false
+            }
+            Err(error) => panic!("failed to read an answer: {error}"),
+        }
+    };
+    if has_answered(UNANSWERED) {
+        return true;
     }
+    // Every worker has a part in this answer.
+    migrations::count(server, "migrations_ordered");
+    has_answered(Duration::from_millis(1))
 }

@@ -1,14 +1,15 @@
 //! Three nodes of etcd on free loopback ports, each with a folder of its own.
 
-use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use evenkeel_testkit::{Process, http, poll_until, require_program};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::coordinators::DEADLINE;
 
+/// How many there are.
 pub const NODES: usize = 3;
 
+/// Running nodes, all ended when this is dropped.
 pub struct Etcd {
     folder: tempfile::TempDir,
     clients: [SocketAddr; NODES],
@@ -18,6 +19,9 @@ pub struct Etcd {
 
 impl Etcd {
     /// Three nodes that have a leader.
+    ///
+    /// # Panics
+    /// When etcd is not installed, or does not become healthy.
     pub fn start() -> Etcd {
         let mut ports = free_addresses(2 * NODES).into_iter();
         let mut some =
@@ -78,6 +82,7 @@ impl Etcd {
         self.nodes[node] = Some(process);
     }
 
+    /// Kills a node, whose contents stay.
     pub fn kill_node(&mut self, node: usize) {
         if let Some(mut process) = self.nodes[node].take() {
             process.kill();
@@ -85,6 +90,9 @@ impl Etcd {
     }
 
     /// The node that leads the others.
+    ///
+    /// # Panics
+    /// When none does in time.
     pub fn leader(&self) -> usize {
         poll_until(DEADLINE, "a leader of etcd", || {
             (0..NODES).find(|node| {
@@ -94,6 +102,10 @@ impl Etcd {
         })
     }
 
+    /// Waits for all nodes.
+    ///
+    /// # Panics
+    /// When one is not healthy in time.
     pub fn wait_until_healthy(&self) {
         for node in 0..NODES {
             let healthy = || {
@@ -109,6 +121,9 @@ impl Etcd {
     }
 
     /// Forgets all revisions but the present one, as etcd's own auto-compaction does.
+    ///
+    /// # Panics
+    /// When etcd does not answer.
     pub fn compact(&self) {
         let status = self.ask("/v3/maintenance/status", "{}");
         let revision = status["header"]["revision"].as_str().expect("a revision");
@@ -117,6 +132,9 @@ impl Etcd {
     }
 
     /// Deletes every key.
+    ///
+    /// # Panics
+    /// When etcd does not answer.
     pub fn wipe(&self) {
         // From a zero byte to the end.
         let deleted = self.ask(
@@ -126,7 +144,22 @@ impl Etcd {
         assert!(deleted["deleted"].is_string(), "{deleted}");
     }
 
+    /// Whether there is a key that was created in this revision.
+    ///
+    /// # Panics
+    /// When etcd does not answer.
+    pub fn has_key_created_in(&self, revision: u64) -> bool {
+        // From a zero byte to the end.
+        let every = r#"{"key":"AA==","range_end":"AA==","keys_only":true}"#;
+        let keys = self.ask("/v3/kv/range", every);
+        let mut keys = keys["kvs"].as_array().into_iter().flatten();
+        keys.any(|key| key["create_revision"] == revision.to_string().as_str())
+    }
+
     /// etcd's JSON gateway, at any node that answers.
+    ///
+    /// # Panics
+    /// When none does, or refuses.
     pub fn ask(&self, path: &str, json: &str) -> serde_json::Value {
         let asked = self.clients.iter().find_map(|address| {
             let (status, body) = http::post_json(*address, path, json).ok()?;
@@ -137,10 +170,21 @@ impl Etcd {
     }
 }
 
-/// Addresses at which nobody listens. All are held until all are found, so that they differ.
+/// This process's own address on the loopback network. Outgoing connections begin at 127.0.0.1, so that none of them takes a
+/// port that was found free, or that somebody leaves in order to come back.
+pub fn own_host() -> Ipv4Addr {
+    // Process ids have 22 bits on Linux.
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | (high & 0x3f), middle, low)
+}
+
+/// Addresses at [`own_host`] at which nobody listens. All are held until all are found, so that they differ.
+///
+/// # Panics
+/// When there are not so many.
 pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
     let held: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports"))
+        .map(|_| TcpListener::bind((own_host(), 0)).expect("there are free ports"))
         .collect();
     let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
     held.iter().map(address).collect()

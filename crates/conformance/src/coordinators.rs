@@ -1,52 +1,56 @@
 //! Coordinators on one etcd, with servers and a proxy that know all of them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_testkit::{Client, Process, Signal, evenkeel, http, poll_until};
 use serde_json::Value;
 
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, own_host};
 
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// What is awaited has come by then, unless something hangs.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Requests have time that no busy machine needs: what is late is not what has failed.
+const REQUEST_TIMEOUT: &str = "30s";
 
 const COORDINATORS: usize = 3;
 
 /// Servers of most scenes.
 const SERVERS: usize = 2;
 
+/// Running processes, all ended when this is dropped.
 pub struct Cluster {
+    /// In the order of their numbers.
     pub coordinators: Vec<Process>,
     /// The one that was stopped: who asks it waits in vain.
     stopped: Option<usize>,
+    /// Further arguments of each coordinator.
+    more: &'static [&'static str],
     /// Named `s0` and so on.
     pub servers: Vec<Process>,
+    /// It knows all coordinators.
     pub proxy: Process,
+    /// What the coordinators share.
     pub etcd: Etcd,
-    /// Dropped last. A dozen processes at a time are enough where seconds count.
-    _turn: MutexGuard<'static, ()>,
-}
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Waits for the end of other scenes.
-pub fn turn() -> MutexGuard<'static, ()> {
-    // A scene that failed has left nothing behind.
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cluster {
     /// Returns when everybody works by the same map.
+    ///
+    /// # Panics
+    /// When a process does not become ready, or the cluster does not serve in time.
     pub fn start() -> Cluster {
-        Cluster::with_servers(SERVERS)
+        Cluster::with(SERVERS, &[])
     }
 
-    /// The same with so many servers.
-    pub fn with_servers(servers: usize) -> Cluster {
-        let turn = turn();
+    /// The same with so many servers, and further arguments of the coordinators.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start) does.
+    pub fn with(servers: usize, more: &'static [&'static str]) -> Cluster {
         let etcd = Etcd::start();
         let coordinators: Vec<_> = (0..COORDINATORS)
-            .map(|_| coordinator(&etcd, "127.0.0.1:0", servers))
+            .map(|_| coordinator(&etcd, &format!("{}:0", own_host()), servers, more))
             .collect();
         let addresses: Vec<_> = coordinators
             .iter()
@@ -59,12 +63,19 @@ impl Cluster {
         };
         let cluster = Cluster {
             stopped: None,
+            more,
             servers: (0..servers).map(server).collect(),
             // So that what is missing is gone, and what cannot be had is a failure.
-            proxy: evenkeel::proxy(&["--coordinator", &addresses, "--on-down", "error"]),
+            proxy: evenkeel::proxy(&[
+                "--coordinator",
+                &addresses,
+                "--on-down",
+                "error",
+                "--request-timeout",
+                REQUEST_TIMEOUT,
+            ]),
             coordinators,
             etcd,
-            _turn: turn,
         };
         cluster.wait_until_settled();
         let serves = || {
@@ -80,9 +91,13 @@ impl Cluster {
     pub fn restart_coordinator(&mut self, index: usize) {
         self.stopped.take_if(|stopped| *stopped == index);
         let address = self.coordinators[index].address().to_string();
-        self.coordinators[index] = coordinator(&self.etcd, &address, self.servers.len());
+        self.coordinators[index] = coordinator(&self.etcd, &address, self.servers.len(), self.more);
     }
 
+    /// What a coordinator answers at this path.
+    ///
+    /// # Errors
+    /// It does not answer.
     pub fn get(&self, index: usize, path: &str) -> std::io::Result<(u16, String)> {
         http::get(self.coordinators[index].address(), path)
     }
@@ -109,6 +124,9 @@ impl Cluster {
 
     /// Waits for a leader whose token is greater than this, and who has heard from all servers that they work by
     /// the newest map; returns it and how long that took since `since`.
+    ///
+    /// # Panics
+    /// When there is none in time.
     pub fn wait_for_leader(&self, above: u64, since: Instant) -> (usize, u64, Duration) {
         poll_until(DEADLINE, "another leader that works", || {
             let (index, token) = self.leader()?;
@@ -116,6 +134,10 @@ impl Cluster {
         })
     }
 
+    /// The same for any leader.
+    ///
+    /// # Panics
+    /// When there is none in time.
     pub fn wait_until_settled(&self) -> (usize, u64) {
         let (index, token, _) = self.wait_for_leader(0, Instant::now());
         (index, token)
@@ -133,11 +155,15 @@ impl Cluster {
     }
 
     /// The map as this coordinator gives it.
+    ///
+    /// # Panics
+    /// When it gives none.
     pub fn map(&self, leader: usize) -> Value {
         self.json(leader, "/api/v1/map")
             .expect("the leader has a map")
     }
 
+    /// Sends a signal to a coordinator.
     pub fn signal(&mut self, coordinator: usize, signal: Signal) {
         match signal {
             Signal::Stop => self.stopped = Some(coordinator),
@@ -149,6 +175,9 @@ impl Cluster {
 }
 
 /// Nobody owns anything else than before, and no older map is in force.
+///
+/// # Panics
+/// When it is otherwise.
 pub fn assert_same_owners(before: &Value, after: &Value) {
     assert_eq!(
         before["cachelets"], after["cachelets"],
@@ -162,7 +191,7 @@ pub fn assert_same_owners(before: &Value, after: &Value) {
     );
 }
 
-fn coordinator(etcd: &Etcd, address: &str, servers: usize) -> Process {
+fn coordinator(etcd: &Etcd, address: &str, servers: usize, more: &[&str]) -> Process {
     let servers = servers.to_string();
     evenkeel::command("coordinator")
         .args([
@@ -173,6 +202,7 @@ fn coordinator(etcd: &Etcd, address: &str, servers: usize) -> Process {
             "--initial-servers",
             &servers,
         ])
+        .args(more)
         .ready_prefix("evenkeel coordinator listening on ")
         .spawn()
 }
