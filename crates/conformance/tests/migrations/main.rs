@@ -46,7 +46,7 @@ const VICTIMS: [Victim; 3] = [Victim::EtcdsLeader, Victim::Coordinator, Victim::
 const SERVERS: usize = 3;
 
 /// Servers are stopped, but none dies, however long the machine takes to let one go on.
-const SILENT_MS: &str = "60000";
+const SILENT_MS: &str = "10000";
 
 /// Between two requests of a user: the processes under test need the processor, too.
 const PACE: Duration = Duration::from_millis(1);
