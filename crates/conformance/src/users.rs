@@ -36,7 +36,7 @@ pub fn nobody_dies() -> ClusterOptions {
     let owned = |arguments: [&str; 2]| arguments.map(str::to_owned).to_vec();
     ClusterOptions {
         proxy_args: owned(["--request-timeout", "30s"]),
-        coordinator_args: owned(["--silent-ms", "60000"]),
+        coordinator_args: owned(["--silent-ms", "10000"]),
         ..ClusterOptions::default()
     }
 }
