@@ -157,8 +157,7 @@ fn a_proxy_that_runs_knows_that_a_server_is_dead() {
     let servers = names.join(",");
     let flags = ["-t", "1", "-s", &servers, "--failover", "next"];
     // Nobody gives a server up that is only held up.
-    let patience = ["--connect-timeout", "30s", "--request-timeout", "50s"];
-    let proxy = evenkeel::proxy(&[&flags[..], &patience].concat());
+    let proxy = evenkeel::proxy(&[&flags[..], &evenkeel::PATIENT].concat());
     let address = proxy.address().to_string();
     let ask = |key: &str| -> Value {
         let output = explain(&["--proxy", &address, "--format", "json", key], "");

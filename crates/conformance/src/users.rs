@@ -1,6 +1,6 @@
 //! Users of a cache, each of whom alone writes its keys and checks what it reads.
 
-use evenkeel_testkit::{Client, ClusterOptions, Process, poll_until};
+use evenkeel_testkit::{Client, Process, poll_until};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,16 +29,6 @@ pub struct Tally {
     pub misses: AtomicU64,
     /// Requests that were answered with an error or not at all.
     pub failures: AtomicU64,
-}
-
-/// A cluster in which nobody dies, however late the machine lets a server speak, and what is late is not what has failed.
-pub fn nobody_dies() -> ClusterOptions {
-    let owned = |arguments: [&str; 2]| arguments.map(str::to_owned).to_vec();
-    ClusterOptions {
-        proxy_args: owned(["--request-timeout", "30s"]),
-        coordinator_args: owned(["--silent-ms", "10000"]),
-        ..ClusterOptions::default()
-    }
 }
 
 /// Checks that no request has failed and nothing was gone, but where servers have lost serving leases: then the machine has kept them

@@ -53,7 +53,7 @@ fn a_hot_cachelet_is_seen_at_the_coordinator_with_what_it_carries() {
         servers: 2,
         threads: 2,
         server_args: vec!["--hot-keys".into(), "off".into()],
-        ..ClusterOptions::default()
+        ..ClusterOptions::nobody_dies()
     });
     let mut client = cluster.proxy_client();
     client.set("hot", &[b'v'; VALUE_BYTES]);

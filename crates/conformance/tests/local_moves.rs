@@ -30,7 +30,7 @@ fn cluster() -> Cluster {
         servers: 1,
         threads: WORKERS,
         server_args: args.map(str::to_owned).to_vec(),
-        ..ClusterOptions::default()
+        ..ClusterOptions::nobody_dies()
     })
 }
 

@@ -146,8 +146,7 @@ fn proxy_with_a_coordinator_passes() {
         let cluster = Cluster::start(ClusterOptions {
             servers,
             threads: 1,
-            proxy_args: vec!["--allow-flush".to_owned()],
-            ..ClusterOptions::default()
+            ..ClusterOptions::nobody_dies().with_proxy_args(&["--allow-flush"])
         });
         check(cluster.proxies[0].address());
     });
@@ -174,5 +173,7 @@ fn proxy_in_front_of_servers_as_if_they_were_memcached_passes() {
 /// A proxy that places keys by itself.
 fn check_in_front_of(servers: impl Iterator<Item = SocketAddr>) {
     let servers: Vec<_> = servers.map(|address| address.to_string()).collect();
-    check(evenkeel::proxy(&["-s", &servers.join(","), "--allow-flush"]).address());
+    let servers = servers.join(",");
+    let flags = ["-s", &servers, "--allow-flush"];
+    check(evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat()).address());
 }

@@ -2,9 +2,7 @@
 //! on the way, nobody sees what is older than what was stored last.
 
 use evenkeel_conformance::migrations::{self, Ordered, count_all};
-use evenkeel_conformance::users::{
-    Tally, USERS, assert_unnoticed, key_name, nobody_dies, while_used,
-};
+use evenkeel_conformance::users::{Tally, USERS, assert_unnoticed, key_name, while_used};
 use evenkeel_roles::coordinator::MigrationEnd;
 use evenkeel_testkit::{Cluster, ClusterOptions, poll_until};
 use evenkeel_types::CacheletId;
@@ -24,7 +22,7 @@ const TRIES: usize = 20;
 
 #[test]
 fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
-    let cluster = Cluster::start(nobody_dies());
+    let cluster = Cluster::start(ClusterOptions::nobody_dies());
     let tally = Tally::default();
     let address = cluster.proxies[0].address();
     let coordinator = cluster.coordinator.address();

@@ -2,9 +2,7 @@
 //! other servers: nobody misses anything.
 
 use evenkeel_conformance::migrations::{self, count_all};
-use evenkeel_conformance::users::{
-    Tally, USERS, assert_unnoticed, key_name, nobody_dies, while_used,
-};
+use evenkeel_conformance::users::{Tally, USERS, assert_unnoticed, key_name, while_used};
 use evenkeel_testkit::{Cluster, ClusterOptions, http, poll_until};
 use evenkeel_types::{CacheletId, KeyHash};
 use std::time::Duration;
@@ -19,7 +17,7 @@ const ROUNDS_MAX: usize = 120;
 fn cachelets_are_split_and_merged_under_load_and_nobody_misses_anything() {
     let cluster = Cluster::start(ClusterOptions {
         threads: 2,
-        ..nobody_dies()
+        ..ClusterOptions::nobody_dies()
     });
     let coordinator = cluster.coordinator.address();
     // Whether it is in the map now.

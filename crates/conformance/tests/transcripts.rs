@@ -97,15 +97,16 @@ impl Target {
                     servers: 1,
                     proxies: 1,
                     server_args: flags.to_vec(),
-                    proxy_args: vec!["--allow-flush".to_owned()],
-                    ..ClusterOptions::default()
+                    ..ClusterOptions::nobody_dies().with_proxy_args(&["--allow-flush"])
                 });
                 Running::new(cluster.proxies[0].address(), cluster)
             }
             Target::ProxyToMemcached => {
                 let memcached = memcached(flags);
                 let address = memcached.address().to_string();
-                let proxy = evenkeel::proxy(&["-s", &address, "--allow-flush"]);
+                let proxy = evenkeel::proxy(
+                    &[&["-s", &address, "--allow-flush"], &evenkeel::PATIENT[..]].concat(),
+                );
                 Running::new(proxy.address(), (proxy, memcached))
             }
         }

@@ -31,7 +31,7 @@ fn cluster() -> Cluster {
         servers: 4,
         threads: 1,
         server_args: args.map(str::to_owned).to_vec(),
-        ..ClusterOptions::default()
+        ..ClusterOptions::nobody_dies()
     })
 }
 

@@ -74,11 +74,7 @@ fn real(plan: &LoadPlan) -> Seen {
         server_args: ["-m", &memory_mb, "-I", "64k", "--hot-sampling", "0"]
             .map(String::from)
             .into(),
-        // No request fails on a busy machine.
-        proxy_args: ["--connect-timeout", "30s", "--request-timeout", "50s"]
-            .map(String::from)
-            .into(),
-        ..ClusterOptions::default()
+        ..ClusterOptions::nobody_dies()
     });
     let served = || -> Vec<u64> {
         let of = |index| {

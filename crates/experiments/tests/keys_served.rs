@@ -30,11 +30,7 @@ fn reads_of_copies_are_counted() {
         server_args: ["--hot-sampling", "100", "--hot-trigger-rps", "20"]
             .map(String::from)
             .into(),
-        // No read fails on a busy machine.
-        proxy_args: ["--connect-timeout", "30s", "--request-timeout", "50s"]
-            .map(String::from)
-            .into(),
-        ..ClusterOptions::default()
+        ..ClusterOptions::nobody_dies()
     });
     let served = || -> u64 {
         let servers = cluster.servers.iter().map(|server| server.address());

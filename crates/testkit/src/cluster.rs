@@ -37,6 +37,24 @@ impl Default for ClusterOptions {
     }
 }
 
+impl ClusterOptions {
+    /// A cluster in which nobody dies: who is late, because the machine is busy, is not taken for one who has failed.
+    pub fn nobody_dies() -> Self {
+        let coordinator_args = ["--silent-ms", "10000"].map(str::to_owned).to_vec();
+        ClusterOptions {
+            coordinator_args,
+            ..ClusterOptions::default()
+        }
+        .with_proxy_args(&evenkeel::PATIENT)
+    }
+
+    /// The same with further arguments of every proxy.
+    pub fn with_proxy_args(mut self, more: &[&str]) -> Self {
+        self.proxy_args.extend(more.iter().map(|&it| it.to_owned()));
+        self
+    }
+}
+
 /// Running processes, all ended when this is dropped.
 pub struct Cluster {
     /// The coordinator.

@@ -20,7 +20,7 @@ const GROWTH_MAX_BYTES: u64 = 160 << 20;
 /// Runs a test against a server and against a proxy with its cluster.
 fn on_server_and_proxy(test: impl Fn(&mut Process)) {
     test(&mut evenkeel::server(&["-t", "2", "-m", "64"]));
-    let mut cluster = Cluster::start(ClusterOptions::default());
+    let mut cluster = Cluster::start(ClusterOptions::nobody_dies());
     test(&mut cluster.proxies[0]);
     assert!(
         cluster.servers.iter_mut().all(Process::is_running),

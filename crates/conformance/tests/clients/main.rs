@@ -166,8 +166,7 @@ fn through_a_proxy_with_a_coordinator(programs: &[Program]) {
         let cluster = Cluster::start(ClusterOptions {
             servers,
             threads: 1,
-            proxy_args: vec!["--allow-flush".to_owned()],
-            ..ClusterOptions::default()
+            ..ClusterOptions::nobody_dies().with_proxy_args(&["--allow-flush"])
         });
         let address = cluster.proxies[0].address();
         check_all(programs, &[Way::Text, Way::Binary], address);
@@ -178,7 +177,9 @@ fn through_a_proxy_in_front_of_memcached(programs: &[Program]) {
     for servers in BEHIND {
         let servers: Vec<_> = (0..servers).map(|_| Memcached::spawn(&[])).collect();
         let addresses: Vec<_> = servers.iter().map(|s| s.address().to_string()).collect();
-        let proxy = evenkeel::proxy(&["-s", &addresses.join(","), "--allow-flush"]);
+        let addresses = addresses.join(",");
+        let flags = ["-s", &addresses, "--allow-flush"];
+        let proxy = evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat());
         check_all(programs, &[Way::Text, Way::Binary], proxy.address());
     }
 }
@@ -193,7 +194,7 @@ fn a_proxy_places_keys_as_libmemcached_does() {
     let check = |flags: &[&str], behaviors: &str| {
         println!("{flags:?} {behaviors}");
         let listed = servers.join(",");
-        let proxy = evenkeel::proxy(&[&["-s", &listed], flags].concat());
+        let proxy = evenkeel::proxy(&[&["-s", &listed], flags, &evenkeel::PATIENT].concat());
         let mut arguments = vec![proxy.address().to_string(), behaviors.to_owned()];
         arguments.extend(servers.iter().cloned());
         check_python("check_placement.py", &arguments);

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Flags of a proxy whose servers are well.
-pub const FLAGS: [&str; 4] = ["--connect-timeout", "30s", "--request-timeout", "50s"];
+pub const FLAGS: [&str; 4] = evenkeel_testkit::evenkeel::PATIENT;
 
 /// The same as lines of a pool.
 pub const LINES: &str = "connect_timeout = \"30s\"\nrequest_timeout = \"50s\"\n";
