@@ -19,8 +19,6 @@ function connect(array $arguments): Memcached
     $client = new Memcached();
     $client->setOption(Memcached::OPT_BINARY_PROTOCOL, $protocol === 'binary');
     $client->setOption(Memcached::OPT_TCP_NODELAY, true);
-    $client->setOption(Memcached::OPT_CONNECT_TIMEOUT, 60_000);
-    $client->setOption(Memcached::OPT_POLL_TIMEOUT, 60_000);
     $client->setOption(Memcached::OPT_COMPRESSION, false);
     $client->setOption(Memcached::OPT_SERVER_FAILURE_LIMIT, 100);
     if (isset($arguments[4])) {

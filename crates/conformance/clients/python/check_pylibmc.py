@@ -26,7 +26,7 @@ def main() -> None:
             username=username,
             password=password,
             # libmemcached checks keys of text alone.
-            behaviors={"cas": True, "tcp_nodelay": True, "connect_timeout": 60_000, "_poll_timeout": 60_000} | ({} if options.binary else {"verify_keys": True}),
+            behaviors={"cas": True, "tcp_nodelay": True} | ({} if options.binary else {"verify_keys": True}),
         )
 
     def refused(operation, *arguments) -> bool:
