@@ -113,6 +113,12 @@ impl ApiClient {
         })
     }
 
+    /// The same client, but for calls that take at most so long where a second is usual.
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.line = Line::new(&self.access, limit);
+        self
+    }
+
     /// Whether a map has been made and saved. An error says why not.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::{Args, ExitCode, run};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Member, check};
+use crate::support::{DEADLINE, Member, check};
 
 const ARGUMENTS: &str = "EVENKEEL_TEST_COORDINATOR_ARGUMENTS";
 
@@ -75,7 +75,8 @@ impl Process {
     }
 
     fn client(&self) -> ApiClient {
-        ApiClient::new(&self.address.to_string()).unwrap()
+        let client = ApiClient::new(&self.address.to_string()).unwrap();
+        client.with_timeout(DEADLINE)
     }
 }
 

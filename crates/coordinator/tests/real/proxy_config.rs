@@ -42,7 +42,8 @@ fn reason(answer: &(u16, String, String)) -> (u16, String) {
 }
 
 fn client(at: SocketAddr) -> ApiClient {
-    ApiClient::new(&at.to_string()).unwrap()
+    let client = ApiClient::new(&at.to_string()).unwrap();
+    client.with_timeout(DEADLINE)
 }
 
 #[test]

@@ -45,7 +45,8 @@ impl Running {
     }
 
     pub fn client(&self) -> ApiClient {
-        ApiClient::new(&self.address.to_string()).unwrap()
+        let client = ApiClient::new(&self.address.to_string()).unwrap();
+        client.with_timeout(DEADLINE)
     }
 }
 

@@ -57,7 +57,8 @@ impl Kept {
     }
 
     fn api(&self) -> ApiClient {
-        ApiClient::new(&self.address).expect("an address")
+        let client = ApiClient::new(&self.address).expect("an address");
+        client.with_timeout(PATIENCE)
     }
 
     /// Puts a text in the place of whatever is there.

@@ -152,6 +152,7 @@ fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
     let mut client = connect(&proxy);
     assert_eq!(client.set_with("hot", 7, 0, b"value"), "STORED");
     let api = ApiClient::new(&address).expect("an address");
+    let api = api.with_timeout(PATIENCE);
     let others = HotKeysReport {
         pool: "a".into(),
         proxy: "all the others".into(),

@@ -51,10 +51,10 @@ impl Worker {
         let mut next = Some(message);
         while let Some(message) = next {
             next = self.carry_out_part(now, from, message);
-            if self.levels.answers == Level::Full {
-                if let Some(left) = next.take() {
-                    self.deferred.push_front((from, left));
-                }
+            if self.levels.answers == Level::Full
+                && let Some(left) = next.take()
+            {
+                self.deferred.push_front((from, left));
             }
         }
     }

@@ -59,7 +59,7 @@ fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
             hostile.push(Pushed::new(address, question.as_bytes()));
             hostile.push(Pushed::new(address, &half));
             let value = vec![b'w'; n * 4000];
-            assert_eq!(witness.set("witness", &value), "STORED");
+            serve(&mut witness, &value);
             let seen = witness.get("witness").map(|value| value.data);
             assert!(seen.is_some_and(|seen| seen == value), "{way}");
         }
@@ -68,7 +68,7 @@ fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
         };
         poll_until(DEADLINE, "those who do not move are closed", || {
             hostile.iter_mut().for_each(Pushed::push);
-            assert_eq!(witness.set("witness", &[b'w'; 200_000]), "STORED");
+            serve(&mut witness, &[b'w'; 200_000]);
             let stats = witness.stats("");
             (number(&stats, "read_buf_oom") > 0 && number(&stats, "response_obj_oom") > 0)
                 .then_some(())
@@ -91,6 +91,17 @@ fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
             assert_eq!(seen, Some(LARGE));
         }
     }
+}
+
+/// Stores a value for one who behaves. On a busy machine those before it in line may take longer than a command waits for memory; then
+/// it is told so, and asks again.
+fn serve(witness: &mut Client, value: &[u8]) {
+    poll_until(DEADLINE, "the one who behaves to be served", || {
+        let said = witness.set("witness", value);
+        let refused = said == "SERVER_ERROR out of memory reading request";
+        assert!(refused || said == "STORED", "{said}");
+        (!refused).then_some(())
+    });
 }
 
 /// A command for which there is no room waits, here until the one who holds all of it is given up.
