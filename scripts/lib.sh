@@ -153,15 +153,16 @@ build_release() {
   (cd "$ROOT" && cargo build --release --locked -p evenkeel-cli --bin evenkeel)
 }
 
-# build_dist : the binary that is shipped and measured, target/dist/evenkeel, its debug information in a file beside it.
+# build_dist : the binary that is shipped and measured, target/dist/evenkeel, its symbols and debug information in a file
+# beside it.
 build_dist() {
   local binary=$TARGET/dist/evenkeel
   need_program objcopy binutils
   say "building evenkeel (dist)"
   (cd "$ROOT" && cargo build --profile dist --locked -p evenkeel-cli --bin evenkeel)
   # What cargo did not build anew has been taken apart already.
-  if objcopy --dump-section .debug_line=/dev/null "$binary" /dev/null 2>/dev/null; then
+  if [[ $(readelf --sections --wide "$binary") == *.debug_line* ]]; then
     objcopy --only-keep-debug "$binary" "$binary.debug"
-    objcopy --strip-debug --remove-section .gnu_debuglink --add-gnu-debuglink="$binary.debug" "$binary"
+    objcopy --strip-all --remove-section .gnu_debuglink --add-gnu-debuglink="$binary.debug" "$binary"
   fi
 }
