@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 # The programs that take longest, longest first; a program that is not here begins after them. The table at the end of a run tells
 # when this list is out of date.
@@ -60,9 +60,6 @@ class Program:
         self.heard = time.monotonic()
         self.seconds = 0.0
 
-    def fail(self, test, said):
-        self.failures.append((test, said))
-
     def take(self, line):
         """Takes one line of the program's output."""
         try:
@@ -79,7 +76,7 @@ class Program:
             self.running.pop(name, None)
             self.times.append((event.get("exec_time", 0.0), name))
             if what == "failed":
-                self.fail(name, event.get("stdout", "") + event.get("message", ""))
+                self.failures.append((name, event.get("stdout", "") + event.get("message", "")))
             elif what == "ok":
                 self.passed += 1
             else:
@@ -104,9 +101,9 @@ class Program:
             said = errors.read()
         # A program that was killed or has aborted reports nothing of what it was at.
         for test in list(self.running):
-            self.fail(test, f"was running when the program ended with {status}")
+            self.failures.append((test, f"was running when the program ended with {status}"))
         if status != 0 and not self.failures:
-            self.fail("(the program)", f"ended with {status}")
+            self.failures.append(("(the program)", f"ended with {status}"))
         if self.failures and said.strip():
             self.failures[-1] = (self.failures[-1][0], self.failures[-1][1] + "\nstandard error:\n" + said[-20_000:])
 
@@ -114,7 +111,7 @@ class Program:
         """Ends the program and what it has started and left behind."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, AttributeError):
+        except ProcessLookupError:
             pass
 
 
@@ -196,22 +193,16 @@ def stop_on_signal(programs):
 
 
 def run_all(programs, jobs, arguments):
-    ended = 0
-
-    def run(program):
-        nonlocal ended
-        program.run(arguments)
-        ended += 1
-        total = program.passed + len(program.failures)
-        verdict = "FAILED" if program.failures else "ok"
-        say(f"  [{ended}/{len(programs)}] {verdict:6} {program.name}: {total} tests, {program.seconds:.1f} s")
-        for test, said in program.failures:
-            say(f"---- {program.name} {test}\n{said.strip()}\n----")
-
     with ThreadPoolExecutor(jobs) as pool:
-        # Whatever goes wrong in this script itself is raised here.
-        for _ in pool.map(run, programs):
-            pass
+        runs = {pool.submit(each.run, arguments): each for each in programs}
+        for ended, run in enumerate(as_completed(runs), 1):
+            run.result()  # raises what went wrong in this script itself
+            program = runs[run]
+            total = program.passed + len(program.failures)
+            verdict = "FAILED" if program.failures else "ok"
+            say(f"  [{ended}/{len(programs)}] {verdict:6} {program.name}: {total} tests, {program.seconds:.1f} s")
+            for test, said in program.failures:
+                say(f"---- {program.name} {test}\n{said.strip()}\n----")
 
 
 def report(programs, seconds):

@@ -6,12 +6,13 @@
 
 mod common;
 
-use common::seeds;
+use common::from_environment;
 use evenkeel_sim::many;
 use evenkeel_sim::world::{
     Fault, Habit, Hazard, Hazards, Line, Outcome, Plan, Report, Swarm, World,
 };
 use std::io::Write as _;
+use std::ops::Range;
 
 /// Seeds of the nightly run, of 60 virtual seconds each: so many that all happens that has to at times.
 const SEEDS: u64 = 500;
@@ -136,6 +137,25 @@ const SOMETIMES: [&str; 46] = [
     "values stale within the bound",
     "writes confirmed",
 ];
+
+/// The seeds of a test, printed: one alone, as many as somebody wants, all in the nightly run, or a share of them.
+fn seeds(all: u64, share: u64) -> Range<u64> {
+    let seeds = match from_environment("EVENKEEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let usual = match from_environment("EVENKEEL_NIGHTLY") {
+                Some(1) => all,
+                _ => share,
+            };
+            let count = from_environment("EVENKEEL_SIM_SEEDS").unwrap_or(usual);
+            let from = from_environment("EVENKEEL_SEEDS_FROM").unwrap_or(0);
+            let end = from.checked_add(count).expect("seeds are 64 bits wide");
+            from..end
+        }
+    };
+    println!("seeds {seeds:?}");
+    seeds
+}
 
 #[test]
 fn no_client_sees_what_it_must_not_whatever_goes_wrong() {

@@ -1,8 +1,8 @@
 //! Who may speak to the proxy, and through what: credentials and TLS, over real sockets.
 
+use crate::in_process::parsed;
 use crate::patience::{FLAGS, LINES, PATIENCE};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, IO_TIMEOUT, Memcached, Signal, evenkeel, poll_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::crypto::ring::default_provider;
@@ -14,17 +14,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// A proxy in front of a memcached, with these arguments besides.
 fn start(memcached: &Memcached, more: &[&str]) -> Proxy {
     let servers = memcached.address().to_string();
     let line = ["proxy", "-s", &servers];
-    let args = Program::parse_from(line.iter().chain(&FLAGS).chain(more)).args;
+    let args = parsed(line.iter().chain(&FLAGS).chain(more));
     Proxy::start(&args).expect("the proxy starts")
 }
 
@@ -210,7 +204,7 @@ fn what_a_file_says_of_tls_and_users_is_taken_over_by_a_reload() {
     write("proxy.toml", &format!("{tls}{rest}"));
     let path = authority.file("proxy.toml");
     let line = ["proxy", "--config", path.to_str().expect("UTF-8")];
-    let mut proxy = Proxy::start(&Program::parse_from(line).args).expect("it starts");
+    let mut proxy = Proxy::start(&parsed(line)).expect("it starts");
     let mut old = authority.connect(&proxy, false);
     ask(&mut old, b"mn\r\n", "MN\r\n").expect("nobody has to say who he is");
     // Another certificate, and whoever comes from now on has to say who he is.

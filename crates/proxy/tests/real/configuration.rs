@@ -1,21 +1,15 @@
 //! Pools, routes and reloads before real processes.
 
+use crate::in_process::{connect, parsed};
 use crate::patience::{LINES, PATIENCE};
 use crate::two_pools::{list, load, two_pools};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, Signal, evenkeel, poll_until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use tempfile::TempDir;
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 /// A file that can be written again.
 struct File {
@@ -39,12 +33,8 @@ impl File {
     fn start(&self) -> Proxy {
         let path = self.path.to_str().expect("UTF-8");
         let line = ["proxy", "--config", path, "-l", "127.0.0.1:0", "-t", "2"];
-        Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
+        Proxy::start(&parsed(line)).expect("the proxy starts")
     }
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 #[test]

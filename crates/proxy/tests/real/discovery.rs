@@ -1,11 +1,11 @@
 //! Servers that are looked for: in a file that changes, and at a name server that shrinks, fails and
 //! comes back.
 
+use crate::in_process::{connect, parsed};
 use crate::name_service::{Mood, NameService};
 use crate::patience::{FLAGS, LINES, PATIENCE};
 use crate::scripted::Scripted;
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, evenkeel, poll_until};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,24 +14,14 @@ use std::path::Path;
 /// Keys that are asked for again and again: with three servers each has some.
 const KEYS: usize = 40;
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
-
 fn start(flags: &[&str]) -> Proxy {
     start_with(&[flags, &FLAGS].concat())
 }
 
 fn start_with(flags: &[&str]) -> Proxy {
     let line = ["proxy", "-l", "127.0.0.1:0", "-t", "2"];
-    let args = Program::parse_from(line.iter().chain(flags)).args;
+    let args = parsed(line.iter().chain(flags));
     Proxy::start(&args).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 /// The version of the list that `config get cluster` answers, and its servers.

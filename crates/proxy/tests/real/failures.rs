@@ -1,10 +1,10 @@
 //! Servers that are dead, asleep, half there, slow or wrong, in front of real sockets: what each kind
 //! of request is answered, after which wait, and that everything is well again by itself.
 
+use crate::in_process::{connect, parsed};
 use crate::patience::PATIENCE;
 use crate::scripted::{Manner, Scripted};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,12 +15,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Nobody waits for so long who waits for one answer: more is a time that nobody has set.
 const TOO_LONG: Duration = Duration::from_secs(40);
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 /// A proxy of one thread in front of these servers.
 fn start(servers: &[SocketAddr], more: &[&str]) -> Proxy {
@@ -40,12 +34,8 @@ fn start(servers: &[SocketAddr], more: &[&str]) -> Proxy {
         "--connect-timeout",
         &timeout,
     ];
-    let args = Program::parse_from(line.iter().chain(more)).args;
+    let args = parsed(line.iter().chain(more));
     Proxy::start(&args).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 /// Stores keys through the proxy until there is one that the first server has and one that it has

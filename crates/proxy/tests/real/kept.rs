@@ -1,30 +1,18 @@
 //! Pools and routes that a coordinator keeps, before real memcached processes.
 
+use crate::in_process::{connect, parsed, parsed_coordinator};
 use crate::patience::{LINES, PATIENCE};
 use crate::two_pools::{list, load, two_pools};
-use clap::Parser;
 use evenkeel_coordinator::Coordinator;
 use evenkeel_coordinator::api::ProxyConfigView;
 use evenkeel_coordinator::api::proxy_config::Expected;
 use evenkeel_coordinator::client::{ApiClient, ClientError};
-use evenkeel_proxy::{Args, Proxy, check_shared_config};
+use evenkeel_proxy::{Proxy, check_shared_config};
 use evenkeel_testkit::{Client, Memcached, poll_until};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
-
-#[derive(Parser)]
-struct Coordinating {
-    #[command(flatten)]
-    args: evenkeel_coordinator::Args,
-}
 
 /// A coordinator that runs until dropped.
 struct Kept {
@@ -37,7 +25,7 @@ impl Kept {
     fn start(listen: &str, state: &Path) -> Kept {
         let state = state.to_str().expect("UTF-8");
         let line = ["coordinator", "--listen", listen, "--state", state];
-        let args = Coordinating::parse_from(line).args;
+        let args = parsed_coordinator(&line);
         let bound = poll_until(PATIENCE, "the port to be free", || {
             Coordinator::bind(&args, check_shared_config).ok()
         });
@@ -87,12 +75,8 @@ impl Drop for Kept {
 
 fn start(more: &[&str]) -> Proxy {
     let line = ["proxy", "-l", "127.0.0.1:0", "-t", "2"];
-    let args = Program::parse_from(line.iter().chain(more)).args;
+    let args = parsed(line.iter().chain(more));
     Proxy::start(&args).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 fn await_stat(client: &mut Client, name: &str, value: &str) {
@@ -316,7 +300,7 @@ fn operators_have_a_command_for_it() {
             &["--coordinator", &kept.address],
         ]
         .concat();
-        let args = Program::try_parse_from(line).expect("sound flags").args;
+        let args = parsed(line);
         evenkeel_proxy::run(args).map_err(|error| error.to_string())
     };
     let current = || kept.api().proxy_config("default").expect("it is there");

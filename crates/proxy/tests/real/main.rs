@@ -5,6 +5,7 @@ mod configuration;
 mod discovery;
 mod evenkeel_pool;
 mod failures;
+mod in_process;
 mod kept;
 mod membership;
 mod memcached_pool;

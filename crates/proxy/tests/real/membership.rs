@@ -7,10 +7,10 @@
 //! each key and death, and then its outcome is unknown. Whatever is read was written last, or is one of
 //! those of unknown outcome since.
 
+use crate::in_process::parsed;
 use crate::name_service::{Mood, NameService};
 use crate::patience::{FLAGS, LINES, PATIENCE};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, poll_until};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,9 @@ const KEYS: usize = 16;
 /// Bursts that each of them must get through between two changes.
 const BURSTS: usize = 20;
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
-
 fn start(flags: &[&str]) -> Proxy {
     let line = ["proxy", "-l", "127.0.0.1:0", "-t", "2"];
-    let args = Program::parse_from(line.iter().chain(flags)).args;
+    let args = parsed(line.iter().chain(flags));
     Proxy::start(&args).expect("the proxy starts")
 }
 

@@ -1,7 +1,7 @@
 //! The proxy's threads and sockets in front of real memcached processes.
 
+use crate::in_process::{connect, parsed};
 use crate::patience::{FLAGS, PATIENCE};
-use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_runtime::UsageError;
 use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
@@ -10,27 +10,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// Arguments of a proxy on a free port in front of these servers.
 fn args(servers: &[SocketAddr], more: &[&str]) -> Args {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let servers = servers.join(",");
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
-    Program::parse_from(line.iter().chain(more)).args
+    parsed(line.iter().chain(more))
 }
 
 fn start(servers: &[SocketAddr], more: &[&str]) -> Proxy {
     let flags = [&FLAGS, more].concat();
     Proxy::start(&args(servers, &flags)).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 #[test]
@@ -175,14 +165,13 @@ fn a_server_that_is_stopped_holds_nobody_for_longer_than_the_timeout() {
 fn names_are_looked_up() {
     let memcached = Memcached::spawn(&[]);
     let server = format!("localhost:{}", memcached.address().port());
-    let args = Program::parse_from(["proxy", "-l", "127.0.0.1:0", "-s", &server]).args;
+    let args = parsed(["proxy", "-l", "127.0.0.1:0", "-s", &server]);
     let proxy = Proxy::start(&args).expect("the proxy starts");
     let mut client = connect(&proxy);
     assert_eq!(client.set("k", b"x"), "STORED");
     proxy.stop().expect("it stops");
 
-    let args =
-        Program::parse_from(["proxy", "-l", "127.0.0.1:0", "-s", "no.such.host.invalid:1"]).args;
+    let args = parsed(["proxy", "-l", "127.0.0.1:0", "-s", "no.such.host.invalid:1"]);
     let proxy = Proxy::start(&args).expect("the proxy starts");
     let mut client = connect(&proxy);
     let error = client.set("k", b"x");

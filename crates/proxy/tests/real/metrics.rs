@@ -1,18 +1,12 @@
 //! The figures of a proxy over HTTP, with real servers behind it: one that answers at once and one that is
 //! stopped for a while.
 
+use crate::in_process::parsed;
 use crate::patience::{FLAGS, PATIENCE};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, Signal, http, poll_until};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 /// How long a server is stopped.
 const STALL: Duration = Duration::from_secs(1);
@@ -62,7 +56,7 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
     let servers = names.join(",");
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
     let more = ["--admin", "127.0.0.1:0"];
-    let args = Program::parse_from(line.iter().chain(&more).chain(&FLAGS)).args;
+    let args = parsed(line.iter().chain(&more).chain(&FLAGS));
     let proxy = Proxy::start(&args).expect("the proxy starts");
     let admin = proxy.admin_address().expect("it was asked for");
     for path in ["/healthz", "/readyz"] {

@@ -1,23 +1,17 @@
 //! Hot keys before real memcached processes.
 
+use crate::in_process::{connect, parsed, parsed_coordinator};
 use crate::patience::{LINES, PATIENCE};
-use clap::Parser;
 use evenkeel_coordinator::Coordinator;
 use evenkeel_coordinator::api::HotKeysReport;
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_policy::hot_keys::shared::{SharedCounts, SharedKey};
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, poll_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 const LEASE: Duration = Duration::from_secs(1);
 
@@ -41,11 +35,7 @@ fn start_with(servers: &[Memcached], hot_keys: &str, more: &str) -> Proxy {
     std::fs::write(&path, text).expect("room");
     let path = path.to_str().expect("UTF-8");
     let line = ["proxy", "--config", path, "-l", "127.0.0.1:0", "-t", "2"];
-    Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
+    Proxy::start(&parsed(line)).expect("the proxy starts")
 }
 
 /// A burst of reads of one key, on a connection, all of which find this value.
@@ -131,15 +121,9 @@ fn reads_of_one_key_are_spread_over_all_servers_only_when_that_is_asked_for() {
     }
 }
 
-#[derive(Parser)]
-struct Coordinating {
-    #[command(flatten)]
-    args: evenkeel_coordinator::Args,
-}
-
 #[test]
 fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
-    let args = Coordinating::parse_from(["coordinator", "--listen", "127.0.0.1:0"]).args;
+    let args = parsed_coordinator(&["coordinator", "--listen", "127.0.0.1:0"]);
     let coordinator =
         Coordinator::bind(&args, evenkeel_proxy::check_shared_config).expect("a free port");
     let address = coordinator.address().to_string();

@@ -1,19 +1,13 @@
 //! The log of requests as a file: its lines, its rotation, and that nothing waits for it.
 
+use crate::in_process::{connect, parsed};
 use crate::patience::{FLAGS, PATIENCE};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
-use evenkeel_testkit::{Client, Memcached, http, poll_until};
+use evenkeel_proxy::Proxy;
+use evenkeel_testkit::{Memcached, http, poll_until};
 use rustix::fs::{Mode, mkfifoat};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 fn start(memcached: &Memcached, log: &Path, more: &[&str]) -> Proxy {
     let servers = memcached.address().to_string();
@@ -21,11 +15,7 @@ fn start(memcached: &Memcached, log: &Path, more: &[&str]) -> Proxy {
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers, "-t", "1"];
     let log = ["--request-log", log, "--admin", "127.0.0.1:0"];
     let line = line.iter().chain(&log).chain(&FLAGS).chain(more);
-    Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
+    Proxy::start(&parsed(line)).expect("the proxy starts")
 }
 
 /// The lines of a file, once there are so many.
@@ -153,6 +143,6 @@ fn a_log_that_cannot_be_opened_is_refused_at_the_start() {
     let servers = memcached.address().to_string();
     let line = ["proxy", "-l", "127.0.0.1:0", "-s", &servers];
     let line = line.iter().chain(&["--request-log", "/nowhere/at/all"]);
-    let error = Proxy::start(&Program::parse_from(line).args).expect_err("no such folder");
+    let error = Proxy::start(&parsed(line)).expect_err("no such folder");
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
 }

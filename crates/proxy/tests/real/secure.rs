@@ -1,20 +1,14 @@
 //! TLS and authentication towards servers: Evenkeel with `-Z` and `-Y`, and memcached with `-Y`.
 
+use crate::in_process::{connect, parsed};
 use crate::patience::PATIENCE;
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
-use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
+use evenkeel_proxy::Proxy;
+use evenkeel_testkit::{Memcached, Process, evenkeel, poll_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 /// Certificates, passwords and the proxy's file.
 struct Files(TempDir);
@@ -74,7 +68,7 @@ impl Files {
         let config = self.path("proxy.toml");
         let config = config.to_str().expect("UTF-8");
         let line = ["proxy", "--config", config, "-l", "127.0.0.1:0", "-t", "1"];
-        Proxy::start(&Program::parse_from(line).args).expect("the proxy starts")
+        Proxy::start(&parsed(line)).expect("the proxy starts")
     }
 
     /// An Evenkeel server that speaks TLS and wants a password.
@@ -94,10 +88,6 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
-}
-
-fn connect(proxy: &Proxy) -> Client {
-    Client::connect(proxy.address().parse().expect("an address"))
 }
 
 fn assert_refused(proxy: &Proxy, server: SocketAddr) {

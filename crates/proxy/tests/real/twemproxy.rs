@@ -2,9 +2,9 @@
 //! other finds, for each of twemproxy's distributions and hashes. So one can take the other's place
 //! while the servers are warm.
 
+use crate::in_process::parsed;
 use crate::patience::{FLAGS, PATIENCE};
-use clap::Parser;
-use evenkeel_proxy::{Args, Proxy};
+use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Memcached, Process, poll_until, require_program};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -29,12 +29,6 @@ const HASHES: [&str; 12] = [
     "murmur",
     "jenkins",
 ];
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: Args,
-}
 
 /// One pool of twemproxy's.
 struct Pool {
@@ -171,7 +165,7 @@ fn keys_are_where_twemproxy_puts_them_and_looks_for_them() {
         line.extend(FLAGS);
         line.extend(["--distribution", &distribution, "--hash", pool.hash]);
         line.extend(pool.tag.into_iter().flat_map(|tag| ["--hash-tag", tag]));
-        let proxy = Proxy::start(&Program::parse_from(line).args).expect("the proxy starts");
+        let proxy = Proxy::start(&parsed(line)).expect("the proxy starts");
 
         let mut ours = TcpStream::connect(proxy.address()).expect("it listens");
         let mut theirs = UnixStream::connect(&pool.socket).expect("it listens");

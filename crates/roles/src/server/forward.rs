@@ -230,14 +230,13 @@ impl WorkerCore {
             .connection
             .map(|connection| Answers::new(connection, commands.list.len()));
         let mut unwanted = Vec::new();
-        let (mut done, mut sent_bytes) = (0, 0);
-        for window in commands.list.chunks(WINDOW) {
+        let mut sent_bytes = 0;
+        for (number, window) in commands.list.chunks(WINDOW).enumerate() {
             self.run
                 .ask_ahead_for(&self.engine, window.iter().map(|command| &command.located));
             for (place, command) in window.iter().enumerate() {
                 let (bytes, rest) = unread.split_at(command.len as usize);
                 unread = rest;
-                done += 1;
                 let located = self.locate_again(&command.located);
                 if let Some(located) = located
                     && located.place.worker != self.config.index
@@ -274,6 +273,7 @@ impl WorkerCore {
                     let full = core::mem::replace(sent, next);
                     sent_bytes += full.bytes.len();
                     self.send_answers(asker, full);
+                    let done = number * WINDOW + place + 1;
                     if sent_bytes >= AT_ONCE_BYTES && done < commands.list.len() {
                         return Some(commands.rest(done, unread));
                     }
