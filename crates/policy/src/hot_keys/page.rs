@@ -4,6 +4,7 @@
 
 use core::fmt::Write;
 use core::time::Duration;
+use std::sync::Arc;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
@@ -99,6 +100,7 @@ fn leased() -> ClientLeases {
     let ticket = leases.route_read(NOW, EPOCH, (KEY, READER), |_| Some(0));
     let answer = Answer::Hit(KNOWN);
     assert!(leases.grant(NOW, EPOCH, &ticket, answer, (1, LEASE)));
+    leases.keep(EPOCH, &ticket, answer, 0, || Some(Arc::from([])));
     assert_eq!(leases.release(NOW, EPOCH, ticket, answer), Verdict::Show);
     // The first read was sent before there was a lease; the next one makes what is known known.
     let ticket = leases.home_read(NOW, EPOCH, (KEY, READER));
@@ -126,7 +128,7 @@ fn write_routes(page: &mut String) {
          | when | to |\n|---|---|\n",
     );
     type Story = fn() -> ReadTicket;
-    let stories: [(&str, Story); 13] = [
+    let stories: [(&str, Story); 15] = [
         ("there is no lease", || read(&mut ClientLeases::new(1), 1)),
         ("under a lease, it is the home's turn", || {
             read(&mut leased(), 0)
@@ -159,6 +161,26 @@ fn write_routes(page: &mut String) {
             || {
                 let mut leases = leased();
                 leases.write_sent(KEY, READER);
+                read(&mut leases, 1)
+            },
+        ),
+        (
+            "… and that write was answered, and its value is kept",
+            || {
+                let mut leases = leased();
+                let write = leases.write_begun(KEY, READER).expect("there is a lease");
+                let newer = Version(KNOWN.0 + 1);
+                leases.write_answered(EPOCH, (KEY, write), newer, 0, || Some(Arc::from([])));
+                read(&mut leases, 1)
+            },
+        ),
+        (
+            "… and that write was answered, and its value is not kept",
+            || {
+                let mut leases = leased();
+                let write = leases.write_begun(KEY, READER).expect("there is a lease");
+                let newer = Version(KNOWN.0 + 1);
+                leases.write_answered(EPOCH, (KEY, write), newer, 0, || None);
                 read(&mut leases, 1)
             },
         ),
@@ -216,10 +238,12 @@ type Judged = fn(Answer) -> (ClientLeases, Verdict);
 fn write_verdicts(page: &mut String) {
     page.push_str(
         "## What a proxy does with an answer\n\n\
-         *Show* gives it to the application; *ask* throws it away and asks the home once more, whose answer to that is\n\
+         *Show* gives it to the application; *kept* gives the application the newest value that the proxy was answered, or has\n\
+         written, in its place; *ask* throws it away and asks the home once more, whose answer to that is\n\
          shown whatever it is. *Ends* means that the lease is over. Newer and older are by version, and as compared\n\
          with the newest that had been shown of the key when the read was sent; if its connection was shown any of it\n\
-         since, with the newest that is known.\n\n\
+         since, with the newest that is known. Where the newest is not kept, because it has more than 64 KiB or others have\n\
+         4 MiB, *kept* is *ask*.\n\n\
          | the answer | of a shadow | of the home | of the home, after an answer asked for later | \
          first, under an older map | to the second question |\n|---|---|---|---|---|---|\n",
     );
@@ -251,9 +275,9 @@ fn write_verdicts(page: &mut String) {
         |answer| {
             let mut leases = leased();
             let ticket = read(&mut leases, 1);
-            let old = Answer::Hit(Version(KNOWN.0 - 2));
-            let Verdict::AskHome(again) = leases.release(NOW, EPOCH, ticket, old) else {
-                panic!("an old answer is asked again");
+            let gone = Answer::Miss(None);
+            let Verdict::AskHome(again) = leases.release(NOW, EPOCH, ticket, gone) else {
+                panic!("what a copy does not have is asked again");
             };
             // What was asked before is asked of a lease that is given anew.
             let ticket = leases.home_read(NOW, EPOCH, (KEY, OTHER));
@@ -270,6 +294,7 @@ fn write_verdicts(page: &mut String) {
             let is_over = leases.leased_gamma(NOW, KEY) == 0;
             let verdict = match verdict {
                 Verdict::Show => "show",
+                Verdict::ShowKept(..) => "kept",
                 Verdict::AskHome(_) => "ask",
             };
             let ends = if is_over { ", ends" } else { "" };

@@ -9,10 +9,11 @@
 
 use super::backend::{Backend, Link, Peer};
 use super::client::{Answered, Client, HeldRead, Show, State, Verb};
+use super::collapse::Others;
 use super::failover::NOBODY;
 use super::health::{Sign, TRIAL_PAUSE};
 use super::hot::{FILLER, answer_of_mg};
-use super::in_flight::{Ask, Progress};
+use super::in_flight::{Ask, Progress, Question, Tag};
 use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
 use super::per_route::PerRoute;
@@ -21,7 +22,7 @@ use super::recovery::Loss;
 use super::routes::{Rename, Renames};
 use super::show::{self, Tally, Unfit};
 use super::stats::{self, CoreFacts, PoolFacts};
-use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket, kept};
 use crate::wording;
 use core::mem;
 use core::time::Duration;
@@ -213,11 +214,41 @@ impl ProxyCore {
         Ok(())
     }
 
-    /// The one answer to a request has arrived: shows it, keeps it for its turn, or asks again.
+    /// The one answer to a request has arrived, for whoever asked it and for those who joined.
     fn settle(
         &mut self,
         now: Instant,
         id: BackendId,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
+        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+        let (_, request) = backend.awaited().ok_or(Unfit)?;
+        let tag = request.tag;
+        let others = match mem::take(&mut request.progress) {
+            Progress::Shared(others) => *others,
+            _ => Others::new(),
+        };
+        self.settle_for(now, id, tag, reply, raw)?;
+        for (client, slot) in others {
+            let tag = Tag {
+                client,
+                slot,
+                ..tag
+            };
+            self.settle_for(now, id, tag, reply, raw)?;
+            self.release(now, client);
+        }
+        self.done(id);
+        Ok(())
+    }
+
+    /// The answer to the awaited request, for one of those who asked it: shows it, keeps it for its turn, or asks again.
+    fn settle_for(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        tag: Tag,
         reply: &Reply<'_>,
         raw: &[u8],
     ) -> Result<(), Unfit> {
@@ -230,19 +261,18 @@ impl ProxyCore {
             false => backend.written(),
         };
         let (question, request) = backend.awaited().ok_or(Unfit)?;
-        let tag = request.tag;
         let Some(client) = self.clients.get_mut(tag.client.0) else {
             // Nobody is left to tell.
+            self.write_ended(&tag);
             match tag.client {
                 NOBODY => self.caught_up(reply)?,
                 FILLER => self.filled(now, &tag, reply)?,
                 _ => {}
             }
-            self.done(id);
             return Ok(());
         };
         let Some(slot) = client.slot(tag.slot) else {
-            self.done(id);
+            self.write_ended(&tag);
             return Ok(());
         };
         let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
@@ -273,73 +303,91 @@ impl ProxyCore {
                 self.stats.proxy_leases += u64::from(began);
                 self.stats.proxy_leases_dropped += pool.leases.take_dropped();
             }
+            if let Some(pool) = pool.as_deref_mut() {
+                let len = kept::len(meta.value.unwrap_or_default());
+                let value = || kept::of_answer(meta);
+                pool.leases.keep(era, ticket, answer, len, value);
+            }
+        }
+        if let (Some(write), Some(pool)) = (tag.write, pool.as_deref_mut()) {
+            match show::version(reply).filter(|_| is_done(reply)) {
+                Some(version) => {
+                    let (key, len) = ((tag.hash, write), question.len());
+                    let value = || kept::of_store(question);
+                    pool.leases.write_answered(era, key, version, len, value);
+                }
+                None => pool.leases.write_ended(write),
+            }
         }
         client.saw_answer(raw.len());
+        let asked = || Question {
+            tag,
+            bytes: question.to_vec(),
+            progress: Progress::Nothing,
+        };
         if client.is_front(tag.slot) {
-            if let (Some(ticket), Some(pool)) = (ticket, pool)
-                && let Verdict::AskHome(ticket) = pool.leases.release(now, era, ticket, answer)
-            {
-                if let Some(slot) = client.slot(tag.slot) {
-                    slot.ticket = Some((tag.pool, ticket));
+            let verdict = match (ticket, pool) {
+                (Some(ticket), Some(pool)) => pool.leases.release(now, era, ticket, answer),
+                _ => Verdict::Show,
+            };
+            let mut instead = Vec::new();
+            match verdict {
+                Verdict::Show => {}
+                Verdict::ShowKept(of, value) => {
+                    self.stats.proxy_reads_kept += 1;
+                    kept::compose(&mut instead, question, of, value.as_deref());
                 }
-                return self.ask_home_instead(now, id);
+                Verdict::AskHome(ticket) => {
+                    if let Some(slot) = client.slot(tag.slot) {
+                        slot.ticket = Some((tag.pool, ticket));
+                    }
+                    let question = asked();
+                    self.ask_home(now, question, answer);
+                    return Ok(());
+                }
             }
+            let kept = kept::parse(&instead);
+            let (reply, shown) = match &kept {
+                Some(kept) => (kept, &instead[..]),
+                None => (reply, raw),
+            };
             let tally = show_front(
                 client,
                 (&mut self.stats, &mut self.per_route),
                 (shown_as, rename),
                 question,
                 reply,
-                raw,
+                shown,
             )?;
             request.saw(raw.len(), tally);
             self.write_client(tag.client);
             if self.has_parked(tag.client) {
                 self.hurry_parked(now, tag.client);
             }
-            self.done(id);
             return Ok(());
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
         let tally = show::compose(&mut bytes, shown_as, rename, question, reply, raw);
         request.saw(raw.len(), tally.unwrap_or(Tally::Nothing));
-        let is_read = ticket.is_some();
-        if let Some(slot) = client.slot(tag.slot) {
-            slot.ticket = ticket.map(|ticket| (tag.pool, ticket));
-        }
         let answered = Answered {
             bytes,
             is_error: show::is_error(reply),
             tally: tally?,
         };
-        if is_read {
-            self.log_answered(id);
-            let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-            backend.measure(self.now, &mut self.per_route);
-            let (question, _) = backend.pop_question().ok_or(Unfit)?;
-            let held = HeldRead {
-                answered,
-                answer,
-                question,
-            };
-            if let Some(client) = self.clients.get_mut(tag.client.0) {
-                client.set_state(tag.slot, State::Read(Box::new(held)));
+        let state = match ticket {
+            None => State::Done(answered),
+            Some(ticket) => {
+                if let Some(slot) = client.slot(tag.slot) {
+                    slot.ticket = Some((tag.pool, ticket));
+                }
+                State::Read(Box::new(HeldRead {
+                    answered,
+                    answer,
+                    question: asked(),
+                }))
             }
-            self.close_if_retired(id);
-        } else {
-            client.set_state(tag.slot, State::Done(answered));
-            self.done(id);
-        }
-        Ok(())
-    }
-
-    /// The awaited read is not to be shown.
-    fn ask_home_instead(&mut self, now: Instant, id: BackendId) -> Result<(), Unfit> {
-        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        backend.measure(self.now, &mut self.per_route);
-        let (question, _) = backend.pop_question().ok_or(Unfit)?;
-        self.close_if_retired(id);
-        self.ask_home(now, question);
+        };
+        client.set_state(tag.slot, state);
         Ok(())
     }
 
@@ -524,6 +572,15 @@ impl ProxyCore {
         Ok(())
     }
 
+    /// A write has come to an end, and nobody knows the version of what it stored.
+    pub(super) fn write_ended(&mut self, tag: &Tag) {
+        if let Some(write) = tag.write
+            && let Some(pool) = self.pools.get_mut(tag.pool.0)
+        {
+            pool.leases.write_ended(write);
+        }
+    }
+
     /// The awaited request is answered.
     pub(super) fn done(&mut self, id: BackendId) {
         self.log_answered(id);
@@ -597,6 +654,11 @@ fn answer_of(reply: &Reply<'_>) -> Answer {
         Reply::Meta(meta) if meta.status == MetaStatus::Miss => Answer::Miss(meta.newest_version()),
         reply => show::version(reply).map_or(Answer::Failed, Answer::Hit),
     }
+}
+
+/// Whether a meta command was carried out.
+fn is_done(reply: &Reply<'_>) -> bool {
+    matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::Done)
 }
 
 /// What a quiet command has done when its answer is hidden.

@@ -328,7 +328,11 @@ impl Backend {
         self.recent.add(Instant(asked));
         // One that is asked again cannot be joined itself, so what its client asks next must not join one before it.
         if !tag.is_read || tag.retries > 0 {
-            self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
+            if tag.hash.0 != 0 {
+                self.joinable.forget(tag.hash.0);
+            } else {
+                self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
+            }
         }
         self.in_flight.push_back(InFlight {
             tag,
@@ -362,17 +366,32 @@ impl Backend {
         let at = (request.start - self.first) as usize;
         let bytes = &self.queue.as_slice()[at..at + request.len];
         let is_same = bytes.strip_prefix(line) == Some(b"\r\n") && request.tag.retries == 0;
-        if request.start < self.sent || !is_same {
+        request.start >= self.sent && is_same && request.join(client, slot)
+    }
+
+    /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
+    /// both.
+    #[inline]
+    pub fn join_last(&mut self, before: usize, tag: &Tag) -> bool {
+        let number = self.joinable.find(tag.hash.0);
+        let number = number.filter(|&number| number >= self.behind_unjoinable);
+        number.is_some_and(|number| self.join_last_to(number, before, tag))
+    }
+
+    fn join_last_to(&mut self, number: u64, before: usize, tag: &Tag) -> bool {
+        let index = number.checked_sub(self.taken).map(|index| index as usize);
+        let Some(request) = index.and_then(|index| self.in_flight.get_mut(index)) else {
+            return false;
+        };
+        let at = (request.start - self.first) as usize;
+        let (bytes, last) = self.queue.as_slice().split_at(before);
+        let is_same = bytes[at..at + request.len] == *last && request.tag.may_join();
+        let len = last.len();
+        if request.start < self.sent || !is_same || !request.join(tag.client, tag.slot) {
             return false;
         }
-        match &mut request.progress {
-            progress @ Progress::Nothing => {
-                *progress = Progress::Shared(Box::new(vec![(client, slot)]));
-            }
-            Progress::Shared(others) => others.push((client, slot)),
-            _ => return false,
-        }
-        request.joined += 1;
+        let tail = self.queue.tail();
+        tail.truncate(tail.len() - len);
         true
     }
 

@@ -56,6 +56,17 @@ pub(super) enum Show {
     Binary(Echo),
 }
 
+impl Show {
+    /// Whether the application has asked for the version of what it stores.
+    pub fn tells_version(self) -> bool {
+        match self {
+            Show::Meta { unasked, .. } => !unasked.cas,
+            Show::Binary(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What the proxy has asked of an item besides what the application did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unasked {

@@ -46,6 +46,15 @@ impl Joinable {
         (known == hash).then_some(number)
     }
 
+    /// No request for a key of this hash may be joined any more.
+    #[inline]
+    pub fn forget(&mut self, hash: u64) {
+        let place = &mut self.places[hash as usize % PLACES];
+        if place.0 == hash {
+            *place = (0, 0);
+        }
+    }
+
     /// This request can be joined.
     #[inline]
     pub fn note(&mut self, hash: u64, number: u64) {

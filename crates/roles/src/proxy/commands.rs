@@ -37,6 +37,7 @@ impl<'k> Draft<'k> {
             ask: Ask::Single,
             intent,
             copies: false,
+            tells_version: false,
             behind_flags: text::CRLF.len(),
         }
     }
@@ -63,6 +64,7 @@ impl ProxyCore {
             };
             let draft = Draft {
                 show,
+                tells_version: true,
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..Draft::line(id, way, key, Intent::Write)
             };
@@ -234,10 +236,16 @@ impl ProxyCore {
     pub(super) fn meta_set(&mut self, now: Instant, id: ClientId, meta: &Meta<'_>) {
         self.stats.cmd_meta += 1;
         self.stats.cmd_set += 1;
+        let ask = quiet_ask(&meta.flags);
+        let has_version = meta.flags.has(b'c');
+        let has_room = meta.flags.iter().count() < FLAG_COUNT_MAX_MS;
         let show = Show::Meta {
             verb: Verb::Set,
             quiet: false,
-            unasked: Unasked::default(),
+            unasked: Unasked {
+                cas: !has_version,
+                flags: false,
+            },
         };
         self.on_way(
             now,
@@ -246,10 +254,10 @@ impl ProxyCore {
             CommandClass::Set,
             show,
             |core, way, key| {
-                let ask = quiet_ask(&meta.flags);
                 let draft = Draft {
                     show,
                     ask,
+                    tells_version: ask == Ask::Single && (has_version || has_room),
                     behind_flags: behind_meta(ask) + meta.value.len() + text::CRLF.len(),
                     ..Draft::line(id, way, key, Intent::Write)
                 };

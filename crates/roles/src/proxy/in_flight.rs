@@ -6,6 +6,7 @@ use super::per_route::RouteId;
 use super::pool::PoolId;
 use super::show::Tally;
 use core::ops::Range;
+use evenkeel_policy::hot_keys::client::WriteTicket;
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash};
 
@@ -47,6 +48,8 @@ pub(super) struct Tag {
     pub retries: u8,
     /// When not to try again.
     pub give_up: Instant,
+    /// Of a write of a leased key whose answer tells the version.
+    pub write: Option<WriteTicket>,
     /// Where in the request our own flags stand, so that they can be replaced. Empty where none do.
     pub flags: (usize, usize),
 }
@@ -67,8 +70,15 @@ impl Tag {
             is_replica: false,
             retries: 0,
             give_up,
+            write: None,
             flags: (0, 0),
         }
+    }
+
+    /// Whether it is a read whose answer others may share who ask the same.
+    #[inline]
+    pub fn may_join(&self) -> bool {
+        self.is_read && self.retries == 0 && self.ask == Ask::Single
     }
 
     /// Whether the request is about keys; not so the one that a `flush_all` is to each server.
@@ -105,6 +115,19 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
+    /// Makes the answer somebody else's, too. False if a part of it is there.
+    pub fn join(&mut self, client: ClientId, slot: u64) -> bool {
+        match &mut self.progress {
+            progress @ Progress::Nothing => {
+                *progress = Progress::Shared(Box::new(vec![(client, slot)]));
+            }
+            Progress::Shared(others) => others.push((client, slot)),
+            Progress::Answered | Progress::Moved(_) | Progress::Group(_) => return false,
+        }
+        self.joined += 1;
+        true
+    }
+
     /// So many more bytes of the answer have arrived, which say this.
     #[inline]
     pub fn saw(&mut self, bytes: usize, outcome: Tally) {
@@ -126,7 +149,7 @@ pub(super) enum Progress {
     Moved(Moved),
     /// A line of a multi-get.
     Group(Box<Group>),
-    /// None of it, and others wait for the same.
+    /// None of it, and others wait for the same: of [`Ask::Values`] and [`Ask::Single`].
     Shared(Box<Others>),
 }
 

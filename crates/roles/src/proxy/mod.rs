@@ -58,6 +58,7 @@ mod flush;
 mod health;
 mod hot;
 mod in_flight;
+mod kept;
 mod latency;
 pub mod limits;
 mod login;

@@ -5,7 +5,7 @@
 //! Where they stand is remembered, so that the same request can be put to another worker with other
 //! flags.
 
-use super::backend::{Link, Refused};
+use super::backend::{Link, Peer, Refused};
 use super::client::{Show, Slot, State};
 use super::hot::Sent;
 use super::in_flight::{Ask, Progress, Question, Tag};
@@ -14,7 +14,7 @@ use super::pool::{Pool, PoolId, Servers};
 use super::recovery::Failure;
 use super::routes::RenameId;
 use super::{BackendId, ClientId, ProxyCore};
-use evenkeel_policy::hot_keys::client::{ReadTicket, Route};
+use evenkeel_policy::hot_keys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_policy::hot_keys::plain::NamePrefix;
 use evenkeel_protocol::LINE_LEN_MAX;
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
@@ -54,6 +54,8 @@ pub(super) struct Draft<'k> {
     pub intent: Intent,
     /// Whether it is an `mg` that a copy of a hot key of a plain pool can answer.
     pub copies: bool,
+    /// Whether it is an `ms` that is answered with the version of what it stored, or would be if it were asked for that.
+    pub tells_version: bool,
     /// Bytes of the request behind our own flags: the end of the line, and what follows it.
     pub behind_flags: usize,
 }
@@ -65,8 +67,11 @@ pub(super) struct RouteFlags {
     len: usize,
 }
 
-/// `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, two spaces.
-const ROUTE_FLAGS_LEN_MAX: usize = 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20;
+/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, three spaces.
+const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20;
+
+/// What comes before our own flags where the answer is to tell a version that the application did not ask for.
+const ASKS_VERSION: &[u8] = b"c ";
 
 impl Default for RouteFlags {
     fn default() -> Self {
@@ -80,7 +85,18 @@ impl Default for RouteFlags {
 impl RouteFlags {
     /// Of a request for a copy at a shadow worker, or with this mark at its home; 0 for none.
     pub fn new(epoch: Epoch, cachelet: CacheletId, replica: bool, mark: u64) -> Self {
+        RouteFlags::default().and(epoch, cachelet, replica, mark)
+    }
+
+    /// The same of a write that is to be answered with its version.
+    fn asking_version(epoch: Epoch, cachelet: CacheletId, mark: u64) -> Self {
         let mut flags = RouteFlags::default();
+        flags.push(ASKS_VERSION);
+        flags.and(epoch, cachelet, false, mark)
+    }
+
+    fn and(self, epoch: Epoch, cachelet: CacheletId, replica: bool, mark: u64) -> Self {
+        let mut flags = self;
         flags.push(b"Y");
         flags.push(itoa::Buffer::new().format(epoch.0).as_bytes());
         flags.push(b" U");
@@ -125,6 +141,8 @@ struct Placed {
     ticket: Option<ReadTicket>,
     /// What the copy of a plain pool's hot key is called that is asked.
     name: Option<NamePrefix>,
+    /// What a write of a leased key is to come back with.
+    write: Option<WriteTicket>,
 }
 
 impl ProxyCore {
@@ -142,6 +160,7 @@ impl ProxyCore {
             flags,
             ticket,
             name,
+            write: write_ticket,
         } = self.place(now, draft);
         let write = |out: &mut Vec<u8>, flags: &[u8]| {
             let start = out.len();
@@ -171,6 +190,7 @@ impl ProxyCore {
             ),
             is_replica,
             route: draft.route,
+            write: write_ticket,
             ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
         };
         let len_max = LINE_LEN_MAX + draft.behind_flags;
@@ -222,6 +242,7 @@ impl ProxyCore {
             flags: RouteFlags::default(),
             ticket: None,
             name: None,
+            write: None,
         };
         let Some(Pool {
             servers, leases, ..
@@ -255,13 +276,17 @@ impl ProxyCore {
         let connection = draft.client.connection();
         match draft.intent {
             Intent::Read => {
-                placed.ticket = Some(leases.route_read(now, pool.era(), (hash, connection), load))
+                let ticket = leases.route_read(now, pool.era(), (hash, connection), load);
+                self.stats.proxy_reads_behind_writes += u64::from(ticket.is_behind_write());
+                placed.ticket = Some(ticket);
             }
             Intent::ReadAtHome => {
                 placed.ticket = Some(leases.home_read(now, pool.era(), (hash, connection)))
             }
-            // What also writes ends the lease, and its answer is shown whatever it is: to ask again
-            // would be to write again.
+            Intent::Write if draft.tells_version => {
+                placed.write = leases.write_begun(hash, connection);
+            }
+            // What also writes is shown whatever it is: to ask again would be to write again.
             Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
                 leases.write_sent(hash, connection);
             }
@@ -277,7 +302,10 @@ impl ProxyCore {
         };
         if draft.intent != Intent::Look {
             let mark = pool.mark(cachelet, home);
-            placed.flags = RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark);
+            placed.flags = match placed.write.is_some() && !draft.show.tells_version() {
+                true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
+                false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark),
+            };
         }
         let target = match suffix {
             0 => home,
@@ -302,13 +330,17 @@ impl ProxyCore {
         let pool = self.pools.get_mut(tag.pool.0);
         let flags = match pool.map(|pool| (&pool.servers, &mut pool.leases)) {
             Some((Servers::Evenkeel(pool), leases)) => {
-                if !tag.is_read {
+                if !tag.is_read && tag.write.is_none() {
                     leases.write_sent(tag.hash, tag.client.connection());
                 }
                 match pool.home(tag.hash) {
                     Some((cachelet, _)) => {
                         let mark = pool.mark(cachelet, to.as_ref().ok().copied());
-                        RouteFlags::new(pool.epoch(), cachelet, tag.is_replica, mark)
+                        let former = question.bytes.get(tag.flags.0 + 1..tag.flags.1);
+                        match former.is_some_and(|flags| flags.starts_with(ASKS_VERSION)) {
+                            true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
+                            false => RouteFlags::new(pool.epoch(), cachelet, tag.is_replica, mark),
+                        }
                     }
                     None => RouteFlags::default(),
                 }
@@ -386,7 +418,15 @@ impl ProxyCore {
         }
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
+        let may_join = backend.peer != Peer::Memcached && tag.may_join() && backend.collapses;
+        if may_join && backend.join_last(before, &tag) {
+            self.stats.proxy_gets_collapsed += 1;
+            return;
+        }
         backend.push(before, deadline, tag, progress);
+        if may_join {
+            backend.note_joinable(tag.hash.0);
+        }
         match backend.link {
             Link::Ready => self.write_backend(to),
             Link::Idle => self.connect(now, to),
@@ -409,6 +449,8 @@ mod tests {
             |replica, mark| RouteFlags::new(Epoch(u64::MAX), CacheletId(u16::MAX), replica, mark);
         let marked = b"Y18446744073709551615 U65535 W18446744073709551615";
         assert_eq!(flags(false, u64::MAX).text(), marked);
+        let longest = RouteFlags::asking_version(Epoch(u64::MAX), CacheletId(u16::MAX), u64::MAX);
+        assert_eq!(longest.text(), [b"c ", &marked[..]].concat());
         let flags = flags(true, 7);
         assert_eq!(flags.text(), b"Y18446744073709551615 U65535 G");
         let request = [b"mg k v ", flags.text(), b"\r\n"].concat();

@@ -277,8 +277,13 @@ impl ProxyCore {
 
     /// Asks a read at its home that a replica could not answer, or whose answer was too old. If that
     /// is not possible, its slot holds the failure; the caller releases it.
-    pub(super) fn ask_home(&mut self, now: Instant, mut question: Question) {
+    pub(super) fn ask_home(&mut self, now: Instant, mut question: Question, answer: Answer) {
         self.stats.proxy_reads_asked_again += 1;
+        match answer {
+            Answer::Hit(_) => self.stats.proxy_reads_asked_again_older += 1,
+            Answer::Miss(_) => self.stats.proxy_reads_asked_again_missing += 1,
+            Answer::Failed => {}
+        }
         if let Some(pool) = self.pools.get(question.tag.pool.0) {
             question.tag.give_up = now + pool.settings.request_timeout;
         }
@@ -310,11 +315,24 @@ impl ProxyCore {
             return;
         };
         let in_pool = backend.pool;
-        let Some((mut question, _)) = backend.pop_question() else {
+        let Some((question, _)) = backend.pop_question() else {
             return;
         };
         self.want_map(in_pool, moved.epoch);
         self.close_if_retired(id);
+        for question in question.split() {
+            self.moved_for(now, id, in_pool, question, moved);
+        }
+    }
+
+    fn moved_for(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        in_pool: PoolId,
+        mut question: Question,
+        moved: Moved,
+    ) {
         question.progress = Progress::Nothing;
         let tag = question.tag;
         self.learn_host(now, &tag, moved);
@@ -421,6 +439,7 @@ impl ProxyCore {
             self.flush_failed(key, failure.line());
             return self.flush_answered(self.now, key, None);
         }
+        self.write_ended(&tag);
         let Some(client) = self.clients.get_mut(tag.client.0) else {
             return;
         };

@@ -3,7 +3,7 @@
 use super::answer::lease_era;
 use super::client::{Answered, HeldRead, Show, Slot, State};
 use super::show::Tally;
-use super::{ClientId, ProxyCore};
+use super::{ClientId, ProxyCore, kept};
 use core::mem;
 use evenkeel_policy::hot_keys::client::Verdict;
 use evenkeel_types::Instant;
@@ -45,14 +45,22 @@ impl ProxyCore {
                         }
                         _ => Verdict::Show,
                     };
-                    if let Verdict::AskHome(ticket) = verdict {
-                        slot.ticket = Some((id, ticket));
-                        client.unpop(slot);
-                        self.keep_buffer(answered.bytes);
-                        self.ask_home(now, question);
-                        continue;
+                    match verdict {
+                        Verdict::Show => answered,
+                        Verdict::ShowKept(of, value) => {
+                            self.stats.proxy_reads_kept += 1;
+                            let shown_as = (slot.show, self.renames.get(slot.rename));
+                            let kept = (of, value.as_deref());
+                            kept::shown(answered, shown_as, &question.bytes, kept)
+                        }
+                        Verdict::AskHome(ticket) => {
+                            slot.ticket = Some((id, ticket));
+                            client.unpop(slot);
+                            self.keep_buffer(answered.bytes);
+                            self.ask_home(now, question, answer);
+                            continue;
+                        }
                     }
-                    answered
                 }
                 State::Waiting | State::Flushing => {
                     unreachable!("only answered slots are popped")

@@ -128,9 +128,17 @@ proxy_stats! {
     proxy_leases,
     /// Leases given up or not taken because too many were held.
     proxy_leases_dropped,
-    /// Reads asked again at the home, because a replica was gone or an answer was older than one
-    /// already shown.
+    /// Reads of hot keys that were shown a kept value, because the answer was older than one already shown.
+    proxy_reads_kept,
+    /// Reads asked again at the home, because a replica was gone, or an answer was older than one
+    /// already shown, which was not kept.
     proxy_reads_asked_again,
+    /// Of these: the answer was older.
+    proxy_reads_asked_again_older,
+    /// Of these: the replica was not there.
+    proxy_reads_asked_again_missing,
+    /// Reads of leased keys that went home because their connection had written the key.
+    proxy_reads_behind_writes,
     /// Maps taken over.
     proxy_maps,
     /// Requests that a route refused.

@@ -1,7 +1,7 @@
 //! A client's leases as the exhaustive model keeps them: small, without what decides nothing, and the
 //! same for clients that cannot be told apart by anything they will ever do.
 //!
-//! Numbers only order what the client did. One that belongs to a read (of a ticket that is out, or of the
+//! Numbers only order what the client did. One that belongs to a request (of a ticket that is out, or of the
 //! one that brought a lease) is compared with others of reads and with the *marks*: what was noted of
 //! writes, epochs, entries that were dropped and answers that were shown. Marks are never compared with
 //! each other but to take the greater one. So each read's number may be replaced by its rank among them,
@@ -9,6 +9,7 @@
 //! those with numbers to come do, because they are above all.
 
 use super::*;
+use core::num::NonZeroU64;
 
 /// [`ClientLeases`] in canonical form, without the tables of marks that are mostly empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +20,9 @@ pub(crate) struct Canonical {
     marks: [u64; 2],
     /// Of each table: class and mark, those that are not older than any read.
     tables: [Vec<(usize, u64)>; 3],
+    /// Of each class that has some: how many writes are in flight.
+    writes_in_flight: Vec<(usize, u32)>,
+    kept_bytes: usize,
     number: u64,
 }
 
@@ -43,17 +47,28 @@ impl Canonical {
     pub(crate) fn new<'t>(
         mut leases: ClientLeases,
         now: Instant,
-        tickets: impl Iterator<Item = &'t mut ReadTicket>,
+        reads: impl Iterator<Item = &'t mut ReadTicket>,
+        writes: impl Iterator<Item = &'t mut WriteTicket>,
     ) -> Self {
-        let mut tickets: Vec<_> = tickets.collect();
-        let reads = tickets.iter().map(|ticket| ticket.number);
+        let numbers_of_reads = reads.map(|ticket| &mut ticket.number);
+        let mut writes: Vec<_> = writes.collect();
+        let mut tickets: Vec<_> = numbers_of_reads.collect();
+        let numbers_of_writes = writes.iter().map(|ticket| ticket.number.get());
+        let reads = tickets
+            .iter()
+            .map(|number| **number)
+            .chain(numbers_of_writes);
         let granted = leases.entries.iter().filter(|e| e.is_leased(now));
         let mut ranked: Vec<u64> = reads.chain(granted.map(|e| e.granted)).collect();
         ranked.sort_unstable();
         ranked.dedup();
         let ranks = Ranks(ranked);
-        for ticket in &mut tickets {
-            ticket.number = ranks.of(ticket.number);
+        for number in &mut tickets {
+            **number = ranks.of(**number);
+        }
+        for ticket in &mut writes {
+            let rank = ranks.of(ticket.number.get());
+            ticket.number = NonZeroU64::new(rank).expect("ranks begin with one");
         }
         for entry in &mut leases.entries {
             // A lease that is over is replaced by any that comes.
@@ -77,9 +92,14 @@ impl Canonical {
             marks: [ranks.of(leases.epoch_began), ranks.of(leases.voided)],
             tables: [
                 table(&leases.voided_in_class),
-                table(&leases.writes),
+                table(leases.writes.tables().0),
                 table(&leases.shown),
             ],
+            writes_in_flight: {
+                let counts = leases.writes.tables().1.iter().copied().enumerate();
+                counts.filter(|(_, count)| *count > 0).collect()
+            },
+            kept_bytes: leases.kept_bytes,
             number: 2 * ranks.0.len() as u64 + 1,
             entries: leases.entries,
         }
@@ -101,7 +121,20 @@ impl Canonical {
             numbers
         };
         leases.voided_in_class = table(&self.tables[0], CLASSES);
-        leases.writes = table(&self.tables[1], PAIR_CLASSES);
+        let in_flight = &self.writes_in_flight;
+        let mut counts = vec![
+            0;
+            if in_flight.is_empty() {
+                0
+            } else {
+                PAIR_CLASSES
+            }
+        ];
+        in_flight
+            .iter()
+            .for_each(|&(class, count)| counts[class] = count);
+        leases.writes = Writes::of_tables(table(&self.tables[1], PAIR_CLASSES), counts);
+        leases.kept_bytes = self.kept_bytes;
         leases.shown = table(&self.tables[2], PAIR_CLASSES);
         leases
     }

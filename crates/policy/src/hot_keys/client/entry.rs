@@ -1,5 +1,6 @@
 //! What a client knows of one key: its lease, and what was shown of it.
 
+use super::kept::Kept;
 use super::{Answer, ReadTicket};
 use evenkeel_types::{Instant, KeyHash, Version};
 
@@ -22,6 +23,8 @@ pub(super) struct Entry {
     pub overtaken: u64,
     /// Answers to reads sent before this cannot be compared with what was shown.
     pub fence: u64,
+    /// The newest answer whose value could be kept.
+    pub kept: Option<Kept>,
     /// Reads of the key sent while the entry existed and not yet released.
     pub in_flight: u32,
     /// Replicas besides the home's copy.
@@ -49,6 +52,14 @@ impl Seen {
         };
         Some(Seen { version, is_miss })
     }
+
+    /// The answer that tells it.
+    pub fn answer(self) -> Answer {
+        match self.is_miss {
+            true => Answer::Miss(Some(self.version)),
+            false => Answer::Hit(self.version),
+        }
+    }
 }
 
 /// A lease that has ended.
@@ -68,6 +79,7 @@ impl Entry {
             learned: 0,
             overtaken: 0,
             fence: 0,
+            kept: None,
             in_flight: 0,
             gamma: 0,
             turn: 0,
@@ -114,9 +126,17 @@ impl Entry {
         }
     }
 
-    /// Something was shown with which no answer to an earlier read can be compared.
-    pub fn cut(&mut self, number: u64) {
+    /// Something was shown with which no answer to an earlier read can be compared. How many bytes were kept.
+    pub fn cut(&mut self, number: u64) -> usize {
+        let kept_len = self.kept_len();
         self.lease_until = NEVER;
         self.fence = number;
+        self.kept = None;
+        kept_len
+    }
+
+    /// Bytes of what is kept.
+    pub fn kept_len(&self) -> usize {
+        self.kept.as_ref().map_or(0, Kept::len)
     }
 }

@@ -69,9 +69,11 @@
 #[cfg(test)]
 mod canonical;
 mod entry;
+mod kept;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod writes;
 
 use core::time::Duration;
 
@@ -79,16 +81,18 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
-pub use ticket::{Answer, Connection, ReadTicket, Route, Verdict};
+pub use kept::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
+pub use ticket::{Answer, Connection, ReadTicket, Route, Verdict, WriteTicket};
 
 use entry::{Entry, NEVER, Seen, UNKNOWN};
 
 use crate::hot_keys::ages::Ages;
 use crate::random::SplitMix64;
+use writes::Writes;
 
 /// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
 /// as they may. Losing an entry only sends its reads home, and is counted. Bounds the CSM cache of a
-/// proxy worker to 80 KiB a pool; with what is remembered of writes and connections it is 152 KiB.
+/// proxy worker to 128 KiB a pool, besides [`KEPT_BYTES_MAX`]; with what is remembered of writes and connections it is 216 KiB.
 pub const CSM_ENTRIES_MAX: usize = 1024;
 
 /// A lease ends early by this part of itself, for clocks that run at different speeds (at most
@@ -96,9 +100,7 @@ pub const CSM_ENTRIES_MAX: usize = 1024;
 /// longer by the same part.
 pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 
-/// Who has written or was shown what is remembered in so many classes of connection and key together. A read
-/// of the class of a write goes home until the next grant: at 1,000 writes a second and 25 ms from grant
-/// to grant that is one read in 160.
+/// Who has written or was shown what is remembered in so many classes of connection and key together.
 const PAIR_CLASSES: usize = 4096;
 
 /// A home that is more burdened than a shadow server by this part gives turns away. By less two servers differ by chance.
@@ -109,7 +111,7 @@ const OVERBURDENED_DIVISOR: usize = 5;
 /// one grant in a thousand.
 const CLASSES: usize = 1024;
 
-const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 80 << 10);
+const _: () = assert!(CSM_ENTRIES_MAX * size_of::<Entry>() <= 128 << 10);
 
 /// The CSM cache of one client for one pool.
 #[derive(Debug)]
@@ -127,12 +129,14 @@ pub struct ClientLeases {
     voided: u64,
     /// The same for keys of each class: one was written, or its entry dropped. Empty until one was.
     voided_in_class: Vec<u64>,
-    /// The number of the last write of each class of pairs. Empty until there is one.
-    writes: Vec<u64>,
+    /// Who may have written what copies do not have.
+    writes: Writes,
     /// The number of what was last shown to each class of pairs. Empty before the first lease.
     shown: Vec<u64>,
     /// Leases dropped or refused because too many were held, since this was last asked for.
     dropped: u64,
+    /// Bytes of all kept values.
+    kept_bytes: usize,
     /// How old leases were when replicas were asked under them.
     ages: Ages,
     #[cfg(test)]
@@ -150,9 +154,10 @@ impl ClientLeases {
             epoch_began: 0,
             voided: 0,
             voided_in_class: Vec::new(),
-            writes: Vec::new(),
+            writes: Writes::default(),
             shown: Vec::new(),
             dropped: 0,
+            kept_bytes: 0,
             ages: Ages::default(),
             #[cfg(test)]
             mutants: Vec::new(),
@@ -174,9 +179,13 @@ impl ClientLeases {
         load: impl Fn(u8) -> Option<usize>,
     ) -> ReadTicket {
         let (mut ticket, leased) = self.register(now, epoch, (hash, reader));
-        if let Some(i) = leased
-            && !self.may_have_written(i, reader)
-        {
+        if let Some(i) = leased {
+            ticket.behind_write = self
+                .writes
+                .may_hide(pair_class(hash, reader), self.entries[i].granted);
+            if ticket.behind_write {
+                return ticket;
+            }
             ticket.suffix = self.choose(i, load);
             let granted_at = self.entries[i].granted_at;
             if ticket.suffix != 0 && granted_at != UNKNOWN {
@@ -195,7 +204,11 @@ impl ClientLeases {
         epoch: Epoch,
         (hash, reader): (KeyHash, Connection),
     ) -> ReadTicket {
-        self.register(now, epoch, (hash, reader)).0
+        let (ticket, _) = self.register(now, epoch, (hash, reader));
+        ReadTicket {
+            only_home: true,
+            ..ticket
+        }
     }
 
     /// Tells of γ in a home server's answer, as soon as the answer arrives. `lease` is the duration
@@ -283,6 +296,7 @@ impl ClientLeases {
         };
         let check = !self.is(Mutant::ShowAnything);
         let forgets = self.is(Mutant::NewestForgotten);
+        let uncompared = self.is(Mutant::KeptUncompared);
         let entry = &mut self.entries[i];
         let seen = Seen::of(answer);
         let shown = self.shown.get(usize::from(ticket.class)).copied();
@@ -291,7 +305,12 @@ impl ClientLeases {
             false => ticket.known.min(entry.newest),
         };
         let is_final = ticket.asked_again || !ticket.counted;
-        if !is_final && entry.refuses(&ticket, answer, floor, is_older_map, check) {
+        let kept = match is_final || is_older_map || !check {
+            true => None,
+            false => entry.kept_instead(&ticket, seen, floor, uncompared),
+        };
+        let is_older = kept.is_some();
+        if !is_final && !is_older && entry.refuses(&ticket, answer, floor, is_older_map, check) {
             // A copy that was behind when it answered has caught up if a lease was asked for since.
             let is_behind = matches!(answer, Answer::Hit(_));
             if ticket.suffix != 0 && (!is_behind || ticket.number > entry.granted) {
@@ -305,6 +324,7 @@ impl ClientLeases {
                 ..ticket
             });
         }
+        let seen = kept.as_ref().map(|kept| kept.seen).or(seen);
         match seen {
             // Another home's count.
             Some(_) if is_older_map => {}
@@ -313,13 +333,13 @@ impl ClientLeases {
                 if seen < entry.newest && ticket.asked_again && ticket.number > entry.learned =>
             {
                 (entry.newest, entry.learned) = (seen, number);
-                entry.cut(number);
+                self.kept_bytes -= entry.cut(number);
             }
             Some(seen) => entry.learn(seen, number),
-            None if answer == Answer::Miss(None) && check => entry.cut(number),
+            None if answer == Answer::Miss(None) && check => self.kept_bytes -= entry.cut(number),
             None => {}
         }
-        if ticket.asked_again || ticket.suffix != 0 {
+        if ticket.asked_again || ticket.suffix != 0 || is_older {
             entry.overtaken = number;
         }
         if forgets {
@@ -330,7 +350,10 @@ impl ClientLeases {
         }
         self.shown[usize::from(ticket.class)] = number;
         self.settle(now, i, &ticket);
-        Verdict::Show
+        match kept {
+            None => Verdict::Show,
+            Some(kept) => Verdict::ShowKept(kept.seen.answer(), kept.value),
+        }
     }
 
     /// Gives up a read that the application gets no answer of a server for. O(log entries).
@@ -340,20 +363,8 @@ impl ClientLeases {
         }
     }
 
-    /// Tells that a write to the key (anything but a plain read) is about to be sent, or sent again, for a
-    /// connection.
-    pub fn write_sent(&mut self, hash: KeyHash, writer: Connection) {
-        if self.is(Mutant::WriteKeepsLease) {
-            return;
-        }
-        let number = self.next_number();
-        if self.writes.is_empty() {
-            self.writes = vec![0; PAIR_CLASSES];
-        }
-        self.writes[pair_class(hash, writer)] = number;
-    }
-
-    /// The same where it does not matter for whom: nobody reads a copy until there is a new lease.
+    /// Tells that a write to the key is about to be sent, where it does not matter for whom: nobody reads a copy until there is a new
+    /// lease.
     pub fn write_sent_by_any(&mut self, hash: KeyHash) {
         if !self.is(Mutant::GrantPastWrites) {
             self.void_class(hash);
@@ -411,6 +422,8 @@ impl ClientLeases {
             suffix: 0,
             counted: false,
             asked_again: false,
+            only_home: false,
+            behind_write: false,
         };
         if self.entries.is_empty() {
             return (ticket, None);
@@ -463,14 +476,6 @@ impl ClientLeases {
             (None, Some(_)) => other,
             (Some(_), _) => turn,
         }
-    }
-
-    /// Whether this connection may have written what copies did not have yet when the lease was granted.
-    #[inline]
-    fn may_have_written(&self, i: usize, reader: Connection) -> bool {
-        let entry = &self.entries[i];
-        let last = self.writes.get(pair_class(entry.hash, reader));
-        last.is_some_and(|&number| number > entry.granted)
     }
 
     /// Whether the grant for a read counts for nothing.
@@ -536,6 +541,7 @@ impl ClientLeases {
     /// Forgets what was shown of a key.
     fn drop_entry(&mut self, i: usize) {
         let entry = self.entries.remove(i);
+        self.kept_bytes -= entry.kept_len();
         self.void_class(entry.hash);
     }
 
@@ -561,8 +567,10 @@ impl ClientLeases {
     fn end_all_leases(&mut self) {
         self.entries.retain_mut(|entry| {
             entry.lease_until = NEVER;
+            entry.kept = None;
             entry.in_flight > 0
         });
+        self.kept_bytes = 0;
     }
 
     #[inline]
@@ -641,6 +649,10 @@ pub(crate) enum Mutant {
     NewestForgotten,
     /// Keeps reading replicas after an own write.
     WriteKeepsLease,
+    /// Takes an own write that is answered for one that is known, whatever was kept.
+    WriteForgotten,
+    /// Shows what is kept although it is older than what was shown.
+    KeptUncompared,
     /// Not wrong: reads the same copy of a key for a whole lease, as SPORE's clients do.
     OneCopy,
 }

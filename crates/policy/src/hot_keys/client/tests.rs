@@ -64,7 +64,7 @@ fn is_home(client: &mut ClientLeases, now: Instant) -> bool {
 fn second(verdict: Verdict) -> ReadTicket {
     match verdict {
         Verdict::AskHome(ticket) => ticket,
-        Verdict::Show => panic!("the answer was shown"),
+        Verdict::Show | Verdict::ShowKept(..) => panic!("an answer was shown"),
     }
 }
 
@@ -522,4 +522,172 @@ fn a_full_cache_drops_the_idle_lease_that_ends_first_and_never_one_in_use() {
     assert_eq!(client.take_dropped(), 2);
     held.into_iter()
         .for_each(|ticket| client.abandon(now, ticket));
+}
+
+fn keep(client: &mut ClientLeases, ticket: &ReadTicket, answer: Answer, value: &[u8]) {
+    client.keep(EPOCH, ticket, answer, value.len(), || Some(value.into()));
+}
+
+/// What is shown in the place of an answer.
+fn kept(verdict: Verdict) -> (Answer, Option<Vec<u8>>) {
+    match verdict {
+        Verdict::ShowKept(answer, value) => (answer, value.map(|value| value.to_vec())),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client that holds a lease and was shown version 6, which it keeps if it is no longer than it may be.
+fn leased_and_kept(len: usize) -> ClientLeases {
+    let mut client = leased();
+    let ticket = shadow_read(&mut client, at(10));
+    keep(
+        &mut client,
+        &ticket,
+        Answer::Hit(Version(6)),
+        &vec![b'6'; len],
+    );
+    let verdict = show(&mut client, at(11), ticket, Answer::Hit(Version(6)));
+    assert_eq!(verdict, Verdict::Show);
+    client
+}
+
+#[test]
+fn the_newest_value_is_shown_in_the_place_of_an_older_one_and_the_lease_goes_on() {
+    let mut client = leased_and_kept(1);
+    let ticket = shadow_read(&mut client, at(20));
+    keep(&mut client, &ticket, Answer::Hit(Version(5)), b"5");
+    let verdict = show(&mut client, at(21), ticket, Answer::Hit(Version(5)));
+    let newest = (Answer::Hit(Version(6)), Some(b"6".to_vec()));
+    assert_eq!(kept(verdict), newest);
+    assert!(!is_home(&mut client, at(22)));
+    // A newer one takes its place.
+    let ticket = shadow_read(&mut client, at(23));
+    keep(&mut client, &ticket, Answer::Hit(Version(7)), b"7");
+    let older = shadow_read(&mut client, at(24));
+    let verdict = show(&mut client, at(25), ticket, Answer::Hit(Version(7)));
+    assert_eq!(verdict, Verdict::Show);
+    let verdict = show(&mut client, at(25), older, Answer::Hit(Version(6)));
+    assert_eq!(kept(verdict).0, Answer::Hit(Version(7)));
+}
+
+#[test]
+fn a_kept_miss_is_shown_in_the_place_of_what_was_deleted() {
+    let mut client = leased_and_kept(1);
+    let ticket = client.home_read(at(20), EPOCH, (KEY, ME));
+    client.keep(EPOCH, &ticket, Answer::Miss(Some(Version(9))), 0, || None);
+    let verdict = show(&mut client, at(21), ticket, Answer::Miss(Some(Version(9))));
+    assert_eq!(verdict, Verdict::Show);
+    let ticket = shadow_read(&mut client, at(22));
+    let verdict = show(&mut client, at(23), ticket, Answer::Hit(Version(6)));
+    assert_eq!(kept(verdict), (Answer::Miss(Some(Version(9))), None));
+}
+
+#[test]
+fn what_is_not_kept_is_asked_again() {
+    // Too long.
+    let mut client = leased_and_kept(KEPT_VALUE_LEN_MAX + 1);
+    let ticket = shadow_read(&mut client, at(20));
+    _ = second(show(&mut client, at(21), ticket, Answer::Hit(Version(5))));
+    // A replica that is not there.
+    let mut client = leased_and_kept(1);
+    let ticket = shadow_read(&mut client, at(20));
+    _ = second(show(&mut client, at(21), ticket, Answer::Miss(None)));
+    // What only the home can say.
+    let mut client = leased_and_kept(1);
+    let early = client.home_read(at(10), EPOCH, (KEY, ME));
+    let ticket = shadow_read(&mut client, at(11));
+    keep(&mut client, &ticket, Answer::Hit(Version(7)), b"7");
+    _ = show(&mut client, at(12), ticket, Answer::Hit(Version(7)));
+    _ = second(show(&mut client, at(13), early, Answer::Hit(Version(6))));
+}
+
+#[test]
+fn a_home_that_is_asked_later_and_says_something_older_is_asked_again_and_believed() {
+    let mut client = leased_and_kept(1);
+    client.set_turn(KEY, 0);
+    let ticket = read(&mut client, at(20));
+    assert_eq!(ticket.route(), Route::Home);
+    let again = second(show(&mut client, at(21), ticket, Answer::Hit(Version(2))));
+    let verdict = show(&mut client, at(22), again, Answer::Hit(Version(2)));
+    assert_eq!(verdict, Verdict::Show);
+    assert_eq!(client.kept_bytes, 0);
+}
+
+#[test]
+fn what_is_kept_of_all_keys_is_bounded_and_given_back_with_them() {
+    let mut client = ClientLeases::new(1);
+    let count = KEPT_BYTES_MAX / KEPT_VALUE_LEN_MAX;
+    for hash in 0..count as u64 + 1 {
+        let hash = KeyHash(hash);
+        let ticket = client.route_read(at(0), EPOCH, (hash, ME), idle);
+        assert!(grant(&mut client, at(1), &ticket, 1));
+        keep(
+            &mut client,
+            &ticket,
+            Answer::Hit(Version(5)),
+            &vec![0; KEPT_VALUE_LEN_MAX],
+        );
+        _ = show(&mut client, at(1), ticket, Answer::Hit(Version(5)));
+    }
+    assert_eq!(client.kept_bytes, KEPT_BYTES_MAX);
+    assert!(
+        client.entries[count].kept.is_none(),
+        "there was no room left"
+    );
+    // One key's lease is over.
+    let ticket = client.route_read(at(1000), EPOCH, (KeyHash(0), ME), idle);
+    assert_eq!(client.kept_bytes, KEPT_BYTES_MAX - KEPT_VALUE_LEN_MAX);
+    client.abandon(at(1000), ticket);
+    client.flush_sent();
+    assert_eq!(client.kept_bytes, 0);
+}
+
+#[test]
+fn who_has_written_reads_at_home_until_the_answer_and_then_what_he_wrote_or_something_newer() {
+    let mut client = leased_and_kept(1);
+    let write = client.write_begun(KEY, ME).expect("the key is leased");
+    assert!(is_home(&mut client, at(20)), "it is not answered");
+    let other = client.route_read(at(20), EPOCH, (KEY, OTHER), idle);
+    client.abandon(at(20), other);
+    let version = Version(8);
+    client.write_answered(EPOCH, (KEY, write), version, 1, || Some((*b"8").into()));
+    let ticket = shadow_read(&mut client, at(30));
+    let verdict = show(&mut client, at(31), ticket, Answer::Hit(Version(6)));
+    assert_eq!(kept(verdict), (Answer::Hit(version), Some(b"8".to_vec())));
+}
+
+#[test]
+fn writes_that_are_not_known_send_reads_home_until_a_read_behind_them_is_granted_a_lease() {
+    type End = fn(&mut ClientLeases, WriteTicket);
+    let ends: [End; 3] = [
+        |client, write| client.write_ended(write),
+        // What it stored is not kept.
+        |client, write| {
+            let (key, version) = ((KEY, write), Version(8));
+            client.write_answered(EPOCH, key, version, 1, || None);
+        },
+        // Somebody has chosen a version before.
+        |client, write| {
+            let (key, version) = ((KEY, write), Version(3));
+            client.write_answered(EPOCH, key, version, 1, || Some((*b"3").into()));
+        },
+    ];
+    for end in ends {
+        let mut client = leased_and_kept(1);
+        let [first, second] = [0, 1].map(|_| client.write_begun(KEY, ME).expect("it is leased"));
+        end(&mut client, first);
+        let version = Version(9);
+        client.write_answered(EPOCH, (KEY, second), version, 1, || Some((*b"9").into()));
+        assert!(is_home(&mut client, at(20)), "the first is not known");
+        let ticket = read(&mut client, at(21));
+        grant(&mut client, at(22), &ticket, 3);
+        client.abandon(at(22), ticket);
+        assert!(!is_home(&mut client, at(23)));
+    }
+    let mut client = ClientLeases::new(1);
+    assert_eq!(
+        client.write_begun(KEY, ME),
+        None,
+        "nothing is known of the key"
+    );
 }

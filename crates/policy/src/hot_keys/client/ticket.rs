@@ -1,7 +1,9 @@
 //! A read under way: where it goes, and whether its answer may be shown.
 
 use super::entry::Seen;
+use core::num::NonZeroU64;
 use evenkeel_types::{Instant, KeyHash, Version};
+use std::sync::Arc;
 
 /// An application connection of a client, by any number that no other has at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub enum Answer {
 pub enum Verdict {
     /// Give it to the application.
     Show,
+    /// Give the application this instead, which is newer, with its value as it was
+    /// [kept](super::ClientLeases::keep).
+    ShowKept(Answer, Option<Arc<[u8]>>),
     /// Throw it away, ask the home server, and release the read again with its answer.
     AskHome(ReadTicket),
 }
@@ -66,6 +71,10 @@ pub struct ReadTicket {
     pub(super) counted: bool,
     /// Whether this is the second question, whose answer is final.
     pub(super) asked_again: bool,
+    /// Whether the application asks for what is not kept.
+    pub(super) only_home: bool,
+    /// Whether it goes home because of a write of its connection.
+    pub(super) behind_write: bool,
 }
 
 impl ReadTicket {
@@ -89,6 +98,12 @@ impl ReadTicket {
         self.sent_at = self.sent_at.max(at);
     }
 
+    /// Whether it goes home, although its key is leased, because its connection has written the key.
+    #[inline]
+    pub fn is_behind_write(&self) -> bool {
+        self.behind_write
+    }
+
     /// The key's hash.
     #[inline]
     pub fn hash(&self) -> KeyHash {
@@ -100,4 +115,17 @@ impl ReadTicket {
     pub fn sent_at(&self) -> Instant {
         self.sent_at
     }
+}
+
+/// A write in flight of a key whose copies may be read. Must come back through
+/// [`ClientLeases::write_answered`](super::ClientLeases::write_answered) or
+/// [`ClientLeases::write_ended`](super::ClientLeases::write_ended).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+#[must_use]
+pub struct WriteTicket {
+    /// Its place in the order of what the client did. Not zero, so that an `Option` of this is no larger.
+    pub(super) number: NonZeroU64,
+    /// Of its connection and key.
+    pub(super) class: u16,
 }

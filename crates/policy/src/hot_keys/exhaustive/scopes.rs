@@ -153,7 +153,7 @@ pub(super) const SCOPES: &[Scope] = &[
         name: "sharing",
         wires_are_slow: true,
         clients: &[setter(0, 2, 1), reader(0, 2)],
-        reaches: &[Leased, ReplicaShown, AskedAgainOld],
+        reaches: &[Leased, ReplicaShown, KeptShown],
         moves: &[Event::Written, Event::Current],
         ..PLAIN
     },
@@ -163,7 +163,7 @@ pub(super) const SCOPES: &[Scope] = &[
         wires_are_slow: true,
         pipeline: 4,
         clients: &[setter(0, 3, 1), setter(1, 0, 1)],
-        reaches: &[Leased, ReplicaShown, AskedAgainOld],
+        reaches: &[Leased, ReplicaShown, KeptShown],
         ..PLAIN
     },
     // A delete, and answers that say that nothing is there.
@@ -399,7 +399,7 @@ pub(super) const SCOPES: &[Scope] = &[
         servers: 3,
         clients: &[setter(0, 3, 1), reader(0, 2)],
         budget: Budget { ticks: 1, ..QUIET },
-        reaches: &[ReplicaShown, AskedAgainOld],
+        reaches: &[ReplicaShown, KeptShown],
         ..PLAIN
     },
     // Of two links one breaks.
@@ -497,6 +497,7 @@ pub(super) const MUTANTS: &[(Fault, &str)] = &[
     (Fault::Client(ClientMutant::ShowAnything), "sharing"),
     (Fault::Client(ClientMutant::NewestForgotten), "sharing"),
     (Fault::Client(ClientMutant::WriteKeepsLease), "sharing"),
+    (Fault::Client(ClientMutant::WriteForgotten), "sharing"),
     (Fault::WritesUntold, "trust"),
     (Fault::EpochIgnored, "a shadow of two"),
     (Fault::RefusalsIgnored, "refusals"),

@@ -194,6 +194,16 @@ fn every_mutant_is_caught() {
             Mixed,
             Fault::Client(client::Mutant::WriteKeepsLease),
         ),
+        (
+            Pipelined,
+            Mixed,
+            Fault::Client(client::Mutant::WriteForgotten),
+        ),
+        (
+            Pipelined,
+            Mixed,
+            Fault::Client(client::Mutant::KeptUncompared),
+        ),
     ];
     let mut missed = Vec::new();
     for (pace, turmoil, fault) in mutants {

@@ -537,6 +537,7 @@ impl World {
             match verdict {
                 Verdict::Show if answer == Answer::Failed => {}
                 Verdict::Show => self.check(id, &slot, item)?,
+                Verdict::ShowKept(..) => unreachable!("nothing is kept of plain pools"),
                 Verdict::AskHome(ticket) => {
                     self.asked_again += 1;
                     let key = slot.key;

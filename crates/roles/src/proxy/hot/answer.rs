@@ -151,7 +151,7 @@ impl ProxyCore {
         }
         if asks_home {
             self.keep_buffer(bytes);
-            self.ask_home(now, question);
+            self.ask_home(now, question, answer);
         } else {
             let answered = Answered {
                 bytes,

@@ -4,7 +4,7 @@ use super::world::World;
 use crate::proxy::{ClientId, Failover};
 
 /// Applications that ask in the same turn: nothing is written to a server in between.
-fn ask_in_one_turn(world: &mut World, requests: &[(ClientId, &str)]) {
+pub(super) fn ask_in_one_turn(world: &mut World, requests: &[(ClientId, &str)]) {
     for &(client, request) in requests {
         let consumed = world
             .core

@@ -4,6 +4,7 @@ use super::state::*;
 use super::*;
 use crate::hot_keys::client::{Answer, Connection, Route, Verdict};
 use crate::placement::renaming;
+use std::sync::Arc;
 
 impl Cluster {
     pub(super) fn client_actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -77,6 +78,7 @@ impl Step<'_> {
             number,
             sent_at: self.state.time,
             ticket: Some(ticket),
+            write: None,
             is_read: true,
             asked: None,
             answer: None,
@@ -104,8 +106,18 @@ impl Step<'_> {
         };
         let proxy = self.state.clients[client].proxy;
         let epoch = self.state.proxies[proxy].epoch;
-        let connection = Connection(client as u64);
-        self.leases(proxy).write_sent(KeyHash::of(KEY), connection);
+        let writer = Connection(client as u64);
+        // What became of a delete is not told. Clients that trust the servers alone keep nothing.
+        let is_known =
+            self.cluster.scope.pace != Pace::Sequential && !matches!(action, Action::Delete { .. });
+        let leases = self.leases(proxy);
+        let write = match is_known {
+            true => leases.write_begun(KeyHash::of(KEY), writer),
+            false => {
+                leases.write_sent(KeyHash::of(KEY), writer);
+                None
+            }
+        };
         let c = &mut self.state.clients[client];
         let change = match action {
             Action::Set { .. } => {
@@ -127,6 +139,7 @@ impl Step<'_> {
             number,
             sent_at: self.state.time,
             ticket: None,
+            write,
             is_read: false,
             asked: None,
             answer: None,
@@ -236,6 +249,24 @@ impl Step<'_> {
                 self.tell(|_| format!("proxy {proxy} has a lease from now on"));
             }
         }
+        let op = self
+            .op(client, number)
+            .expect("it is there until it is shown");
+        let write = op.write.take();
+        let ticket = op.ticket.as_ref().cloned();
+        let leases = self.leases[proxy].as_mut().expect("it was just taken out");
+        let value = || Some(Arc::from(reply.position?.to_le_bytes()));
+        if let Some(ticket) = ticket {
+            leases.keep(epoch, &ticket, reply.answer, 8, value);
+        }
+        match (write, reply.answer) {
+            (Some(ticket), Answer::Hit(version)) => {
+                let key = (KeyHash::of(KEY), ticket);
+                leases.write_answered(epoch, key, version, 8, value);
+            }
+            (Some(ticket), _) => leases.write_ended(ticket),
+            (None, _) => {}
+        }
         match self.cluster.has(Fault::ReleasedOnArrival) {
             true => self.release_on_arrival(client, number),
             false => self.release(client),
@@ -258,7 +289,8 @@ impl Step<'_> {
             let (number, sent_at) = (op.number, op.sent_at);
             if self.judge(client, number) {
                 let ops = &mut self.state.clients[client].ops;
-                ops.pop_front();
+                // What is kept may stand in its place.
+                let reply = ops.pop_front().and_then(|op| op.answer).unwrap_or(reply);
                 self.show(client, proxy, (number, sent_at), reply);
             } else {
                 return;
@@ -306,6 +338,20 @@ impl Step<'_> {
                 if was_replica {
                     self.reach(Reached::ReplicaShown);
                 }
+                true
+            }
+            Verdict::ShowKept(answer, value) => {
+                let value = value.expect("each is kept with its position");
+                let position = usize::from_le_bytes(value[..].try_into().expect("it is one"));
+                let op = self
+                    .op(client, number)
+                    .expect("it is there until it is shown");
+                op.answer = Some(Reply {
+                    answer,
+                    position: Some(position),
+                    gamma: 0,
+                });
+                self.reach(Reached::KeptShown);
                 true
             }
             Verdict::AskHome(again) => {

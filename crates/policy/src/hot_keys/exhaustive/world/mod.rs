@@ -172,6 +172,7 @@ pub(super) enum Reached {
     ReplicaShown,
     StaleWithinLease,
     AskedAgainOld,
+    KeptShown,
     AskedAgainMissed,
     AskedAgainFailed,
     MissShown,
@@ -195,7 +196,7 @@ pub(super) enum Reached {
 }
 
 /// Reached things and moves that are told apart.
-const REACHED_MAX: usize = 18;
+const REACHED_MAX: usize = 19;
 
 /// A scope, and with it the whole model: see [`super`].
 pub(super) struct Cluster {

@@ -79,6 +79,7 @@ impl Cluster {
                 ClientLeases::new(0),
                 Instant(0),
                 core::iter::empty(),
+                core::iter::empty(),
             )),
             leased_until: 0,
             leased_by: (0, 0),

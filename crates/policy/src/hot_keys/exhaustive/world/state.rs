@@ -9,7 +9,7 @@ use std::sync::Arc;
 use evenkeel_types::{Epoch, Instant, Version};
 
 use super::{Violation, at, worker};
-use crate::hot_keys::client::{Answer, Canonical, ClientLeases, ReadTicket};
+use crate::hot_keys::client::{Answer, Canonical, ClientLeases, ReadTicket, WriteTicket};
 use crate::hot_keys::exhaustive::scopes::{Budget, ClientPlan};
 use crate::hot_keys::server::{HotKeys, PropagationTag};
 
@@ -106,6 +106,8 @@ pub(super) struct Op {
     pub(super) sent_at: u64,
     /// `Some` for a read, but for a moment while it is judged.
     pub(super) ticket: Option<ReadTicket>,
+    /// Of a write that may become known, until it is answered.
+    pub(super) write: Option<WriteTicket>,
     pub(super) is_read: bool,
     pub(super) asked: Option<usize>,
     pub(super) answer: Option<Reply>,
@@ -244,8 +246,13 @@ impl State {
             .iter_mut()
             .filter(|client| client.proxy == proxy);
         let ops = ours.flat_map(|client| client.ops.iter_mut());
-        let tickets = ops.filter_map(|op| op.ticket.as_mut());
-        self.proxies[proxy].leases = Arc::new(Canonical::new(leases, now, tickets));
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for op in ops {
+            reads.extend(op.ticket.as_mut());
+            writes.extend(op.write.as_mut());
+        }
+        let canonical = Canonical::new(leases, now, reads.into_iter(), writes.into_iter());
+        self.proxies[proxy].leases = Arc::new(canonical);
     }
 
     fn digest(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hot_keys::client;
+use std::sync::Arc;
 
 impl World {
     pub(super) fn new_proxy(&mut self) -> Proxy {
@@ -38,6 +39,7 @@ impl World {
         let key = [0, 0, 0, 1, 2][self.random.below(5) as usize];
         let hash = KeyHash::of(KEYS[key]);
         let write = self.chance(1, 12);
+        let delete = write && self.chance(1, 3);
         let special = !sequential && self.chance(1, 20);
         let (now, epoch) = self.proxy_now(client);
         let proxy = self.proxy_of(client);
@@ -45,13 +47,21 @@ impl World {
         let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
         let number = c.first + c.ops.len() as u64;
         if write {
-            p.leases.write_sent(hash, connection);
-            c.ops.push_back(Op::Write { key, answer: None });
-            let kind = if self.chance(1, 3) {
-                WriteKind::Delete
-            } else {
-                WriteKind::Update
+            let kind = [WriteKind::Update, WriteKind::Delete][usize::from(delete)];
+            // What became of a delete is not told. Clients that trust the servers alone keep nothing.
+            let ticket = match kind {
+                WriteKind::Update if !sequential => p.leases.write_begun(hash, connection),
+                WriteKind::Update | WriteKind::Delete => {
+                    p.leases.write_sent(hash, connection);
+                    None
+                }
             };
+            let answer = None;
+            c.ops.push_back(Op::Write {
+                key,
+                ticket,
+                answer,
+            });
             self.ask(
                 client,
                 number,
@@ -186,9 +196,29 @@ impl World {
                         (false, false) => "grants not taken",
                     });
                 }
+                let value = || Some(Arc::from(reply.position.to_le_bytes()));
+                p.leases
+                    .keep(epoch, ticket, reply.answer, len_kept(reply), value);
                 *answer = Some(reply);
             }
-            Op::Write { answer, .. } if answer.is_none() => *answer = Some(reply),
+            Op::Write {
+                key,
+                answer,
+                ticket,
+            } if answer.is_none() => {
+                match (ticket.take(), reply.answer) {
+                    (Some(ticket), Answer::Hit(version)) => {
+                        let value = || Some(Arc::from(reply.position.to_le_bytes()));
+                        let key = (KeyHash::of(KEYS[*key]), ticket);
+                        p.leases
+                            .write_answered(epoch, key, version, len_kept(reply), value);
+                        self.report.count("writes known");
+                    }
+                    (Some(ticket), _) => p.leases.write_ended(ticket),
+                    (None, _) => {}
+                }
+                *answer = Some(reply);
+            }
             _ => return Ok(()),
         }
         if self.has(Fault::ReleasedOnArrival) {
@@ -208,6 +238,7 @@ impl World {
                 Some(Op::Write {
                     key,
                     answer: Some(reply),
+                    ..
                 }) => {
                     // An error says nothing about what happened.
                     let (key, reply) = (*key, *reply);
@@ -238,6 +269,12 @@ impl World {
                                 self.report.count("replica reads shown");
                             }
                             self.show(client, key, sent_at, reply)?;
+                        }
+                        Verdict::ShowKept(answer, value) => {
+                            c.ops.pop_front();
+                            c.first += 1;
+                            self.report.count("kept values shown");
+                            self.show(client, key, sent_at, kept(answer, value))?;
                         }
                         Verdict::AskHome(again) => {
                             *ticket = Some(again);
@@ -275,7 +312,10 @@ impl World {
             && let (Some(held), Some(reply)) = (ticket.take(), *slot)
         {
             let key = *key;
-            if let Verdict::AskHome(again) = p.leases.release(now, epoch, held, reply.answer) {
+            let verdict = p.leases.release(now, epoch, held, reply.answer);
+            if let Verdict::ShowKept(answer, value) = verdict {
+                *slot = Some(kept(answer, value));
+            } else if let Verdict::AskHome(again) = verdict {
                 *ticket = Some(again);
                 *slot = None;
                 let request = Request::Read {
@@ -293,6 +333,7 @@ impl World {
                 Some(Op::Write {
                     key,
                     answer: Some(reply),
+                    ..
                 }) => (*key, None, *reply),
                 Some(Op::Read {
                     key,
@@ -344,5 +385,24 @@ impl World {
         }
         self.clients[client].seen[key] = shown;
         Ok(())
+    }
+}
+
+/// Each third value is longer than what is kept.
+fn len_kept(reply: Reply) -> usize {
+    match reply.position % 3 {
+        0 => client::KEPT_VALUE_LEN_MAX + 1,
+        _ => size_of::<usize>(),
+    }
+}
+
+/// A kept value, which is a position.
+fn kept(answer: Answer, value: Option<Arc<[u8]>>) -> Reply {
+    let value = value.expect("each is kept with its position");
+    let position = value[..].try_into().expect("it is a position");
+    Reply {
+        answer,
+        position: usize::from_le_bytes(position),
+        gamma: 0,
     }
 }

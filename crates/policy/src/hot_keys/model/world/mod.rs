@@ -15,7 +15,7 @@ use mishaps::move_cachelets;
 
 use super::Fault;
 use super::report::Report;
-use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict};
+use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict, WriteTicket};
 use crate::hot_keys::config::HotKeysConfig;
 use crate::hot_keys::server::{HotKeys, Output, PropagationTag, Reader, WriteKind};
 use crate::load::TriggerConfig;
@@ -139,6 +139,7 @@ enum Op {
     },
     Write {
         key: usize,
+        ticket: Option<WriteTicket>,
         answer: Option<Reply>,
     },
 }
