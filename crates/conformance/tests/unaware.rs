@@ -31,7 +31,8 @@ fn cluster() -> Cluster {
         servers: 4,
         threads: 1,
         server_args: args.map(str::to_owned).to_vec(),
-        ..ClusterOptions::nobody_dies()
+        // Each get is to be counted at a server.
+        ..ClusterOptions::nobody_dies().with_proxy_args(&["--no-collapse"])
     })
 }
 

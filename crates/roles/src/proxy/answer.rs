@@ -1,33 +1,24 @@
 //! From a server's bytes to an application's answers.
 //!
 //! Answers belong to requests by their order. One for the application's front slot is written
-//! straight into its output; others are composed aside. Whether the answer to a read may be shown is
-//! decided when its turn comes (see [`ClientLeases::release`]), so it is kept together with its
-//! question.
-//!
-//! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
+//! straight into its output; others are composed aside. What has one answer goes on in `settle.rs`.
 
 use super::backend::{Backend, Link, Peer};
-use super::client::{Answered, Client, HeldRead, Show, State, Verb};
-use super::collapse::Others;
-use super::failover::NOBODY;
+use super::client::{Answered, Client, Show, State, Verb};
 use super::health::{Sign, TRIAL_PAUSE};
-use super::hot::{FILLER, answer_of_mg};
-use super::in_flight::{Ask, Progress, Question, Tag};
+use super::in_flight::{Ask, Progress};
 use super::limits::{LEASE_MAX, MOVE_PAUSE};
 use super::multi_get::without_newline;
 use super::per_route::PerRoute;
-use super::pool::{Pool, Servers};
 use super::recovery::Loss;
 use super::routes::{Rename, Renames};
 use super::show::{self, Tally, Unfit};
 use super::stats::{self, CoreFacts, PoolFacts};
-use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket, kept};
+use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
 use crate::wording;
 use core::mem;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::client::{Answer, Verdict};
-use evenkeel_protocol::{Hello, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
+use evenkeel_protocol::{Hello, Reply, ReplyOutcome, Value, parse_reply};
 use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
@@ -214,183 +205,6 @@ impl ProxyCore {
         Ok(())
     }
 
-    /// The one answer to a request has arrived, for whoever asked it and for those who joined.
-    fn settle(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        reply: &Reply<'_>,
-        raw: &[u8],
-    ) -> Result<(), Unfit> {
-        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let (_, request) = backend.awaited().ok_or(Unfit)?;
-        let tag = request.tag;
-        let others = match mem::take(&mut request.progress) {
-            Progress::Shared(others) => *others,
-            _ => Others::new(),
-        };
-        self.settle_for(now, id, tag, reply, raw)?;
-        for (client, slot) in others {
-            let tag = Tag {
-                client,
-                slot,
-                ..tag
-            };
-            self.settle_for(now, id, tag, reply, raw)?;
-            self.release(now, client);
-        }
-        self.done(id);
-        Ok(())
-    }
-
-    /// The answer to the awaited request, for one of those who asked it: shows it, keeps it for its turn, or asks again.
-    fn settle_for(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        tag: Tag,
-        reply: &Reply<'_>,
-        raw: &[u8],
-    ) -> Result<(), Unfit> {
-        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let lease = backend.lease;
-        let is_aware = backend.peer != Peer::Memcached;
-        // With an open window that is when it was asked, or nearly.
-        let written = match backend.window.is_open() {
-            true => None,
-            false => backend.written(),
-        };
-        let (question, request) = backend.awaited().ok_or(Unfit)?;
-        let Some(client) = self.clients.get_mut(tag.client.0) else {
-            // Nobody is left to tell.
-            self.write_ended(&tag);
-            match tag.client {
-                NOBODY => self.caught_up(reply)?,
-                FILLER => self.filled(now, &tag, reply)?,
-                _ => {}
-            }
-            return Ok(());
-        };
-        let Some(slot) = client.slot(tag.slot) else {
-            self.write_ended(&tag);
-            return Ok(());
-        };
-        let (shown_as, rename) = (slot.show, self.renames.get(slot.rename));
-        let mut ticket = slot.ticket.take().map(|(_, ticket)| ticket);
-        if let (Some(ticket), Some(written)) = (&mut ticket, written) {
-            ticket.written(written);
-        }
-        let mut pool = self.pools.get_mut(tag.pool.0);
-        let era = lease_era(pool.as_deref(), self.era);
-        let mut said = Vec::new();
-        let (answer, of_home) = match &ticket {
-            Some(ticket) if !is_aware => {
-                let question = (question, tag.is_replica);
-                answer_of_mg(pool.as_deref_mut(), era, ticket, question, reply, &mut said)
-            }
-            _ => (answer_of(reply), None),
-        };
-        let reply = of_home.as_ref().unwrap_or(reply);
-        if !is_aware {
-            let is_hit = tag.is_replica && matches!(answer, Answer::Hit(_));
-            self.stats.proxy_replica_hits += u64::from(is_hit);
-        }
-        if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
-            self.stats.proxy_replica_hits +=
-                u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
-            if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
-                let began = pool.leases.grant(now, era, ticket, answer, (gamma, lease));
-                self.stats.proxy_leases += u64::from(began);
-                self.stats.proxy_leases_dropped += pool.leases.take_dropped();
-            }
-            if let Some(pool) = pool.as_deref_mut() {
-                let len = kept::len(meta.value.unwrap_or_default());
-                let value = || kept::of_answer(meta);
-                pool.leases.keep(era, ticket, answer, len, value);
-            }
-        }
-        if let (Some(write), Some(pool)) = (tag.write, pool.as_deref_mut()) {
-            match show::version(reply).filter(|_| is_done(reply)) {
-                Some(version) => {
-                    let (key, len) = ((tag.hash, write), question.len());
-                    let value = || kept::of_store(question);
-                    pool.leases.write_answered(era, key, version, len, value);
-                }
-                None => pool.leases.write_ended(write),
-            }
-        }
-        client.saw_answer(raw.len());
-        let asked = || Question {
-            tag,
-            bytes: question.to_vec(),
-            progress: Progress::Nothing,
-        };
-        if client.is_front(tag.slot) {
-            let verdict = match (ticket, pool) {
-                (Some(ticket), Some(pool)) => pool.leases.release(now, era, ticket, answer),
-                _ => Verdict::Show,
-            };
-            let mut instead = Vec::new();
-            match verdict {
-                Verdict::Show => {}
-                Verdict::ShowKept(of, value) => {
-                    self.stats.proxy_reads_kept += 1;
-                    kept::compose(&mut instead, question, of, value.as_deref());
-                }
-                Verdict::AskHome(ticket) => {
-                    if let Some(slot) = client.slot(tag.slot) {
-                        slot.ticket = Some((tag.pool, ticket));
-                    }
-                    let question = asked();
-                    self.ask_home(now, question, answer);
-                    return Ok(());
-                }
-            }
-            let kept = kept::parse(&instead);
-            let (reply, shown) = match &kept {
-                Some(kept) => (kept, &instead[..]),
-                None => (reply, raw),
-            };
-            let tally = show_front(
-                client,
-                (&mut self.stats, &mut self.per_route),
-                (shown_as, rename),
-                question,
-                reply,
-                shown,
-            )?;
-            request.saw(raw.len(), tally);
-            self.write_client(tag.client);
-            if self.has_parked(tag.client) {
-                self.hurry_parked(now, tag.client);
-            }
-            return Ok(());
-        }
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        let tally = show::compose(&mut bytes, shown_as, rename, question, reply, raw);
-        request.saw(raw.len(), tally.unwrap_or(Tally::Nothing));
-        let answered = Answered {
-            bytes,
-            is_error: show::is_error(reply),
-            tally: tally?,
-        };
-        let state = match ticket {
-            None => State::Done(answered),
-            Some(ticket) => {
-                if let Some(slot) = client.slot(tag.slot) {
-                    slot.ticket = Some((tag.pool, ticket));
-                }
-                State::Read(Box::new(HeldRead {
-                    answered,
-                    answer,
-                    question: asked(),
-                }))
-            }
-        };
-        client.set_state(tag.slot, state);
-        Ok(())
-    }
-
     /// A line of the answer to a multi-get.
     fn values(&mut self, id: BackendId, reply: &Reply<'_>, raw: &[u8]) -> Result<(), Unfit> {
         match reply {
@@ -572,15 +386,6 @@ impl ProxyCore {
         Ok(())
     }
 
-    /// A write has come to an end, and nobody knows the version of what it stored.
-    pub(super) fn write_ended(&mut self, tag: &Tag) {
-        if let Some(write) = tag.write
-            && let Some(pool) = self.pools.get_mut(tag.pool.0)
-        {
-            pool.leases.write_ended(write);
-        }
-    }
-
     /// The awaited request is answered.
     pub(super) fn done(&mut self, id: BackendId) {
         self.log_answered(id);
@@ -593,7 +398,7 @@ impl ProxyCore {
 }
 
 /// Composes the front slot's answer straight into the output and gives up the slot.
-fn show_front(
+pub(super) fn show_front(
     client: &mut Client,
     (stats, routes): (&mut ProxyStats, &mut PerRoute),
     (shown_as, rename): (Show, Option<&Rename>),
@@ -637,28 +442,6 @@ fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) ->
         );
     }
     answered
-}
-
-/// What leases of a pool belong to. A pool that is gone has none.
-#[inline]
-pub(super) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
-    match pool.map(|pool| &pool.servers) {
-        Some(Servers::Evenkeel(pool)) => pool.era(),
-        Some(Servers::Memcached(_)) | None => Epoch(era),
-    }
-}
-
-/// What an answer says about the version that a read saw.
-fn answer_of(reply: &Reply<'_>) -> Answer {
-    match reply {
-        Reply::Meta(meta) if meta.status == MetaStatus::Miss => Answer::Miss(meta.newest_version()),
-        reply => show::version(reply).map_or(Answer::Failed, Answer::Hit),
-    }
-}
-
-/// Whether a meta command was carried out.
-fn is_done(reply: &Reply<'_>) -> bool {
-    matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::Done)
 }
 
 /// What a quiet command has done when its answer is hidden.

@@ -328,10 +328,12 @@ impl Backend {
         self.recent.add(Instant(asked));
         // One that is asked again cannot be joined itself, so what its client asks next must not join one before it.
         if !tag.is_read || tag.retries > 0 {
-            if tag.hash.0 != 0 {
-                self.joinable.forget(tag.hash.0);
-            } else {
-                self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
+            match self.peer {
+                Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
+                // Which key it is about is not looked at.
+                Peer::Worker(_) | Peer::Memcached => {
+                    self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
+                }
             }
         }
         self.in_flight.push_back(InFlight {

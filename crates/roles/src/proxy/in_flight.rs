@@ -44,6 +44,9 @@ pub(super) struct Tag {
     pub is_read: bool,
     /// Whether it asks for a replica.
     pub is_replica: bool,
+    /// Whether it is a read of an Evenkeel worker that others may share. Not an `mg` of an application: of those who ask one is told to
+    /// replace a stale value.
+    pub is_shared: bool,
     /// How often it was put to a place again.
     pub retries: u8,
     /// When not to try again.
@@ -68,6 +71,7 @@ impl Tag {
             route: RouteId::NONE,
             is_read: false,
             is_replica: false,
+            is_shared: false,
             retries: 0,
             give_up,
             write: None,
@@ -78,7 +82,7 @@ impl Tag {
     /// Whether it is a read whose answer others may share who ask the same.
     #[inline]
     pub fn may_join(&self) -> bool {
-        self.is_read && self.retries == 0 && self.ask == Ask::Single
+        self.is_shared && self.retries == 0
     }
 
     /// Whether the request is about keys; not so the one that a `flush_all` is to each server.

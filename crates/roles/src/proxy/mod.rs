@@ -77,6 +77,7 @@ mod release;
 mod request;
 mod request_log;
 mod routes;
+mod settle;
 mod show;
 mod slab;
 mod speech;

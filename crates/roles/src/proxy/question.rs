@@ -60,6 +60,13 @@ pub(super) struct Draft<'k> {
     pub behind_flags: usize,
 }
 
+impl Draft<'_> {
+    /// Whether it is a read whose answer is the same for all who ask for it in the same words.
+    fn is_shared(&self) -> bool {
+        self.intent == Intent::Read && matches!(self.show, Show::Value { .. } | Show::Binary(_))
+    }
+}
+
 /// Our own flags, as they stand in a request. Empty for servers that do not know them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RouteFlags {
@@ -189,6 +196,7 @@ impl ProxyCore {
                 Intent::Write | Intent::Touch | Intent::ReadAndWrite
             ),
             is_replica,
+            is_shared: draft.is_shared(),
             route: draft.route,
             write: write_ticket,
             ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
@@ -418,7 +426,7 @@ impl ProxyCore {
         }
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
-        let may_join = backend.peer != Peer::Memcached && tag.may_join() && backend.collapses;
+        let may_join = tag.may_join() && backend.collapses && backend.peer != Peer::Memcached;
         if may_join && backend.join_last(before, &tag) {
             self.stats.proxy_gets_collapsed += 1;
             return;

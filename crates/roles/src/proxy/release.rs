@@ -1,7 +1,7 @@
 //! Answers whose turn has come, on their way to applications.
 
-use super::answer::lease_era;
 use super::client::{Answered, HeldRead, Show, Slot, State};
+use super::settle::lease_era;
 use super::show::Tally;
 use super::{ClientId, ProxyCore, kept};
 use core::mem;
