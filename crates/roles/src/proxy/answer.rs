@@ -27,6 +27,7 @@ impl ProxyCore {
     pub fn backend_input(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
         let consumed = self.read_answers(now, id, input);
         if self.backends.get(id.0).is_some_and(Backend::lets_through) {
+            self.shed(now, id);
             self.write_backend(id);
         }
         consumed

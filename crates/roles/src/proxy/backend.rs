@@ -35,8 +35,10 @@ use super::ClientId;
 use super::bytes::ByteQueue;
 use super::collapse::Joinable;
 use super::config::{Login, PoolSettings, TlsId};
+use super::failover::NOBODY;
 use super::health::{Health, Sign, TRIAL_GREETINGS};
-use super::in_flight::{InFlight, Progress, Question, Tag};
+use super::hot::FILLER;
+use super::in_flight::{Ask, InFlight, Progress, Question, Tag};
 use super::latency::{Finished, Stopwatch};
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
@@ -44,6 +46,7 @@ use super::limits::{
 use super::missed::Missed;
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
+use super::shed::Backlog;
 use super::show::Tally;
 use super::speech::Speech;
 use super::stream::Streaming;
@@ -106,6 +109,8 @@ pub struct BackendCounters {
     pub logins_refused: u64,
     /// Requests refused because the queue was full.
     pub refused_full: u64,
+    /// Requests refused because they had waited too long for a server that could not keep up.
+    pub shed: u64,
     /// Times that fewer requests were let through to it because it made them wait.
     pub window_shrunk: u64,
     /// Times that it was taken out of use.
@@ -165,6 +170,8 @@ pub(super) struct Backend {
     request_timeout_ns: u64,
     /// How many requests may be under way.
     pub window: Window,
+    /// Whether too much waits for it.
+    pub backlog: Backlog,
     /// Requests that begin before this position are not measured.
     measured_from: u64,
     /// What it must forget before it is asked anything.
@@ -230,6 +237,7 @@ impl Backend {
             missed: Missed::default(),
             stopwatch: Stopwatch::default(),
             window: Window::default(),
+            backlog: Backlog::default(),
             request_timeout_ns: nanoseconds(settings.request_timeout),
             measured_from: 0,
             has_answered: false,
@@ -507,6 +515,66 @@ impl Backend {
             },
             is_written,
         ))
+    }
+
+    /// How many requests are written, in whole or in part.
+    fn written_requests(&self) -> usize {
+        self.in_flight
+            .partition_point(|request| request.start < self.sent)
+    }
+
+    /// Since when the first of the requests waits that the window keeps back; `None` if it keeps none back.
+    pub fn first_waits_since(&self) -> Option<Instant> {
+        if self.window.is_open() || self.link != Link::Ready {
+            return None;
+        }
+        let first = self.in_flight.get(self.written_requests())?;
+        Some(Instant(
+            first.deadline.0.saturating_sub(self.request_timeout_ns),
+        ))
+    }
+
+    /// Takes out the requests of applications that have waited to be written for longer than that, in their order. O(requests) if there
+    /// are any.
+    pub fn take_waiting(&mut self, now: Instant, longer_than: Duration) -> Vec<Question> {
+        let begin = self.written_requests();
+        let may_go = |request: &&InFlight| {
+            let asked = request.deadline.0.saturating_sub(self.request_timeout_ns);
+            let is_of_application = request.tag.client != NOBODY && request.tag.client != FILLER;
+            now.since(Instant(asked)) > longer_than
+                && is_of_application
+                && request.tag.ask != Ask::Flush
+        };
+        let count = self.in_flight.iter().skip(begin).take_while(may_go).count();
+        let Some(first) = self.in_flight.get(begin).filter(|_| count > 0) else {
+            return Vec::new();
+        };
+        let (cut, from) = (first.start, (first.start - self.first) as usize);
+        let requests = self.in_flight.drain(begin..begin + count);
+        let mut at = from;
+        let bytes = self.queue.as_slice();
+        let taken: Vec<Question> = requests
+            .map(|request| {
+                let end = at + request.len;
+                let question = Question {
+                    tag: request.tag,
+                    bytes: bytes[at..end].to_vec(),
+                    progress: request.progress,
+                };
+                at = end;
+                question
+            })
+            .collect();
+        self.queue.remove(from..at);
+        let len = (at - from) as u64;
+        for request in self.in_flight.range_mut(begin..) {
+            request.start -= len;
+        }
+        if self.measured_from > cut {
+            self.measured_from = (self.measured_from - len).max(cut);
+        }
+        self.counters.shed += count as u64;
+        taken
     }
 
     /// Whether requests that had to wait may be written now.

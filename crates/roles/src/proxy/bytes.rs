@@ -1,6 +1,7 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
 use super::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
+use core::ops::Range;
 
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
@@ -52,6 +53,15 @@ impl ByteQueue {
         if self.is_empty() {
             self.clear();
         }
+    }
+
+    /// Takes bytes out of the middle.
+    ///
+    /// # Panics
+    /// When they are not there.
+    pub fn remove(&mut self, range: Range<usize>) {
+        self.bytes
+            .drain(self.start + range.start..self.start + range.end);
     }
 
     pub fn clear(&mut self) {

@@ -110,7 +110,7 @@ const GAUGES: [Row; 3] = [
     }),
 ];
 
-const COUNTERS: [Row; 15] = [
+const COUNTERS: [Row; 16] = [
     ("requests", "Requests put into the queue.", |server| {
         server.counters.requests
     }),
@@ -144,6 +144,11 @@ const COUNTERS: [Row; 15] = [
         "window_shrunk",
         "Times that fewer requests were let through because it made them wait.",
         |server| server.counters.window_shrunk,
+    ),
+    (
+        "shed",
+        "Requests refused because they had waited too long for a server that could not keep up.",
+        |server| server.counters.shed,
     ),
     ("outages", "Times taken out of use.", |server| {
         server.counters.outages

@@ -78,6 +78,7 @@ mod request;
 mod request_log;
 mod routes;
 mod settle;
+mod shed;
 mod show;
 mod slab;
 mod speech;

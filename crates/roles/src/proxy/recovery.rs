@@ -51,13 +51,18 @@ pub(super) enum Failure {
     Moving,
     /// Too many requests wait for moves.
     TooManyMoving,
+    /// It waited too long for a server that cannot keep up; it was not asked.
+    Overloaded,
 }
 
 impl Failure {
     /// Whether a get may be answered as a miss. Not where we are at our own limits: that would turn
     /// a burst of requests into a burst of requests to the database behind the cache.
     fn is_absence(&self) -> bool {
-        !matches!(self, Failure::Busy(_) | Failure::TooManyMoving)
+        !matches!(
+            self,
+            Failure::Busy(_) | Failure::TooManyMoving | Failure::Overloaded
+        )
     }
 
     /// Whether a server was asked, and did not answer as it should.
@@ -76,7 +81,11 @@ impl Failure {
             | Failure::Lost(name)
             | Failure::Late(name)
             | Failure::Confused(name) => Some(name),
-            Failure::NoMap | Failure::NoOwner | Failure::Moving | Failure::TooManyMoving => None,
+            Failure::NoMap
+            | Failure::NoOwner
+            | Failure::Moving
+            | Failure::TooManyMoving
+            | Failure::Overloaded => None,
         }
     }
 
@@ -97,6 +106,7 @@ impl fmt::Display for Failure {
             Failure::Confused(name) => write!(f, "backend {name} answered nonsense"),
             Failure::Moving => f.write_str("key is moving to another server"),
             Failure::TooManyMoving => f.write_str("too many requests wait for moving keys"),
+            Failure::Overloaded => f.write_str("overloaded"),
         }
     }
 }

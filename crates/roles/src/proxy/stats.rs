@@ -108,6 +108,8 @@ proxy_stats! {
     proxy_requests_parked,
     /// Rounds of `flush_all` beyond the first: servers went by a newer map.
     proxy_flushes_repeated,
+    /// Requests refused because they had waited too long for a backend that could not keep up.
+    proxy_requests_shed,
     /// Requests refused because a backend's queue was full.
     proxy_backend_queue_full,
     /// Times that an application's requests had to wait because its answers were unread or many.
@@ -559,7 +561,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
         for backend in &group {
             latency.add(&backend.latency);
         }
-        let rows: [(&str, u64); 18] = [
+        let rows: [(&str, u64); 19] = [
             ("queued_requests", sum(|b| b.queued_requests)),
             ("queued_bytes", sum(|b| b.queued_bytes)),
             ("requests", sum(|b| b.counters.requests)),
@@ -571,6 +573,7 @@ fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
             ("refused_full", sum(|b| b.counters.refused_full)),
             ("window", sum(|b| b.window.unwrap_or(0))),
             ("window_shrunk", sum(|b| b.counters.window_shrunk)),
+            ("shed", sum(|b| b.counters.shed)),
             ("outages", sum(|b| b.counters.outages)),
             ("failed_over", sum(|b| b.counters.failed_over)),
             ("missed", sum(|b| b.counters.missed)),

@@ -337,9 +337,13 @@ impl ProxyCore {
 
     /// A read of a hot key is asked elsewhere, where its answer is compared with nothing.
     pub(super) fn abandon_hot_read(&mut self, now: Instant, tag: &Tag) {
-        if tag.ask != Ask::Hot {
-            return;
+        if tag.ask == Ask::Hot {
+            self.forget_ticket(now, tag);
         }
+    }
+
+    /// The answer to a read, if any comes, is compared with nothing.
+    pub(super) fn forget_ticket(&mut self, now: Instant, tag: &Tag) {
         if let Some(client) = self.clients.get_mut(tag.client.0)
             && let Some(slot) = client.slot(tag.slot)
             && let Some((pool, ticket)) = slot.ticket.take()

@@ -374,3 +374,48 @@ fn many_keys_of_a_dead_server_are_many_misses() {
     assert_eq!(world.received(client), "END\r\n");
     assert_eq!(world.core.stats().get_misses, 5000);
 }
+
+#[test]
+fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_use() {
+    let mut world = World::evenkeel(1);
+    let [writer, reader] = [(); 2].map(|()| world.client());
+    let overloaded = "SERVER_ERROR overloaded\r\n";
+    // One answer in 30 ms.
+    let answer = |world: &mut World| {
+        world.wait_ms(30);
+        world.reply(101, "HD\r\n");
+    };
+    // So few are sent at once.
+    for n in 0..3 {
+        world.send(writer, format!("set a{n} 0 0 1\r\nx\r\n"));
+        answer(&mut world);
+    }
+    assert_eq!(world.received(writer), "STORED\r\n".repeat(3));
+    world.asked(101);
+    for n in 0..20 {
+        world.send(writer, format!("set b{n} 0 0 1\r\nx\r\n"));
+    }
+    world.send(reader, "get a0\r\n");
+    let mut sent = world.asked(101).matches("ms ").count();
+    assert!((1..5).contains(&sent), "{sent} at once");
+    (0..3).for_each(|_| answer(&mut world));
+    assert_eq!(
+        world.core.stats().proxy_requests_shed,
+        0,
+        "a burst is waited out"
+    );
+    (0..2).for_each(|_| answer(&mut world));
+    sent += world.asked(101).matches("ms ").count();
+    let shed = world.core.stats().proxy_requests_shed as usize;
+    assert_eq!(shed + sent, 21, "all that was not sent");
+    assert_eq!(world.received(reader), overloaded, "it is no miss");
+    (5..sent).for_each(|_| answer(&mut world));
+    let expected = "STORED\r\n".repeat(sent) + &overloaded.repeat(20 - sent);
+    assert_eq!(world.received(writer), expected);
+    // What is asked now is answered.
+    world.send(reader, "get a0\r\n");
+    world.reply(101, "EN\r\n");
+    assert_eq!(world.received(reader), "END\r\n");
+    assert_eq!(world.core.stats().proxy_reads_unavailable, 0);
+    assert_eq!(world.core.backends()[0].counters.failures, 0);
+}

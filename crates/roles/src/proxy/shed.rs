@@ -1,0 +1,96 @@
+//! Requests that are refused because their server cannot keep up.
+//!
+//! What a server's window keeps back waits in the proxy. A burst is waited out. But where the first of those that wait has
+//! waited for longer than [`WAIT_GOAL`] all through [`PATIENCE`], more comes than the server can do, and a longer queue would only
+//! make every answer late, until none is in time. Then whatever has waited for longer than the goal is refused at once, and goes on being
+//! refused until the queue is short again. (Nichols and Jacobson, "Controlling queue delay", 2012, in the form of Maurer,
+//! "Fail at scale", 2015.) The answer is `SERVER_ERROR overloaded`: not a miss, for what a cache cannot
+//! serve its database can serve even less; and the server is not taken for a dead one.
+//!
+//! One server's queue refuses its own requests only. Requests that were sent are never refused, so that each that is refused was certainly not
+//! carried out, and what is left keeps its order.
+
+use super::recovery::Failure;
+use super::{BackendId, ProxyCore};
+use core::time::Duration;
+use evenkeel_types::Instant;
+
+/// How long a request may wait for its turn where more comes than the server can do.
+pub const WAIT_GOAL: Duration = Duration::from_millis(20);
+
+/// How long more may wait before any is refused.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether more comes than a server can do.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Since when the first that waits has waited for too long.
+    since: Option<Instant>,
+}
+
+impl Backlog {
+    /// `waited`: for how long the first that waits to be sent has waited; `None` if none does.
+    #[inline]
+    pub fn is_too_long(&mut self, now: Instant, waited: Option<Duration>) -> bool {
+        match waited {
+            None => self.since = None,
+            Some(waited) if waited < WAIT_GOAL / 2 => self.since = None,
+            Some(waited) if waited > WAIT_GOAL => _ = self.since.get_or_insert(now),
+            Some(_) => {}
+        }
+        self.since.is_some_and(|since| now.since(since) >= PATIENCE)
+    }
+}
+
+impl ProxyCore {
+    /// Refuses what has waited too long for a server that cannot keep up.
+    pub(super) fn shed(&mut self, now: Instant, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(id.0) else {
+            return;
+        };
+        let waited = backend.first_waits_since().map(|since| now.since(since));
+        if !backend.backlog.is_too_long(now, waited) {
+            return;
+        }
+        for question in backend.take_waiting(now, WAIT_GOAL) {
+            for question in question.split() {
+                let tag = question.tag;
+                self.stats.proxy_requests_shed += 1;
+                self.forget_ticket(now, &tag);
+                self.fail(question, &Failure::Overloaded);
+                self.release(now, tag.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn waited(ms: u64) -> Option<Duration> {
+        Some(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_burst_is_waited_out_and_a_queue_that_stays_is_not() {
+        let mut backlog = Backlog::default();
+        assert!(!backlog.is_too_long(at(0), waited(90)));
+        assert!(!backlog.is_too_long(at(99), waited(90)));
+        assert!(!backlog.is_too_long(at(99), None));
+        assert!(!backlog.is_too_long(at(100), waited(21)));
+        assert!(
+            !backlog.is_too_long(at(199), waited(15)),
+            "neither long nor short"
+        );
+        assert!(backlog.is_too_long(at(200), waited(21)));
+        // It is shortened to the goal again and again.
+        assert!(backlog.is_too_long(at(210), waited(20)));
+        assert!(!backlog.is_too_long(at(220), waited(9)));
+        assert!(!backlog.is_too_long(at(221), waited(30)));
+    }
+}
