@@ -334,14 +334,15 @@ impl Backend {
         self.counters.requests += 1;
         let asked = deadline.0.saturating_sub(self.request_timeout_ns);
         self.recent.add(Instant(asked));
-        // One that is asked again cannot be joined itself, so what its client asks next must not join one before it.
-        if !tag.is_read || tag.retries > 0 {
-            match self.peer {
-                Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
-                // Which key it is about is not looked at.
-                Peer::Worker(_) | Peer::Memcached => {
-                    self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
-                }
+        // One that cannot be joined itself is seen by its client before what that asks next, which must not join one before it: that
+        // could be answered with something older.
+        match self.peer {
+            Peer::Worker(_) if tag.may_join() => {}
+            Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
+            Peer::Memcached if tag.is_get_of_one(&progress) => {}
+            // Which keys it is about is not looked at.
+            Peer::Worker(_) | Peer::Memcached => {
+                self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
             }
         }
         self.in_flight.push_back(InFlight {

@@ -2,12 +2,15 @@
 //!
 //! Under load a turn of the worker brings many gets of a hot key from many connections. The first is put
 //! into the queue of the key's server; while it has not been written, the others join it and are answered
-//! with its answer. A get never joins one that was sent, nor one that a write was queued behind: the server
-//! carries the one out after the other was asked, as it would have carried out the other itself, so nobody
+//! with its answer. A get never joins one that was sent, nor one behind which something is queued that cannot be joined, a write or
+//! a read in other words: the server carries the one out after the other was asked, as it would have carried out the other itself,
+//! and no client has seen anything newer that it asked before. So nobody
 //! reads anything older than without this. That costs the sharing among gets of different turns, and needs
 //! no word about keys between workers and proxies when something is written.
 //!
-//! Only plain gets of one key take part (see `quick.rs`).
+//! In pools of plain servers the gets of one key take part that go the quick way (see `quick.rs`), and whatever else is asked ends the
+//! joining of what is before it. Workers of a cluster are asked by `question.rs`: there it does so for its own key alone, and each
+//! of those who share an answer judges it by his own ticket.
 
 use super::client::{Answered, State};
 use super::in_flight::{Ask, Progress, Question, Tag};

@@ -85,6 +85,15 @@ impl Tag {
         self.is_shared && self.retries == 0
     }
 
+    /// Whether it is a `get` of one key that is asked of a plain server for the first time.
+    #[inline]
+    pub fn is_get_of_one(&self, progress: &Progress) -> bool {
+        self.is_read
+            && self.retries == 0
+            && self.ask == Ask::Values
+            && matches!(progress, Progress::Nothing)
+    }
+
     /// Whether the request is about keys; not so the one that a `flush_all` is to each server.
     pub fn has_key(&self) -> bool {
         self.ask != Ask::Flush

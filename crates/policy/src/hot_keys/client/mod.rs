@@ -13,8 +13,9 @@
 //! Copies are not equally fast: in the middle of a write one has it and another has not. So the
 //! client remembers for each leased key the newest version that it has *shown* to any connection. Each
 //! read is compared with the newest that was known when it was sent; if anything of the key was shown to its
-//! connection since then, with the newest that is known. An answer below that is not shown but asked again
-//! at the home (a *second question*, whose answer is final). Nothing is built on which copy was asked. What
+//! connection since then, with the newest that is known. In the place of an answer below that the newest value is shown that
+//! the client was answered, which it keeps (`kept.rs`); where it is not kept, the home is asked again
+//! (a *second question*, whose answer is final). Nothing is built on which copy was asked. What
 //! follows is why that suffices.
 //!
 //! What others were shown since the read was sent does not matter: they read at the same time. To compare
@@ -34,6 +35,8 @@
 //!   than anything shown before that; and else with what is known then, for it is remembered when a
 //!   connection was shown anything of a key. One sent before there was an entry came from the home, and so
 //!   did all that was sent before it.
+//! - **A kept value** is the newest of all that were received, so that no answer that is shown later but was received earlier is
+//!   newer. Once it is shown, it stands for an answer of a copy.
 //! - **A second question** is sent when the read is the next to be shown. All that its connection was
 //!   shown came from the home before that, so that the home's answer is at least as new.
 //! - **A miss** is newer than the value of the same version. What expired or was evicted at its home
@@ -53,9 +56,10 @@
 //!
 //! # Why applications see their own writes, and nothing older than a lease
 //!
-//! A connection that wrote a key ([`ClientLeases::write_sent`], to be told also when a write is sent once
-//! more, to another place) makes no use of a lease that was granted to a read sent before the write. So its
-//! reads behind the write go home, on the same connection to the home behind it, until the home has granted
+//! Reads of a connection behind its unanswered write of a key ([`ClientLeases::write_begun`]) go home, on the same connection
+//! to the home behind it. Once the answer has told the version and what was stored is kept, it is as good as shown: whatever copy
+//! is asked, nothing older is shown to anybody who asks later. A write of which that is not known ([`ClientLeases::write_sent`],
+//! to be told also when a write is sent once more, to another place) sends its connection's reads home until the home has granted
 //! a lease to a read *behind* the write: and then all copies have it. Others go on reading what they
 //! may: a hot key is written, too, and if each write sent all its reads home until every copy has the new
 //! value, a home with a long queue would never get rid of them. A `flush_all` ends all leases and voids
@@ -63,8 +67,7 @@
 //!
 //! A home grants only while every copy is current, and a lease counts from when the granted read was
 //! *sent*. While a write is on its way to the copies the home grants nothing, but leases go on: a copy
-//! can be behind by no more than the lease, and answers less than what was shown only once, because
-//! that ends the lease.
+//! can be behind by no more than the lease, and what is kept has replaced what the copy has.
 
 #[cfg(test)]
 mod canonical;

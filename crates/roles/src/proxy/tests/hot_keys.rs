@@ -502,3 +502,15 @@ fn gamma_is_not_shown_to_applications_that_ask_in_meta_commands() {
     assert_eq!(world.received(client), "VA 1 c10\r\na\r\n");
     assert_eq!(world.core.stats().proxy_leases, 1);
 }
+
+#[test]
+fn a_get_does_not_join_one_before_what_its_client_will_have_seen() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let [first, second] = [(); 2].map(|()| world.client());
+    let get = format!("get {key}\r\n");
+    let both = format!("mg {key} v\r\n{get}");
+    ask_in_one_turn(&mut world, &[(first, &get), (second, &both)]);
+    let line = self::get(&key, cachelet);
+    assert_eq!(world.asked(101).matches(&line).count(), 2);
+}
