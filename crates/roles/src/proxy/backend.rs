@@ -35,10 +35,8 @@ use super::ClientId;
 use super::bytes::ByteQueue;
 use super::collapse::Joinable;
 use super::config::{Login, PoolSettings, TlsId};
-use super::failover::NOBODY;
 use super::health::{Health, Sign, TRIAL_GREETINGS};
-use super::hot::FILLER;
-use super::in_flight::{Ask, InFlight, Progress, Question, Tag};
+use super::in_flight::{InFlight, Progress, Question, Tag};
 use super::latency::{Finished, Stopwatch};
 use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
@@ -535,46 +533,41 @@ impl Backend {
         ))
     }
 
-    /// Takes out the requests of applications that have waited to be written for longer than that, in their order. O(requests) if there
-    /// are any.
-    pub fn take_waiting(&mut self, now: Instant, longer_than: Duration) -> Vec<Question> {
+    /// Takes out the requests that wait to be written and of which `may_go` says so, given for how long they have waited, in their
+    /// order. O(requests).
+    pub fn take_waiting(
+        &mut self,
+        now: Instant,
+        may_go: impl Fn(&Tag, Duration) -> bool,
+    ) -> Vec<Question> {
         let begin = self.written_requests();
-        let may_go = |request: &&InFlight| {
-            let asked = request.deadline.0.saturating_sub(self.request_timeout_ns);
-            let is_of_application = request.tag.client != NOBODY && request.tag.client != FILLER;
-            now.since(Instant(asked)) > longer_than
-                && is_of_application
-                && request.tag.ask != Ask::Flush
-        };
-        let count = self.in_flight.iter().skip(begin).take_while(may_go).count();
-        let Some(first) = self.in_flight.get(begin).filter(|_| count > 0) else {
+        let Some(first) = self.in_flight.get(begin) else {
             return Vec::new();
         };
-        let (cut, from) = (first.start, (first.start - self.first) as usize);
-        let requests = self.in_flight.drain(begin..begin + count);
-        let mut at = from;
-        let bytes = self.queue.as_slice();
-        let taken: Vec<Question> = requests
-            .map(|request| {
-                let end = at + request.len;
-                let question = Question {
+        let (mut start, waiting_at) = (first.start, (first.start - self.first) as usize);
+        let waiting = self.in_flight.split_off(begin);
+        let bytes = self.queue.as_slice()[waiting_at..].to_vec();
+        self.queue.truncate(waiting_at);
+        let (mut taken, mut rest) = (Vec::new(), &bytes[..]);
+        for mut request in waiting {
+            let (question, behind) = rest.split_at(request.len);
+            rest = behind;
+            let asked = request.deadline.0.saturating_sub(self.request_timeout_ns);
+            if may_go(&request.tag, now.since(Instant(asked))) {
+                taken.push(Question {
                     tag: request.tag,
-                    bytes: bytes[at..end].to_vec(),
+                    bytes: question.to_vec(),
                     progress: request.progress,
-                };
-                at = end;
-                question
-            })
-            .collect();
-        self.queue.remove(from..at);
-        let len = (at - from) as u64;
-        for request in self.in_flight.range_mut(begin..) {
-            request.start -= len;
+                });
+                continue;
+            }
+            request.start = start;
+            start += request.len as u64;
+            self.queue.tail().extend_from_slice(question);
+            self.in_flight.push_back(request);
         }
-        if self.measured_from > cut {
-            self.measured_from = (self.measured_from - len).max(cut);
-        }
-        self.counters.shed += count as u64;
+        self.measured_from = self.measured_from.min(start);
+        self.counters.shed += taken.len() as u64;
         taken
     }
 

@@ -1,7 +1,6 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
 use super::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
-use core::ops::Range;
 
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
@@ -55,13 +54,9 @@ impl ByteQueue {
         }
     }
 
-    /// Takes bytes out of the middle.
-    ///
-    /// # Panics
-    /// When they are not there.
-    pub fn remove(&mut self, range: Range<usize>) {
-        self.bytes
-            .drain(self.start + range.start..self.start + range.end);
+    /// Drops what is behind the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(self.start + len);
     }
 
     pub fn clear(&mut self) {

@@ -2,20 +2,26 @@
 //!
 //! What a server's window keeps back waits in the proxy. A burst is waited out. But where the first of those that wait has
 //! waited for longer than [`WAIT_GOAL`] all through [`PATIENCE`], more comes than the server can do, and a longer queue would only
-//! make every answer late, until none is in time. Then whatever has waited for longer than the goal is refused at once, and goes on being
-//! refused until the queue is short again. (Nichols and Jacobson, "Controlling queue delay", 2012, in the form of Maurer,
+//! make every answer late, until none is in time. Then reads that have waited for longer than the goal are refused at once, and go on
+//! being refused until the queue is short again. (Nichols and Jacobson, "Controlling queue delay", 2012, in the form of Maurer,
 //! "Fail at scale", 2015.) The answer is `SERVER_ERROR overloaded`: not a miss, for what a cache cannot
 //! serve its database can serve even less; and the server is not taken for a dead one.
+//!
+//! Writes wait for most of the request timeout before they are refused: a delete that is not carried out leaves an old value, and whoever
+//! fills a cache with many stores at once is slowed down to what it takes.
 //!
 //! One server's queue refuses its own requests only. Requests that were sent are never refused, so that each that is refused was certainly not
 //! carried out, and what is left keeps its order.
 
+use super::failover::NOBODY;
+use super::hot::FILLER;
+use super::in_flight::Tag;
 use super::recovery::Failure;
 use super::{BackendId, ProxyCore};
 use core::time::Duration;
 use evenkeel_types::Instant;
 
-/// How long a request may wait for its turn where more comes than the server can do.
+/// How long a read may wait for its turn where more comes than the server can do.
 pub const WAIT_GOAL: Duration = Duration::from_millis(20);
 
 /// How long more may wait before any is refused.
@@ -52,7 +58,13 @@ impl ProxyCore {
         if !backend.backlog.is_too_long(now, waited) {
             return;
         }
-        for question in backend.take_waiting(now, WAIT_GOAL) {
+        let write_wait = backend.request_timeout * 3 / 4;
+        let may_go = |tag: &Tag, waited| {
+            let of_application = tag.client != NOBODY && tag.client != FILLER;
+            let longest = if tag.is_read { WAIT_GOAL } else { write_wait };
+            of_application && tag.has_key() && waited > longest
+        };
+        for question in backend.take_waiting(now, may_go) {
             for question in question.split() {
                 let tag = question.tag;
                 self.stats.proxy_requests_shed += 1;

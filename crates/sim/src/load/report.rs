@@ -222,7 +222,7 @@ pub struct LoadReport {
     pub requests: u64,
     /// Requests simulated, those of the warm-up included.
     pub requests_simulated: u64,
-    /// Requests a virtual second.
+    /// Requests a virtual second that were answered without an error.
     pub requests_per_second: f64,
     /// Gets that were answered.
     pub reads: u64,
@@ -272,7 +272,7 @@ impl LoadReport {
         LoadReport {
             requests: all.len(),
             requests_simulated: simulated,
-            requests_per_second: a_second(all.len()),
+            requests_per_second: a_second(all.len() - tally.errors),
             reads: reads.len(),
             writes: writes.len(),
             errors: tally.errors,
