@@ -522,15 +522,15 @@ impl Backend {
             .partition_point(|request| request.start < self.sent)
     }
 
-    /// Since when the first of the requests waits that the window keeps back; `None` if it keeps none back.
-    pub fn first_waits_since(&self) -> Option<Instant> {
+    /// How many requests the window keeps back, and since when the first of them waits, if any does.
+    pub fn waiting(&self) -> (usize, Option<Instant>) {
         if self.window.is_open() || self.link != Link::Ready {
-            return None;
+            return (0, None);
         }
-        let first = self.in_flight.get(self.written_requests())?;
-        Some(Instant(
-            first.deadline.0.saturating_sub(self.request_timeout_ns),
-        ))
+        let written = self.written_requests();
+        let first = self.in_flight.get(written);
+        let asked = first.map(|first| first.deadline.0.saturating_sub(self.request_timeout_ns));
+        (self.in_flight.len() - written, asked.map(Instant))
     }
 
     /// Takes out the requests that wait to be written and of which `may_go` says so, given for how long they have waited, in their
@@ -538,7 +538,7 @@ impl Backend {
     pub fn take_waiting(
         &mut self,
         now: Instant,
-        may_go: impl Fn(&Tag, Duration) -> bool,
+        mut may_go: impl FnMut(&Tag, Duration) -> bool,
     ) -> Vec<Question> {
         let begin = self.written_requests();
         let Some(first) = self.in_flight.get(begin) else {

@@ -7,7 +7,8 @@
 //! "Fail at scale", 2015.) The answer is `SERVER_ERROR overloaded`: not a miss, for what a cache cannot
 //! serve its database can serve even less; and the server is not taken for a dead one.
 //!
-//! Writes wait for most of the request timeout before they are refused: a delete that is not carried out leaves an old value, and whoever
+//! A queue of up to [`WAITING_MIN`] requests is not shortened, and writes wait for three quarters of the request timeout before they
+//! are refused, as any request does in the end: a delete that is not carried out leaves an old value, and whoever
 //! fills a cache with many stores at once is slowed down to what it takes.
 //!
 //! One server's queue refuses its own requests only. Requests that were sent are never refused, so that each that is refused was certainly not
@@ -23,6 +24,9 @@ use evenkeel_types::Instant;
 
 /// How long a read may wait for its turn where more comes than the server can do.
 pub const WAIT_GOAL: Duration = Duration::from_millis(20);
+
+/// A queue of so few is never too long: slow servers have applications that wait for each answer, too.
+pub const WAITING_MIN: usize = 32;
 
 /// How long more may wait before any is refused.
 pub const PATIENCE: Duration = Duration::from_millis(100);
@@ -54,15 +58,22 @@ impl ProxyCore {
         let Some(backend) = self.backends.get_mut(id.0) else {
             return;
         };
-        let waited = backend.first_waits_since().map(|since| now.since(since));
-        if !backend.backlog.is_too_long(now, waited) {
+        let (waiting, since) = backend.waiting();
+        let waited = since.map(|since| now.since(since));
+        let longest = backend.request_timeout * 3 / 4;
+        let mut spare = waiting.saturating_sub(WAITING_MIN);
+        let is_too_long = backend
+            .backlog
+            .is_too_long(now, waited.filter(|_| spare > 0));
+        if !is_too_long && waited.is_none_or(|waited| waited <= longest) {
             return;
         }
-        let write_wait = backend.request_timeout * 3 / 4;
-        let may_go = |tag: &Tag, waited| {
-            let of_application = tag.client != NOBODY && tag.client != FILLER;
-            let longest = if tag.is_read { WAIT_GOAL } else { write_wait };
-            of_application && tag.has_key() && waited > longest
+        let may_go = |tag: &Tag, waited: Duration| {
+            let of_application = tag.client != NOBODY && tag.client != FILLER && tag.has_key();
+            let is_spare = is_too_long && tag.is_read && waited > WAIT_GOAL && spare > 0;
+            let goes = of_application && (is_spare || waited > longest);
+            spare = spare.saturating_sub(goes.into());
+            goes
         };
         for question in backend.take_waiting(now, may_go) {
             for question in question.split() {
