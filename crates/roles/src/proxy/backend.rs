@@ -359,49 +359,40 @@ impl Backend {
     /// none that may be joined.
     #[inline]
     pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
-        match self.joinable.find(hash) {
-            Some(number) if number >= self.behind_unjoinable => {
-                self.join_request(number, line, client, slot)
-            }
-            _ => false,
-        }
-    }
-
-    fn join_request(&mut self, number: u64, line: &[u8], client: ClientId, slot: u64) -> bool {
-        let index = number.checked_sub(self.taken).map(|index| index as usize);
-        let Some(request) = index.and_then(|index| self.in_flight.get_mut(index)) else {
+        let Some((bytes, request)) = self.joinable_request(hash) else {
             return false;
         };
-        let at = (request.start - self.first) as usize;
-        let bytes = &self.queue.as_slice()[at..at + request.len];
-        let is_same = bytes.strip_prefix(line) == Some(b"\r\n") && request.tag.retries == 0;
-        request.start >= self.sent && is_same && request.join(client, slot)
+        bytes[..request.len].strip_prefix(line) == Some(b"\r\n") && request.join(client, slot)
     }
 
     /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
     /// both.
     #[inline]
     pub fn join_last(&mut self, before: usize, tag: &Tag) -> bool {
-        let number = self.joinable.find(tag.hash.0);
-        let number = number.filter(|&number| number >= self.behind_unjoinable);
-        number.is_some_and(|number| self.join_last_to(number, before, tag))
-    }
-
-    fn join_last_to(&mut self, number: u64, before: usize, tag: &Tag) -> bool {
-        let index = number.checked_sub(self.taken).map(|index| index as usize);
-        let Some(request) = index.and_then(|index| self.in_flight.get_mut(index)) else {
+        let len = self.queue.len() - before;
+        let Some((bytes, request)) = self.joinable_request(tag.hash.0) else {
             return false;
         };
-        let at = (request.start - self.first) as usize;
-        let (bytes, last) = self.queue.as_slice().split_at(before);
-        let is_same = bytes[at..at + request.len] == *last && request.tag.may_join();
-        let len = last.len();
-        if request.start < self.sent || !is_same || !request.join(tag.client, tag.slot) {
-            return false;
+        let is_same = bytes[..request.len] == bytes[bytes.len() - len..];
+        let joins = is_same && request.join(tag.client, tag.slot);
+        if joins {
+            self.queue.truncate(before);
         }
-        let tail = self.queue.tail();
-        tail.truncate(tail.len() - len);
-        true
+        joins
+    }
+
+    /// The latest request for a key of this hash, if it may be joined, and the queue from its first byte on.
+    #[inline]
+    fn joinable_request(&mut self, hash: u64) -> Option<(&[u8], &mut InFlight)> {
+        let number = self.joinable.find(hash)?;
+        if number < self.behind_unjoinable {
+            return None;
+        }
+        let index = number.checked_sub(self.taken)? as usize;
+        let request = self.in_flight.get_mut(index)?;
+        let may_join = request.start >= self.sent && request.tag.retries == 0;
+        let at = (request.start - self.first) as usize;
+        may_join.then(|| (&self.queue.as_slice()[at..], request))
     }
 
     /// The request that was pushed last, a get of a key of this hash, may be joined.
@@ -466,8 +457,7 @@ impl Backend {
     #[inline]
     pub fn asked(&self) -> Option<Instant> {
         let request = self.in_flight.front()?;
-        let asked = Instant(request.deadline.0.saturating_sub(self.request_timeout_ns));
-        (request.start >= self.measured_from).then_some(asked)
+        (request.start >= self.measured_from).then(|| self.asked_at(request))
     }
 
     /// How long the awaited request has taken, if that is known.
@@ -529,31 +519,40 @@ impl Backend {
         }
         let written = self.written_requests();
         let first = self.in_flight.get(written);
-        let asked = first.map(|first| first.deadline.0.saturating_sub(self.request_timeout_ns));
-        (self.in_flight.len() - written, asked.map(Instant))
+        let since = first.map(|first| self.asked_at(first));
+        (self.in_flight.len() - written, since)
+    }
+
+    /// When a request that is queued was asked.
+    #[inline]
+    fn asked_at(&self, request: &InFlight) -> Instant {
+        Instant(request.deadline.0.saturating_sub(self.request_timeout_ns))
     }
 
     /// Takes out the requests that wait to be written and of which `may_go` says so, given for how long they have waited, in their
-    /// order. O(requests).
+    /// order. It is asked once of each. O(requests that wait), and copies those behind the first that goes.
     pub fn take_waiting(
         &mut self,
         now: Instant,
         mut may_go: impl FnMut(&Tag, Duration) -> bool,
     ) -> Vec<Question> {
-        let begin = self.written_requests();
-        let Some(first) = self.in_flight.get(begin) else {
+        let mut goes = |backend: &Backend, request: &InFlight| {
+            may_go(&request.tag, now.since(backend.asked_at(request)))
+        };
+        let mut waiting = self.written_requests()..self.in_flight.len();
+        let Some(first) = waiting.find(|&index| goes(self, &self.in_flight[index])) else {
             return Vec::new();
         };
-        let (mut start, waiting_at) = (first.start, (first.start - self.first) as usize);
-        let waiting = self.in_flight.split_off(begin);
-        let bytes = self.queue.as_slice()[waiting_at..].to_vec();
-        self.queue.truncate(waiting_at);
+        let mut start = self.in_flight[first].start;
+        let at = (start - self.first) as usize;
+        let requests = self.in_flight.split_off(first);
+        let bytes = self.queue.as_slice()[at..].to_vec();
+        self.queue.truncate(at);
         let (mut taken, mut rest) = (Vec::new(), &bytes[..]);
-        for mut request in waiting {
+        for mut request in requests {
             let (question, behind) = rest.split_at(request.len);
             rest = behind;
-            let asked = request.deadline.0.saturating_sub(self.request_timeout_ns);
-            if may_go(&request.tag, now.since(Instant(asked))) {
+            if taken.is_empty() || goes(self, &request) {
                 taken.push(Question {
                     tag: request.tag,
                     bytes: question.to_vec(),

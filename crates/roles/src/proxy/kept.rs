@@ -52,12 +52,7 @@ pub(super) fn of_store(question: &[u8]) -> Option<Arc<[u8]>> {
 }
 
 /// Appends what the key's server would answer to this `mg` if the item were as it is kept. Nothing if the question is none.
-pub(super) fn compose(
-    out: &mut Vec<u8>,
-    question: &[u8],
-    kept_answer: Answer,
-    kept: Option<&[u8]>,
-) {
+fn compose(out: &mut Vec<u8>, question: &[u8], kept_answer: Answer, kept: Option<&[u8]>) {
     let Some(Request::MetaGet(meta)) = parse_own(question) else {
         return;
     };
@@ -85,7 +80,7 @@ pub(super) fn compose(
 }
 
 /// What [`compose`] has composed.
-pub(super) fn parse(composed: &[u8]) -> Option<Reply<'_>> {
+fn parse(composed: &[u8]) -> Option<Reply<'_>> {
     let limits = Limits {
         item_size_max: composed.len(),
         ..Limits::default()
@@ -96,25 +91,18 @@ pub(super) fn parse(composed: &[u8]) -> Option<Reply<'_>> {
     }
 }
 
-/// An answer that has waited for its turn, with what is kept in the place of what it said.
-pub(super) fn shown(
-    mut answered: Answered,
+/// What is kept, as the application wants to see the answer to this `mg`.
+pub(super) fn answered(
     (shown_as, rename): (Show, Option<&Rename>),
     question: &[u8],
     (kept_answer, kept): (Answer, Option<&[u8]>),
 ) -> Answered {
     let mut composed = Vec::new();
     compose(&mut composed, question, kept_answer, kept);
-    answered.bytes.clear();
+    let mut answered = Answered::miss();
+    let out = &mut answered.bytes;
     if let Some(reply) = parse(&composed)
-        && let Ok(tally) = show::compose(
-            &mut answered.bytes,
-            shown_as,
-            rename,
-            question,
-            &reply,
-            &composed,
-        )
+        && let Ok(tally) = show::compose(out, shown_as, rename, question, &reply, &composed)
     {
         answered.tally = tally;
     }

@@ -3,7 +3,7 @@
 use super::client::{Answered, HeldRead, Show, Slot, State};
 use super::settle::lease_era;
 use super::show::Tally;
-use super::{ClientId, ProxyCore, kept};
+use super::{ClientId, ProxyCore, bytes, kept};
 use core::mem;
 use evenkeel_policy::hot_keys::client::Verdict;
 use evenkeel_types::Instant;
@@ -51,7 +51,9 @@ impl ProxyCore {
                             self.stats.proxy_reads_kept += 1;
                             let shown_as = (slot.show, self.renames.get(slot.rename));
                             let kept = (of, value.as_deref());
-                            kept::shown(answered, shown_as, &question.bytes, kept)
+                            let instead = kept::answered(shown_as, &question.bytes, kept);
+                            bytes::keep_buffer(&mut self.spare, answered.bytes);
+                            instead
                         }
                         Verdict::AskHome(ticket) => {
                             slot.ticket = Some((id, ticket));

@@ -152,12 +152,15 @@ impl ProxyCore {
                 (Some(ticket), Some(pool)) => pool.leases.release(now, era, ticket, answer),
                 _ => Verdict::Show,
             };
-            let mut instead = Vec::new();
             match verdict {
                 Verdict::Show => {}
                 Verdict::ShowKept(of, value) => {
                     self.stats.proxy_reads_kept += 1;
-                    kept::compose(&mut instead, question, of, value.as_deref());
+                    let kept = (of, value.as_deref());
+                    let answered = kept::answered((shown_as, rename), question, kept);
+                    request.saw(raw.len(), answered.tally);
+                    client.set_state(tag.slot, State::Done(answered));
+                    return Ok(());
                 }
                 Verdict::AskHome(ticket) => {
                     if let Some(slot) = client.slot(tag.slot) {
@@ -168,18 +171,13 @@ impl ProxyCore {
                     return Ok(());
                 }
             }
-            let kept = kept::parse(&instead);
-            let (reply, shown) = match &kept {
-                Some(kept) => (kept, &instead[..]),
-                None => (reply, raw),
-            };
             let tally = show_front(
                 client,
                 (&mut self.stats, &mut self.per_route),
                 (shown_as, rename),
                 question,
                 reply,
-                shown,
+                raw,
             )?;
             request.saw(raw.len(), tally);
             self.write_client(tag.client);
@@ -211,6 +209,17 @@ impl ProxyCore {
         };
         client.set_state(tag.slot, state);
         Ok(())
+    }
+
+    /// The answer to a read, if any comes, is compared with nothing.
+    pub(super) fn forget_ticket(&mut self, now: Instant, tag: &Tag) {
+        if let Some(client) = self.clients.get_mut(tag.client.0)
+            && let Some(slot) = client.slot(tag.slot)
+            && let Some((pool, ticket)) = slot.ticket.take()
+            && let Some(pool) = self.pools.get_mut(pool.0)
+        {
+            pool.leases.abandon(now, ticket);
+        }
     }
 
     /// A write has come to an end, and nobody knows the version of what it stored.

@@ -9,7 +9,7 @@
 //! So a server that lets requests wait gets no more of them at once than it answers in about
 //! [`WAIT_MAX`] or a quarter of its lease; the others wait here. One request at a time is watched. If it took
 //! longer, as many are let through as would have been answered in time, by what was ahead of it (Little's
-//! law); if it took half as long or less and others had to wait here, twice as many; in between a few more.
+//! law); if it took half as long or less and others had to wait here, twice as many; in between one more.
 //! What the way to the server and back takes without any waiting does not count.
 //!
 //! As long as no server lets requests wait, this costs a comparison for each write and each answer.

@@ -652,7 +652,7 @@ pub(crate) enum Mutant {
     NewestForgotten,
     /// Keeps reading replicas after an own write.
     WriteKeepsLease,
-    /// Takes an own write that is answered for one that is known, whatever was kept.
+    /// Does not remember the version of an own write that is answered.
     WriteForgotten,
     /// Shows what is kept although it is older than what was shown.
     KeptUncompared,

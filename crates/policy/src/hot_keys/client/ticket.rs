@@ -1,4 +1,4 @@
-//! A read under way: where it goes, and whether its answer may be shown.
+//! Requests under way: where a read goes and whether its answer may be shown, and what is to come of a write.
 
 use super::entry::Seen;
 use core::num::NonZeroU64;

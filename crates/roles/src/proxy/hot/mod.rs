@@ -342,17 +342,6 @@ impl ProxyCore {
         }
     }
 
-    /// The answer to a read, if any comes, is compared with nothing.
-    pub(super) fn forget_ticket(&mut self, now: Instant, tag: &Tag) {
-        if let Some(client) = self.clients.get_mut(tag.client.0)
-            && let Some(slot) = client.slot(tag.slot)
-            && let Some((pool, ticket)) = slot.ticket.take()
-            && let Some(pool) = self.pools.get_mut(pool.0)
-        {
-            pool.leases.abandon(now, ticket);
-        }
-    }
-
     /// Begins, goes on or ends to look for hot keys in a pool, as it is configured.
     pub(super) fn take_over_hot_keys(&mut self, id: PoolId, wanted: &PoolConfig) {
         let seed = self.random_u64();
