@@ -36,9 +36,66 @@ pub struct RunArgs {
     pub load: LoadArgs,
 }
 
-/// A load, and how it is told: what all commands that put load on servers have in common.
+/// A load, and how it is told: what all commands that measure a load have in common.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadArgs {
+    /// The requests, and what carries them.
+    #[command(flatten)]
+    pub traffic: TrafficArgs,
+
+    /// Draw and encode the requests beforehand, 32 MiB of them, and send them round and round: the generator
+    /// then takes a fraction of its time for each, and is not what limits a fast server under pipelines.
+    /// Not with what depends on answers or on time: a rate, a trace, --cache-aside, rmw, incr, decr.
+    #[arg(long)]
+    pub prepared: bool,
+
+    /// Length of each measurement [default: 10s, or one pass of the trace].
+    #[arg(long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Requests of each measurement.
+    #[arg(long, value_name = "COUNT")]
+    pub requests: Option<u64>,
+
+    /// Time before each measurement that is not measured.
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub warm_up: Duration,
+
+    /// Requests a second, sent whether or not answers come (open loop); latency counts from the
+    /// moment a request was due. Without it a request follows an answer (closed loop).
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+
+    /// Distances between requests of an open loop.
+    #[arg(long, value_enum, default_value_t, requires = "rate")]
+    pub arrivals: Distances,
+
+    /// Replay a trace, plain, gzip or zstd: gets, each miss followed by a set. It starts again at its end
+    /// where --duration or --requests says how long.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits, nasa-http, twitter, meta or higgs
+    /// [default: by the file's name].
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    pub trace_format: Option<TraceFormat>,
+
+    /// Measurements of each target.
+    #[arg(long, default_value_t = 1)]
+    pub rounds: usize,
+
+    /// Folder for plots (SVG) of throughput and latency over time, and of latency by percentile.
+    #[arg(long, value_name = "FOLDER")]
+    pub plots: Option<PathBuf>,
+
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: OutputFormat,
+}
+
+/// What is sent, and what carries it: all of a load but how much of it, when and for how long.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TrafficArgs {
     /// Threads of the generator.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
@@ -88,54 +145,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "BYTES")]
     pub value_size: Option<ValueSizes>,
 
-    /// Do not set every key before the first round.
+    /// Do not set every key before the first measurement.
     #[arg(long)]
     pub no_preload: bool,
 
     /// Follow a get that misses by a set of the key (always with --trace).
     #[arg(long)]
     pub cache_aside: bool,
-
-    /// Draw and encode the requests beforehand, 32 MiB of them, and send them round and round: the generator
-    /// then takes a fraction of its time for each, and is not what limits a fast server under pipelines.
-    /// Not with what depends on answers or on time: a rate, a trace, --cache-aside, rmw, incr, decr.
-    #[arg(long)]
-    pub prepared: bool,
-
-    /// Length of each measurement [default: 10s, or one pass of the trace].
-    #[arg(long, value_parser = parse_duration)]
-    pub duration: Option<Duration>,
-
-    /// Requests of each measurement.
-    #[arg(long, value_name = "COUNT")]
-    pub requests: Option<u64>,
-
-    /// Time before each measurement that is not measured.
-    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
-    pub warm_up: Duration,
-
-    /// Requests a second, sent whether or not answers come (open loop); latency counts from the
-    /// moment a request was due. Without it a request follows an answer (closed loop).
-    #[arg(long, value_name = "PER_SECOND")]
-    pub rate: Option<f64>,
-
-    /// Distances between requests of an open loop.
-    #[arg(long, value_enum, default_value_t, requires = "rate")]
-    pub arrivals: Distances,
-
-    /// Replay a trace, plain, gzip or zstd: gets, each miss followed by a set. It starts again at its end
-    /// where --duration or --requests says how long.
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-
-    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits, nasa-http, twitter, meta or higgs
-    /// [default: by the file's name].
-    #[arg(long, value_name = "FORMAT", requires = "trace")]
-    pub trace_format: Option<TraceFormat>,
-
-    /// Measurements of each target.
-    #[arg(long, default_value_t = 1)]
-    pub rounds: usize,
 
     /// Cores for the generator's threads, in turn.
     #[arg(long, value_delimiter = ',', value_name = "CORE")]
@@ -153,14 +169,6 @@ pub struct LoadArgs {
     /// Fixes keys, mix and arrivals [default: 1].
     #[arg(long)]
     pub seed: Option<u64>,
-
-    /// Folder for plots (SVG) of throughput and latency over time, and of latency by percentile.
-    #[arg(long, value_name = "FOLDER")]
-    pub plots: Option<PathBuf>,
-
-    /// How the result is printed.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: OutputFormat,
 }
 
 /// Distances between requests of an open loop.
@@ -209,23 +217,11 @@ impl LoadArgs {
             None => Source::Generated(spec.clone()),
         };
         let plan = LoadPlan {
-            threads: self.threads,
-            connections_per_thread: self.connections,
-            pipeline: self.pipeline,
-            protocol: self.protocol,
-            value_sizes: spec.value_sizes,
-            ttls: spec.ttls,
-            cache_aside: self.cache_aside || self.trace.is_some(),
+            cache_aside: self.traffic.cache_aside || self.trace.is_some(),
             prepared: self.prepared,
-            pace: spec.arrivals,
             stop,
             warm_up: self.warm_up,
-            check_values: !self.no_check,
-            answer_timeout: self.timeout,
-            give_up_after: Some(self.timeout),
-            seed: spec.seed,
-            pin: self.pin.clone(),
-            ..LoadPlan::new(target.clone(), source)
+            ..self.traffic.plan(target, &spec, source)
         };
         plan.validate()?;
         Ok(plan)
@@ -233,19 +229,10 @@ impl LoadArgs {
 
     /// The plan that sets every key once, where one is asked for.
     pub(crate) fn preload_plan(&self, target: &Target) -> Result<Option<LoadPlan>, BadUsage> {
-        if self.no_preload || self.trace.is_some() {
-            return Ok(None);
+        match self.trace {
+            Some(_) => Ok(None),
+            None => Ok(self.traffic.preload_plan(target, &self.spec()?)),
         }
-        let source = Source::Fill(self.spec()?);
-        Ok(Some(LoadPlan {
-            pipeline: PRELOAD_PIPELINE,
-            stop: Stop::default(),
-            warm_up: Duration::ZERO,
-            prepared: false,
-            pace: Arrivals::Closed,
-            source,
-            ..self.plan(target)?
-        }))
     }
 
     /// The workload, with what the flags change of it.
@@ -253,7 +240,57 @@ impl LoadArgs {
     /// # Errors
     /// When a flag is out of its range.
     pub(crate) fn spec(&self) -> Result<WorkloadSpec, BadUsage> {
-        let refused = |error: WorkloadError| BadUsage(error.to_string());
+        let mut spec = self.traffic.spec()?;
+        if let Some(per_second) = self.rate {
+            let rate = Rate::Constant(per_second);
+            spec.arrivals = match self.arrivals {
+                Distances::Poisson => Arrivals::Poisson(rate),
+                Distances::Fixed => Arrivals::Fixed(rate),
+            };
+        }
+        match self.trace {
+            Some(_) => Ok(spec),
+            None => buildable(spec),
+        }
+    }
+}
+
+impl TrafficArgs {
+    /// A load of these requests, for as long as it is let.
+    pub(crate) fn plan(&self, target: &Target, spec: &WorkloadSpec, source: Source) -> LoadPlan {
+        LoadPlan {
+            threads: self.threads,
+            connections_per_thread: self.connections,
+            pipeline: self.pipeline,
+            protocol: self.protocol,
+            value_sizes: spec.value_sizes.clone(),
+            ttls: spec.ttls.clone(),
+            cache_aside: self.cache_aside,
+            pace: spec.arrivals,
+            check_values: !self.no_check,
+            answer_timeout: self.timeout,
+            give_up_after: Some(self.timeout),
+            seed: spec.seed,
+            pin: self.pin.clone(),
+            ..LoadPlan::new(target.clone(), source)
+        }
+    }
+
+    /// The plan that sets every key of a workload once, where one is asked for.
+    pub(crate) fn preload_plan(&self, target: &Target, spec: &WorkloadSpec) -> Option<LoadPlan> {
+        let source = Source::Fill(spec.clone());
+        (!self.no_preload).then(|| LoadPlan {
+            pipeline: PRELOAD_PIPELINE,
+            pace: Arrivals::Closed,
+            ..self.plan(target, spec, source)
+        })
+    }
+
+    /// The workload, with what these flags change of it.
+    ///
+    /// # Errors
+    /// When a flag is out of its range.
+    pub(crate) fn spec(&self) -> Result<WorkloadSpec, BadUsage> {
         let mut spec = self.workload.clone();
         if let Some(share) = self.get_share {
             spec.mix = Mix::gets(share).map_err(refused)?;
@@ -274,22 +311,24 @@ impl LoadArgs {
         if let Some(sizes) = &self.value_size {
             spec.value_sizes = sizes.clone();
         }
-        if let Some(per_second) = self.rate {
-            let rate = Rate::Constant(per_second);
-            spec.arrivals = match self.arrivals {
-                Distances::Poisson => Arrivals::Poisson(rate),
-                Distances::Fixed => Arrivals::Fixed(rate),
-            };
-        }
         if let Some(seed) = self.seed {
             spec.seed = seed;
         }
-        if self.trace.is_none() {
-            // Refused here rather than where the load starts.
-            spec.keys = Some(spec.build().map_err(refused)?.keys());
-        }
         Ok(spec)
     }
+}
+
+/// A workload with the number of keys that it comes to. Refused here rather than where the load starts.
+pub(crate) fn buildable(spec: WorkloadSpec) -> Result<WorkloadSpec, BadUsage> {
+    let keys = spec.build().map_err(refused)?.keys();
+    Ok(WorkloadSpec {
+        keys: Some(keys),
+        ..spec
+    })
+}
+
+fn refused(error: WorkloadError) -> BadUsage {
+    BadUsage(error.to_string())
 }
 
 /// Depth of the pipelines that fill a server: enough to keep it busy over any connection.

@@ -112,7 +112,7 @@ fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         "none of those named is installed here: nothing to compare with"
     );
     let own = ground.start_own(args, &behind, proxies)?;
-    running.push(("evenkeel".into(), args.load.protocol, own));
+    running.push(("evenkeel".into(), args.load.traffic.protocol, own));
     let measured = running
         .iter()
         .map(|(name, protocol, server)| ground.measured(args, name, *protocol, server))
@@ -135,7 +135,7 @@ impl Ground {
             let what = format!("core {server} is not one that this process may use");
             return Err(BadUsage(what).into());
         }
-        let mut generator = args.load.pin.clone();
+        let mut generator = args.load.traffic.pin.clone();
         if generator.is_empty() {
             generator = allowed.into_iter().filter(|&core| core != server).collect();
         }
@@ -147,7 +147,7 @@ impl Ground {
         Ok(Ground {
             server: [server],
             generator,
-            protocol: args.load.protocol,
+            protocol: args.load.traffic.protocol,
         })
     }
 

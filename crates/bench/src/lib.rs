@@ -17,9 +17,10 @@
 //!             or: ring of prepared requests ─────> socket ─> comparison, else the same
 //!           <── published ten times a second: LoadHandle::poll (live), stop (whole run)
 //!  run: preload, then rounds × targets ──> report (table, JSON)
+//!  find: preload, then steps at rates ──> the highest that holds an objective
 //! ```
 //!
-//! [`run`] is `evenkeel bench run`; [`Driver`] is the same engine for a program that wants load in
+//! [`run`] is `evenkeel bench run`, [`find`] is `evenkeel bench find`; [`Driver`] is the same engine for a program that wants load in
 //! the background and watches it.
 
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod compare;
 mod driver;
 mod echo;
 mod engine;
+mod find;
 mod peers;
 mod plan;
 pub mod plot;
@@ -45,12 +47,16 @@ mod units;
 mod users;
 mod value;
 
-pub use args::{LoadArgs, OutputFormat, RunArgs};
+pub use args::{LoadArgs, OutputFormat, RunArgs, TrafficArgs};
 pub use cluster::Cluster;
 pub use compare::{CompareArgs, execute_compare};
 pub use driver::{Driver, LiveSample, LoadHandle};
 pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
+pub use find::{
+    ANSWERED_SHARE_MIN, FAILED_SHARE_MAX, FindArgs, FindOptions, FindReport, FindSettings, Limit,
+    Objective, Percentile, Step, StoppedBy, execute_find, find,
+};
 pub use plan::{CONNECTIONS_MAX, LoadPlan, PIPELINE_MAX, Protocol, Source, Stop, THREADS_MAX};
 pub use relay::{Path, Relay, RelayArgs, execute_relay};
 pub use report::{

@@ -49,14 +49,16 @@ pub(crate) fn twemproxy(
 }
 
 /// Evenkeel's proxy in front of servers. It places keys as twemproxy does, so that what their hash costs is the
-/// same for both.
+/// same for both, and has its timeout.
 pub(crate) fn like_twemproxy(
     connections: usize,
     servers: &[Server],
     cores: &[usize],
 ) -> anyhow::Result<Server> {
     let servers = addresses(servers).join(",");
-    let pool = ["--distribution", "twemproxy_ketama", "-s", &servers];
+    let mut pool = vec!["--distribution", "twemproxy_ketama", "-s", &servers];
+    // What is measured is how fast it is, and not whom it refuses.
+    pool.extend(["--request-timeout", "5s"]);
     Server::evenkeel_proxy(connections, &pool, cores)
 }
 

@@ -1,11 +1,13 @@
 //! Curves, as data and as SVG.
 
-use anyhow::{anyhow, ensure};
+use anyhow::{Context, anyhow, ensure};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::colors::full_palette as palette;
 use serde::Serialize;
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 /// Size of a plot, in pixels.
 const SIZE: (u32, u32) = (800, 480);
@@ -92,6 +94,16 @@ pub fn to_svg(plot: &Plot) -> anyhow::Result<String> {
         .map_err(|error| anyhow!("drawing {}: {error}", plot.name))?;
     }
     Ok(svg)
+}
+
+/// Draws plots into a folder, which is made where it does not exist; each into the file of its name.
+pub(crate) fn write_plots(plots: &[Plot], folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    for plot in plots {
+        let path = folder.join(format!("{}.svg", plot.name));
+        fs::write(&path, to_svg(plot)?).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// What an axis covers: all points and some room; from zero where it is linear.

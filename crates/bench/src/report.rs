@@ -3,18 +3,16 @@
 use crate::LoadArgs;
 use crate::driver::Finished;
 use crate::engine::stats::Counters;
-use crate::plot::{Axis, Curve, Plot, to_svg};
+use crate::plot::{Axis, Curve, Plot, write_plots};
 use crate::series::Moment;
-use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use evenkeel_workload::{Operation, WorkloadSpec};
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use std::fs;
 use std::path::Path;
 
 /// Above this share of its processor time the generator may be what limits the throughput.
-const GENERATOR_BUSY_SHARE: f64 = 0.9;
+pub(crate) const GENERATOR_BUSY_SHARE: f64 = 0.9;
 
 /// Result of a whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -304,10 +302,10 @@ impl RunReport {
         };
         RunReport {
             settings: Settings {
-                threads: args.threads,
-                connections_per_thread: args.connections,
-                pipeline: args.pipeline,
-                protocol: args.protocol.to_string(),
+                threads: args.traffic.threads,
+                connections_per_thread: args.traffic.connections,
+                pipeline: args.traffic.pipeline,
+                protocol: args.traffic.protocol.to_string(),
                 workload: generated.then(|| spec.to_string()),
                 multiget: spec.multiget.to_string(),
                 popularity: generated.then(|| spec.popularity.to_string()),
@@ -349,13 +347,7 @@ impl RunReport {
     /// # Errors
     /// When a file cannot be written.
     pub fn write_plots(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        for plot in self.plots() {
-            let path = folder.join(format!("{}.svg", plot.name));
-            fs::write(&path, to_svg(&plot)?)
-                .with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(())
+        write_plots(&self.plots(), folder)
     }
 
     fn plots(&self) -> Vec<Plot> {

@@ -77,7 +77,7 @@ pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow:
         for ((measured, load), rounds) in measured.iter().zip(&loads).zip(&mut rounds) {
             let label = format!("{} round {round}/{}", measured.name, args.rounds);
             let (finished, series) = measure_shown(load, &measured.plan, &label)?;
-            let report = RoundReport::new(round, args.threads, &finished);
+            let report = RoundReport::new(round, args.traffic.threads, &finished);
             rounds.push(RoundReport { series, ..report });
         }
     }
@@ -132,7 +132,7 @@ pub(crate) fn measure_load(load: &Load) -> anyhow::Result<RoundReport> {
 }
 
 /// Sets every key once; whatever is not stored fails the run.
-fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<()> {
+pub(crate) fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<()> {
     let bar = progress_bar(Some(keys), &format!("{name} preload"));
     let finished = Driver::start(plan)?.watch(PROGRESS_INTERVAL, |stats, _| {
         bar.set_position(stats.counters.requests)
@@ -147,7 +147,8 @@ fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure_shown(
+/// Runs a load that is ready and ends by itself, with a bar on a terminal, and says how it went on.
+pub(crate) fn measure_shown(
     load: &Load,
     plan: &LoadPlan,
     label: &str,

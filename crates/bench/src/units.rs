@@ -37,6 +37,16 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A duration as it is read: in seconds, milliseconds or microseconds, whichever takes no fraction.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    match nanos {
+        _ if nanos.is_multiple_of(1_000_000_000) => format!("{}s", nanos / 1_000_000_000),
+        _ if nanos.is_multiple_of(1_000_000) => format!("{}ms", nanos / 1_000_000),
+        _ => format!("{}us", nanos as f64 / 1000.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +59,13 @@ mod tests {
         assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
         for text in ["", "10", "s", "-1s", "1d", "NaNs", "infs", "1001h", "1s 2"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for text in ["0s", "2s", "120s", "250ms", "1500us", "0.001us"] {
+            assert_eq!(show_duration(parse_duration(text).unwrap()), text);
         }
     }
 }

@@ -90,6 +90,8 @@ enum Sim {
 enum Bench {
     /// Puts load on servers and reports throughput and latency
     Run(Box<evenkeel_bench::RunArgs>),
+    /// Searches the highest rate at which a server keeps its latency within an objective
+    Find(Box<evenkeel_bench::FindArgs>),
     /// Measures peers that are installed here (memcached, redis, nutcracker) beside Evenkeel
     Compare(Box<evenkeel_bench::CompareArgs>),
     /// Measures the server beside memcached and an echo server, with the goals beside the figures
@@ -135,6 +137,7 @@ fn main() -> std::process::ExitCode {
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),
+            Bench::Find(args) => evenkeel_bench::execute_find(&args),
             Bench::Compare(args) => evenkeel_bench::execute_compare(&args),
             Bench::Suite(args) => evenkeel_bench::execute_suite(&args),
             Bench::SuiteProxy(args) => evenkeel_bench::execute_proxy_suite(&args),

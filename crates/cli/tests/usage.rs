@@ -33,6 +33,7 @@ fn bad_flags_are_named() {
     refused(&["up", "--demo", "--format", "xml"], &["xml"]);
     refused(&["serve"], &["serve", "server"]);
     refused(&["bench", "run"], &["--target"]);
+    refused(&["bench", "find"], &["--target", "--slo"]);
 }
 
 #[test]

@@ -125,6 +125,12 @@ impl MetaReply<'_> {
         (gamma > 0).then_some(gamma)
     }
 
+    /// What is left of that lease, in milliseconds (flag `L` of the extension); `None` if it is whole. What is no number counts as zero.
+    pub fn lease_left_ms(&self) -> Option<u64> {
+        let left = self.flags.token(b'L')?;
+        Some(number::plain(left).unwrap_or(0))
+    }
+
     /// The newest version the home server knows of the key (flag `V` of the extension).
     pub fn newest_version(&self) -> Option<Version> {
         number::plain(self.flags.token(b'V')?).map(Version)

@@ -470,6 +470,7 @@ impl Worker {
                 let Some(message) = self.parts.mesh.receive(from) else {
                     break;
                 };
+                let now = self.parts.exit.now(&mut self.parts.core, now);
                 self.take_message(now, from as u16, message);
             }
         }

@@ -1,8 +1,10 @@
-//! What answers pass before they leave: the toll is paid, and their worker's leave to serve is not over.
+//! What requests and answers pass: requests come with the time at which they were there, and before answers leave, the toll is paid and
+//! their worker's leave to serve is not over.
 
 use crate::toll::Toll;
 use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::Clock;
+use evenkeel_types::Now;
 use std::io::{self, ErrorKind};
 
 /// A worker's way out.
@@ -21,6 +23,16 @@ impl Exit {
     /// To be called once by the worker's thread.
     pub fn begin(&self) {
         self.toll.begin();
+    }
+
+    /// The time for what was just received. That of the turn is from before, perhaps by as long as the process was stopped; it will do
+    /// unless the core says otherwise.
+    #[inline]
+    pub fn now(&self, core: &mut WorkerCore, turn: Now) -> Now {
+        match core.wants_clock() {
+            true => core.now(self.clock.now()),
+            false => turn,
+        }
     }
 
     /// Pays for what was served since the last call.

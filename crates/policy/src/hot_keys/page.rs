@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 
-use super::client::{Answer, ClientLeases, Connection, ReadTicket, Route, Verdict};
+use super::client::{Answer, ClientLeases, Connection, Grant, ReadTicket, Route, Verdict};
 use super::state::{Event, MOVES};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hot-keys-states.md");
@@ -99,7 +99,7 @@ fn leased() -> ClientLeases {
     let mut leases = ClientLeases::new(1);
     let ticket = leases.route_read(NOW, EPOCH, (KEY, READER), |_| Some(0));
     let answer = Answer::Hit(KNOWN);
-    assert!(leases.grant(NOW, EPOCH, &ticket, answer, (1, LEASE)));
+    assert!(leases.grant(NOW, EPOCH, &ticket, answer, Grant::whole(1, LEASE)));
     leases.keep(EPOCH, &ticket, answer, 0, || Some(Arc::from([])));
     assert_eq!(leases.release(NOW, EPOCH, ticket, answer), Verdict::Show);
     // The first read was sent before there was a lease; the next one makes what is known known.
@@ -128,7 +128,7 @@ fn write_routes(page: &mut String) {
          | when | to |\n|---|---|\n",
     );
     type Story = fn() -> ReadTicket;
-    let stories: [(&str, Story); 15] = [
+    let stories: [(&str, Story); 16] = [
         ("there is no lease", || read(&mut ClientLeases::new(1), 1)),
         ("under a lease, it is the home's turn", || {
             read(&mut leased(), 0)
@@ -157,10 +157,10 @@ fn write_routes(page: &mut String) {
             leases.home_read(NOW, EPOCH, (KEY, READER))
         }),
         (
-            "… and the connection has written the key since the lease was asked for",
+            "… and the connection has touched the key since the lease was asked for",
             || {
                 let mut leases = leased();
-                leases.write_sent(KEY, READER);
+                leases.touch_sent(KEY, READER);
                 read(&mut leases, 1)
             },
         ),
@@ -168,8 +168,8 @@ fn write_routes(page: &mut String) {
             "… and that write was answered, and its value is kept",
             || {
                 let mut leases = leased();
-                let write = leases.write_begun(KEY, READER).expect("there is a lease");
-                let newer = Version(KNOWN.0 + 1);
+                let write = leases.write_begun(KEY, READER, true).expect("no mutant");
+                let newer = Answer::Hit(Version(KNOWN.0 + 1));
                 leases.write_answered(EPOCH, (KEY, write), newer, 0, || Some(Arc::from([])));
                 read(&mut leases, 1)
             },
@@ -178,27 +178,44 @@ fn write_routes(page: &mut String) {
             "… and that write was answered, and its value is not kept",
             || {
                 let mut leases = leased();
-                let write = leases.write_begun(KEY, READER).expect("there is a lease");
-                let newer = Version(KNOWN.0 + 1);
+                let write = leases.write_begun(KEY, READER, true).expect("no mutant");
+                let newer = Answer::Hit(Version(KNOWN.0 + 1));
                 leases.write_answered(EPOCH, (KEY, write), newer, 0, || None);
                 read(&mut leases, 1)
             },
         ),
-        ("… and another connection has written it", || {
+        ("… and another connection has touched it", || {
             let mut leases = leased();
-            leases.write_sent(KEY, OTHER);
+            leases.touch_sent(KEY, OTHER);
             read(&mut leases, 1)
         }),
         (
-            "… and the connection has a lease for a read behind its write",
+            "… and the connection has a whole lease for a read behind its touch",
             || {
                 let mut leases = leased();
-                leases.write_sent(KEY, READER);
+                leases.touch_sent(KEY, READER);
                 let later = NOW + Duration::from_millis(1);
                 let ticket = leases.route_read(later, EPOCH, (KEY, READER), |_| Some(0));
                 let answer = Answer::Hit(KNOWN);
-                leases.grant(later, EPOCH, &ticket, answer, (1, LEASE));
+                leases.grant(later, EPOCH, &ticket, answer, Grant::whole(1, LEASE));
                 assert_eq!(leases.release(later, EPOCH, ticket, answer), Verdict::Show);
+                read(&mut leases, 1)
+            },
+        ),
+        (
+            "… and the connection has a lease for a read behind its touch that is not whole",
+            || {
+                let mut leases = leased();
+                leases.touch_sent(KEY, READER);
+                let later = NOW + Duration::from_millis(50);
+                let ticket = leases.route_read(later, EPOCH, (KEY, READER), |_| Some(0));
+                let left = LEASE - Duration::from_millis(1);
+                let short = Grant {
+                    left,
+                    ..Grant::whole(1, LEASE)
+                };
+                leases.grant(later, EPOCH, &ticket, Answer::Hit(KNOWN), short);
+                leases.abandon(later, ticket);
                 read(&mut leases, 1)
             },
         ),
@@ -281,7 +298,7 @@ fn write_verdicts(page: &mut String) {
             };
             // What was asked before is asked of a lease that is given anew.
             let ticket = leases.home_read(NOW, EPOCH, (KEY, OTHER));
-            leases.grant(NOW, EPOCH, &ticket, Answer::Failed, (1, LEASE));
+            leases.grant(NOW, EPOCH, &ticket, Answer::Failed, Grant::whole(1, LEASE));
             leases.abandon(NOW, ticket);
             let verdict = leases.release(NOW, EPOCH, again, answer);
             (leases, verdict)

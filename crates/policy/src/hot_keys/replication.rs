@@ -11,8 +11,8 @@
 //! A store takes a shadow as long as a read. A key with 19 reads to a write and 16 copies would cost each of them
 //! nearly as many stores as it serves reads; with twenty servers that is a fifth of all that they do. So after a
 //! store the replicas of a key *rest* until each copy has served some reads (`rest_for` in `config.rs`), and
-//! what was written meanwhile is sent in one more message. Meanwhile the key is not HOT: no lease is granted,
-//! and those that there are go on, so that the promise stays what it was. Deletions and flushes do not wait.
+//! what was written meanwhile is sent in one more message. Meanwhile the key is not HOT, and a lease is the shorter
+//! the longer ago the oldest write is that some copy may lack, so that the promise stays what it was. Deletions and flushes do not wait.
 //!
 //! # What a shadow worker does with a message
 //!
@@ -95,7 +95,7 @@ pub(crate) struct Replication {
     pub(crate) behind_since: Option<Instant>,
     /// Whether the key was deleted in the newest round.
     pub(crate) gone: bool,
-    /// When γ was last told to a client.
+    /// When γ was last told to a client with a whole lease; or when it would have been, for the last lease to end when it does.
     pub(crate) last_grant: Option<Instant>,
     /// The clock was not read since that.
     pub(crate) undated: bool,
@@ -118,6 +118,10 @@ pub(crate) struct Shadow {
     acked: u64,
     /// Newest round that the message under way covers.
     sent: u64,
+    /// When the oldest change was carried out that the message under way covers.
+    unconfirmed_since: Option<Instant>,
+    /// When the oldest change was carried out that no message covers.
+    unsent_since: Option<Instant>,
     /// The message under way.
     tag: Option<PropagationTag>,
     /// What that asks for.
@@ -163,6 +167,8 @@ impl Replication {
             target,
             acked: 0,
             sent: 0,
+            unconfirmed_since: None,
+            unsent_since: None,
             tag: None,
             errand: Errand::Store,
             // What a former home may have left there nobody has a lease for.
@@ -187,6 +193,25 @@ impl Replication {
         for shadow in &mut self.shadows {
             shadow.owed_since.get_or_insert(now);
         }
+        self.differs_from(now);
+    }
+
+    /// The key may differ from what its copies are from now on, until the next message.
+    pub(crate) fn differs_from(&mut self, now: Instant) {
+        for shadow in &mut self.shadows {
+            shadow.unsent_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether every shadow worker has confirmed some value.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.shadows.iter().all(|shadow| shadow.acked > 0)
+    }
+
+    /// When the oldest change was carried out that some copy may lack, if there is one.
+    pub(crate) fn differs_since(&self) -> Option<Instant> {
+        let differing = self.shadows.iter().filter_map(Shadow::differs_since);
+        differing.min()
     }
 
     /// Whether every shadow worker has confirmed the newest round.
@@ -272,9 +297,13 @@ impl Replication {
         }
         if all {
             shadow.acked = round;
+            (shadow.unconfirmed_since, shadow.unsent_since) = (None, None);
         } else if shadow.errand != Errand::Block || gone {
             // Of a deleted key a blocked replica is all that there is to have.
             shadow.acked = shadow.sent;
+            shadow.unconfirmed_since = None;
+        } else {
+            shadow.take_back();
         }
         shadow.owed_since = (shadow.acked < round).then_some(now);
     }
@@ -284,6 +313,7 @@ impl Replication {
         let shadow = &mut self.shadows[usize::from(shadow)];
         shadow.tag = None;
         shadow.acked = 0;
+        shadow.take_back();
         shadow.owed_since.get_or_insert(now);
         shadow.retry_at = retry_at;
         shadow.renew = false;
@@ -323,8 +353,11 @@ impl Replication {
             .map(|at| if over(at) { Instant(0) } else { at });
         (self.epoch, self.gone, grant, self.undated).hash(state);
         (self.retiring, self.hold.map(|hold| hold.since), self.rest).hash(state);
+        let leased_from = |at: Option<Instant>| at.map(|at| if over(at) { Instant(0) } else { at });
         for shadow in &self.shadows {
             (shadow.target, shadow.is_readable, shadow.owed_since).hash(state);
+            (shadow.acked > 0, leased_from(shadow.unconfirmed_since)).hash(state);
+            leased_from(shadow.unsent_since).hash(state);
             (shadow.retry_at, shadow.refused, shadow.renew, shadow.queued).hash(state);
             let under_way = shadow
                 .tag
@@ -345,6 +378,17 @@ impl Shadow {
         }
     }
 
+    /// When the oldest change was carried out that the copy may lack.
+    fn differs_since(&self) -> Option<Instant> {
+        self.unconfirmed_since.or(self.unsent_since)
+    }
+
+    /// What the message under way covers is not covered by any.
+    fn take_back(&mut self) {
+        self.unsent_since = self.differs_since();
+        self.unconfirmed_since = None;
+    }
+
     /// Whether the connection to it is believed to work.
     pub(crate) fn is_reachable(&self) -> bool {
         self.retry_at.is_none()
@@ -356,6 +400,8 @@ impl Shadow {
         self.errand = errand;
         self.is_readable |= errand == Errand::Store;
         self.sent = round;
+        self.unconfirmed_since = self.differs_since();
+        self.unsent_since = None;
         self.renew &= errand == Errand::Block;
     }
 }

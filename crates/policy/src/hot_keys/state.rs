@@ -9,10 +9,10 @@
 //!                        └───────────────────── COLD PENDING ◀────────┘
 //! ```
 //!
-//! - HOT PENDING: replicas are being created or brought up to date; no leases are granted. With
-//!   atomic writes they are first told to serve nothing, until every one has (`Prepared`) or no
+//! - HOT PENDING: replicas are being created or brought up to date. Leases are granted once all are there, shorter than
+//!   whole ones. With atomic writes none are, and replicas are first told to serve nothing, until every one has (`Prepared`) or no
 //!   lease is left (`LeasesOver`); see [`server::atomic`](super::server).
-//! - HOT: every replica is current; leases are granted.
+//! - HOT: every replica is current; whole leases are granted.
 //! - COLD PENDING: no leases are granted, writes still go to the replicas, and when the last lease
 //!   is over they are removed.
 //!

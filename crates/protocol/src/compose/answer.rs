@@ -228,15 +228,18 @@ pub fn echo_flags<'o>(mut line: MetaLine<'o>, meta: &Meta<'_>, key: &[u8]) -> Me
     line
 }
 
-/// Appends what the extension says to agreed peers, behind the return flags: γ of a granted lease,
-/// and the newest version of the key.
+/// Appends what the extension says to agreed peers, behind the return flags: γ of a granted lease with what is left of it in
+/// milliseconds, unless it is whole, and the newest version of the key.
 pub fn extension_flags(
     mut line: MetaLine<'_>,
-    gamma: Option<u8>,
+    lease: Option<(u8, Option<u64>)>,
     newest: Option<Version>,
 ) -> MetaLine<'_> {
-    if let Some(gamma) = gamma.filter(|&gamma| gamma > 0) {
+    if let Some((gamma, left_ms)) = lease.filter(|&(gamma, _)| gamma > 0) {
         line = line.number(b'G', gamma);
+        if let Some(left_ms) = left_ms {
+            line = line.number(b'L', left_ms);
+        }
     }
     match newest {
         Some(Version(version)) => line.number(b'V', version),

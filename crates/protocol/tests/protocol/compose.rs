@@ -138,14 +138,15 @@ fn a_miss_returns_opaque_and_key_alone() {
 
 #[test]
 fn the_extension() {
-    let write = |gamma, newest| {
+    let write = |lease, newest| {
         move |out: &mut Vec<u8>| {
-            answer::extension_flags(answer::meta(out, MetaStatus::Miss), gamma, newest).end();
+            answer::extension_flags(answer::meta(out, MetaStatus::Miss), lease, newest).end();
         }
     };
     check(write(None, None), "EN\r\n");
-    check(write(Some(0), None), "EN\r\n");
-    check(write(Some(3), Some(Version(8))), "EN G3 V8\r\n");
+    check(write(Some((0, Some(1))), None), "EN\r\n");
+    check(write(Some((3, None)), Some(Version(8))), "EN G3 V8\r\n");
+    check(write(Some((3, Some(70))), None), "EN G3 L70\r\n");
     let worker = WorkerRef {
         server: ServerId(3),
         worker: 1,

@@ -287,8 +287,9 @@ fn reply(random: &mut Random) -> Vec<u8> {
             };
             let line = answer::meta_value(&mut out, data.len());
             let line = answer::item_flags(line, &meta, &key, &facts);
-            let gamma = random.coin().then(|| random.next() as u8);
-            answer::extension_flags(line, gamma, Some(facts.version)).end_with(&data);
+            let left_ms = random.coin().then(|| random.number());
+            let lease = random.coin().then(|| (random.next() as u8, left_ms));
+            answer::extension_flags(line, lease, Some(facts.version)).end_with(&data);
         }
         4 => answer::number_line(&mut out, random.number()),
         5 => answer::stat_number(&mut out, &key, random.number()),

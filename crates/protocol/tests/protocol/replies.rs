@@ -124,10 +124,18 @@ fn grants_and_versions() {
         other => panic!("{other:?}"),
     };
     assert_eq!(facts("VA 1 c5 G3\r\nx\r\n"), (Some(3), None));
-    assert_eq!(facts("HD G255\r\n"), (Some(255), None));
+    assert_eq!(facts("HD G255 L7\r\n"), (Some(255), None));
     assert_eq!(facts("EN V77\r\n"), (None, Some(Version(77))));
     assert_eq!(facts("EN G0 V0\r\n"), (None, Some(Version(0))));
     assert_eq!(facts("EN G256 Vx\r\n"), (None, None));
+    let left = |line: &str| match parse(line.as_bytes()) {
+        Reply::Meta(meta) => meta.lease_left_ms(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(left("HD G3\r\n"), None, "it is whole");
+    assert_eq!(left("HD G3 L0\r\n"), Some(0));
+    assert_eq!(left("HD G3 L70\r\n"), Some(70));
+    assert_eq!(left("HD G3 Lx\r\n"), Some(0), "not taken for a whole one");
 }
 
 #[test]

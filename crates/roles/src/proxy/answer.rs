@@ -338,6 +338,11 @@ impl ProxyCore {
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
         let client = self.clients.get_mut(tag.client.0);
+        let is_end = matches!(
+            (&request.progress, reply),
+            (Progress::Nothing, Reply::MetaNoop)
+                | (Progress::Answered, Reply::MetaNoop | Reply::Error)
+        );
         match (&request.progress, reply) {
             (Progress::Nothing, Reply::MetaNoop) => {
                 if let Some(client) = client
@@ -383,6 +388,9 @@ impl ProxyCore {
                 self.moved(now, id, moved);
             }
             _ => return Err(Unfit),
+        }
+        if is_end {
+            self.write_ended(&tag);
         }
         Ok(())
     }

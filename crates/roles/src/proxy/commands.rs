@@ -7,7 +7,7 @@
 
 use super::client::{Show, Unasked, Verb};
 use super::in_flight::Ask;
-use super::question::{Draft, Intent};
+use super::question::{Draft, Intent, Tells};
 use super::routes::CommandClass;
 use super::way::{WayKey, WayTo};
 use super::{ClientId, ProxyCore};
@@ -37,7 +37,7 @@ impl<'k> Draft<'k> {
             ask: Ask::Single,
             intent,
             copies: false,
-            tells_version: false,
+            tells: Tells::Nothing,
             behind_flags: text::CRLF.len(),
         }
     }
@@ -64,7 +64,7 @@ impl ProxyCore {
             };
             let draft = Draft {
                 show,
-                tells_version: true,
+                tells: Tells::Stored,
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..Draft::line(id, way, key, Intent::Write)
             };
@@ -102,6 +102,7 @@ impl ProxyCore {
     fn delete_on(&mut self, now: Instant, id: ClientId, way: &WayTo, key: WayKey<'_>, show: Show) {
         let draft = Draft {
             show,
+            tells: Tells::Removed,
             ..Draft::line(id, way, key, Intent::Write)
         };
         self.ask_new(now, &draft, |out, route| {
@@ -257,7 +258,10 @@ impl ProxyCore {
                 let draft = Draft {
                     show,
                     ask,
-                    tells_version: ask == Ask::Single && (has_version || has_room),
+                    tells: match ask == Ask::Single && (has_version || has_room) {
+                        true => Tells::Stored,
+                        false => Tells::Nothing,
+                    },
                     behind_flags: behind_meta(ask) + meta.value.len() + text::CRLF.len(),
                     ..Draft::line(id, way, key, Intent::Write)
                 };
@@ -294,6 +298,10 @@ impl ProxyCore {
             let draft = Draft {
                 show,
                 ask,
+                tells: match verb == Verb::Delete && ask == Ask::Single {
+                    true => Tells::Removed,
+                    false => Tells::Nothing,
+                },
                 behind_flags: behind_meta(ask),
                 ..Draft::line(id, way, key, Intent::Write)
             };

@@ -36,6 +36,17 @@ pub(super) enum Intent {
     Look,
 }
 
+/// What the answer to a write tells of the version that the key has then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// Nothing that could be made use of.
+    Nothing,
+    /// Of an `ms`: that of what it stored, if it is asked for it.
+    Stored,
+    /// Of an `md`: how new the miss is, if the key has replicas.
+    Removed,
+}
+
 /// A request that is about to be asked for the first time.
 #[derive(Debug)]
 pub(super) struct Draft<'k> {
@@ -54,8 +65,8 @@ pub(super) struct Draft<'k> {
     pub intent: Intent,
     /// Whether it is an `mg` that a copy of a hot key of a plain pool can answer.
     pub copies: bool,
-    /// Whether it is an `ms` that is answered with the version of what it stored, or would be if it were asked for that.
-    pub tells_version: bool,
+    /// What the answer to a write tells of the version that the key has then.
+    pub tells: Tells,
     /// Bytes of the request behind our own flags: the end of the line, and what follows it.
     pub behind_flags: usize,
 }
@@ -291,13 +302,12 @@ impl ProxyCore {
             Intent::ReadAtHome => {
                 placed.ticket = Some(leases.home_read(now, pool.era(), (hash, connection)))
             }
-            Intent::Write if draft.tells_version => {
-                placed.write = leases.write_begun(hash, connection);
+            Intent::Write => {
+                let can_tell = draft.tells != Tells::Nothing;
+                placed.write = leases.write_begun(hash, connection, can_tell);
             }
             // What also writes is shown whatever it is: to ask again would be to write again.
-            Intent::Write | Intent::Touch | Intent::ReadAndWrite => {
-                leases.write_sent(hash, connection);
-            }
+            Intent::Touch | Intent::ReadAndWrite => leases.touch_sent(hash, connection),
             Intent::Look => {}
         }
         let suffix = match placed.ticket.as_ref().map(ReadTicket::route) {
@@ -310,7 +320,10 @@ impl ProxyCore {
         };
         if draft.intent != Intent::Look {
             let mark = pool.mark(cachelet, home);
-            placed.flags = match placed.write.is_some() && !draft.show.tells_version() {
+            let asks_version = draft.tells == Tells::Stored
+                && !draft.show.tells_version()
+                && placed.write.is_some_and(|write| write.tells());
+            placed.flags = match asks_version {
                 true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
                 false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark),
             };
@@ -339,7 +352,7 @@ impl ProxyCore {
         let flags = match pool.map(|pool| (&pool.servers, &mut pool.leases)) {
             Some((Servers::Evenkeel(pool), leases)) => {
                 if !tag.is_read && tag.write.is_none() {
-                    leases.write_sent(tag.hash, tag.client.connection());
+                    leases.touch_sent(tag.hash, tag.client.connection());
                 }
                 match pool.home(tag.hash) {
                     Some((cachelet, _)) => {

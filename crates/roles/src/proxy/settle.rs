@@ -17,7 +17,8 @@ use super::pool::{Pool, Servers};
 use super::show::{self, Tally, Unfit};
 use super::{BackendId, ProxyCore, kept};
 use core::mem;
-use evenkeel_policy::hot_keys::client::{Answer, Verdict};
+use core::time::Duration;
+use evenkeel_policy::hot_keys::client::{Answer, Grant, Verdict};
 use evenkeel_protocol::{MetaStatus, Reply};
 use evenkeel_types::{Epoch, Instant};
 
@@ -121,7 +122,13 @@ impl ProxyCore {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
             if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
-                let began = pool.leases.grant(now, era, ticket, answer, (gamma, lease));
+                let left = meta.lease_left_ms().map(Duration::from_millis);
+                let grant = Grant {
+                    gamma,
+                    lease,
+                    left: left.unwrap_or(lease),
+                };
+                let began = pool.leases.grant(now, era, ticket, answer, grant);
                 self.stats.proxy_leases += u64::from(began);
                 self.stats.proxy_leases_dropped += pool.leases.take_dropped();
             }
@@ -132,13 +139,13 @@ impl ProxyCore {
             }
         }
         if let (Some(write), Some(pool)) = (tag.write, pool.as_deref_mut()) {
-            match show::version(reply).filter(|_| is_done(reply)) {
-                Some(version) => {
+            match version_since(reply).filter(|_| write.tells()) {
+                Some(answer) => {
                     let (key, len) = ((tag.hash, write), question.len());
                     let value = || kept::of_store(question);
-                    pool.leases.write_answered(era, key, version, len, value);
+                    pool.leases.write_answered(era, key, answer, len, value);
                 }
-                None => pool.leases.write_ended(write),
+                None => pool.leases.write_ended(tag.hash, write),
             }
         }
         client.saw_answer(raw.len());
@@ -227,7 +234,7 @@ impl ProxyCore {
         if let Some(write) = tag.write
             && let Some(pool) = self.pools.get_mut(tag.pool.0)
         {
-            pool.leases.write_ended(write);
+            pool.leases.write_ended(tag.hash, write);
         }
     }
 }
@@ -239,6 +246,17 @@ pub(super) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
         Some(Servers::Evenkeel(pool)) => pool.era(),
         Some(Servers::Memcached(_)) | None => Epoch(era),
     }
+}
+
+/// What an answer says about the version that a key has since a write.
+fn version_since(reply: &Reply<'_>) -> Option<Answer> {
+    if let Reply::Meta(meta) = reply
+        && let Some(version) = meta.newest_version()
+    {
+        return Some(Answer::Miss(Some(version)));
+    }
+    let version = show::version(reply).filter(|_| is_done(reply));
+    version.map(Answer::Hit)
 }
 
 /// What an answer says about the version that a read saw.

@@ -176,6 +176,13 @@ impl WorkerCore {
         self.now
     }
 
+    /// Whether what was received is to come with a reading of the clock that is not from before; see
+    /// [`HotKeys::wants_clock`](evenkeel_policy::hot_keys::server::HotKeys::wants_clock).
+    #[inline]
+    pub fn wants_clock(&self) -> bool {
+        self.engine.hot.wants_clock()
+    }
+
     /// Makes the list of servers anew, from the map or, without one, from what the process knows.
     pub(super) fn update_cluster_config(&mut self) {
         let config = &mut self.engine.cluster_config;

@@ -180,6 +180,8 @@ counters! {
     replica_refused_old,
     /// Answers that granted a lease.
     leases_granted,
+    /// Those of them that were not whole, because a copy may have lacked a write.
+    leases_shortened,
     /// Replica messages sent to shadow servers.
     propagations,
     /// Links to shadow workers lost.

@@ -331,6 +331,7 @@ pub fn saw_read(
     }
     let advice = hot.handle_read(at.now.monotonic, at.key_hash(key), key, at.reader, found);
     counters.leases_granted += u64::from(advice.gamma > 0);
+    counters.leases_shortened += u64::from(advice.left.is_some());
     advice
 }
 

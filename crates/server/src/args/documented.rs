@@ -134,7 +134,7 @@ fn each_count_stands_there() {
         "replica_",
         "holds_",
         "answers_held",
-        "leases_granted",
+        "leases_",
         "links_lost",
     ];
     let mut counts = 0;

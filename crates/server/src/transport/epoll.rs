@@ -124,6 +124,7 @@ impl<S: Bytes> Socket<S> {
             // A short read has emptied the socket, and more bytes will be announced anew; but an end
             // that was announced together with these bytes will not.
             self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
+            let now = exit.now(core, now);
             connection.received(core, now, &scratch[..count]);
             if connection.has_large_output(core) {
                 exit.pay(core);

@@ -86,6 +86,7 @@ impl Socket {
             connection.wrote(core, sent);
         }
         connection.resume(core, now);
+        let now = exit.now(core, now);
         while let Some(piece) = self.pieces.pop_front() {
             if connection.wants_input(core) {
                 connection.received(core, now, ring.bytes(piece));

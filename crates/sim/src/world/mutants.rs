@@ -381,7 +381,10 @@ pub(super) fn spoil_held(fault: Option<Fault>, out: &mut Vec<u8>) {
     }
 }
 
+/// Adds a whole lease.
 fn grant(words: &mut Vec<String>) {
+    let mut at = 0..;
+    words.retain(|word| at.next() < Some(2) || !word.starts_with('L'));
     if !words.iter().skip(2).any(|word| word.starts_with('G')) {
         words.push("G1".into());
     }

@@ -43,6 +43,7 @@ impl Report {
 
     pub(super) fn take_worker(&mut self, counters: &Counters) {
         self.tell("server: leases granted", counters.leases_granted);
+        self.tell("server: leases shortened", counters.leases_shortened);
         self.tell("server: propagations", counters.propagations);
         self.tell("server: links lost", counters.links_lost);
         self.tell("server: replica hits", counters.replica_hits);

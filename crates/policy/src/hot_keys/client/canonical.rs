@@ -81,7 +81,9 @@ impl Canonical {
             entry.overtaken = ranks.of(entry.overtaken);
             entry.fence = ranks.of(entry.fence);
             // The model sets the turn before each read, and ages are statistics.
-            (entry.turn, entry.gave, entry.granted_at) = (0, false, UNKNOWN);
+            (entry.turn, entry.gave, entry.as_of) = (0, false, UNKNOWN);
+            // It sends no touches.
+            entry.granted_whole = 0;
         }
         let table = |numbers: &[u64]| {
             let marks = numbers.iter().map(|&number| ranks.of(number)).enumerate();

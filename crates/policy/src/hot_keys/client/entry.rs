@@ -10,10 +10,12 @@ pub(super) struct Entry {
     pub hash: KeyHash,
     /// The lease is valid before this time.
     pub lease_until: Instant,
-    /// When the read that brought the lease was sent; [`UNKNOWN`] for one that was lent.
-    pub granted_at: Instant,
-    /// Number of the read that brought the lease.
+    /// Copies that may be read have all of before that time; [`UNKNOWN`] for a lease that was lent.
+    pub as_of: Instant,
+    /// Number of the last read that a lease was granted to.
     pub granted: u64,
+    /// The same of a whole lease: copies have all of before.
+    pub granted_whole: u64,
     /// The newest that was shown, or granted, while the entry existed.
     pub newest: Seen,
     /// When that was learned.
@@ -73,8 +75,9 @@ impl Entry {
         Entry {
             hash,
             lease_until: NEVER,
-            granted_at: UNKNOWN,
+            as_of: UNKNOWN,
             granted: 0,
+            granted_whole: 0,
             newest: Seen::default(),
             learned: 0,
             overtaken: 0,

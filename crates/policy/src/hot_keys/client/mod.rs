@@ -45,8 +45,8 @@
 //!   can be compared with it, so it ends the lease, and whatever was sent before it was shown is asked
 //!   again; so is such a miss itself, if since it was sent something was shown that may be newer.
 //! - **Forgotten versions.** An entry is dropped when nothing is in flight that it concerns. From then
-//!   on a lease must come from a read that was sent later: all copies are current at the time of a
-//!   grant, hence not older than anything that was shown before that read.
+//!   on a lease must come from a read that was sent later, and the answer that brings it is remembered: the home's, hence not older
+//!   than anything that was shown before that read.
 //! - **Versions that go back.** An application can choose a version (`ms` with `E`). If the home says
 //!   an older one to a second question than was known when it was sent, versions of the key say
 //!   nothing, and what holds of a miss without one holds of that answer.
@@ -58,16 +58,16 @@
 //!
 //! Reads of a connection behind its unanswered write of a key ([`ClientLeases::write_begun`]) go home, on the same connection
 //! to the home behind it. Once the answer has told the version and what was stored is kept, it is as good as shown: whatever copy
-//! is asked, nothing older is shown to anybody who asks later. A write of which that is not known ([`ClientLeases::write_sent`],
-//! to be told also when a write is sent once more, to another place) sends its connection's reads home until the home has granted
-//! a lease to a read *behind* the write: and then all copies have it. Others go on reading what they
+//! is asked, nothing older is shown to anybody who asks later. A write of which that is not known sends its connection's reads home
+//! until the home has granted a lease to a read *behind* it, whose answer is as good. Grants of reads sent before a write was
+//! answered of whose key nothing was remembered are void; what later ones bring has it. A touch ([`ClientLeases::touch_sent`])
+//! changes no version: behind it the lease has to be a whole one, by which all copies have it. Others go on reading what they
 //! may: a hot key is written, too, and if each write sent all its reads home until every copy has the new
 //! value, a home with a long queue would never get rid of them. A `flush_all` ends all leases and voids
 //! all grants of reads sent before it, for all.
 //!
-//! A home grants only while every copy is current, and a lease counts from when the granted read was
-//! *sent*. While a write is on its way to the copies the home grants nothing, but leases go on: a copy
-//! can be behind by no more than the lease, and what is kept has replaced what the copy has.
+//! A lease counts from when the granted read was *sent*. While writes are on their way to the copies the home says how much of it is left
+//! (see [`server`](super::server)): a copy can be behind by no more than the lease, and what is kept has replaced what the copy has.
 
 #[cfg(test)]
 mod canonical;
@@ -85,7 +85,7 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
 pub use kept::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
-pub use ticket::{Answer, Connection, ReadTicket, Route, Verdict, WriteTicket};
+pub use ticket::{Answer, Connection, Grant, ReadTicket, Route, Verdict, WriteTicket};
 
 use entry::{Entry, NEVER, Seen, UNKNOWN};
 
@@ -185,14 +185,14 @@ impl ClientLeases {
         if let Some(i) = leased {
             ticket.behind_write = self
                 .writes
-                .may_hide(pair_class(hash, reader), self.entries[i].granted);
+                .may_hide(pair_class(hash, reader), &self.entries[i]);
             if ticket.behind_write {
                 return ticket;
             }
             ticket.suffix = self.choose(i, load);
-            let granted_at = self.entries[i].granted_at;
-            if ticket.suffix != 0 && granted_at != UNKNOWN {
-                self.ages.record(now.since(granted_at));
+            let as_of = self.entries[i].as_of;
+            if ticket.suffix != 0 && as_of != UNKNOWN {
+                self.ages.record(now.since(as_of));
             }
         }
         ticket
@@ -214,18 +214,21 @@ impl ClientLeases {
         }
     }
 
-    /// Tells of γ in a home server's answer, as soon as the answer arrives. `lease` is the duration
-    /// that the home server announced. Returns whether a lease began; one that there is goes on.
+    /// Tells of γ in a home server's answer, as soon as the answer arrives. Returns whether a lease began; one that there is goes on.
     pub fn grant(
         &mut self,
         now: Instant,
         epoch: Epoch,
         ticket: &ReadTicket,
         answer: Answer,
-        (gamma, lease): (u8, Duration),
+        grant: Grant,
     ) -> bool {
         self.observe(epoch);
-        if gamma == 0 || ticket.suffix != 0 || self.is_void(ticket) {
+        if grant.gamma == 0 || ticket.suffix != 0 || self.is_void(ticket) {
+            return false;
+        }
+        let is_whole = grant.left >= grant.lease;
+        if !is_whole && self.is(Mutant::OneCopy) {
             return false;
         }
         let from = if self.is(Mutant::LeaseFromArrival) {
@@ -235,15 +238,20 @@ impl ClientLeases {
         };
         let margin = match self.is(Mutant::WholeLease) {
             true => Duration::ZERO,
-            false => lease / LEASE_MARGIN_DIVISOR,
+            false => grant.lease / LEASE_MARGIN_DIVISOR,
         };
-        let lease_until = from + (lease - margin);
-        let number = match self.is(Mutant::GrantPastWrites) {
-            true => self.number,
-            false => ticket.number,
-        };
-        let granted = (number, ticket.sent_at);
-        let Some((i, began)) = self.begin(now, ticket.hash, gamma, lease_until, granted) else {
+        let left = grant.left.min(grant.lease);
+        let lease_until = from + left.saturating_sub(margin);
+        let granted = (ticket.number, is_whole);
+        let lacks = grant.lease - left;
+        let as_of = Instant(ticket.sent_at.0.saturating_sub(lacks.as_nanos() as u64));
+        let begun = self.begin(
+            now,
+            (ticket.hash, grant.gamma),
+            lease_until,
+            (granted, as_of),
+        );
+        let Some((i, began)) = begun else {
             return false;
         };
         let number = self.next_number();
@@ -265,7 +273,7 @@ impl ClientLeases {
     ) {
         self.observe(epoch);
         let number = self.next_number();
-        self.begin(now, hash, gamma, lease_until, (number, UNKNOWN));
+        self.begin(now, (hash, gamma), lease_until, ((number, true), UNKNOWN));
     }
 
     /// Whether something is remembered of a key: a lease, or reads under way.
@@ -369,9 +377,7 @@ impl ClientLeases {
     /// Tells that a write to the key is about to be sent, where it does not matter for whom: nobody reads a copy until there is a new
     /// lease.
     pub fn write_sent_by_any(&mut self, hash: KeyHash) {
-        if !self.is(Mutant::GrantPastWrites) {
-            self.void_class(hash);
-        }
+        self.void_class(hash);
         if let Ok(i) = self.position(hash) {
             self.entries[i].lease_until = NEVER;
             if self.entries[i].in_flight == 0 {
@@ -386,8 +392,8 @@ impl ClientLeases {
         self.end_all_leases();
     }
 
-    /// For each read of a replica: how old the lease was when it was sent. All copies were current when the
-    /// lease was granted, so that no value shown is staler than that.
+    /// For each read of a replica: how long before it was sent all copies are known to have been current, so that no value shown is
+    /// staler than that.
     pub fn lease_ages(&self) -> &Ages {
         &self.ages
     }
@@ -498,15 +504,14 @@ impl ClientLeases {
         self.voided_in_class[class(hash)] = number;
     }
 
-    /// Begins or prolongs the lease that the read of that number has brought, which was sent then. The
-    /// key's position, and whether it had no lease.
+    /// Begins or prolongs a lease that the read of that number has brought, whole or not, by which the copies have all of before
+    /// that time. The key's position, and whether it had no lease.
     fn begin(
         &mut self,
         now: Instant,
-        hash: KeyHash,
-        gamma: u8,
+        (hash, gamma): (KeyHash, u8),
         lease_until: Instant,
-        (granted, granted_at): (u64, Instant),
+        ((granted, is_whole), as_of): ((u64, bool), Instant),
     ) -> Option<(usize, bool)> {
         if lease_until <= now {
             return None;
@@ -526,8 +531,11 @@ impl ClientLeases {
         }
         let entry = &mut self.entries[i];
         if lease_until > entry.lease_until {
-            (entry.lease_until, entry.gamma, entry.granted) = (lease_until, gamma, granted);
-            entry.granted_at = granted_at;
+            (entry.lease_until, entry.gamma, entry.as_of) = (lease_until, gamma, as_of);
+        }
+        entry.granted = entry.granted.max(granted);
+        if is_whole {
+            entry.granted_whole = entry.granted_whole.max(granted);
         }
         Some((i, began))
     }
@@ -640,8 +648,6 @@ fn class(hash: KeyHash) -> usize {
 /// elsewhere none is ever active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// Accepts grants of reads sent before a write.
-    GrantPastWrites,
     /// Counts a lease from the arrival of the grant.
     LeaseFromArrival,
     /// Reads copies for the whole of a lease, as if all clocks ran alike.
@@ -654,8 +660,10 @@ pub(crate) enum Mutant {
     WriteKeepsLease,
     /// Does not remember the version of an own write that is answered.
     WriteForgotten,
+    /// Does not remember an own write whose answer tells no version.
+    WriteUnmarked,
     /// Shows what is kept although it is older than what was shown.
     KeptUncompared,
-    /// Not wrong: reads the same copy of a key for a whole lease, as SPORE's clients do.
+    /// Not wrong: reads the same copy of a key for a whole lease, and takes no other, as SPORE's clients do.
     OneCopy,
 }

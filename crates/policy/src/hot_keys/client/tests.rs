@@ -21,7 +21,13 @@ fn read(client: &mut ClientLeases, now: Instant) -> ReadTicket {
 }
 
 fn grant(client: &mut ClientLeases, now: Instant, ticket: &ReadTicket, gamma: u8) -> bool {
-    client.grant(now, EPOCH, ticket, Answer::Hit(Version(5)), (gamma, LEASE))
+    client.grant(
+        now,
+        EPOCH,
+        ticket,
+        Answer::Hit(Version(5)),
+        Grant::whole(gamma, LEASE),
+    )
 }
 
 fn show(client: &mut ClientLeases, now: Instant, read: ReadTicket, answer: Answer) -> Verdict {
@@ -73,7 +79,7 @@ fn tickets_are_small_and_nothing_is_remembered_without_a_lease() {
     assert!(size_of::<ReadTicket>() <= 48);
     let mut client = ClientLeases::new(1);
     let ticket = read(&mut client, at(0));
-    client.write_sent(KEY, ME);
+    client.touch_sent(KEY, ME);
     let verdict = show(&mut client, at(1), ticket, Answer::Hit(Version(5)));
     assert_eq!(verdict, Verdict::Show);
     assert_eq!(client.entries.capacity(), 0);
@@ -182,7 +188,13 @@ fn gamma_zero_no_lease_and_leases_already_over_grant_nothing() {
     let ticket = read(&mut client, at(0));
     let answer = Answer::Hit(Version(5));
     assert!(!grant(&mut client, at(1), &ticket, 0));
-    assert!(!client.grant(at(1), EPOCH, &ticket, answer, (3, Duration::ZERO)));
+    assert!(!client.grant(
+        at(1),
+        EPOCH,
+        &ticket,
+        answer,
+        Grant::whole(3, Duration::ZERO)
+    ));
     assert!(
         !grant(&mut client, at(950), &ticket, 3),
         "the answer took a lease to come"
@@ -223,15 +235,15 @@ fn goes_home(client: &mut ClientLeases, now: Instant, reader: Connection) -> boo
 }
 
 #[test]
-fn who_wrote_a_key_reads_at_its_home_until_a_read_behind_that_is_granted_a_lease() {
+fn who_touched_a_key_reads_at_its_home_until_a_read_behind_that_is_granted_a_whole_lease() {
     let mut client = leased();
-    client.write_sent(KeyHash(7), ME);
+    client.touch_sent(KeyHash(7), ME);
     assert!(!goes_home(&mut client, at(10), ME));
     let before = client.home_read(at(10), EPOCH, (KEY, ME));
-    client.write_sent(KEY, ME);
+    client.touch_sent(KEY, ME);
     assert!(goes_home(&mut client, at(10), ME));
     assert!(!goes_home(&mut client, at(10), OTHER));
-    // It was sent before the write.
+    // It was sent before the touch.
     grant(&mut client, at(20), &before, 3);
     assert!(goes_home(&mut client, at(20), ME));
     let behind = read(&mut client, at(20));
@@ -266,7 +278,7 @@ fn another_epoch_ends_every_lease_and_voids_grants_under_way() {
     assert!(client.is_of(EPOCH, &under_way));
     let newer = Epoch(4);
     let answer = Answer::Hit(Version(5));
-    assert!(!client.grant(at(11), newer, &under_way, answer, (3, LEASE)));
+    assert!(!client.grant(at(11), newer, &under_way, answer, Grant::whole(3, LEASE)));
     assert!(!client.is_of(newer, &under_way));
     let again = client.route_read(at(12), newer, (KEY, ME), idle);
     assert_eq!(again.route(), Route::Home);
@@ -321,7 +333,7 @@ fn a_copy_that_was_behind_before_the_lease_was_granted_does_not_end_it() {
     let shadow = shadow_read(&mut client, at(10));
     let renewing = client.home_read(at(11), EPOCH, (KEY, ME));
     let answer = Answer::Hit(Version(6));
-    assert!(!client.grant(at(12), EPOCH, &renewing, answer, (3, LEASE)));
+    assert!(!client.grant(at(12), EPOCH, &renewing, answer, Grant::whole(3, LEASE)));
     let verdict = show(&mut client, at(12), renewing, answer);
     assert_eq!(verdict, Verdict::Show);
     let again = second(show(&mut client, at(13), shadow, Answer::Hit(Version(5))));
@@ -430,7 +442,7 @@ fn after_a_miss_without_a_version_what_was_sent_before_is_asked_again() {
 fn a_miss_without_a_version_is_asked_again_if_a_replica_may_have_overtaken_it() {
     let mut client = leased();
     let shadow = shadow_read(&mut client, at(10));
-    client.write_sent(KEY, ME);
+    client.touch_sent(KEY, ME);
     let home = read(&mut client, at(11));
     assert_eq!(home.route(), Route::Home);
     // The replica was read late and has a value that was written after the home's miss.
@@ -645,49 +657,94 @@ fn what_is_kept_of_all_keys_is_bounded_and_given_back_with_them() {
 #[test]
 fn who_has_written_reads_at_home_until_the_answer_and_then_what_he_wrote_or_something_newer() {
     let mut client = leased_and_kept(1);
-    let write = client.write_begun(KEY, ME).expect("the key is leased");
+    let write = client.write_begun(KEY, ME, true).expect("no mutant");
     assert!(is_home(&mut client, at(20)), "it is not answered");
     let other = client.route_read(at(20), EPOCH, (KEY, OTHER), idle);
     client.abandon(at(20), other);
-    let version = Version(8);
-    client.write_answered(EPOCH, (KEY, write), version, 1, || Some((*b"8").into()));
+    let told = Answer::Hit(Version(8));
+    assert!(write.tells());
+    client.write_answered(EPOCH, (KEY, write), told, 1, || Some((*b"8").into()));
     let ticket = shadow_read(&mut client, at(30));
     let verdict = show(&mut client, at(31), ticket, Answer::Hit(Version(6)));
-    assert_eq!(kept(verdict), (Answer::Hit(version), Some(b"8".to_vec())));
+    assert_eq!(kept(verdict), (told, Some(b"8".to_vec())));
 }
 
 #[test]
 fn writes_that_are_not_known_send_reads_home_until_a_read_behind_them_is_granted_a_lease() {
     type End = fn(&mut ClientLeases, WriteTicket);
     let ends: [End; 3] = [
-        |client, write| client.write_ended(write),
+        |client, write| client.write_ended(KEY, write),
         // What it stored is not kept.
         |client, write| {
-            let (key, version) = ((KEY, write), Version(8));
-            client.write_answered(EPOCH, key, version, 1, || None);
+            let (key, told) = ((KEY, write), Answer::Hit(Version(8)));
+            client.write_answered(EPOCH, key, told, 1, || None);
         },
         // Somebody has chosen a version before.
         |client, write| {
-            let (key, version) = ((KEY, write), Version(3));
-            client.write_answered(EPOCH, key, version, 1, || Some((*b"3").into()));
+            let (key, told) = ((KEY, write), Answer::Hit(Version(3)));
+            client.write_answered(EPOCH, key, told, 1, || Some((*b"3").into()));
         },
     ];
     for end in ends {
         let mut client = leased_and_kept(1);
-        let [first, second] = [0, 1].map(|_| client.write_begun(KEY, ME).expect("it is leased"));
+        let [first, second] = [0, 1].map(|_| client.write_begun(KEY, ME, true).expect("no mutant"));
         end(&mut client, first);
-        let version = Version(9);
-        client.write_answered(EPOCH, (KEY, second), version, 1, || Some((*b"9").into()));
+        let told = Answer::Hit(Version(9));
+        client.write_answered(EPOCH, (KEY, second), told, 1, || Some((*b"9").into()));
         assert!(is_home(&mut client, at(20)), "the first is not known");
         let ticket = read(&mut client, at(21));
         grant(&mut client, at(22), &ticket, 3);
         client.abandon(at(22), ticket);
         assert!(!is_home(&mut client, at(23)));
     }
+}
+
+#[test]
+fn a_lease_that_is_not_whole_ends_by_what_is_left_and_says_nothing_of_earlier_touches() {
+    let mut client = leased_and_kept(1);
+    client.touch_sent(KEY, ME);
+    let short = Grant {
+        left: Duration::from_millis(700),
+        ..Grant::whole(3, LEASE)
+    };
+    let ticket = read(&mut client, at(900));
+    assert_eq!(ticket.route(), Route::Home);
+    assert!(!client.grant(at(902), EPOCH, &ticket, Answer::Hit(Version(7)), short));
+    client.abandon(at(902), ticket);
+    assert!(is_home(&mut client, at(903)), "copies may lack the touch");
+    let mut copies = |ms| {
+        let ticket = client.route_read(at(ms), EPOCH, (KEY, OTHER), idle);
+        let counted = ticket.counted;
+        client.abandon(at(ms), ticket);
+        counted
+    };
+    // 900 ms, and 700, less a twentieth of a lease.
+    assert!(copies(1549), "it is leased");
+    assert!(!copies(1550), "nothing is remembered");
+}
+
+#[test]
+fn a_delete_is_known_once_it_is_answered() {
+    let mut client = leased_and_kept(1);
+    let write = client.write_begun(KEY, ME, true).expect("no mutant");
+    let told = Answer::Miss(Some(Version(8)));
+    client.write_answered(EPOCH, (KEY, write), told, 0, || None);
+    let ticket = shadow_read(&mut client, at(30));
+    let verdict = show(&mut client, at(31), ticket, Answer::Hit(Version(6)));
+    assert_eq!(kept(verdict), (told, None));
+}
+
+#[test]
+fn a_lease_for_a_read_before_a_write_of_an_unknown_key_was_answered_is_void() {
     let mut client = ClientLeases::new(1);
-    assert_eq!(
-        client.write_begun(KEY, ME),
-        None,
-        "nothing is known of the key"
-    );
+    let write = client.write_begun(KEY, ME, true).expect("no mutant");
+    assert!(!write.tells(), "nothing is remembered of the key");
+    let before = read(&mut client, at(10));
+    client.write_ended(KEY, write);
+    assert!(!grant(&mut client, at(12), &before, 3));
+    client.abandon(at(12), before);
+    let behind = read(&mut client, at(13));
+    assert!(grant(&mut client, at(14), &behind, 3));
+    client.abandon(at(14), behind);
+    assert!(!is_home(&mut client, at(15)));
 }

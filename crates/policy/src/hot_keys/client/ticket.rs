@@ -2,6 +2,7 @@
 
 use super::entry::Seen;
 use core::num::NonZeroU64;
+use core::time::Duration;
 use evenkeel_types::{Instant, KeyHash, Version};
 use std::sync::Arc;
 
@@ -35,6 +36,28 @@ pub enum Answer {
     Miss(Option<Version>),
     /// No answer, or an error.
     Failed,
+}
+
+/// A lease, as the answer of a home told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Replicas besides the home's copy; 0 for no lease.
+    pub gamma: u8,
+    /// A whole lease of that home.
+    pub lease: Duration,
+    /// What is left of it, counted from when the read was sent.
+    pub left: Duration,
+}
+
+impl Grant {
+    /// A lease of which nothing is over.
+    pub fn whole(gamma: u8, lease: Duration) -> Self {
+        Grant {
+            gamma,
+            lease,
+            left: lease,
+        }
+    }
 }
 
 /// What to do with an answer.
@@ -117,7 +140,7 @@ impl ReadTicket {
     }
 }
 
-/// A write in flight of a key whose copies may be read. Must come back through
+/// A write in flight. Must come back through
 /// [`ClientLeases::write_answered`](super::ClientLeases::write_answered) or
 /// [`ClientLeases::write_ended`](super::ClientLeases::write_ended).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,4 +151,13 @@ pub struct WriteTicket {
     pub(super) number: NonZeroU64,
     /// Of its connection and key.
     pub(super) class: u16,
+    pub(super) tells: bool,
+}
+
+impl WriteTicket {
+    /// Whether its answer should tell the version of the key, because something is remembered of that.
+    #[inline]
+    pub fn tells(&self) -> bool {
+        self.tells
+    }
 }

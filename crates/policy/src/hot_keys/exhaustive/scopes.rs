@@ -483,12 +483,16 @@ pub(super) const LARGE_SCOPES: &[Scope] = &[
 
 /// Faults built in on purpose, and the scope in which each breaks a promise.
 pub(super) const MUTANTS: &[(Fault, &str)] = &[
-    (Fault::Server(ServerMutant::GrantWhilePending), "trust"),
+    (Fault::Server(ServerMutant::WholeWhileBehind), "trust"),
+    (
+        Fault::Server(ServerMutant::GrantUnconfirmed),
+        "home restarts",
+    ),
     (Fault::Server(ServerMutant::GrantAnyEpoch), "another shadow"),
     (Fault::Server(ServerMutant::AckCoversAll), "trust"),
     (Fault::Server(ServerMutant::LostCountsAsAcked), "two links"),
     (Fault::Server(ServerMutant::RetireAtOnce), "clocks"),
-    (Fault::Client(ClientMutant::GrantPastWrites), "pipeline"),
+    (Fault::Client(ClientMutant::WriteUnmarked), "pipeline"),
     (
         Fault::Client(ClientMutant::LeaseFromArrival),
         "late answers",

@@ -142,12 +142,12 @@ fn every_mutant_is_caught() {
         (
             Sequential,
             Mixed,
-            Fault::Server(server::Mutant::GrantWhilePending),
+            Fault::Server(server::Mutant::WholeWhileBehind),
         ),
         (
             Sequential,
-            Mixed,
-            Fault::Server(server::Mutant::GrantWhileResting),
+            Maps,
+            Fault::Server(server::Mutant::GrantUnconfirmed),
         ),
         (
             Sequential,
@@ -172,7 +172,7 @@ fn every_mutant_is_caught() {
         (
             Pipelined,
             Mixed,
-            Fault::Client(client::Mutant::GrantPastWrites),
+            Fault::Client(client::Mutant::WriteUnmarked),
         ),
         (
             Sequential,

@@ -3,10 +3,13 @@
 //!
 //! # Why no client reads what is more than a lease old
 //!
-//! γ is told only in the state HOT, in which every shadow worker has confirmed the newest write. So at
-//! the time of a grant all copies were current, and the lease ends within its length of that time,
-//! whatever happens to the copies afterwards: a write that a copy never hears of, a connection that
-//! breaks, the death of this server. The first write after the grant ends HOT before it is answered.
+//! γ is told only when every shadow worker has confirmed some value. Each has all changes, then, but those since a time that is
+//! known: when the oldest write was carried out that it has not confirmed. The lease ends within its length of the earliest of these
+//! times; of that time, or of the grant where no copy lacks anything. Whatever a copy serves until then was replaced later than that,
+//! whatever happens to it afterwards: a write that it never hears of, a connection that breaks, the death of this server.
+//!
+//! How much of the lease is left is told by this server's clock, and counted from when the read was sent, by the client's. So the clock
+//! must have been read after the read arrived; see [`HotKeys::wants_clock`].
 //!
 //! Nobody but a client with a lease reads a replica. Hence, once the last lease is over, replicas may
 //! be left behind anywhere; they are removed for tidiness, not for safety. A new promotion of the key
@@ -41,6 +44,7 @@ use std::sync::Arc;
 use evenkeel_types::{Epoch, Instant, KeyHash, WorkerRef};
 
 use crate::hot_keys::ages::Ages;
+use crate::hot_keys::client::Grant;
 use crate::hot_keys::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
 use crate::hot_keys::log::Log;
 use crate::hot_keys::popularity::{SLOT, Sampler};
@@ -77,8 +81,21 @@ pub enum Reader {
 pub struct ReadAdvice {
     /// γ, and with it a lease; 0 for none.
     pub gamma: u8,
+    /// How much is left of the lease, in whole milliseconds; `None` if it is whole.
+    pub left: Option<Duration>,
     /// Whether the key may have replicas, so that even a miss must carry a version.
     pub replicated: bool,
+}
+
+impl ReadAdvice {
+    /// What a client makes of it, of a home whose leases are so long; `None` without a lease.
+    pub fn grant(&self, lease: Duration) -> Option<Grant> {
+        (self.gamma > 0).then(|| Grant {
+            gamma: self.gamma,
+            lease,
+            left: self.left.unwrap_or(lease),
+        })
+    }
 }
 
 /// What a write did.
@@ -313,6 +330,18 @@ impl HotKeys {
             return ReadAdvice::default();
         }
         self.look_at_read(now, hash, key, reader, found, sampled)
+    }
+
+    /// Whether the time that is told with a read decides how long copies are read: then it must not be from before the read arrived.
+    #[inline]
+    pub fn wants_clock(&self) -> bool {
+        !self.replicated.is_empty() && !self.is_atomic()
+    }
+
+    /// Whether a key may have replicas. Wrong in one case of some hundred, and never for one that has.
+    #[inline]
+    pub fn may_have_replicas(&self, hash: KeyHash) -> bool {
+        !self.replicated.is_empty() && self.filter.may_hold(hash)
     }
 
     /// Counts a read that needs no further look, because it is not sampled and no key has replicas:
@@ -644,10 +673,10 @@ impl HotKeys {
 /// elsewhere none is ever active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// Grants leases while replicas are out of date.
-    GrantWhilePending,
-    /// Grants leases while replicas rest, as if they had been told of what was written.
-    GrantWhileResting,
+    /// Grants whole leases while replicas are out of date.
+    WholeWhileBehind,
+    /// Grants leases before every replica was stored.
+    GrantUnconfirmed,
     /// Grants leases to clients that know another map.
     GrantAnyEpoch,
     /// Takes the confirmation of an old value for one of the newest.

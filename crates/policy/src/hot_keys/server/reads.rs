@@ -1,5 +1,7 @@
 //! Reads: counting, tracking, promoting, granting.
 
+use core::time::Duration;
+
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 
 use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF, ReadAdvice, Reader};
@@ -9,6 +11,9 @@ use crate::hot_keys::replication::Replication;
 use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::{Event, State};
 use crate::placement::renaming;
+
+/// No lease is granted of which less than this part is left: it ends before it is of use.
+const LEFT_MIN_DIVISOR: u32 = 8;
 
 impl HotKeys {
     #[inline(never)]
@@ -43,15 +48,20 @@ impl HotKeys {
         reader: Reader,
         found: Option<usize>,
     ) -> ReadAdvice {
-        let pending_too = self.is(Mutant::GrantWhilePending);
-        let resting_too = self.is(Mutant::GrantWhileResting);
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
         let map_epoch = self.map.as_ref().map(|map| map.epoch());
         let (atomic, lease) = (self.is_atomic(), self.lease_waited());
+        if found.is_none()
+            && let Some(replication) = &mut self.table[slot].replication
+        {
+            // Expired or evicted, perhaps: what is there next is new since now.
+            replication.differs_from(now);
+        }
+        let left = self.lease_left(now, slot);
         let entry = &mut self.table[slot];
         let advice = ReadAdvice {
-            gamma: 0,
             replicated: true,
+            ..ReadAdvice::default()
         };
         let Some(replication) = &mut entry.replication else {
             return advice;
@@ -59,15 +69,13 @@ impl HotKeys {
         if let Some(bytes) = found {
             entry.popularity.see_value(bytes);
         }
-        let resting_too = resting_too && replication.rests(now);
-        let hot = entry.state == State::Hot || pending_too || resting_too;
         let Reader::Aware { epoch } = reader else {
             entry.popularity.add(1.0);
             return advice;
         };
-        // While copies are brought up to date nothing is granted, but they are read.
+        // Even while nothing is granted copies may be read.
         let spread = |at: Instant| now < at + lease;
-        if !hot && !replication.last_grant.is_some_and(spread) {
+        if left.is_none() && !replication.last_grant.is_some_and(spread) {
             entry.popularity.add(1.0);
             return advice;
         }
@@ -77,19 +85,48 @@ impl HotKeys {
         entry.popularity.add(f32::from(gamma) + 1.0);
         self.diverted.add(u64::from(gamma), found.unwrap_or(0));
         let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
-        if !hot || found.is_none() || !(same_map || any_epoch) {
+        let Some(left) = left.filter(|_| found.is_some() && (same_map || any_epoch)) else {
             return advice;
-        }
-        replication.last_grant = Some(now);
+        };
+        // One that is shortened ends when a whole one would have that was granted then.
+        let as_of = Instant(
+            now.0
+                .saturating_sub((self.config.lease - left).as_nanos() as u64),
+        );
+        replication.last_grant = replication.last_grant.max(Some(as_of));
         if atomic {
             replication.undated = true;
             self.undated = true;
         }
         self.stats.grants += 1;
+        let is_whole = left == self.config.lease;
         ReadAdvice {
             gamma,
+            left: (!is_whole).then_some(left),
             replicated: true,
         }
+    }
+
+    /// How long the copies of a key may be read from now on, if at all: a lease, or until a lease after the oldest change that one of
+    /// them may lack. Then it is less than a lease even if that was just now, because it does not say that they have all.
+    fn lease_left(&self, now: Instant, slot: Slot) -> Option<Duration> {
+        let (entry, lease) = (&self.table[slot], self.config.lease);
+        let may_grant = match entry.state {
+            State::Hot => true,
+            State::HotPending => !self.is_atomic(),
+            _ => false,
+        };
+        let replication = entry.replication.as_ref().filter(|_| may_grant)?;
+        if !replication.is_complete() && !self.is(Mutant::GrantUnconfirmed) {
+            return None;
+        }
+        let is_whole = self.is(Mutant::WholeWhileBehind);
+        let Some(since) = replication.differs_since().filter(|_| !is_whole) else {
+            return Some(lease);
+        };
+        let over_ms = now.since(since).as_millis() as u64 + 1;
+        let left = lease.checked_sub(Duration::from_millis(over_ms))?;
+        (left >= lease / LEFT_MIN_DIVISOR).then_some(left)
     }
 
     /// A read of a key without replicas was chosen by chance.

@@ -1,7 +1,7 @@
 //! Each command of the binary protocol in the words of servers.
 
 use super::super::client::Show;
-use super::super::question::{Draft, Intent};
+use super::super::question::{Draft, Intent, Tells};
 use super::super::routes::CommandClass;
 use super::super::speech::{NO_META, Speech};
 use super::super::way::{WayKey, WayTo};
@@ -157,7 +157,7 @@ impl ProxyCore {
                 false => core.exptime_in_text(way, store.exptime),
             };
             let draft = Draft {
-                tells_version: true,
+                tells: Tells::Stored,
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..draft(id, way, key, Intent::Write, echo)
             };
@@ -181,7 +181,10 @@ impl ProxyCore {
             if as_meta && !core.has_words(now, id, way, key, echo) {
                 return;
             }
-            let draft = draft(id, way, key, Intent::Write, echo);
+            let draft = Draft {
+                tells: Tells::Removed,
+                ..draft(id, way, key, Intent::Write, echo)
+            };
             core.ask_new(now, &draft, |out, route| {
                 if as_meta {
                     let line = begin(ask::meta_delete(out, key.sent), key);

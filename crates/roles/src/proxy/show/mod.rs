@@ -350,7 +350,7 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
     let flags = &reply.flags;
     // What leases need is left out, and the key put back.
     let hides = |letter| match letter {
-        b'G' | b'V' => true,
+        b'G' | b'L' | b'V' => true,
         b'c' => hidden.unasked.cas,
         b'f' => hidden.unasked.flags,
         _ => false,

@@ -3,7 +3,7 @@
 use super::touch::set_expiry;
 use crate::server::engine::{At, Engine};
 use crate::server::time::NEVER;
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_policy::hot_keys::server::{Reader, WriteKind};
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_storage::NewItem;
@@ -36,9 +36,21 @@ pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, ou
     engine.counters.cmd_meta += 1;
     let status = carry_out(engine, at, key, meta);
     let quiet = meta.flags.has(b'q') && status == MetaStatus::Done;
-    if !quiet {
-        answer::echo_flags(answer::meta(out, status), meta, key).end();
+    if quiet {
+        return;
     }
+    let is_gone = match status {
+        MetaStatus::Done => !(meta.flags.has(b'I') || meta.flags.has(b'x')),
+        MetaStatus::NotFound => true,
+        _ => false,
+    };
+    // Who knows leases compares with it what copies say.
+    let is_told = is_gone
+        && matches!(at.reader, Reader::Aware { .. })
+        && engine.hot.may_have_replicas(at.key_hash(key));
+    let newest = is_told.then(|| engine.newest_version());
+    let line = answer::echo_flags(answer::meta(out, status), meta, key);
+    answer::extension_flags(line, None, newest).end();
 }
 
 fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaStatus {

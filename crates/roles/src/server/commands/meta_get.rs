@@ -142,15 +142,16 @@ fn show(
         stale,
         won,
     };
-    let gamma = (terms.advice.gamma > 0).then_some(terms.advice.gamma);
+    let ReadAdvice { gamma, left, .. } = terms.advice;
+    let lease = (gamma > 0).then(|| (gamma, left.map(|left| left.as_millis() as u64)));
     if meta.flags.has(b'v') {
         let line = answer::meta_value(out, facts.value_len);
         let line = answer::item_flags(line, meta, key, &facts);
-        answer::extension_flags(line, gamma, None).end_with(item.value());
+        answer::extension_flags(line, lease, None).end_with(item.value());
     } else {
         let line = answer::meta(out, MetaStatus::Done);
         let line = answer::item_flags(line, meta, key, &facts);
-        answer::extension_flags(line, gamma, None).end();
+        answer::extension_flags(line, lease, None).end();
     }
     won
 }

@@ -227,6 +227,11 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.leases_granted,
         ),
         (
+            "leases_shortened_total",
+            "Leases granted that were not whole, because a copy may have lacked a write.",
+            sum.leases_shortened,
+        ),
+        (
             "propagations_total",
             "Replica messages sent.",
             sum.propagations,

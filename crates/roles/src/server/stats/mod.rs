@@ -342,6 +342,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("migration_pass_us", sum.migration_pass_us),
             ("moved", sum.moved),
             ("leases_granted", sum.leases_granted),
+            ("leases_shortened", sum.leases_shortened),
             ("propagations", sum.propagations),
             ("links_lost", sum.links_lost),
             ("answers_held", sum.answers_held),

@@ -313,7 +313,11 @@ impl<'a> Cluster<'a> {
         if !self.passes_write(home) {
             let name = self.names.of(ask.key);
             let hash = KeyHash::of(&name);
-            self.leases[usize::from(ask.proxy)].write_sent(hash, Connection(u64::from(ask.client)));
+            let leases = &mut self.leases[usize::from(ask.proxy)];
+            let writer = Connection(u64::from(ask.client));
+            if let Some(write) = leases.write_begun(hash, writer, false) {
+                leases.write_ended(hash, write);
+            }
             self.copy_leases.forget(ask.key, ask.client);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {

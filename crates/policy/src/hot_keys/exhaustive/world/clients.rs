@@ -107,17 +107,10 @@ impl Step<'_> {
         let proxy = self.state.clients[client].proxy;
         let epoch = self.state.proxies[proxy].epoch;
         let writer = Connection(client as u64);
-        // What became of a delete is not told. Clients that trust the servers alone keep nothing.
-        let is_known =
-            self.cluster.scope.pace != Pace::Sequential && !matches!(action, Action::Delete { .. });
+        // Clients that trust the servers alone keep nothing.
+        let can_tell = self.cluster.scope.pace != Pace::Sequential;
         let leases = self.leases(proxy);
-        let write = match is_known {
-            true => leases.write_begun(KeyHash::of(KEY), writer),
-            false => {
-                leases.write_sent(KeyHash::of(KEY), writer);
-                None
-            }
-        };
+        let write = leases.write_begun(KeyHash::of(KEY), writer, can_tell);
         let c = &mut self.state.clients[client];
         let change = match action {
             Action::Set { .. } => {
@@ -231,11 +224,11 @@ impl Step<'_> {
         };
         op.asked = None;
         op.answer = Some(reply);
-        if let (Some(ticket), true) = (&op.ticket, reply.gamma > 0) {
+        if let (Some(ticket), Some(grant)) = (&op.ticket, reply.grant) {
             let leases = self.leases[proxy].as_mut().expect("it was just taken out");
-            let began = leases.grant(now, epoch, ticket, reply.answer, (reply.gamma, LEASE));
+            let began = leases.grant(now, epoch, ticket, reply.answer, grant);
             let is_leased = leases.leased_gamma(now, ticket.hash()) > 0;
-            let until = op.sent_at + LEASE_MS;
+            let until = op.sent_at + grant.left.as_millis() as u64;
             let home = self.state.owners[epoch.0 as usize - 1];
             let p = &mut self.state.proxies[proxy];
             if is_leased {
@@ -259,13 +252,13 @@ impl Step<'_> {
         if let Some(ticket) = ticket {
             leases.keep(epoch, &ticket, reply.answer, 8, value);
         }
-        match (write, reply.answer) {
-            (Some(ticket), Answer::Hit(version)) => {
-                let key = (KeyHash::of(KEY), ticket);
-                leases.write_answered(epoch, key, version, 8, value);
+        let hash = KeyHash::of(KEY);
+        match write {
+            Some(ticket) if ticket.tells() && reply.answer != Answer::Failed => {
+                leases.write_answered(epoch, (hash, ticket), reply.answer, 8, value);
             }
-            (Some(ticket), _) => leases.write_ended(ticket),
-            (None, _) => {}
+            Some(ticket) => leases.write_ended(hash, ticket),
+            None => {}
         }
         match self.cluster.has(Fault::ReleasedOnArrival) {
             true => self.release_on_arrival(client, number),
@@ -349,7 +342,7 @@ impl Step<'_> {
                 op.answer = Some(Reply {
                     answer,
                     position: Some(position),
-                    gamma: 0,
+                    grant: None,
                 });
                 self.reach(Reached::KeptShown);
                 true
@@ -444,11 +437,11 @@ fn name(route: Route) -> String {
 
 /// For a story.
 pub(super) fn answer_in_words(reply: Reply) -> String {
-    let lease = if reply.gamma > 0 {
-        ", with a lease"
-    } else {
-        ""
-    };
+    let lease = reply.grant.map(|grant| match grant.left == grant.lease {
+        true => ", with a lease".into(),
+        false => format!(", with a lease of {:?}", grant.left),
+    });
+    let lease = lease.unwrap_or_default();
     match (reply.answer, reply.position) {
         (Answer::Hit(version), Some(position)) => {
             format!("state {position} (version {}){lease}", version.0)

@@ -254,7 +254,7 @@ impl Step<'_> {
         let told = |answer, position| Reply {
             answer,
             position: Some(position),
-            gamma: 0,
+            grant: None,
         };
         let mut became = None;
         let mut broken_swap = None;
@@ -271,7 +271,7 @@ impl Step<'_> {
                 let advice = s.hot.handle_read(now, hash, KEY, reader, s.item.map(|_| 1));
                 let newest = advice.replicated.then_some(Version(s.counter));
                 Reply {
-                    gamma: advice.gamma,
+                    grant: advice.grant(LEASE),
                     ..match s.item {
                         Some(item) => told(Answer::Hit(item.version), item.position),
                         None => told(Answer::Miss(newest), position),
@@ -301,9 +301,14 @@ impl Step<'_> {
                         if is_told {
                             s.hot.handle_write(now, hash, KEY, kind);
                         }
-                        told(Answer::Hit(version), position)
+                        match is_gone {
+                            true => told(Answer::Miss(Some(version)), position),
+                            false => told(Answer::Hit(version), position),
+                        }
                     }
-                    None if change == Change::Delete => told(Answer::Miss(None), position),
+                    None if change == Change::Delete => {
+                        told(Answer::Miss(Some(Version(s.counter))), position)
+                    }
                     None => FAILED,
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use evenkeel_types::{Epoch, Instant, Version};
 
 use super::{Violation, at, worker};
-use crate::hot_keys::client::{Answer, Canonical, ClientLeases, ReadTicket, WriteTicket};
+use crate::hot_keys::client::{Answer, Canonical, ClientLeases, Grant, ReadTicket, WriteTicket};
 use crate::hot_keys::exhaustive::scopes::{Budget, ClientPlan};
 use crate::hot_keys::server::{HotKeys, PropagationTag};
 
@@ -131,13 +131,13 @@ pub(super) struct Reply {
     pub(super) answer: Answer,
     /// What it tells of the key.
     pub(super) position: Option<usize>,
-    pub(super) gamma: u8,
+    pub(super) grant: Option<Grant>,
 }
 
 pub(super) const FAILED: Reply = Reply {
     answer: Answer::Failed,
     position: None,
-    gamma: 0,
+    grant: None,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -304,7 +304,7 @@ impl Hash for Reply {
             Answer::Miss(version) => (1, version),
             Answer::Failed => (2, None),
         };
-        (told, self.position, self.gamma).hash(state);
+        (told, self.position, self.grant).hash(state);
     }
 }
 

@@ -48,14 +48,8 @@ impl World {
         let number = c.first + c.ops.len() as u64;
         if write {
             let kind = [WriteKind::Update, WriteKind::Delete][usize::from(delete)];
-            // What became of a delete is not told. Clients that trust the servers alone keep nothing.
-            let ticket = match kind {
-                WriteKind::Update if !sequential => p.leases.write_begun(hash, connection),
-                WriteKind::Update | WriteKind::Delete => {
-                    p.leases.write_sent(hash, connection);
-                    None
-                }
-            };
+            // Clients that trust the servers alone keep nothing.
+            let ticket = p.leases.write_begun(hash, connection, !sequential);
             let answer = None;
             c.ops.push_back(Op::Write {
                 key,
@@ -186,9 +180,13 @@ impl World {
                 answer,
                 ..
             } if answer.is_none() => {
-                if reply.gamma > 0 {
-                    let lease = (reply.gamma, Duration::from_nanos(LEASE));
-                    let leased = p.leases.grant(now, epoch, ticket, reply.answer, lease);
+                if let Some(grant) = reply.grant {
+                    let is_whole = grant.left == grant.lease;
+                    self.report.count(match is_whole {
+                        true => "whole leases granted",
+                        false => "shortened leases granted",
+                    });
+                    let leased = p.leases.grant(now, epoch, ticket, reply.answer, grant);
                     let known = p.leases.knows(ticket.hash());
                     self.report.count(match (leased, known) {
                         (true, _) => "leases",
@@ -206,16 +204,17 @@ impl World {
                 answer,
                 ticket,
             } if answer.is_none() => {
-                match (ticket.take(), reply.answer) {
-                    (Some(ticket), Answer::Hit(version)) => {
+                let hash = KeyHash::of(KEYS[*key]);
+                match ticket.take() {
+                    Some(ticket) if ticket.tells() && reply.answer != Answer::Failed => {
                         let value = || Some(Arc::from(reply.position.to_le_bytes()));
-                        let key = (KeyHash::of(KEYS[*key]), ticket);
+                        let (len, key) = (len_kept(reply), (hash, ticket));
                         p.leases
-                            .write_answered(epoch, key, version, len_kept(reply), value);
+                            .write_answered(epoch, key, reply.answer, len, value);
                         self.report.count("writes known");
                     }
-                    (Some(ticket), _) => p.leases.write_ended(ticket),
-                    (None, _) => {}
+                    Some(ticket) => p.leases.write_ended(hash, ticket),
+                    None => {}
                 }
                 *answer = Some(reply);
             }
@@ -403,6 +402,6 @@ fn kept(answer: Answer, value: Option<Arc<[u8]>>) -> Reply {
     Reply {
         answer,
         position: usize::from_le_bytes(position),
-        gamma: 0,
+        grant: None,
     }
 }

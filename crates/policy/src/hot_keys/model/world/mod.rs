@@ -15,7 +15,9 @@ use mishaps::move_cachelets;
 
 use super::Fault;
 use super::report::Report;
-use crate::hot_keys::client::{Answer, ClientLeases, ReadTicket, Route, Verdict, WriteTicket};
+use crate::hot_keys::client::{
+    Answer, ClientLeases, Grant, ReadTicket, Route, Verdict, WriteTicket,
+};
 use crate::hot_keys::config::HotKeysConfig;
 use crate::hot_keys::server::{HotKeys, Output, PropagationTag, Reader, WriteKind};
 use crate::load::TriggerConfig;
@@ -178,13 +180,13 @@ enum Request {
 struct Reply {
     answer: Answer,
     position: usize,
-    gamma: u8,
+    grant: Option<Grant>,
 }
 
 const FAILED: Reply = Reply {
     answer: Answer::Failed,
     position: 0,
-    gamma: 0,
+    grant: None,
 };
 
 #[derive(Debug, Clone, Copy)]

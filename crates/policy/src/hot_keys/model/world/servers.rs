@@ -26,13 +26,13 @@ impl World {
                 let hit = |r: &Replica| Reply {
                     answer: Answer::Hit(r.item.version),
                     position: r.item.position,
-                    gamma: 0,
+                    grant: None,
                 };
                 replica.map_or(
                     Reply {
                         answer: Answer::Miss(None),
                         position,
-                        gamma: 0,
+                        grant: None,
                     },
                     hit,
                 )
@@ -52,7 +52,7 @@ impl World {
                 Reply {
                     answer,
                     position,
-                    gamma: advice.gamma,
+                    grant: advice.grant(Duration::from_nanos(LEASE)),
                 }
             }
             Request::Write { kind, .. } => {
@@ -68,9 +68,12 @@ impl World {
                     s.hot.handle_write(now, hash, KEYS[key], kind);
                 }
                 Reply {
-                    answer: Answer::Hit(version),
+                    answer: match kind {
+                        WriteKind::Update => Answer::Hit(version),
+                        WriteKind::Delete => Answer::Miss(Some(version)),
+                    },
                     position,
-                    gamma: 0,
+                    grant: None,
                 }
             }
         };

@@ -85,7 +85,8 @@ fn leases_go_to_plain_reads_of_peers_with_the_same_map_that_find_the_item() {
         home.read_as(KEY, same, false),
         ReadAdvice {
             gamma: 0,
-            replicated: true
+            left: None,
+            replicated: true,
         }
     );
     assert_eq!(home.read_as(KEY, same, true).gamma, 3);
@@ -93,14 +94,47 @@ fn leases_go_to_plain_reads_of_peers_with_the_same_map_that_find_the_item() {
 }
 
 #[test]
-fn a_write_revokes_leases_until_every_replica_has_it() {
+fn until_every_replica_has_a_write_leases_end_a_lease_after_it() {
     let mut home = Home::hot();
+    let whole = home.read();
+    assert_eq!((whole.gamma, whole.left), (3, None));
     home.write(WriteKind::Update);
-    assert_eq!(home.read().gamma, 0, "before the write is even answered");
+    let left = |ms| Some(Duration::from_millis(ms));
+    let short = home.read();
+    assert_eq!((short.gamma, short.left), (3, left(LEASE_MS - 1)));
     let sent = home.sent();
     assert_eq!(sent.len(), 3);
+    home.confirm(&sent[1..]);
+    home.pass(400);
+    assert_eq!(home.read().left, left(LEASE_MS - 401));
     home.confirm(&sent);
+    assert_eq!(home.read(), whole);
+}
+
+#[test]
+fn a_lease_that_would_be_over_at_once_is_not_granted() {
+    let mut home = Home::hot();
+    home.write(WriteKind::Update);
+    home.pass(LEASE_MS * 7 / 8 - 1);
     assert_eq!(home.read().gamma, 3);
+    home.pass(1);
+    assert_eq!(home.read().gamma, 0);
+}
+
+#[test]
+fn what_is_missing_at_home_is_new_to_its_copies_when_it_is_there_again() {
+    let mut home = Home::hot();
+    let aware = Reader::Aware { epoch: EPOCH };
+    assert_eq!(home.read_as(KEY, aware, false).gamma, 0);
+    home.pass(100);
+    home.write(WriteKind::Update);
+    let sent = home.sent();
+    assert_eq!(
+        home.read().left,
+        Some(Duration::from_millis(LEASE_MS - 101))
+    );
+    home.confirm(&sent);
+    assert_eq!((home.read().gamma, home.read().left), (3, None));
 }
 
 #[test]
@@ -118,13 +152,16 @@ fn writes_during_propagation_are_covered_by_one_more_message() {
         );
     }
     home.confirm(&first);
-    assert_eq!(home.read().gamma, 0, "that was not the newest");
+    assert!(home.read().left.is_some(), "that was not the newest");
     let second = home.sent();
     assert_eq!(second.len(), 3);
     home.confirm(&first);
-    assert_eq!(home.read().gamma, 0, "an old confirmation says nothing");
+    assert!(
+        home.read().left.is_some(),
+        "an old confirmation says nothing"
+    );
     home.confirm(&second);
-    assert_eq!(home.read().gamma, 3);
+    assert_eq!((home.read().gamma, home.read().left), (3, None));
 }
 
 #[test]
@@ -202,7 +239,8 @@ fn in_cold_pending_writes_go_on_to_the_replicas_and_nobody_gets_a_lease() {
         home.read(),
         ReadAdvice {
             gamma: 0,
-            replicated: true
+            left: None,
+            replicated: true,
         }
     );
     home.write(WriteKind::Update);

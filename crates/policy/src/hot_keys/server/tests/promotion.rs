@@ -14,7 +14,8 @@ fn a_popular_key_of_a_loaded_worker_is_replicated_and_then_leased() {
         home.read(),
         ReadAdvice {
             gamma: 0,
-            replicated: true
+            left: None,
+            replicated: true,
         }
     );
     let sent = home.sent();
@@ -28,7 +29,8 @@ fn a_popular_key_of_a_loaded_worker_is_replicated_and_then_leased() {
         home.read(),
         ReadAdvice {
             gamma: 3,
-            replicated: true
+            left: None,
+            replicated: true,
         }
     );
     assert!(home.sent().is_empty());

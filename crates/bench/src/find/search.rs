@@ -1,0 +1,263 @@
+//! Which rate is tried next.
+//!
+//! A rate that holds is doubled until one does not hold. The limit lies between the two, and is looked for by
+//! geometric halves until they are close together. A rate that does not hold is tried once more before it
+//! counts: a busy machine spoils a step now and then, and one spoiled step would end the search far too low.
+//! A rate that holds is believed at once, since nothing makes a server look faster than it is.
+//!
+//! Pure: it is told whether a step held, and says the next rate. Every second step at least moves a bound,
+//! so it ends after `2 * (log2(max / start) + log2(1 / precision))` steps or so, whatever it is told.
+//!
+//! Rejected: steps of equal size, which either take long for a fast server or say little of a slow one; and
+//! going down from a start that fails, which takes as long for a server that is broken as for one that is
+//! slow, and tells no difference.
+
+/// Factor between two rates while all hold.
+const GROWTH: f64 = 2.0;
+
+/// Where a search goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    /// The first rate, in requests a second. Above 0.
+    pub(super) start: f64,
+    /// The last one that is tried. At least `start`.
+    pub(super) max: f64,
+    /// The search ends when the rate that failed is above the one that held by this part of it at most.
+    /// Above 0.
+    pub(super) precision: f64,
+}
+
+/// A search for the highest rate that holds.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    range: Range,
+    /// The rate to try, unless the search has ended.
+    rate: f64,
+    /// Whether that rate has failed once already.
+    failed_once: bool,
+    /// The highest rate that held.
+    held: Option<f64>,
+    /// The lowest rate that failed twice. Invariant: above `held`.
+    failed: Option<f64>,
+}
+
+impl Search {
+    pub(super) fn new(range: Range) -> Search {
+        assert!(
+            range.start > 0.0 && range.start <= range.max && range.precision > 0.0,
+            "no range to search: {range:?}"
+        );
+        Search {
+            range,
+            rate: range.start,
+            failed_once: false,
+            held: None,
+            failed: None,
+        }
+    }
+
+    /// The rate of the next step, in requests a second; nothing when the search has ended.
+    pub(super) fn next_rate(&self) -> Option<f64> {
+        let has_ended = match (self.held, self.failed) {
+            (None, failed) => failed.is_some(),
+            (Some(held), None) => held >= self.range.max,
+            (Some(held), Some(failed)) => failed <= held * (1.0 + self.range.precision),
+        };
+        (!has_ended).then_some(self.rate)
+    }
+
+    /// A step at the rate that was asked for has held, or has not.
+    pub(super) fn handle_step(&mut self, held: bool) {
+        if !held && !self.failed_once {
+            self.failed_once = true;
+            return;
+        }
+        self.failed_once = false;
+        match held {
+            true => self.held = Some(self.rate),
+            false => self.failed = Some(self.rate),
+        }
+        self.rate = match (self.held, self.failed) {
+            (Some(held), Some(failed)) => (held * failed).sqrt(),
+            (Some(held), None) => (held * GROWTH).min(self.range.max),
+            // Not even the first rate holds: there is no next one.
+            (None, _) => self.rate,
+        };
+    }
+
+    /// The highest rate that held, in requests a second; nothing where none did.
+    pub(super) fn held(&self) -> Option<f64> {
+        self.held
+    }
+
+    /// The lowest rate that did not hold, nor when it was tried again; nothing where all held.
+    pub(super) fn failed(&self) -> Option<f64> {
+        self.failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find::objective::{Figures, Objective};
+    use crate::report::Latency;
+    use evenkeel_workload::{Arrivals, Rate, Schedule, rng};
+    use hdrhistogram::Histogram;
+
+    const RANGE: Range = Range {
+        start: 1000.0,
+        max: 1e6,
+        precision: 0.03,
+    };
+
+    /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice.
+    const STEPS_MAX: usize = 2 * (10 + 1 + 5);
+
+    fn seed() -> u64 {
+        let seed = match std::env::var("EVENKEEL_SEED") {
+            Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
+            Err(_) => 0x5eed,
+        };
+        println!("EVENKEEL_SEED={seed}");
+        seed
+    }
+
+    /// Runs a search to its end; the rates in order, each with whether it held.
+    fn run(range: Range, mut holds: impl FnMut(f64) -> bool) -> (Search, Vec<(f64, bool)>) {
+        let mut search = Search::new(range);
+        let mut steps = Vec::new();
+        while let Some(rate) = search.next_rate() {
+            let held = holds(rate);
+            search.handle_step(held);
+            steps.push((rate, held));
+            assert!(steps.len() <= STEPS_MAX, "no end: {steps:?}");
+        }
+        (search, steps)
+    }
+
+    #[test]
+    fn a_limit_is_bracketed() {
+        for limit in [1000.0, 1001.0, 1999.0, 2000.0, 54_321.0, 999_999.0] {
+            let (search, steps) = run(RANGE, |rate| rate <= limit);
+            let (held, failed) = (search.held().unwrap(), search.failed().unwrap());
+            assert!(held <= limit && limit < failed, "{limit}: {steps:?}");
+            assert!(failed <= held * 1.03, "{limit}: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn it_ends_where_nothing_fails() {
+        let (search, steps) = run(RANGE, |_| true);
+        assert_eq!((search.held(), search.failed()), (Some(1e6), None));
+        assert_eq!(steps.len(), 11, "{steps:?}");
+        let one = Range {
+            max: 1000.0,
+            ..RANGE
+        };
+        let (search, steps) = run(one, |_| true);
+        assert_eq!((search.held(), steps.len()), (Some(1000.0), 1));
+    }
+
+    #[test]
+    fn it_ends_where_nothing_holds() {
+        let (search, steps) = run(RANGE, |_| false);
+        assert_eq!((search.held(), search.failed()), (None, Some(1000.0)));
+        assert_eq!(steps, [(1000.0, false); 2], "once more, and no more");
+    }
+
+    #[test]
+    fn a_step_that_is_spoiled_once_changes_nothing() {
+        let limit = 20_000.0;
+        let (clean, _) = run(RANGE, |rate| rate <= limit);
+        for spoiled in 0..10 {
+            let mut step = 0;
+            let (search, steps) = run(RANGE, |rate| {
+                step += 1;
+                rate <= limit && step != spoiled + 1
+            });
+            assert_eq!(search.held(), clean.held(), "step {spoiled}: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn it_ends_whatever_it_is_told() {
+        let mut rng = rng::stream(seed(), 0);
+        for _ in 0..1000 {
+            let share = rng::unit(&mut rng);
+            let (search, steps) = run(RANGE, |_| rng::unit(&mut rng) < share);
+            let rates_that = |held| {
+                let of = steps.iter().filter(move |step| step.1 == held);
+                of.map(|step| step.0)
+            };
+            let highest = rates_that(true).reduce(f64::max);
+            assert_eq!(search.held(), highest, "{steps:?}");
+            if let (Some(held), Some(failed)) = (search.held(), search.failed()) {
+                assert!(held < failed, "{steps:?}");
+                assert!(rates_that(false).any(|rate| rate == failed), "{steps:?}");
+            }
+        }
+    }
+
+    /// A server that takes the same time for each request, one after the other.
+    struct Queue {
+        per_second: f64,
+        seed: u64,
+    }
+
+    impl Queue {
+        /// Three seconds of Poisson arrivals at this rate.
+        fn figures(&self, rate: f64) -> Figures {
+            let pace = Arrivals::Poisson(Rate::Constant(rate));
+            let mut schedule = Schedule::new(pace, 0, 1, self.seed).expect("an open loop");
+            let service_ns = 1e9 / self.per_second;
+            let mut free_ns = 0.0_f64;
+            let mut sent = 0;
+            let mut latency = Histogram::<u64>::new(3).expect("three digits are few");
+            while schedule.next_ns() < 3_000_000_000 {
+                let due_ns = schedule.next_ns() as f64;
+                free_ns = free_ns.max(due_ns) + service_ns;
+                latency += (free_ns - due_ns) as u64;
+                sent += 1;
+                schedule.advance();
+            }
+            Figures {
+                due: sent,
+                sent,
+                failed: 0,
+                latency: Latency::new(&latency),
+                generator_cpu_share: 0.1,
+            }
+        }
+    }
+
+    /// The search beside its dumb twin, which tries every rate from below in steps of a per cent.
+    #[test]
+    fn the_limit_of_a_queue_is_where_trying_all_rates_finds_it() {
+        let seed = seed();
+        let range = Range {
+            start: 200.0,
+            max: 20_000.0,
+            precision: 0.03,
+        };
+        for (index, objective) in (0..).zip(["p50=5ms", "p99=5ms", "p99=20ms", "p99.9=10ms"]) {
+            let objective: Objective = objective.parse().unwrap();
+            let queue = Queue {
+                per_second: [900.0, 2500.0, 7000.0, 12_000.0][index as usize],
+                seed: seed.wrapping_add(index),
+            };
+            let holds = |rate: f64| objective.broken(&queue.figures(rate)).is_empty();
+            let (search, steps) = run(range, holds);
+            let found = search.held().unwrap_or_else(|| panic!("{steps:?}"));
+            let mut highest = range.start;
+            while holds(highest * 1.01) {
+                highest *= 1.01;
+            }
+            let ratio = found / highest;
+            assert!(
+                (0.95..1.05).contains(&ratio),
+                "{objective}: {found} is not {highest}: {steps:?}"
+            );
+            assert!(found <= queue.per_second * 1.05, "{objective}: {found}");
+        }
+    }
+}
