@@ -308,7 +308,7 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
             b'D' if number::unsigned(token).is_none() => fault = Some(text::BAD_META_DELTA),
             b'M' if token.len() != 1 => fault = Some(text::BAD_MODE_LEN),
             // To memcached these letters do not exist at all, so a fault in them is no better.
-            b'W' | b'Y' if number::plain(token).is_none() => return Err(text::INVALID_FLAG),
+            b'H' | b'W' | b'Y' if number::plain(token).is_none() => return Err(text::INVALID_FLAG),
             b'U' if number::plain(token).is_none_or(|value| value > u64::from(u16::MAX)) => {
                 return Err(text::INVALID_FLAG);
             }
@@ -330,7 +330,7 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
 const KNOWN: u64 = letters(b"CDEFIJLMNOPRTbcfhklqstuvx") | EXTENSION;
 
 /// Flags of the extension.
-const EXTENSION: u64 = letters(b"AGUWXY");
+const EXTENSION: u64 = letters(b"AGHUWXY");
 
 const fn letters(letters: &[u8]) -> u64 {
     let mut bits = 0;

@@ -44,6 +44,7 @@ use super::limits::{
 use super::missed::Missed;
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
+use super::question::COUNT_FLAG;
 use super::shed::Backlog;
 use super::show::Tally;
 use super::speech::Speech;
@@ -373,7 +374,8 @@ impl Backend {
         let Some((bytes, request)) = self.joinable_request(tag.hash.0) else {
             return false;
         };
-        let is_same = bytes[..request.len] == bytes[bytes.len() - len..];
+        let (first, last) = (&bytes[..request.len], &bytes[bytes.len() - len..]);
+        let is_same = words(first, &request.tag) == words(last, tag);
         let joins = is_same && request.join(tag.client, tag.slot);
         if joins {
             self.queue.truncate(before);
@@ -745,4 +747,14 @@ impl Backend {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A request without what tells of others that were answered: what is before that, and behind.
+#[inline]
+fn words<'r>(request: &'r [u8], tag: &Tag) -> (&'r [u8], &'r [u8]) {
+    let (start, end) = tag.flags;
+    let mut places = request[start..end].windows(COUNT_FLAG.len());
+    let count = places.position(|place| place == COUNT_FLAG);
+    let before = count.map_or(end, |count| start + count);
+    (&request[..before], &request[end..])
 }

@@ -19,7 +19,7 @@ use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
 use core::{iter, mem};
 use evenkeel_protocol::Reply;
-use evenkeel_types::Instant;
+use evenkeel_types::{Instant, KeyHash};
 
 /// Places for gets that may be joined, of each connection to a server; a later one of the same place takes
 /// over from an earlier.
@@ -62,6 +62,41 @@ impl Joinable {
     #[inline]
     pub fn note(&mut self, hash: u64, number: u64) {
         self.places[hash as usize % PLACES] = (hash, number);
+    }
+}
+
+/// How many reads joined others, of which their servers were not told: else a server would take a key for the less popular the more
+/// reads of it wait. The next read of the key tells it. A later key of the same place takes over from an earlier.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    /// By the hash of the key: the hash, and the count. Empty until a read has joined another.
+    places: Vec<(u64, u32)>,
+}
+
+impl Untold {
+    /// How many of this key.
+    #[inline]
+    pub fn of(&self, hash: KeyHash) -> u32 {
+        let place = self.places.get(hash.0 as usize % PLACES);
+        place.map_or(0, |&(known, count)| match known == hash.0 {
+            true => count,
+            false => 0,
+        })
+    }
+
+    /// One more has joined another.
+    pub fn note(&mut self, hash: KeyHash) {
+        let count = self.of(hash).saturating_add(1);
+        self.places.resize(PLACES, (0, 0));
+        self.places[hash.0 as usize % PLACES] = (hash.0, count);
+    }
+
+    /// The server is told.
+    #[inline]
+    pub fn forget(&mut self, hash: KeyHash) {
+        if self.of(hash) > 0 {
+            self.places[hash.0 as usize % PLACES] = (0, 0);
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 use super::backend::{Backend, Peer};
 use super::client::State;
+use super::collapse::Untold;
 use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use super::failover::NOBODY;
 use super::limits::LEAVING_LOOK;
@@ -284,6 +285,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
             PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
         },
         leases: ClientLeases::new(lease_seed),
+        untold: Untold::default(),
         hot: None,
         gutter: None,
         left: LeftServers::default(),

@@ -85,8 +85,11 @@ pub(super) struct RouteFlags {
     len: usize,
 }
 
-/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, three spaces.
-const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20;
+/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, `H` and 10 digits, four spaces.
+const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20 + COUNT_FLAG.len() + 10;
+
+/// What comes before how many others were answered with what was read before: the last of our own flags.
+pub(super) const COUNT_FLAG: &[u8] = b" H";
 
 /// What comes before our own flags where the answer is to tell a version that the application did not ask for.
 const ASKS_VERSION: &[u8] = b"c ";
@@ -126,6 +129,15 @@ impl RouteFlags {
             flags.push(itoa::Buffer::new().format(mark).as_bytes());
         }
         flags
+    }
+
+    /// The same of a read, with how many others were answered with what was read before and are not told of.
+    fn counting(mut self, others: u32) -> Self {
+        if others > 0 {
+            self.push(COUNT_FLAG);
+            self.push(itoa::Buffer::new().format(others).as_bytes());
+        }
+        self
     }
 
     #[inline]
@@ -264,7 +276,10 @@ impl ProxyCore {
             write: None,
         };
         let Some(Pool {
-            servers, leases, ..
+            servers,
+            leases,
+            untold,
+            ..
         }) = self.pools.get_mut(draft.pool.0)
         else {
             return placed;
@@ -325,7 +340,13 @@ impl ProxyCore {
                 && placed.write.is_some_and(|write| write.tells());
             placed.flags = match asks_version {
                 true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
-                false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark),
+                false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark).counting(
+                    if draft.is_shared() {
+                        untold.of(hash)
+                    } else {
+                        0
+                    },
+                ),
             };
         }
         let target = match suffix {
@@ -440,7 +461,14 @@ impl ProxyCore {
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
         let may_join = tag.may_join() && backend.collapses && backend.peer != Peer::Memcached;
-        if may_join && backend.join_last(before, &tag) {
+        let joins = may_join && backend.join_last(before, &tag);
+        if may_join && let Some(pool) = self.pools.get_mut(tag.pool.0) {
+            match joins {
+                true => pool.untold.note(tag.hash),
+                false => pool.untold.forget(tag.hash),
+            }
+        }
+        if joins {
             self.stats.proxy_gets_collapsed += 1;
             return;
         }

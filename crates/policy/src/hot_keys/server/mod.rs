@@ -356,6 +356,24 @@ impl HotKeys {
         passes
     }
 
+    /// Tells how many reads of a key that this worker is home of were answered with what others had read: they are part of
+    /// what the key would load without that. At most a million count at once.
+    pub fn handle_collapsed(&mut self, now: Instant, hash: KeyHash, key: &[u8], reads: u64) {
+        let reads = reads.min(1_000_000);
+        let slot = self.table.find(hash, key);
+        let is_read = |at: Instant| now < at + self.lease_waited();
+        // What is told here of a key whose copies are read is the home's share, as its reads are.
+        let copies = slot
+            .and_then(|slot| self.table[slot].replication.as_ref())
+            .filter(|replication| replication.last_grant.is_some_and(is_read))
+            .map_or(1, |replication| u64::from(replication.gamma()) + 1);
+        self.diverted.add(reads * copies, 0);
+        if let Some(slot) = slot {
+            let popularity = &mut self.table[slot].popularity;
+            popularity.add((reads * copies) as f32);
+        }
+    }
+
     /// Counts a write that needs no further look, because no key is tracked. False, and not counted,
     /// when it is one for [`HotKeys::handle_write`].
     #[inline]

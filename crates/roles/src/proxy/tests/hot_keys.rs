@@ -218,10 +218,12 @@ fn gets_of_one_key_that_wait_to_be_sent_become_one_and_each_is_judged_by_itself(
     ask_in_one_turn(&mut world, &[(a, &get), (b, &get), (c, &get), (a, &set)]);
     world.close(c);
     let line = self::get(&key, cachelet);
+    // The next read tells how many have joined.
+    let counting = format!("{} H2\r\n", line.trim_end());
     let asked = world.asked(101);
-    assert_eq!(asked.matches(&line).count(), 2, "{asked}");
+    assert_eq!(asked.matches("mg ").count(), 2, "{asked}");
     assert!(
-        asked.starts_with(&line) && asked.ends_with(&line),
+        asked.starts_with(&line) && asked.ends_with(&counting),
         "{asked}"
     );
     world.reply(101, "VA 1 f0 c10\r\na\r\nHD\r\nVA 1 f0 c11\r\nb\r\n");
@@ -230,6 +232,26 @@ fn gets_of_one_key_that_wait_to_be_sent_become_one_and_each_is_judged_by_itself(
     assert_eq!(world.received(clients[0]), expected);
     assert_eq!(world.received(clients[1]), value("a"));
     assert_eq!(world.core.stats().proxy_gets_collapsed, 2);
+}
+
+#[test]
+fn a_server_is_told_once_of_each_read_that_has_joined_another_and_reads_that_tell_are_joined_too() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let clients = [(); 4].map(|()| world.client());
+    let get = format!("get {key}\r\n");
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        ask_in_one_turn(&mut world, &clients.map(|client| (client, &get[..])));
+        told.push(world.asked(101));
+        world.reply(101, "VA 1 f0 c10\r\na\r\n");
+        for client in clients {
+            assert!(world.received(client).ends_with("END\r\n"));
+        }
+    }
+    let line = self::get(&key, cachelet);
+    let counting = format!("{} H3\r\n", line.trim_end());
+    assert_eq!(told, [line, counting.clone(), counting]);
 }
 
 #[test]

@@ -16,6 +16,14 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         return touch_and_show(engine, at, key, meta, expiry, out);
     }
     engine.counters.cmd_get += 1;
+    if at.owned
+        && let Some(others) = meta.flags.unsigned(b'H')
+    {
+        let hash = at.key_hash(key);
+        engine
+            .hot
+            .handle_collapsed(at.now.monotonic, hash, key, others);
+    }
     let Some(item) = engine
         .store
         .get_hashed(at.cachelet, key, at.table, at.seconds)

@@ -357,3 +357,22 @@ fn a_lone_server_has_nobody_to_replicate_to() {
     assert_eq!(home.state(), State::Cold);
     assert!(home.hot.stats().unpromoted_alone > 0);
 }
+
+#[test]
+fn reads_that_were_answered_with_what_others_had_read_count_for_a_key_and_its_load() {
+    let heat = |collapsed| {
+        let mut home = Home::new(config());
+        for _ in 0..101 {
+            home.hot
+                .handle_collapsed(home.now(), KeyHash::of(KEY), KEY, collapsed);
+            home.read();
+            // Nine reads to a write, as the home sees them.
+            home.write(WriteKind::Update);
+            home.pass(10);
+        }
+        (home.state(), home.hot.loads().undiverted)
+    };
+    let [(alone, few), (among_others, many)] = [0, 20].map(heat);
+    assert_eq!((alone, among_others), (State::Cold, State::HotPending));
+    assert!(many > 5.0 * few, "{many} {few}");
+}
