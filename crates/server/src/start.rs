@@ -430,6 +430,7 @@ fn worker_config(
     let hot_share = args.hot_share / 100.0;
     let hot_keys = HotKeysConfig {
         consistency: args.hot_keys_consistency.into(),
+        write_weight: Consistency::from(args.hot_keys_consistency).write_weight(),
         mode: args.hot_keys,
         lease: lease(args),
         sampling: args.hot_sampling.map(|percent| percent / 100.0),

@@ -38,6 +38,9 @@ pub const SAMPLING_MIN: f64 = 0.03;
 /// stays small beside what is promised.
 pub const REST_DIVISOR: u32 = 20;
 
+/// How many reads each copy serves for a value that it is sent.
+const READS_PER_STORE: f64 = 3.0;
+
 /// Shortest rest: below it a timer costs more than the stores that it spares.
 pub const REST_MIN: Duration = Duration::from_millis(1);
 
@@ -81,6 +84,16 @@ impl Consistency {
             Consistency::Atomic => Duration::from_millis(500),
         }
     }
+
+    /// How many reads a write outweighs (S3). The paper's nine where each write is held until no copy can be read. With leases a
+    /// written value is sent to a copy once for as many reads as [`HotKeysConfig::reads_per_store`] says, so that a key with so many
+    /// reads to a write still gains.
+    pub fn write_weight(self) -> f64 {
+        match self {
+            Consistency::Lease => READS_PER_STORE,
+            Consistency::Atomic => 9.0,
+        }
+    }
 }
 
 impl core::fmt::Display for Mode {
@@ -107,7 +120,8 @@ pub struct HotKeysConfig {
     /// Probability with which a read of a key without replicas is looked at (S2). `None` for what gives
     /// [`SAMPLES_PER_SLOT`].
     pub sampling: Option<f64>,
-    /// How many reads a write outweighs (S3). With 9, a key with nine reads to a write counts zero.
+    /// How many reads a write outweighs (S3): with 3, a key with three reads to a write counts zero. See
+    /// [`Consistency::write_weight`].
     pub write_weight: f64,
     /// Share of the worker's undiverted load from which on a key is hot.
     pub hot_share: f64,
@@ -139,12 +153,12 @@ impl Default for HotKeysConfig {
             consistency: Consistency::Lease,
             lease: Consistency::Lease.lease_default(),
             sampling: None,
-            write_weight: 9.0,
+            write_weight: Consistency::Lease.write_weight(),
             hot_share: 0.01,
             cold_share: 0.005,
             certainty: 2.0,
-            copy_share: 0.05,
-            reads_per_store: 3.0,
+            copy_share: 0.2,
+            reads_per_store: READS_PER_STORE,
             gamma_max: 15,
             entries_max: 256,
             replicated_max: 64,

@@ -84,10 +84,11 @@ fn each_limit_is_what_the_page_says() {
         "{SSM_ENTRIES_PER_SERVER} by the number of workers, at least {SSM_ENTRIES_PER_WORKER_MIN}"
     );
     for (what, value) in [
-        (
-            "reads that a write outweighs",
-            config.write_weight.to_string(),
-        ),
+        ("reads that a write outweighs", {
+            let modes = [Consistency::Lease, Consistency::Atomic];
+            let [lease, atomic] = modes.map(Consistency::write_weight);
+            format!("{lease}; {atomic} with `atomic`")
+        }),
         (
             "most of a worker's fair load that one copy should carry; decides γ",
             format!("{} %", 100.0 * config.copy_share),

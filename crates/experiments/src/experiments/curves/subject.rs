@@ -227,6 +227,7 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
         gamma_max,
         lease,
         consistency,
+        write_weight: consistency.write_weight(),
         entries_max: ssm_entries(1),
         ..HotKeysConfig::default()
     }
