@@ -135,7 +135,8 @@ fn each_count_stands_there() {
         "replica_",
         "holds_",
         "answers_held",
-        "leases_",
+        "leases_granted",
+        "leases_shortened",
         "links_lost",
     ];
     let mut counts = 0;

@@ -41,8 +41,6 @@ pub(super) fn start(
 ) -> Result<Vec<Proxy>, String> {
     let settings = PoolSettings {
         connect_timeout: Duration::from_secs(10),
-        // A load beyond what servers carry is to be seen as latency.
-        request_timeout: Duration::from_secs(600),
         on_down: OnDown::Error,
         // Servers are to see what applications ask for.
         collapse: false,
