@@ -98,8 +98,6 @@ fn assert_is_sound(report: &Value) {
         assert_eq!(phase["servers"].as_array().map(Vec::len), Some(4));
     }
     let [off, before, after] = [&phases[0], &phases[1], &phases[2]];
-    let skew = number(off, "server_load_max_over_mean");
-    assert!(skew > 1.5, "the load is skewed: {off}");
     assert_eq!(number(off, "replicas"), 0.0);
     assert_eq!(number(off, "staleness_bound_ms"), 0.0);
     for on in [before, after] {
@@ -123,8 +121,13 @@ fn shows_balance(report: &Value) -> Result<(), String> {
             return Err(format!("{sum} of {rate} are the servers': {phase}"));
         }
     }
+    // Where servers cannot keep up, the proxy makes one of identical gets, which takes skew away, too.
+    let skew = number(&phases[0], "server_load_max_over_mean");
     for on in &phases[1..] {
         let balance = number(on, "server_load_max_over_mean");
+        if skew <= balance {
+            return Err(format!("it was {skew} before, and then {balance}: {on}"));
+        }
         if balance > BALANCED || number(on, "replicas") < 3.0 {
             return Err(format!("it became {balance}: {on}"));
         }
