@@ -76,3 +76,14 @@ pub use users::{Users, UsersPlan, UsersTally};
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadUsage(pub String);
+
+/// The seed of a random test, which it prints: `EVENKEEL_SEED`, or always the same.
+#[cfg(test)]
+fn seed() -> u64 {
+    let seed = match std::env::var("EVENKEEL_SEED") {
+        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
+        Err(_) => 0x5eed,
+    };
+    println!("EVENKEEL_SEED={seed}");
+    seed
+}

@@ -99,12 +99,21 @@ pub(crate) fn show(args: &LoadArgs, report: &RunReport) -> anyhow::Result<u8> {
     if let Some(folder) = &args.plots {
         report.write_plots(folder)?;
     }
-    let text = match args.format {
-        OutputFormat::Table => report.to_table(),
-        OutputFormat::Json => report.to_json()?,
-    };
-    writeln!(io::stdout(), "{text}").context("printing the report")?;
+    print(args.format, || report.to_table(), || report.to_json())?;
     Ok(report.exit_code())
+}
+
+/// Prints a report on standard output, in the format that is asked for.
+pub(crate) fn print(
+    format: OutputFormat,
+    table: impl FnOnce() -> String,
+    json: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let text = match format {
+        OutputFormat::Table => table(),
+        OutputFormat::Json => json()?,
+    };
+    writeln!(io::stdout(), "{text}").context("printing the report")
 }
 
 /// Says what went wrong with `evenkeel bench COMMAND`, and with which exit code it ends.

@@ -5,10 +5,8 @@ use super::{
     find,
 };
 use crate::args::{OutputFormat, TrafficArgs, buildable};
-use crate::run::{preload, report_error};
+use crate::run::{preload, print, report_error};
 use crate::{BadUsage, Source, Target};
-use anyhow::Context;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -99,10 +97,6 @@ fn show(args: &FindArgs, report: &FindReport) -> anyhow::Result<u8> {
     if let Some(folder) = &args.plots {
         report.write_plots(folder)?;
     }
-    let text = match args.format {
-        OutputFormat::Table => report.to_table(),
-        OutputFormat::Json => report.to_json()?,
-    };
-    writeln!(io::stdout(), "{text}").context("printing the report")?;
+    print(args.format, || report.to_table(), || report.to_json())?;
     Ok(report.exit_code())
 }

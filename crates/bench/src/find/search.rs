@@ -101,6 +101,7 @@ mod tests {
     use super::*;
     use crate::find::objective::{Figures, Objective};
     use crate::report::Latency;
+    use crate::seed;
     use evenkeel_workload::{Arrivals, Rate, Schedule, rng};
     use hdrhistogram::Histogram;
 
@@ -112,15 +113,6 @@ mod tests {
 
     /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice.
     const STEPS_MAX: usize = 2 * (10 + 1 + 5);
-
-    fn seed() -> u64 {
-        let seed = match std::env::var("EVENKEEL_SEED") {
-            Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
-            Err(_) => 0x5eed,
-        };
-        println!("EVENKEEL_SEED={seed}");
-        seed
-    }
 
     /// Runs a search to its end; the rates in order, each with whether it held.
     fn run(range: Range, mut holds: impl FnMut(f64) -> bool) -> (Search, Vec<(f64, bool)>) {

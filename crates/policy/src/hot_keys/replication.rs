@@ -203,6 +203,11 @@ impl Replication {
         }
     }
 
+    /// Whether some client may read copies: its lease is not over, for all that is known here. `waited`: how long a lease is waited for.
+    pub(crate) fn is_leased(&self, now: Instant, waited: Duration) -> bool {
+        self.last_grant.is_some_and(|at| now < at + waited)
+    }
+
     /// Whether every shadow worker has confirmed some value.
     pub(crate) fn is_complete(&self) -> bool {
         self.shadows.iter().all(|shadow| shadow.acked > 0)

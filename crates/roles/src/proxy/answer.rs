@@ -338,11 +338,6 @@ impl ProxyCore {
         let (question, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
         let client = self.clients.get_mut(tag.client.0);
-        let is_end = matches!(
-            (&request.progress, reply),
-            (Progress::Nothing, Reply::MetaNoop)
-                | (Progress::Answered, Reply::MetaNoop | Reply::Error)
-        );
         match (&request.progress, reply) {
             (Progress::Nothing, Reply::MetaNoop) => {
                 if let Some(client) = client
@@ -356,6 +351,7 @@ impl ProxyCore {
                     };
                     client.set_state(tag.slot, State::Done(answered));
                 }
+                self.write_ended(&tag);
                 self.done(id);
             }
             (Progress::Nothing, Reply::Moved(moved)) if is_aware => {
@@ -381,6 +377,7 @@ impl ProxyCore {
             // What does not know `mn` says so; that is an end, too.
             (Progress::Answered, Reply::MetaNoop | Reply::Error) => {
                 request.saw(raw.len(), request.outcome);
+                self.write_ended(&tag);
                 self.done(id);
             }
             (Progress::Moved(moved), Reply::MetaNoop) => {
@@ -388,9 +385,6 @@ impl ProxyCore {
                 self.moved(now, id, moved);
             }
             _ => return Err(Unfit),
-        }
-        if is_end {
-            self.write_ended(&tag);
         }
         Ok(())
     }

@@ -33,7 +33,7 @@
 
 use super::ClientId;
 use super::bytes::ByteQueue;
-use super::collapse::Joinable;
+use super::collapse::{Places, words};
 use super::config::{Login, PoolSettings, TlsId};
 use super::health::{Health, Sign, TRIAL_GREETINGS};
 use super::in_flight::{InFlight, Progress, Question, Tag};
@@ -44,7 +44,6 @@ use super::limits::{
 use super::missed::Missed;
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
-use super::question::COUNT_FLAG;
 use super::shed::Backlog;
 use super::show::Tally;
 use super::speech::Speech;
@@ -191,7 +190,8 @@ pub(super) struct Backend {
     taken: u64,
     /// The number behind the last one that is no read, or was asked again.
     behind_unjoinable: u64,
-    joinable: Joinable,
+    /// Where the gets stand that may be joined.
+    joinable: Places,
     /// The value that is being passed on as it comes.
     pub streaming: Option<Streaming>,
     /// Do not parse before this many bytes of an answer are there.
@@ -248,7 +248,7 @@ impl Backend {
             recent: RecentRequests::default(),
             taken: 0,
             behind_unjoinable: 0,
-            joinable: Joinable::default(),
+            joinable: Places::default(),
             streaming: None,
             need: 0,
             lease: Duration::ZERO,
@@ -747,14 +747,4 @@ impl Backend {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A request without what tells of others that were answered: what is before that, and behind.
-#[inline]
-fn words<'r>(request: &'r [u8], tag: &Tag) -> (&'r [u8], &'r [u8]) {
-    let (start, end) = tag.flags;
-    let mut places = request[start..end].windows(COUNT_FLAG.len());
-    let count = places.position(|place| place == COUNT_FLAG);
-    let before = count.map_or(end, |count| start + count);
-    (&request[..before], &request[end..])
 }

@@ -19,85 +19,67 @@ use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
 use core::{iter, mem};
 use evenkeel_protocol::Reply;
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::Instant;
 
-/// Places for gets that may be joined, of each connection to a server; a later one of the same place takes
-/// over from an earlier.
+/// How many keys a table of [`Places`] holds.
 const PLACES: usize = 64;
 
-/// Where the gets stand that may be joined.
-#[derive(Debug)]
-pub(super) struct Joinable {
-    /// By the hash of the key: the hash, and the number of the request on this connection. The latter is
-    /// checked, so that nothing has to be cleared.
-    places: Box<[(u64, u64); PLACES]>,
-}
+/// What comes before how many others were answered with what was read before: the last of our own flags. It makes two reads no less
+/// identical.
+pub(super) const COUNT_FLAG: &[u8] = b" H";
 
-impl Default for Joinable {
+/// A number for each of some keys, by hash; a later key of the same place takes over from an earlier.
+///
+/// Of a connection to a server: the number of the latest request for the key that may be joined. It is checked, so that nothing has to
+/// be cleared. Of a pool: how many reads of the key joined others and its worker was not told, which the next read tells; else the
+/// worker would take a key for the less popular the more reads of it wait.
+#[derive(Debug)]
+pub(super) struct Places(Box<[(u64, u64); PLACES]>);
+
+impl Default for Places {
     fn default() -> Self {
-        Joinable {
-            places: Box::new([(0, 0); PLACES]),
-        }
+        Places(Box::new([(0, 0); PLACES]))
     }
 }
 
-impl Joinable {
-    /// The number of the latest request for a key of this hash, if no other took its place.
+impl Places {
+    /// What was last noted for the hash, if no other took its place.
     #[inline]
     pub fn find(&self, hash: u64) -> Option<u64> {
-        let (known, number) = self.places[hash as usize % PLACES];
+        let (known, number) = self.0[hash as usize % PLACES];
         (known == hash).then_some(number)
     }
 
-    /// No request for a key of this hash may be joined any more.
+    /// Nothing is noted for the hash any more.
     #[inline]
     pub fn forget(&mut self, hash: u64) {
-        let place = &mut self.places[hash as usize % PLACES];
+        let place = &mut self.0[hash as usize % PLACES];
         if place.0 == hash {
             *place = (0, 0);
         }
     }
 
-    /// This request can be joined.
+    /// Notes this number.
     #[inline]
     pub fn note(&mut self, hash: u64, number: u64) {
-        self.places[hash as usize % PLACES] = (hash, number);
+        self.0[hash as usize % PLACES] = (hash, number);
+    }
+
+    /// Counts one more.
+    #[inline]
+    pub fn count(&mut self, hash: u64) {
+        self.note(hash, self.find(hash).unwrap_or(0) + 1);
     }
 }
 
-/// How many reads joined others, of which their servers were not told: else a server would take a key for the less popular the more
-/// reads of it wait. The next read of the key tells it. A later key of the same place takes over from an earlier.
-#[derive(Debug, Default)]
-pub(super) struct Untold {
-    /// By the hash of the key: the hash, and the count. Empty until a read has joined another.
-    places: Vec<(u64, u32)>,
-}
-
-impl Untold {
-    /// How many of this key.
-    #[inline]
-    pub fn of(&self, hash: KeyHash) -> u32 {
-        let place = self.places.get(hash.0 as usize % PLACES);
-        place.map_or(0, |&(known, count)| match known == hash.0 {
-            true => count,
-            false => 0,
-        })
-    }
-
-    /// One more has joined another.
-    pub fn note(&mut self, hash: KeyHash) {
-        let count = self.of(hash).saturating_add(1);
-        self.places.resize(PLACES, (0, 0));
-        self.places[hash.0 as usize % PLACES] = (hash.0, count);
-    }
-
-    /// The server is told.
-    #[inline]
-    pub fn forget(&mut self, hash: KeyHash) {
-        if self.of(hash) > 0 {
-            self.places[hash.0 as usize % PLACES] = (0, 0);
-        }
-    }
+/// A request without what tells of others that were answered: what is before that, and behind.
+#[inline]
+pub(super) fn words<'r>(request: &'r [u8], tag: &Tag) -> (&'r [u8], &'r [u8]) {
+    let (start, end) = tag.flags;
+    let mut places = request[start..end].windows(COUNT_FLAG.len());
+    let count = places.position(|place| place == COUNT_FLAG);
+    let before = count.map_or(end, |count| start + count);
+    (&request[..before], &request[end..])
 }
 
 /// Whose the answer to a shared get is besides the one who asked first: connections, and the places among

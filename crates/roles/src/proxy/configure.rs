@@ -10,7 +10,7 @@
 
 use super::backend::{Backend, Peer};
 use super::client::State;
-use super::collapse::Untold;
+use super::collapse::Places;
 use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use super::failover::NOBODY;
 use super::limits::LEAVING_LOOK;
@@ -285,7 +285,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
             PoolKind::Memcached(list) => Servers::Memcached(MemcachedPool::unconnected(list)),
         },
         leases: ClientLeases::new(lease_seed),
-        untold: Untold::default(),
+        untold: Places::default(),
         hot: None,
         gutter: None,
         left: LeftServers::default(),

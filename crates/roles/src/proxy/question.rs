@@ -7,6 +7,7 @@
 
 use super::backend::{Link, Peer, Refused};
 use super::client::{Show, Slot, State};
+use super::collapse::COUNT_FLAG;
 use super::hot::Sent;
 use super::in_flight::{Ask, Progress, Question, Tag};
 use super::per_route::RouteId;
@@ -85,11 +86,8 @@ pub(super) struct RouteFlags {
     len: usize,
 }
 
-/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, `H` and 10 digits, four spaces.
-const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20 + COUNT_FLAG.len() + 10;
-
-/// What comes before how many others were answered with what was read before: the last of our own flags.
-pub(super) const COUNT_FLAG: &[u8] = b" H";
+/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, `H` and 20 digits, four spaces.
+const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20 + COUNT_FLAG.len() + 20;
 
 /// What comes before our own flags where the answer is to tell a version that the application did not ask for.
 const ASKS_VERSION: &[u8] = b"c ";
@@ -132,7 +130,7 @@ impl RouteFlags {
     }
 
     /// The same of a read, with how many others were answered with what was read before and are not told of.
-    fn counting(mut self, others: u32) -> Self {
+    fn counting(mut self, others: u64) -> Self {
         if others > 0 {
             self.push(COUNT_FLAG);
             self.push(itoa::Buffer::new().format(others).as_bytes());
@@ -342,7 +340,7 @@ impl ProxyCore {
                 true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
                 false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark).counting(
                     if draft.is_shared() {
-                        untold.of(hash)
+                        untold.find(hash.0).unwrap_or(0)
                     } else {
                         0
                     },
@@ -464,8 +462,8 @@ impl ProxyCore {
         let joins = may_join && backend.join_last(before, &tag);
         if may_join && let Some(pool) = self.pools.get_mut(tag.pool.0) {
             match joins {
-                true => pool.untold.note(tag.hash),
-                false => pool.untold.forget(tag.hash),
+                true => pool.untold.count(tag.hash.0),
+                false => pool.untold.forget(tag.hash.0),
             }
         }
         if joins {

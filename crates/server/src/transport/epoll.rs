@@ -104,6 +104,8 @@ impl<S: Bytes> Socket<S> {
         scratch: &mut [u8],
         exit: &mut Exit,
     ) -> io::Result<()> {
+        // What is left over may have been received since the turn began.
+        let now = exit.now(core, now);
         connection.resume(core, now);
         let mut reads = 0;
         while self.readable && reads < READS_PER_TURN && connection.wants_input(core) {

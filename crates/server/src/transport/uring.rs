@@ -85,8 +85,8 @@ impl Socket {
         if sent > 0 {
             connection.wrote(core, sent);
         }
-        connection.resume(core, now);
         let now = exit.now(core, now);
+        connection.resume(core, now);
         while let Some(piece) = self.pieces.pop_front() {
             if connection.wants_input(core) {
                 connection.received(core, now, ring.bytes(piece));

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::drawn::Drawn;
 use crate::engine::feed::FeedSource;
 use crate::engine::stats::Counters;
-use crate::{LoadPlan, Source, Target};
+use crate::{LoadPlan, Source, Target, seed};
 use evenkeel_types::KeyHash;
 use evenkeel_workload::rng::{self, WorkloadRng};
 use evenkeel_workload::{Operation, WorkloadSpec};
@@ -17,15 +17,6 @@ const WORKLOAD: &str = "keys=40 key-size=6..30 value-size=0..90 multiget=geometr
 /// Requests of a load, and requests in flight.
 const REQUESTS: u64 = 60;
 const PIPELINE: usize = 20;
-
-fn seed() -> u64 {
-    let seed = match std::env::var("EVENKEEL_SEED") {
-        Ok(seed) => seed.parse().expect("EVENKEEL_SEED must be a number"),
-        Err(_) => 0x5eed,
-    };
-    println!("EVENKEEL_SEED={seed}");
-    seed
-}
 
 /// A server that answers as it likes, and a network that cuts answers and flips bytes.
 struct Weather {

@@ -244,7 +244,7 @@ impl ClientLeases {
         let lease_until = from + left.saturating_sub(margin);
         let granted = (ticket.number, is_whole);
         let lacks = grant.lease - left;
-        let as_of = Instant(ticket.sent_at.0.saturating_sub(lacks.as_nanos() as u64));
+        let as_of = ticket.sent_at - lacks;
         let begun = self.begin(
             now,
             (ticket.hash, grant.gamma),

@@ -208,8 +208,7 @@ impl HotKeys {
         let Some(replication) = &self.table[slot].replication else {
             return false;
         };
-        let over = |granted: Instant| granted + self.lease_waited() <= now;
-        let is_leased = replication.last_grant.is_some_and(|at| !over(at));
+        let is_leased = replication.is_leased(now, self.lease_waited());
         is_leased && replication.is_readable() && replication.hold.is_none()
     }
 

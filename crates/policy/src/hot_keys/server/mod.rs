@@ -361,11 +361,10 @@ impl HotKeys {
     pub fn handle_collapsed(&mut self, now: Instant, hash: KeyHash, key: &[u8], reads: u64) {
         let reads = reads.min(1_000_000);
         let slot = self.table.find(hash, key);
-        let is_read = |at: Instant| now < at + self.lease_waited();
         // What is told here of a key whose copies are read is the home's share, as its reads are.
         let copies = slot
             .and_then(|slot| self.table[slot].replication.as_ref())
-            .filter(|replication| replication.last_grant.is_some_and(is_read))
+            .filter(|replication| replication.is_leased(now, self.lease_waited()))
             .map_or(1, |replication| u64::from(replication.gamma()) + 1);
         self.diverted.add(reads * copies, 0);
         if let Some(slot) = slot {

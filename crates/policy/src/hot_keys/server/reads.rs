@@ -74,8 +74,7 @@ impl HotKeys {
             return advice;
         };
         // Even while nothing is granted copies may be read.
-        let spread = |at: Instant| now < at + lease;
-        if left.is_none() && !replication.last_grant.is_some_and(spread) {
+        if left.is_none() && !replication.is_leased(now, lease) {
             entry.popularity.add(1.0);
             return advice;
         }
@@ -89,10 +88,7 @@ impl HotKeys {
             return advice;
         };
         // One that is shortened ends when a whole one would have that was granted then.
-        let as_of = Instant(
-            now.0
-                .saturating_sub((self.config.lease - left).as_nanos() as u64),
-        );
+        let as_of = now - (self.config.lease - left);
         replication.last_grant = replication.last_grant.max(Some(as_of));
         if atomic {
             replication.undated = true;

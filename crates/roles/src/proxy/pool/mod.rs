@@ -12,7 +12,7 @@ pub(super) use left::LeftServers;
 pub(super) use plain::MemcachedPool;
 pub use plain::ServerList;
 
-use super::collapse::Untold;
+use super::collapse::Places;
 use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use super::slab::Key;
 use super::{BackendId, Epoch};
@@ -31,8 +31,8 @@ pub(super) struct Pool {
     pub servers: Servers,
     /// What this worker may read of replicas, and what it has shown of such keys.
     pub leases: ClientLeases,
-    /// Reads that were answered with others' answers, of which its workers were not told.
-    pub untold: Untold,
+    /// How many reads were answered with others' answers, of which its workers were not told.
+    pub untold: Places,
     /// Its hot keys, if they are looked for: only in pools of plain servers.
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.

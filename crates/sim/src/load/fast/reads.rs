@@ -8,7 +8,7 @@ use crate::load::cluster::worker_number;
 use crate::load::report::Outcome;
 use evenkeel_policy::burden::burden;
 use evenkeel_policy::hot_keys::client::{
-    Answer, ClientLeases, Connection, Grant, ReadTicket, Route, Verdict,
+    Answer, ClientLeases, Connection, ReadTicket, Route, Verdict,
 };
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
 use evenkeel_policy::placement::renaming;
@@ -75,22 +75,15 @@ impl Cluster<'_> {
         if self.hot[home].has_output() {
             self.settle(ask.at, home);
         }
-        if advice.gamma > 0 {
+        if let Some(grant) = advice.grant(self.plan.hot_keys.lease) {
             self.keys.of(ask.key).lent = true;
             if self.plan.reads != ReadChoice::Guarded {
-                let lease = advice.left.unwrap_or(self.plan.hot_keys.lease);
-                let length = lease.as_nanos() as Nanos;
+                let length = grant.left.as_nanos() as Nanos;
                 let (key, client) = (ask.key, ask.client);
-                return (self.copy_leases).grant(ask.at, key, client, advice.gamma, length);
+                return (self.copy_leases).grant(ask.at, key, client, grant.gamma, length);
             }
             let leases = &mut self.leases[usize::from(ask.proxy)];
             let ticket = leases.home_read(at, epoch, (hash, Connection(u64::from(ask.client))));
-            let lease = self.plan.hot_keys.lease;
-            let grant = Grant {
-                gamma: advice.gamma,
-                lease,
-                left: advice.left.unwrap_or(lease),
-            };
             leases.grant(at, epoch, &ticket, VERSION, grant);
             release(leases, at, epoch, ticket);
         }
