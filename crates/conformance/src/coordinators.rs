@@ -10,9 +10,6 @@ use crate::etcd::{Etcd, own_host};
 /// What is awaited has come by then, unless something hangs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Requests have time that no busy machine needs: what is late is not what has failed.
-const REQUEST_TIMEOUT: &str = "30s";
-
 const COORDINATORS: usize = 3;
 
 /// Servers of most scenes.
@@ -66,14 +63,13 @@ impl Cluster {
             more,
             servers: (0..servers).map(server).collect(),
             // So that what is missing is gone, and what cannot be had is a failure.
-            proxy: evenkeel::proxy(&[
-                "--coordinator",
-                &addresses,
-                "--on-down",
-                "error",
-                "--request-timeout",
-                REQUEST_TIMEOUT,
-            ]),
+            proxy: evenkeel::proxy(
+                &[
+                    &["--coordinator", &addresses, "--on-down", "error"],
+                    &evenkeel::PATIENT[..],
+                ]
+                .concat(),
+            ),
             coordinators,
             etcd,
         };

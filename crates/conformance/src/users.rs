@@ -3,6 +3,7 @@
 use evenkeel_testkit::{Client, Process, poll_until};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -29,6 +30,15 @@ pub struct Tally {
     pub misses: AtomicU64,
     /// Requests that were answered with an error or not at all.
     pub failures: AtomicU64,
+    /// How those failed, each way once.
+    pub ways: Mutex<BTreeSet<String>>,
+}
+
+impl Tally {
+    fn failed(&self, how: String) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.ways.lock().expect("no panics inside").insert(how);
+    }
 }
 
 /// Checks that no request has failed and nothing was gone, but where servers have lost serving leases: then the machine has kept them
@@ -43,7 +53,8 @@ pub fn assert_unnoticed(tally: &Tally, servers: &[Process]) {
     println!("{} requests, {lost} leases lost", of(&tally.requests));
     assert!(
         (failures, misses) == (0, 0) || lost > 0,
-        "{failures} failures, {misses} misses"
+        "{failures} failures, {misses} misses: {:?}",
+        tally.ways
     );
 }
 
@@ -118,8 +129,8 @@ impl<'a> User<'a> {
         }
     }
 
-    fn failed(&mut self) {
-        self.tally.failures.fetch_add(1, Ordering::Relaxed);
+    fn failed(&mut self, how: &std::io::Error) {
+        self.tally.failed(format!("get: {how}"));
         if self.client.closed() {
             self.client = Client::connect(self.address);
         }
@@ -130,10 +141,10 @@ impl<'a> User<'a> {
         let name = key_name(self.number, key);
         match self.client.try_set(&name, 0, 0, &value(key, version)) {
             Ok(answer) if answer == "STORED" => self.may_hold[key] = BTreeSet::from([version]),
-            _ => {
+            failure => {
                 // It may still be carried out.
                 self.may_hold[key].insert(version);
-                self.tally.failures.fetch_add(1, Ordering::Relaxed);
+                self.tally.failed(format!("set: {failure:?}"));
             }
         }
     }
@@ -161,7 +172,7 @@ impl<'a> User<'a> {
                 self.tally.misses.fetch_add(1, Ordering::Relaxed);
                 self.store(key, version);
             }
-            Err(_) => self.failed(),
+            Err(error) => self.failed(&error),
         }
     }
 

@@ -47,7 +47,7 @@ fn cluster(proxies: usize, silent_ms: &str) -> Cluster {
         threads: 2,
         proxies,
         // What is late is not what has failed.
-        proxy_args: vec!["--request-timeout".into(), "30s".into()],
+        proxy_args: evenkeel::PATIENT.map(str::to_owned).to_vec(),
         coordinator_args: ["--silent-ms", silent_ms, "--cachelets-per-worker", "8"]
             .map(str::to_owned)
             .to_vec(),

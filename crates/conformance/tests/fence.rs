@@ -3,7 +3,7 @@
 
 use evenkeel_conformance::migrations::{self, count_all};
 use evenkeel_conformance::users::{Tally, assert_unnoticed, while_used};
-use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, poll_until};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, poll_until};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -165,9 +165,11 @@ fn serve_by_votes(cluster: &Cluster) {
 fn patient_cluster(servers: usize, coordinator_args: &[&str]) -> Cluster {
     Cluster::start(ClusterOptions {
         servers,
-        proxy_args: ["--request-timeout", "30s", "--on-down", "error"]
+        proxy_args: [&["--on-down", "error"], &evenkeel::PATIENT[..]]
+            .concat()
+            .into_iter()
             .map(str::to_owned)
-            .to_vec(),
+            .collect(),
         coordinator_args: coordinator_args.iter().map(|&it| it.to_owned()).collect(),
         ..ClusterOptions::default()
     })

@@ -84,8 +84,8 @@ fn server_flags(consistency: Consistency) -> Vec<String> {
     .to_vec()
 }
 
-fn cluster(consistency: Consistency, request_timeout: &str) -> Cluster {
-    let mut proxy_args = vec!["--request-timeout", request_timeout];
+fn cluster(consistency: Consistency, timeout: &str) -> Cluster {
+    let mut proxy_args = vec!["--request-timeout", timeout, "--connect-timeout", timeout];
     if consistency == Consistency::Atomic {
         // A miss that says nothing cannot be judged.
         proxy_args.extend(["--on-down", "error"]);

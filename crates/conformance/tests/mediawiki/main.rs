@@ -209,14 +209,8 @@ fn stat(address: SocketAddr, name: &str) -> u64 {
 fn with_failover(client: CacheClient, servers: Vec<SocketAddr>, mut kill: impl FnMut(usize)) {
     let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
     // A server that is slow on a busy machine is not a dead one.
-    let proxy = evenkeel::proxy(&[
-        "-s",
-        &names.join(","),
-        "--failover",
-        "next",
-        "--request-timeout",
-        "30s",
-    ]);
+    let pool = ["-s", &names.join(","), "--failover", "next"];
+    let proxy = evenkeel::proxy(&[&pool[..], &evenkeel::PATIENT].concat());
     let mut trial = Trial::start(client, proxy.address(), servers);
     let victim = trial.live();
     kill(victim);
