@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 pub enum Manner {
     /// Answers `get`, `mg`, `set`, `add`, `incr`, `gat` and `delete` as memcached does.
     Well,
-    /// Answers nothing until its manners change; then what it was asked meanwhile.
+    /// Answers nothing until its manner changes; then what it was asked meanwhile.
     Silent,
     /// Does not even say its version.
     Mute,
@@ -25,6 +25,12 @@ pub enum Manner {
     HangsUp,
 }
 
+impl Manner {
+    fn withholds(self) -> bool {
+        matches!(self, Manner::Silent | Manner::Mute)
+    }
+}
+
 /// The server. Its threads end with their connections, and with the process at the latest.
 pub struct Scripted {
     address: SocketAddr,
@@ -32,11 +38,17 @@ pub struct Scripted {
 }
 
 struct State {
-    manner: Mutex<Manner>,
+    mood: Mutex<Mood>,
     changed: Condvar,
     heard: Mutex<Vec<String>>,
     connections: AtomicUsize,
     items: Mutex<BTreeMap<String, String>>,
+}
+
+struct Mood {
+    manner: Manner,
+    /// How many requests are kept waiting, or were until now and are not yet carried out.
+    withheld: usize,
 }
 
 impl Scripted {
@@ -68,7 +80,10 @@ impl Scripted {
     fn serve_at(listener: TcpListener, manner: Manner) -> Scripted {
         let address = listener.local_addr().expect("it is bound");
         let state = Arc::new(State {
-            manner: Mutex::new(manner),
+            mood: Mutex::new(Mood {
+                manner,
+                withheld: 0,
+            }),
             changed: Condvar::new(),
             heard: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -92,10 +107,17 @@ impl Scripted {
         self.address
     }
 
-    /// Treats requests so from now on.
+    /// Treats requests so from now on. What it kept waiting is carried out before this returns: a write that the
+    /// proxy has given up may be carried out at any time, and must not follow one that the test asks for later.
     pub fn behave(&self, manner: Manner) {
-        *self.state.manner.lock().expect("no panic") = manner;
+        let mut mood = self.state.mood.lock().expect("no panic");
+        mood.manner = manner;
         self.state.changed.notify_all();
+        if !mood.manner.withholds() {
+            let is_in_arrears = |mood: &mut Mood| mood.withheld > 0;
+            let mood = self.state.changed.wait_while(mood, is_in_arrears);
+            drop(mood.expect("no panic"));
+        }
     }
 
     /// The lines of all requests but `version`, in the order of arrival.
@@ -125,7 +147,7 @@ impl State {
                 ["set" | "add", ..] => read_line(&mut reader)?,
                 _ => String::new(),
             };
-            let manner = *self.manner.lock().expect("no panic");
+            let manner = self.mood.lock().expect("no panic").manner;
             if words == ["version"] {
                 if manner != Manner::Mute {
                     write(stream, "VERSION 1.6.18\r\n")?;
@@ -133,7 +155,8 @@ impl State {
                 continue;
             }
             self.heard.lock().expect("no panic").push(line.clone());
-            match self.manner_unless_silent() {
+            let (manner, withheld) = self.manner_that_answers();
+            match manner {
                 Manner::Well => write(stream, &self.answer(&words, data))?,
                 Manner::Nonsense => write(stream, "42 is the answer\r\n")?,
                 Manner::WrongKey => write(stream, "VALUE other 0 1\r\nx\r\nEND\r\n")?,
@@ -149,16 +172,22 @@ impl State {
                 Manner::HangsUp => return None,
                 Manner::Silent | Manner::Mute => unreachable!("waited for"),
             }
+            drop(withheld);
         }
     }
 
-    fn manner_unless_silent(&self) -> Manner {
-        let manner = self.manner.lock().expect("no panic");
-        let is_silent = |manner: &mut Manner| matches!(manner, Manner::Silent | Manner::Mute);
-        *self
+    /// Waits for a manner that answers. The second is there if it had to wait, and ends with the request.
+    fn manner_that_answers(&self) -> (Manner, Option<Withheld<'_>>) {
+        let mut mood = self.mood.lock().expect("no panic");
+        if !mood.manner.withholds() {
+            return (mood.manner, None);
+        }
+        mood.withheld += 1;
+        let mood = self
             .changed
-            .wait_while(manner, is_silent)
-            .expect("no panic")
+            .wait_while(mood, |mood| mood.manner.withholds())
+            .expect("no panic");
+        (mood.manner, Some(Withheld(self)))
     }
 
     fn answer(&self, words: &[&str], data: String) -> String {
@@ -199,6 +228,16 @@ impl State {
             },
             _ => "ERROR\r\n".into(),
         }
+    }
+}
+
+/// A request that was kept waiting and is being carried out.
+struct Withheld<'a>(&'a State);
+
+impl Drop for Withheld<'_> {
+    fn drop(&mut self) {
+        self.0.mood.lock().expect("no panic").withheld -= 1;
+        self.0.changed.notify_all();
     }
 }
 
