@@ -128,7 +128,7 @@ fn write_routes(page: &mut String) {
          | when | to |\n|---|---|\n",
     );
     type Story = fn() -> ReadTicket;
-    let stories: [(&str, Story); 16] = [
+    let stories: [(&str, Story); 18] = [
         ("there is no lease", || read(&mut ClientLeases::new(1), 1)),
         ("under a lease, it is the home's turn", || {
             read(&mut leased(), 0)
@@ -161,6 +161,23 @@ fn write_routes(page: &mut String) {
             || {
                 let mut leases = leased();
                 leases.touch_sent(KEY, READER);
+                read(&mut leases, 1)
+            },
+        ),
+        (
+            "… and the connection has written the key, and is not answered",
+            || {
+                let mut leases = leased();
+                _ = leases.write_begun(KEY, READER, true);
+                read(&mut leases, 1)
+            },
+        ),
+        (
+            "… and the answer will not tell the version, or what is stored cannot be kept",
+            || {
+                let mut leases = leased();
+                let write = leases.write_begun(KEY, READER, false);
+                leases.write_sent(write.expect("no mutant"));
                 read(&mut leases, 1)
             },
         ),

@@ -23,7 +23,7 @@ use core::mem;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::Instant;
+use evenkeel_types::{Instant, KeyHash};
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -359,6 +359,12 @@ impl Client {
     /// The slots, from the front.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.ring.iter()
+    }
+
+    /// Whether a read of the key that the CSM cache of a pool knows of has not been shown. O(slots).
+    pub fn reads(&self, hash: KeyHash) -> bool {
+        let mut tickets = self.ring.iter().filter_map(|slot| slot.ticket.as_ref());
+        tickets.any(|(_, ticket)| ticket.hash() == hash)
     }
 
     #[inline]

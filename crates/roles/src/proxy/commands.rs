@@ -47,6 +47,7 @@ impl ProxyCore {
     pub(super) fn store(&mut self, now: Instant, id: ClientId, store: &Store<'_>) {
         self.stats.cmd_set += 1;
         let is_cas = matches!(store.verb, StoreVerb::Cas(_));
+        let joins = matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend);
         let show = if store.noreply {
             Show::Nothing
         } else {
@@ -57,14 +58,17 @@ impl ProxyCore {
             if is_cas && core.refuses_cas(now, id, way, show) {
                 return;
             }
-            let exptime = match store.verb {
+            let exptime = match joins {
                 // Both keep the exptime of what is there.
-                StoreVerb::Append | StoreVerb::Prepend => store.exptime,
-                _ => core.bounded(way, store.exptime),
+                true => store.exptime,
+                false => core.bounded(way, store.exptime),
             };
             let draft = Draft {
                 show,
-                tells: Tells::Stored,
+                tells: match joins {
+                    true => Tells::Nothing,
+                    false => Tells::Stored,
+                },
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..Draft::line(id, way, key, Intent::Write)
             };
@@ -259,7 +263,7 @@ impl ProxyCore {
                     show,
                     ask,
                     tells: match ask == Ask::Single && (has_version || has_room) {
-                        true => Tells::Stored,
+                        true => Tells::of_store(meta.flags.store_mode()),
                         false => Tells::Nothing,
                     },
                     behind_flags: behind_meta(ask) + meta.value.len() + text::CRLF.len(),
@@ -453,7 +457,9 @@ fn get_intent(flags: &MetaFlags<'_>) -> Intent {
     let has_any = |letters: &[u8]| letters.iter().any(|&letter| flags.has(letter));
     // `R` writes nothing, but who wins the right to recache is told so once only: asking twice is not
     // the same as asking once.
-    if has_any(b"TNER") {
+    if has_any(b"N") {
+        Intent::Write
+    } else if has_any(b"TER") {
         Intent::ReadAndWrite
     } else if flags
         .iter()

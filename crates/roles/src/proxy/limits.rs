@@ -57,7 +57,7 @@ pub const MOVE_PAUSE: Duration = Duration::from_millis(20);
 /// How often to look whether a pool that is no longer configured can be forgotten.
 pub const LEAVING_LOOK: Duration = Duration::from_millis(50);
 
-/// Requests that may wait for a move to end.
+/// Requests that may wait for a move to end, or for reads.
 pub const PARKED_MAX: usize = 16 << 10;
 
 /// Bytes of them.

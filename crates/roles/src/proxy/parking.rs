@@ -1,4 +1,4 @@
-//! Requests that wait until it is known whom to ask.
+//! Requests that wait until it is known whom to ask, or until what was asked before them is answered.
 
 use super::in_flight::{Question, Tag};
 use super::limits::{MOVE_PAUSE, PARKED_BYTES_MAX, PARKED_MAX};
@@ -9,17 +9,26 @@ use super::{ClientId, Output, ProxyCore};
 use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
 
-/// Requests that wait for a move to end.
+/// Requests that wait for a move to end, or for reads.
 #[derive(Debug, Default)]
 pub(super) struct Parking {
     /// In the order of arrival, which is the order of `until`.
-    waiting: VecDeque<(Instant, Question)>,
+    waiting: VecDeque<Parked>,
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct Parked {
+    /// When to try it again.
+    until: Instant,
+    question: Question,
+    /// What it fails with in the end.
+    reason: Failure,
 }
 
 impl Parking {
     pub fn deadline(&self) -> Option<Instant> {
-        self.waiting.front().map(|(until, _)| *until)
+        self.waiting.front().map(|parked| parked.until)
     }
 }
 
@@ -43,7 +52,7 @@ impl ProxyCore {
         })
     }
 
-    /// Whether requests of the client wait for a move.
+    /// Whether requests of the client are parked.
     pub(super) fn has_parked(&self, client: ClientId) -> bool {
         let client = self.clients.get(client.0);
         client.is_some_and(|client| client.parked > 0)
@@ -65,21 +74,39 @@ impl ProxyCore {
         self.park(now, question);
     }
 
+    /// A new request writes a key of which its client is still to be shown reads that it has asked for before. Each of them may
+    /// be asked a second time, of the home, before it is answered or late.
+    pub(super) fn await_reads(&mut self, now: Instant, mut question: Question) {
+        self.stats.proxy_writes_behind_reads += 1;
+        if let Some(pool) = self.pools.get(question.tag.pool.0) {
+            question.tag.give_up = now + 2 * pool.settings.request_timeout;
+        }
+        self.wait(now, question, Failure::BehindReads);
+    }
+
     pub(super) fn park(&mut self, now: Instant, question: Question) {
-        let len = question.bytes.len();
         if now >= question.tag.give_up {
             return self.fail(question, &Failure::Moving);
         }
-        if self.parking.waiting.len() >= PARKED_MAX || self.parking.bytes + len > PARKED_BYTES_MAX {
-            return self.fail(question, &Failure::TooManyMoving);
-        }
         self.stats.proxy_requests_parked += 1;
+        self.wait(now, question, Failure::Moving);
+    }
+
+    fn wait(&mut self, now: Instant, question: Question, reason: Failure) {
+        let len = question.bytes.len();
+        if self.parking.waiting.len() >= PARKED_MAX || self.parking.bytes + len > PARKED_BYTES_MAX {
+            return self.fail(question, &Failure::TooManyParked);
+        }
         if let Some(client) = self.clients.get_mut(question.tag.client.0) {
             client.parked += 1;
         }
         let until = now + MOVE_PAUSE;
         self.parking.bytes += len;
-        self.parking.waiting.push_back((until, question));
+        self.parking.waiting.push_back(Parked {
+            until,
+            question,
+            reason,
+        });
         self.due_at(until);
     }
 
@@ -100,8 +127,8 @@ impl ProxyCore {
 
     /// Ends the pauses of all parked requests.
     pub(super) fn hurry_all_parked(&mut self, now: Instant) {
-        for (until, _) in &mut self.parking.waiting {
-            *until = (*until).min(now);
+        for parked in &mut self.parking.waiting {
+            parked.until = parked.until.min(now);
         }
         self.due_at(now);
     }
@@ -111,31 +138,39 @@ impl ProxyCore {
     pub(super) fn hurry_parked(&mut self, now: Instant, client: ClientId) {
         let waiting = self.parking.waiting.iter().enumerate();
         let next = waiting
-            .filter(|(_, (_, question))| question.tag.client == client)
-            .min_by_key(|(_, (_, question))| question.tag.slot);
-        if let Some((at, _)) = next
-            && let Some((_, question)) = self.parking.waiting.remove(at)
+            .filter(|(_, parked)| parked.question.tag.client == client)
+            .min_by_key(|(_, parked)| parked.question.tag.slot);
+        if let Some((at, first)) = next
+            && !self.awaits_before(&first.question.tag)
+            && let Some(first) = self.parking.waiting.remove(at)
         {
-            self.parking.waiting.push_front((now, question));
+            let first = Parked {
+                until: now,
+                ..first
+            };
+            self.parking.waiting.push_front(first);
             self.due_at(now);
         }
     }
 
     fn retry_first_parked(&mut self, now: Instant) {
-        let Some((_, question)) = self.parking.waiting.pop_front() else {
+        let Some(parked) = self.parking.waiting.pop_front() else {
             return;
         };
-        let tag = question.tag;
+        let tag = parked.question.tag;
         let client = self.clients.get_mut(tag.client.0);
         if let Some(client) = client {
             if client.awaits_before(tag.slot) && now < tag.give_up {
                 let until = now + MOVE_PAUSE;
-                self.parking.waiting.push_back((until, question));
+                self.parking.waiting.push_back(Parked { until, ..parked });
                 self.due_at(until);
                 return;
             }
             client.parked -= 1;
         }
+        let Parked {
+            question, reason, ..
+        } = parked;
         self.parking.bytes -= question.bytes.len();
         if now < tag.give_up {
             let home = self.home(tag.pool, tag.hash);
@@ -143,7 +178,7 @@ impl ProxyCore {
             self.ask_again(now, question, home);
         } else {
             // Not asked once more: it could overtake what its client asked before.
-            self.fail(question, &Failure::Moving);
+            self.fail(question, &reason);
         }
         self.release(now, tag.client);
     }
@@ -151,13 +186,13 @@ impl ProxyCore {
     /// The routes of the requests that wait for a move.
     pub(super) fn routes_parked(&self) -> impl Iterator<Item = RouteId> {
         let waiting = self.parking.waiting.iter();
-        waiting.map(|(_, question)| question.tag.route)
+        waiting.map(|parked| parked.question.tag.route)
     }
 
     /// Whether a request to the pool waits for a move.
     pub(super) fn is_awaited_by_parked(&self, pool: PoolId) -> bool {
         let mut waiting = self.parking.waiting.iter();
-        waiting.any(|(_, question)| question.tag.pool == pool)
+        waiting.any(|parked| parked.question.tag.pool == pool)
     }
 
     /// A peer knows a newer map.

@@ -17,7 +17,7 @@ use super::routes::RenameId;
 use super::{BackendId, ClientId, ProxyCore};
 use evenkeel_policy::hot_keys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_policy::hot_keys::plain::NamePrefix;
-use evenkeel_protocol::LINE_LEN_MAX;
+use evenkeel_protocol::{LINE_LEN_MAX, StoreMode};
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
 
 /// What a request does with its key, as far as leases and repetition are concerned.
@@ -27,9 +27,9 @@ pub(super) enum Intent {
     Read,
     /// A read that only the home can answer.
     ReadAtHome,
-    /// A read that changes the item, or may.
+    /// A read that changes the item, or may, but not its value.
     ReadAndWrite,
-    /// A write.
+    /// What gives the key a value, or takes it.
     Write,
     /// Sets an exptime and nothing else.
     Touch,
@@ -46,6 +46,16 @@ pub(super) enum Tells {
     Stored,
     /// Of an `md`: how new the miss is, if the key has replicas.
     Removed,
+}
+
+impl Tells {
+    /// Of a store in this mode. The version of what was put together at the server says nothing without the value.
+    pub fn of_store(mode: StoreMode) -> Self {
+        match mode {
+            StoreMode::Append | StoreMode::Prepend => Tells::Nothing,
+            _ => Tells::Stored,
+        }
+    }
 }
 
 /// A request that is about to be asked for the first time.
@@ -236,7 +246,9 @@ impl ProxyCore {
                 {
                     self.note_refused(home, draft.key);
                 }
-                let waits = (failure == Failure::NoOwner && !tag.is_read)
+                let awaits_reads = failure == Failure::BehindReads;
+                let waits = awaits_reads
+                    || (failure == Failure::NoOwner && !tag.is_read)
                     || self.may_wait_for_map(&tag, &failure);
                 let mut bytes = Vec::new();
                 // Nobody looks at the bytes of a request that can neither be asked again nor be
@@ -250,7 +262,9 @@ impl ProxyCore {
                     bytes,
                     progress: Progress::Nothing,
                 };
-                if waits {
+                if awaits_reads {
+                    self.await_reads(now, question);
+                } else if waits {
                     self.await_owner(now, question);
                 } else {
                     self.fail(question, &failure);
@@ -306,6 +320,11 @@ impl ProxyCore {
             self.backends.get(copy?.0)?.burden(now)
         };
         let connection = draft.client.connection();
+        let client = self.clients.get(draft.client.0);
+        // None of them may be shown what this writes; see `ClientLeases::knows`.
+        let is_behind_reads = draft.intent == Intent::Write
+            && leases.knows(hash)
+            && client.is_some_and(|client| client.reads(hash));
         match draft.intent {
             Intent::Read => {
                 let ticket = leases.route_read(now, pool.era(), (hash, connection), load);
@@ -318,8 +337,11 @@ impl ProxyCore {
             Intent::Write => {
                 let can_tell = draft.tells != Tells::Nothing;
                 placed.write = leases.write_begun(hash, connection, can_tell);
+                if let (Some(write), false) = (placed.write, is_behind_reads) {
+                    leases.write_sent(write);
+                }
             }
-            // What also writes is shown whatever it is: to ask again would be to write again.
+            // What also changes something is shown whatever it is: to ask again would be to change it again.
             Intent::Touch | Intent::ReadAndWrite => leases.touch_sent(hash, connection),
             Intent::Look => {}
         }
@@ -348,6 +370,10 @@ impl ProxyCore {
             };
         }
         let target = match suffix {
+            0 if is_behind_reads => {
+                placed.target = Err(Failure::BehindReads);
+                return placed;
+            }
             0 => home,
             suffix => {
                 self.stats.proxy_replica_reads += 1;
@@ -370,8 +396,10 @@ impl ProxyCore {
         let pool = self.pools.get_mut(tag.pool.0);
         let flags = match pool.map(|pool| (&pool.servers, &mut pool.leases)) {
             Some((Servers::Evenkeel(pool), leases)) => {
-                if !tag.is_read && tag.write.is_none() {
-                    leases.touch_sent(tag.hash, tag.client.connection());
+                match tag.write {
+                    Some(write) => leases.write_sent(write),
+                    None if tag.is_read => {}
+                    None => leases.touch_sent(tag.hash, tag.client.connection()),
                 }
                 match pool.home(tag.hash) {
                     Some((cachelet, _)) => {

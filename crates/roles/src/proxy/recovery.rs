@@ -49,8 +49,10 @@ pub(super) enum Failure {
     Confused(String),
     /// The key found no owner in time.
     Moving,
-    /// Too many requests wait for moves.
-    TooManyMoving,
+    /// What was asked before it on the same connection was not answered in time; it was not asked.
+    BehindReads,
+    /// Too many requests are parked.
+    TooManyParked,
     /// It waited too long for a server that cannot keep up; it was not asked.
     Overloaded,
 }
@@ -61,7 +63,7 @@ impl Failure {
     fn is_absence(&self) -> bool {
         !matches!(
             self,
-            Failure::Busy(_) | Failure::TooManyMoving | Failure::Overloaded
+            Failure::Busy(_) | Failure::TooManyParked | Failure::Overloaded
         )
     }
 
@@ -84,7 +86,8 @@ impl Failure {
             Failure::NoMap
             | Failure::NoOwner
             | Failure::Moving
-            | Failure::TooManyMoving
+            | Failure::BehindReads
+            | Failure::TooManyParked
             | Failure::Overloaded => None,
         }
     }
@@ -105,7 +108,8 @@ impl fmt::Display for Failure {
             Failure::Late(name) => write!(f, "backend {name} timed out, outcome unknown"),
             Failure::Confused(name) => write!(f, "backend {name} answered nonsense"),
             Failure::Moving => f.write_str("key is moving to another server"),
-            Failure::TooManyMoving => f.write_str("too many requests wait for moving keys"),
+            Failure::BehindReads => f.write_str("requests before it were not answered in time"),
+            Failure::TooManyParked => f.write_str("too many requests wait for moves and reads"),
             Failure::Overloaded => f.write_str("overloaded"),
         }
     }

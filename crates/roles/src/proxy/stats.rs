@@ -139,8 +139,10 @@ proxy_stats! {
     proxy_reads_asked_again_older,
     /// Of these: the replica was not there.
     proxy_reads_asked_again_missing,
-    /// Reads of leased keys that went home because their connection had written the key.
+    /// Reads of leased keys that went home because their connection had written the key, and nobody knows what.
     proxy_reads_behind_writes,
+    /// Writes that waited until reads of the key that their connection had asked for before were shown.
+    proxy_writes_behind_reads,
     /// Maps taken over.
     proxy_maps,
     /// Requests that a route refused.

@@ -20,8 +20,6 @@ pub(crate) struct Canonical {
     marks: [u64; 2],
     /// Of each table: class and mark, those that are not older than any read.
     tables: [Vec<(usize, u64)>; 3],
-    /// Of each class that has some: how many writes are in flight.
-    writes_in_flight: Vec<(usize, u32)>,
     kept_bytes: usize,
     number: u64,
 }
@@ -94,13 +92,9 @@ impl Canonical {
             marks: [ranks.of(leases.epoch_began), ranks.of(leases.voided)],
             tables: [
                 table(&leases.voided_in_class),
-                table(leases.writes.tables().0),
+                table(leases.writes.marks()),
                 table(&leases.shown),
             ],
-            writes_in_flight: {
-                let counts = leases.writes.tables().1.iter().copied().enumerate();
-                counts.filter(|(_, count)| *count > 0).collect()
-            },
             kept_bytes: leases.kept_bytes,
             number: 2 * ranks.0.len() as u64 + 1,
             entries: leases.entries,
@@ -123,19 +117,7 @@ impl Canonical {
             numbers
         };
         leases.voided_in_class = table(&self.tables[0], CLASSES);
-        let in_flight = &self.writes_in_flight;
-        let mut counts = vec![
-            0;
-            if in_flight.is_empty() {
-                0
-            } else {
-                PAIR_CLASSES
-            }
-        ];
-        in_flight
-            .iter()
-            .for_each(|&(class, count)| counts[class] = count);
-        leases.writes = Writes::of_tables(table(&self.tables[1], PAIR_CLASSES), counts);
+        leases.writes = Writes::of_marks(table(&self.tables[1], PAIR_CLASSES));
         leases.kept_bytes = self.kept_bytes;
         leases.shown = table(&self.tables[2], PAIR_CLASSES);
         leases
@@ -158,6 +140,11 @@ impl ClientLeases {
 }
 
 impl Canonical {
+    /// Whether something is remembered of a key.
+    pub(crate) fn knows(&self, hash: KeyHash) -> bool {
+        self.entries.iter().any(|entry| entry.hash == hash)
+    }
+
     /// Epoch of the map that the leases belong to.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch

@@ -56,10 +56,13 @@
 //!
 //! # Why applications see their own writes, and nothing older than a lease
 //!
-//! Reads of a connection behind its unanswered write of a key ([`ClientLeases::write_begun`]) go home, on the same connection
-//! to the home behind it. Once the answer has told the version and what was stored is kept, it is as good as shown: whatever copy
-//! is asked, nothing older is shown to anybody who asks later. A write of which that is not known sends its connection's reads home
-//! until the home has granted a lease to a read *behind* it, whose answer is as good. Grants of reads sent before a write was
+//! A write is sent when the reads of its key that its connection has asked for before have been shown ([`ClientLeases::knows`] says
+//! for which keys that matters), so that none of them is shown what was written behind it. Once the answer to a write
+//! ([`ClientLeases::write_begun`]) has told the version and what was stored is kept, it is as good as shown: whatever copy
+//! is asked, nothing older is shown to anybody who asks later, nor to the writer's reads behind it, whose turn comes after its own. A
+//! write of which that is not known sends its connection's reads home
+//! until the home has granted a lease to a read *behind* it, whose answer is as good; reads of copies that are under way when that
+//! turns out ask the home again when their turn comes. Grants of reads sent before a write was
 //! answered of whose key nothing was remembered are void; what later ones bring has it. A touch ([`ClientLeases::touch_sent`])
 //! changes no version: behind it the lease has to be a whole one, by which all copies have it. Others go on reading what they
 //! may: a hot key is written, too, and if each write sent all its reads home until every copy has the new
@@ -91,11 +94,11 @@ use entry::{Entry, NEVER, Seen, UNKNOWN};
 
 use crate::hot_keys::ages::Ages;
 use crate::random::SplitMix64;
-use writes::Writes;
+use writes::{Writes, note};
 
 /// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
 /// as they may. Losing an entry only sends its reads home, and is counted. Bounds the CSM cache of a
-/// proxy worker to 128 KiB a pool, besides [`KEPT_BYTES_MAX`]; with what is remembered of writes and connections it is 216 KiB.
+/// proxy worker to 128 KiB a pool, besides [`KEPT_BYTES_MAX`]; with what is remembered of writes and connections it is 232 KiB.
 pub const CSM_ENTRIES_MAX: usize = 1024;
 
 /// A lease ends early by this part of itself, for clocks that run at different speeds (at most
@@ -134,7 +137,7 @@ pub struct ClientLeases {
     voided_in_class: Vec<u64>,
     /// Who may have written what copies do not have.
     writes: Writes,
-    /// The number of what was last shown to each class of pairs. Empty before the first lease.
+    /// The number of what was last shown to each class of pairs, or written by it and known. Empty before the first lease.
     shown: Vec<u64>,
     /// Leases dropped or refused because too many were held, since this was last asked for.
     dropped: u64,
@@ -310,21 +313,29 @@ impl ClientLeases {
         let uncompared = self.is(Mutant::KeptUncompared);
         let entry = &mut self.entries[i];
         let seen = Seen::of(answer);
-        let shown = self.shown.get(usize::from(ticket.class)).copied();
+        let class = usize::from(ticket.class);
+        let shown = self.shown.get(class).copied();
         let floor = match shown.is_some_and(|shown| shown > ticket.number) {
             true => entry.newest,
             false => ticket.known.min(entry.newest),
         };
         let is_final = ticket.asked_again || !ticket.counted;
-        let kept = match is_final || is_older_map || !check {
+        let may_lack_write =
+            check && ticket.suffix != 0 && self.writes.is_marked_since(class, ticket.number);
+        let kept = match is_final || is_older_map || may_lack_write || !check {
             true => None,
             false => entry.kept_instead(&ticket, seen, floor, uncompared),
         };
         let is_older = kept.is_some();
-        if !is_final && !is_older && entry.refuses(&ticket, answer, floor, is_older_map, check) {
+        let is_refused =
+            may_lack_write || entry.refuses(&ticket, answer, floor, is_older_map, check);
+        if !is_final && !is_older && is_refused {
             // A copy that was behind when it answered has caught up if a lease was asked for since.
             let is_behind = matches!(answer, Answer::Hit(_));
-            if ticket.suffix != 0 && (!is_behind || ticket.number > entry.granted) {
+            if !may_lack_write
+                && ticket.suffix != 0
+                && (!is_behind || ticket.number > entry.granted)
+            {
                 entry.lease_until = NEVER;
             }
             return Verdict::AskHome(ReadTicket {
@@ -356,10 +367,7 @@ impl ClientLeases {
         if forgets {
             entry.newest = Seen::default();
         }
-        if self.shown.is_empty() {
-            self.shown = vec![0; PAIR_CLASSES];
-        }
-        self.shown[usize::from(ticket.class)] = number;
+        note(&mut self.shown, class, number);
         self.settle(now, i, &ticket);
         match kept {
             None => Verdict::Show,
@@ -660,6 +668,8 @@ pub(crate) enum Mutant {
     WriteKeepsLease,
     /// Does not remember the version of an own write that is answered.
     WriteForgotten,
+    /// Lets reads that were sent before an own write was answered be shown what is older.
+    WriteNotShown,
     /// Does not remember an own write whose answer tells no version.
     WriteUnmarked,
     /// Shows what is kept although it is older than what was shown.

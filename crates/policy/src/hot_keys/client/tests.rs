@@ -57,6 +57,12 @@ fn shadow_read(client: &mut ClientLeases, now: Instant) -> ReadTicket {
     panic!("there is no lease");
 }
 
+/// A read when it is the first shadow server's turn.
+fn read_of_shadow(client: &mut ClientLeases, now: Instant, reader: Connection) -> ReadTicket {
+    client.set_turn(KEY, 1);
+    client.route_read(now, EPOCH, (KEY, reader), |suffix| Some(suffix.into()))
+}
+
 /// Whether there is no lease.
 fn is_home(client: &mut ClientLeases, now: Instant) -> bool {
     (0..2).all(|_| {
@@ -655,18 +661,43 @@ fn what_is_kept_of_all_keys_is_bounded_and_given_back_with_them() {
 }
 
 #[test]
-fn who_has_written_reads_at_home_until_the_answer_and_then_what_he_wrote_or_something_newer() {
+fn who_has_written_reads_any_copy_and_is_shown_what_he_wrote_or_something_newer() {
     let mut client = leased_and_kept(1);
     let write = client.write_begun(KEY, ME, true).expect("no mutant");
-    assert!(is_home(&mut client, at(20)), "it is not answered");
-    let other = client.route_read(at(20), EPOCH, (KEY, OTHER), idle);
-    client.abandon(at(20), other);
-    let told = Answer::Hit(Version(8));
     assert!(write.tells());
+    let mine = shadow_read(&mut client, at(20));
+    let other = read_of_shadow(&mut client, at(20), OTHER);
+    let told = Answer::Hit(Version(8));
     client.write_answered(EPOCH, (KEY, write), told, 1, || Some((*b"8").into()));
+    let behind = Answer::Hit(Version(7));
+    let verdict = show(&mut client, at(21), mine, behind);
+    assert_eq!(kept(verdict), (told, Some(b"8".to_vec())), "asked before");
+    let verdict = show(&mut client, at(21), other, behind);
+    assert_eq!(verdict, Verdict::Show, "nobody's own");
     let ticket = shadow_read(&mut client, at(30));
-    let verdict = show(&mut client, at(31), ticket, Answer::Hit(Version(6)));
-    assert_eq!(kept(verdict), (told, Some(b"8".to_vec())));
+    let verdict = show(&mut client, at(31), ticket, behind);
+    assert_eq!(kept(verdict), (told, Some(b"8".to_vec())), "asked behind");
+}
+
+#[test]
+fn a_copy_that_was_asked_behind_a_write_that_is_not_known_is_not_believed() {
+    let mut client = leased_and_kept(1);
+    let write = client.write_begun(KEY, ME, true).expect("no mutant");
+    let newer = Answer::Hit(Version(9));
+    let mine = shadow_read(&mut client, at(20));
+    let other = read_of_shadow(&mut client, at(20), OTHER);
+    client.write_ended(KEY, write);
+    let verdict = show(&mut client, at(21), other, newer);
+    assert_eq!(verdict, Verdict::Show, "nobody's own");
+    let Verdict::AskHome(again) = show(&mut client, at(21), mine, newer) else {
+        panic!("the copy may lack it, whatever it has");
+    };
+    let verdict = show(&mut client, at(22), again, newer);
+    assert_eq!(verdict, Verdict::Show);
+    assert!(is_home(&mut client, at(23)), "the next one, too");
+    let other = read_of_shadow(&mut client, at(23), OTHER);
+    assert_eq!(other.route(), Route::Shadow { suffix: 1 });
+    client.abandon(at(23), other);
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl ReadTicket {
         self.sent_at = self.sent_at.max(at);
     }
 
-    /// Whether it goes home, although its key is leased, because its connection has written the key.
+    /// Whether it goes home, although its key is leased, because its connection has written the key and copies may lack that.
     #[inline]
     pub fn is_behind_write(&self) -> bool {
         self.behind_write

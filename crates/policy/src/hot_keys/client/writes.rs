@@ -1,9 +1,15 @@
 //! Who has written what, so that everybody sees his own writes.
 //!
-//! A write whose answer tells its version, and whose value can be kept, is known to the client like an answer that it has read: what
-//! is older is not shown to whoever asks later. Until it is answered reads of whoever has written go home, on the connection on which
-//! the write went; and behind writes that are not known then, until the home has granted a lease to a later read, whose answer is known.
+//! A write whose answer tells its version, and whose value can be kept, is known to the client once it is answered, like an answer
+//! that it has read: what is older is not shown to whoever asks later, nor to who has written, who may have asked before the answer
+//! came: his reads are judged when their turn comes, which is after the write's. So they need not go home. Of any other
+//! write nobody knows what the copies lack. Behind it reads of its connection go home, on the connection on which the write went,
+//! until the home has granted a lease to one of them, whose answer is known; and if it turns out only from its answer that a write is
+//! such a one, what copies have answered meanwhile is asked again.
 //! Of a key of which nothing is remembered nothing needs to be known: a lease comes with an answer that is newer.
+//!
+//! That is only right if no read is shown what its connection has written behind it. So a write of a key of which something is
+//! remembered is sent when the reads that its connection has asked for before have been shown.
 //!
 //! A touch changes no version by which its reader could tell copies that have it. Behind it reads go home until a whole lease is granted.
 
@@ -22,42 +28,32 @@ pub(super) struct Writes {
     marks: Vec<u64>,
     /// The number of the last touch. Empty until there is one.
     touches: Vec<u64>,
-    /// How many are in flight that may become known. Empty until there is one.
-    in_flight: Vec<u32>,
 }
 
 impl Writes {
     /// Whether a copy of the key may lack a write of the class, or a touch, without that being seen from its answer.
     #[inline]
     pub fn may_hide(&self, class: usize, entry: &Entry) -> bool {
-        let is_past = |numbers: &[u64], granted| numbers.get(class).is_some_and(|&n| n > granted);
-        self.in_flight.get(class).is_some_and(|&count| count > 0)
-            || is_past(&self.marks, entry.granted)
-            || is_past(&self.touches, entry.granted_whole)
+        is_past(&self.marks, class, entry.granted)
+            || is_past(&self.touches, class, entry.granted_whole)
     }
 
-    fn begin(&mut self, class: usize) {
-        if self.in_flight.is_empty() {
-            self.in_flight = vec![0; PAIR_CLASSES];
-        }
-        self.in_flight[class] += 1;
-    }
-
-    fn end(&mut self, class: usize) {
-        self.in_flight[class] -= 1;
+    /// Whether a write of the class has turned out not to be known since the read of that number was sent.
+    #[inline]
+    pub fn is_marked_since(&self, class: usize, number: u64) -> bool {
+        is_past(&self.marks, class, number)
     }
 
     #[cfg(test)]
-    pub fn tables(&self) -> (&[u64], &[u32]) {
-        (&self.marks, &self.in_flight)
+    pub fn marks(&self) -> &[u64] {
+        &self.marks
     }
 
     #[cfg(test)]
-    pub fn of_tables(marks: Vec<u64>, in_flight: Vec<u32>) -> Self {
+    pub fn of_marks(marks: Vec<u64>) -> Self {
         Writes {
             marks,
             touches: Vec::new(),
-            in_flight,
         }
     }
 }
@@ -69,7 +65,7 @@ impl ClientLeases {
         note(&mut self.writes.touches, pair_class(hash, writer), number);
     }
 
-    /// Tells that a write is about to be sent for a connection, which gives the key another value or none. `can_tell`: its answer can
+    /// Tells that a connection writes, which gives the key another value or none. `can_tell`: the answer can
     /// tell the version; see [`WriteTicket::tells`]. `None` for a client that is broken on purpose.
     pub fn write_begun(
         &mut self,
@@ -81,12 +77,20 @@ impl ClientLeases {
             return None;
         }
         let class = pair_class(hash, writer);
-        self.writes.begin(class);
         Some(WriteTicket {
             number: NonZeroU64::new(self.next_number())?,
             class: class as u16,
             tells: can_tell && self.knows(hash),
         })
+    }
+
+    /// Tells that a write is about to be sent, or sent again: the reads before it have been shown. Those behind one that will not tell
+    /// may as well go home at once.
+    pub fn write_sent(&mut self, ticket: WriteTicket) {
+        if !ticket.tells {
+            let number = self.next_number();
+            self.mark(ticket.class.into(), number);
+        }
     }
 
     /// The home has carried a write out and told what is there since: a hit, or a miss with a version. `len` and `value` are as for
@@ -113,7 +117,9 @@ impl ClientLeases {
                 if !self.is(Mutant::WriteForgotten) {
                     self.entries[i].learn(seen, number);
                 }
-                self.writes.end(ticket.class.into());
+                if !self.is(Mutant::WriteNotShown) {
+                    note(&mut self.shown, ticket.class.into(), number);
+                }
             }
             None => self.write_ended(hash, ticket),
         }
@@ -121,19 +127,28 @@ impl ClientLeases {
 
     /// A write has come to an end that tells nothing: it was not asked to, it failed, or nobody knows what became of it.
     pub fn write_ended(&mut self, hash: KeyHash, ticket: WriteTicket) {
-        let class = ticket.class.into();
-        self.writes.end(class);
-        if !self.knows(hash) {
-            self.void_class(hash);
-        } else if !self.is(Mutant::WriteUnmarked) {
+        if self.knows(hash) {
             let number = self.next_number();
+            self.mark(ticket.class.into(), number);
+        } else {
+            self.void_class(hash);
+        }
+    }
+
+    fn mark(&mut self, class: usize, number: u64) {
+        if !self.is(Mutant::WriteUnmarked) {
             note(&mut self.writes.marks, class, number);
         }
     }
 }
 
+#[inline]
+fn is_past(numbers: &[u64], class: usize, number: u64) -> bool {
+    numbers.get(class).is_some_and(|&noted| noted > number)
+}
+
 /// Notes the number of what was last done in a class.
-fn note(numbers: &mut Vec<u64>, class: usize, number: u64) {
+pub(super) fn note(numbers: &mut Vec<u64>, class: usize, number: u64) {
     if numbers.is_empty() {
         *numbers = vec![0; PAIR_CLASSES];
     }

@@ -502,6 +502,8 @@ pub(super) const MUTANTS: &[(Fault, &str)] = &[
     (Fault::Client(ClientMutant::NewestForgotten), "sharing"),
     (Fault::Client(ClientMutant::WriteKeepsLease), "sharing"),
     (Fault::Client(ClientMutant::WriteForgotten), "sharing"),
+    (Fault::Client(ClientMutant::WriteNotShown), "sharing"),
+    (Fault::WritesOvertakeReads, "sharing"),
     (Fault::WritesUntold, "trust"),
     (Fault::EpochIgnored, "a shadow of two"),
     (Fault::RefusalsIgnored, "refusals"),

@@ -41,6 +41,8 @@ pub(super) enum Fault {
     OldEpochsServed,
     /// Answers are released as they arrive.
     ReleasedOnArrival,
+    /// Writes are sent although their client was not shown yet what it has read before.
+    WritesOvertakeReads,
     /// Shadow servers hear what older links of a home hold after they have heard a newer one.
     OldLinksHeard,
     /// Servers that start again are in no new epoch.
@@ -169,6 +171,12 @@ fn every_mutant_is_caught() {
         (Sequential, Mixed, Fault::RefusalsIgnored),
         (Pipelined, Maps, Fault::OldEpochsServed),
         (Pipelined, Mixed, Fault::ReleasedOnArrival),
+        (Pipelined, Mixed, Fault::WritesOvertakeReads),
+        (
+            Pipelined,
+            Mixed,
+            Fault::Client(client::Mutant::WriteNotShown),
+        ),
         (
             Pipelined,
             Mixed,

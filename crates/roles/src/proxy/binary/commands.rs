@@ -157,7 +157,7 @@ impl ProxyCore {
                 false => core.exptime_in_text(way, store.exptime),
             };
             let draft = Draft {
-                tells: Tells::Stored,
+                tells: Tells::of_store(store.mode),
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..draft(id, way, key, Intent::Write, echo)
             };

@@ -212,7 +212,7 @@ fn only_so_many_requests_wait_for_moves() {
         world.reply(101, "MOVED 1 9 0\r\n".repeat(64));
     }
     let last = *clients.last().unwrap();
-    let full = "SERVER_ERROR too many requests wait for moving keys\r\n";
+    let full = "SERVER_ERROR too many requests wait for moves and reads\r\n";
     assert_eq!(world.received(last), full.repeat(64));
     assert_eq!(world.received(clients[0]), "");
 }

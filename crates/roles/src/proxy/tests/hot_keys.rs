@@ -174,35 +174,101 @@ fn a_deleted_value_is_not_shown_because_a_copy_still_has_it() {
 }
 
 #[test]
-fn the_own_write_is_read_from_any_copy_once_it_is_answered() {
-    for (write, answer) in [("set K 7 0 1\r\nb", "HD"), ("ms K 1 F7\r\nb", "HD")] {
+fn who_has_written_may_ask_any_copy_and_is_shown_what_he_wrote() {
+    let stored = ("HD c11", "VA 1 f7 c11\r\nb", "VALUE K 7 1\r\nb\r\nEND");
+    let removed = ("HD V11", "EN V11", "END");
+    for (write, (answer, at_home, expected)) in [
+        ("set K 7 0 1\r\nb", stored),
+        ("set K 7 0 1 noreply\r\nb", stored),
+        ("ms K 1 F7\r\nb", stored),
+        ("delete K", removed),
+    ] {
         let mut story = Leased::new();
-        let write = write.replace('K', &story.key) + "\r\n";
+        let [write, expected] =
+            [write, expected].map(|line| line.replace('K', &story.key) + "\r\n");
         let (key, client) = (story.key.clone(), story.client);
         let get = format!("get {key}\r\n");
-        story.world.send(client, write + &get);
+        story.world.send(client, format!("{write}{get}"));
         let asked = story.world.asked(101);
-        assert!(
-            asked.contains(" c Y1 "),
-            "the version is asked for: {asked}"
-        );
-        assert!(asked.contains("mg "), "it is not answered: {asked}");
-        story
-            .world
-            .reply(101, format!("{answer} c11\r\nVA 1 f7 c11\r\nb\r\n"));
-        assert!(story.world.received(client).ends_with("b\r\nEND\r\n"));
+        if answer.contains('c') {
+            assert!(
+                asked.contains(" c Y1 "),
+                "the version is asked for: {asked}"
+            );
+        }
+        assert!(story.asked_shadow(), "before the write is answered");
+        story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+        assert_eq!(story.world.received(client), "", "not its turn");
+        story.world.reply(101, format!("{answer}\r\n"));
+        let received = story.world.received(client);
+        assert!(received.ends_with(&expected), "{write}: {received}");
         let mut shadows = 0;
         for _ in 0..2 {
             story.send_get();
             match story.asked_shadow() {
                 true => story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n"),
-                false => story.world.reply(101, "VA 1 f7 c11\r\nb\r\n"),
+                false => story.world.reply(101, format!("{at_home}\r\n")),
             }
             shadows += u8::from(!story.asked_home());
-            let expected = format!("VALUE {key} 7 1\r\nb\r\nEND\r\n");
             assert_eq!(story.world.received(client), expected);
         }
         assert!(shadows > 0);
+        let stats = story.world.core.stats();
+        assert_eq!(stats.proxy_reads_behind_writes, 0);
+    }
+}
+
+#[test]
+fn what_a_copy_answers_behind_a_write_that_fails_is_not_believed() {
+    let mut story = Leased::new();
+    let (key, client) = (story.key.clone(), story.client);
+    story
+        .world
+        .send(client, format!("set {key} 0 0 1\r\nb\r\nget {key}\r\n"));
+    assert!(story.asked_shadow());
+    story.world.asked(101);
+    story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+    let full = "SERVER_ERROR out of memory storing object\r\n";
+    story.world.reply(101, full);
+    assert_eq!(story.world.received(client), full);
+    assert!(story.asked_home());
+    story.world.reply(101, "EN V12\r\n");
+    assert_eq!(story.world.received(client), "END\r\n");
+}
+
+#[test]
+fn a_write_is_sent_when_the_reads_before_it_have_been_shown() {
+    for (write, answer, shown) in [
+        ("set K 0 0 1\r\nb", "HD c11", "STORED"),
+        ("delete K", "HD V11", "DELETED"),
+        ("incr K 1", "VA 1\r\n1", "1"),
+        ("mg K N30 v", "VA 1\r\na", "VA 1\r\na"),
+    ] {
+        let mut story = Leased::new();
+        let (key, client) = (story.key.clone(), story.client);
+        let get = format!("get {key}\r\n");
+        let write = write.replace('K', &key) + "\r\n";
+        story
+            .world
+            .send(client, format!("{get}{get}{write}version\r\n"));
+        assert!(story.asked_shadow() && story.asked_home(), "both reads");
+        story.world.reply(101, "VA 1 f0 c10\r\na\r\n");
+        assert_eq!(story.world.asked(101), "", "{write}");
+        story.world.reply(story.shadow, "VA 1 f0 c10\r\na\r\n");
+        story.world.wait_ms(0);
+        let value = story.value("a");
+        assert_eq!(story.world.received(client), value.repeat(2), "{write}");
+        let asked = story.world.asked(101);
+        assert_eq!(asked.matches(&key).count(), 1, "{asked}");
+        story.world.reply(101, format!("{answer}\r\n"));
+        let received = story.world.received(client);
+        assert!(
+            received.starts_with(&format!("{shown}\r\nVERSION ")),
+            "{received}"
+        );
+        let stats = story.world.core.stats();
+        let counts = (stats.proxy_writes_behind_reads, stats.proxy_requests_parked);
+        assert_eq!(counts, (1, 0));
     }
 }
 
@@ -313,12 +379,13 @@ fn what_a_replica_cannot_know_is_asked_at_the_home() {
 #[test]
 fn the_own_write_ends_the_lease() {
     for write in [
-        "delete K",
         "incr K 1",
-        "touch K 5",
+        "ma K q",
         "md K q",
-        "set K 0 0 1 noreply\r\nb",
+        "append K 0 0 1\r\nb",
+        "touch K 5",
         "gat 9 K",
+        "mg K N30 v",
     ] {
         let mut story = Leased::new();
         let write = write.replace('K', &story.key) + "\r\n";

@@ -25,6 +25,10 @@ impl Cluster {
             if c.left.home_reads > 0 {
                 actions.push(Action::ReadHome { client });
             }
+            let overtakes = self.has(Fault::WritesOvertakeReads);
+            if !overtakes && proxy.leases.knows(hash) && c.ops.iter().any(|op| op.is_read) {
+                continue;
+            }
             if c.left.sets > 0 {
                 actions.push(Action::Set { client });
             }
@@ -111,6 +115,9 @@ impl Step<'_> {
         let can_tell = self.cluster.scope.pace != Pace::Sequential;
         let leases = self.leases(proxy);
         let write = leases.write_begun(KeyHash::of(KEY), writer, can_tell);
+        if let Some(write) = write {
+            leases.write_sent(write);
+        }
         let c = &mut self.state.clients[client];
         let change = match action {
             Action::Set { .. } => {
@@ -374,11 +381,20 @@ impl Step<'_> {
     fn show_written(&mut self, client: usize, reply: Reply) {
         let what = answer_in_words(reply);
         self.tell(|_| format!("client {client} is told of its write: {what}"));
-        let c = &mut self.state.clients[client];
-        if let Some(position) = reply.position {
-            c.seen = c.seen.max(position);
-            c.wrote = Some(position);
+        let Some(position) = reply.position else {
+            return;
+        };
+        let seen = self.state.clients[client].seen;
+        // A delete of nothing changes nothing.
+        let is_new = matches!(reply.answer, Answer::Hit(_));
+        if seen > position || is_new && seen == position {
+            self.violate(Violation::OwnFuture, |_| {
+                format!("it had seen state {seen}")
+            });
         }
+        let c = &mut self.state.clients[client];
+        c.seen = c.seen.max(position);
+        c.wrote = Some(position);
     }
 
     /// The promises.

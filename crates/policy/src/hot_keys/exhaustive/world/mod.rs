@@ -129,6 +129,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Violation {
     OwnWriteUnseen,
+    OwnFuture,
     BackInTime,
     DeleteUndone,
     TooStale,
@@ -139,8 +140,9 @@ pub(super) enum Violation {
 }
 
 impl Violation {
-    pub(super) const ALL: [Violation; 8] = [
+    pub(super) const ALL: [Violation; 9] = [
         Violation::OwnWriteUnseen,
+        Violation::OwnFuture,
         Violation::BackInTime,
         Violation::DeleteUndone,
         Violation::TooStale,
@@ -154,6 +156,7 @@ impl Violation {
     pub(super) fn promise(self) -> &'static str {
         match self {
             Violation::OwnWriteUnseen => "a client sees its own writes",
+            Violation::OwnFuture => "no read is shown what its client has written behind it",
             Violation::BackInTime => "a client never sees an older value after a newer one",
             Violation::DeleteUndone => "what a client knows to be gone does not come back",
             Violation::TooStale => "no value is shown that was over for more than a lease",
@@ -390,6 +393,7 @@ impl Model for Cluster {
         }
         let checks: [fn(&Cluster, &State) -> bool; Violation::ALL.len()] = [
             kept::<0>, kept::<1>, kept::<2>, kept::<3>, kept::<4>, kept::<5>, kept::<6>, kept::<7>,
+            kept::<8>,
         ];
         let promises = Violation::ALL.map(Violation::promise);
         let pairs = promises.into_iter().zip(checks);

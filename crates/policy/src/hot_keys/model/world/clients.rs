@@ -44,12 +44,19 @@ impl World {
         let (now, epoch) = self.proxy_now(client);
         let proxy = self.proxy_of(client);
         let connection = client::Connection(client as u64);
+        let overtakes = self.has(Fault::WritesOvertakeReads);
         let (c, p) = (&mut self.clients[client], &mut self.proxies[proxy]);
+        if write && !overtakes && p.leases.knows(hash) && c.is_reading(key) {
+            return self.report.count("writes that wait for reads");
+        }
         let number = c.first + c.ops.len() as u64;
         if write {
             let kind = [WriteKind::Update, WriteKind::Delete][usize::from(delete)];
             // Clients that trust the servers alone keep nothing.
             let ticket = p.leases.write_begun(hash, connection, !sequential);
+            if let Some(ticket) = ticket {
+                p.leases.write_sent(ticket);
+            }
             let answer = None;
             c.ops.push_back(Op::Write {
                 key,
@@ -245,7 +252,13 @@ impl World {
                     c.first += 1;
                     if reply.answer != Answer::Failed {
                         let seen = &mut self.clients[client].seen[key];
-                        *seen = (*seen).max(reply.position);
+                        if *seen >= reply.position {
+                            return Err(format!(
+                                "client {client} saw {seen} before it wrote {}",
+                                reply.position
+                            ));
+                        }
+                        *seen = reply.position;
                     }
                 }
                 Some(Op::Read {

@@ -162,6 +162,14 @@ struct Client {
     seen: [usize; KEYS.len()],
 }
 
+impl Client {
+    /// Whether it was not shown yet what it has read of the key.
+    fn is_reading(&self, of: usize) -> bool {
+        let is_its = |op: &Op| matches!(op, Op::Read { key, .. } if *key == of);
+        self.ops.iter().any(is_its)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Request {
     Read {
