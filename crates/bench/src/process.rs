@@ -184,6 +184,26 @@ impl Server {
         self.child.id()
     }
 
+    /// Kills it, as a lost machine does.
+    pub fn kill(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Stops it until it is told to go on: it keeps its connections and answers nothing.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn pause(&self, paused: bool) -> anyhow::Result<()> {
+        let signal = match paused {
+            true => Signal::STOP,
+            false => Signal::CONT,
+        };
+        rustix::process::kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("sending {signal:?} to process {}", self.pid()))
+    }
+
     /// Processor time of all its threads so far.
     ///
     /// # Errors
@@ -235,7 +255,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Asking fails only when it has ended already.
+        // One that is paused cannot end. Asking fails only when it has ended already.
+        let _ = self.pause(false);
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
         let end = Instant::now() + STOP_DEADLINE;
         while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
@@ -271,6 +292,11 @@ impl Stats {
             stats.insert(name.to_owned(), value.to_owned());
         }
         bail!("stats {page} has no end")
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// A figure.

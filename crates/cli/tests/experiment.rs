@@ -35,6 +35,7 @@ fn the_list_names_what_can_be_run() {
         "hot-targets",
         "hot-placement",
         "hot-detection",
+        "overload",
     ] {
         assert!(text.contains(name), "{name} in {text}");
     }
@@ -146,6 +147,29 @@ fn the_simulator_is_calibrated_by_a_real_server() {
     let error = number(4, " %") / 100.0;
     assert!(one >= 990.0 * (1.0 - error), "{fitted}");
     assert_eq!(report["claims"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn nothing_is_lost_of_loads_on_hot_keys_below_the_capacity() {
+    let report = json(&["run", "overload", "--scale", "quick", "--format", "json"]);
+    let cells = &report["tables"][0];
+    let column = |name: &str| {
+        let mut columns = cells["columns"].as_array().expect("columns").iter();
+        columns.position(|column| column == name).expect("a column")
+    };
+    let rows = cells["rows"].as_array().expect("rows");
+    for row in rows {
+        for counted in ["failed", "misses", "wrong"].map(column) {
+            assert!(row[counted] == "0" || row[counted] == "", "{row}");
+        }
+    }
+    // Of each cell the first second and the rest, and what happens in two of them.
+    assert_eq!(rows.len(), 2 + 5 + 4);
+    let served = |row: &serde_json::Value| row[column("served/s")] != "0";
+    assert!(
+        rows.iter().filter(|row| served(row)).count() >= 3,
+        "{rows:?}"
+    );
 }
 
 #[test]

@@ -7,7 +7,9 @@
 
 use super::Experiment;
 use crate::args::Mode;
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
+use crate::fleet::{
+    Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness, uncollapsed,
+};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::{Fidelity, SimulatedLoad};
@@ -143,6 +145,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         },
         server_flags: Vec::new(),
         coordinator_flags: Vec::new(),
+        proxy_flags: uncollapsed(),
         connections: 2 * CONNECTIONS,
     }
 }
@@ -228,6 +231,7 @@ fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Resul
         read_only: None,
         reshuffle: None,
         connections: plan.clients,
+        pipeline: PIPELINE,
         warm_up: Duration::from_millis(500),
         duration: Duration::from_millis(run.by_scale([300, 2_000, 20_000, 20_000])),
         seed: plan.seed,

@@ -5,8 +5,10 @@ mod curves;
 mod detection;
 mod mbal;
 mod moves;
+mod overload;
 mod rnb;
 mod spore;
+mod watch;
 
 use crate::args::Mode;
 use crate::report::Report;
@@ -61,6 +63,7 @@ pub const ALL: &[Experiment] = &[
     moves::RESTART,
     moves::COORDINATOR,
     detection::DETECTION,
+    overload::OVERLOAD,
     spore::PLACEMENT,
 ];
 

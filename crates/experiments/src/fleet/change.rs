@@ -68,6 +68,47 @@ impl Fleet {
         Ok(())
     }
 
+    /// Kills a server, and nobody is told. It is not part of the fleet any more.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn kill_server(&mut self, name: &str) -> anyhow::Result<()> {
+        let place = self.servers.iter().position(|small| small.name == name);
+        let place = place.with_context(|| format!("no server is named {name}"))?;
+        self.servers.remove(place).server.kill();
+        Ok(())
+    }
+
+    /// Stops a server, which keeps its connections and answers nothing, or lets it go on.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it has ended.
+    pub fn pause_server(&self, name: &str, paused: bool) -> anyhow::Result<()> {
+        let small = self.servers.iter().find(|small| small.name == name);
+        let small = small.with_context(|| format!("no server is named {name}"))?;
+        small.server.pause(paused)
+    }
+
+    /// The server that is home of the key which is read most of those with copies.
+    ///
+    /// # Errors
+    /// When a server does not answer, or no key has copies.
+    pub fn hottest_home(&self) -> anyhow::Result<String> {
+        let mut hottest: Option<(u64, &str)> = None;
+        for small in &self.servers {
+            let keys = small.server.stats("hotkeys")?;
+            let copied = keys.iter().filter(|(_, told)| told.contains("state=HOT"));
+            let rates = copied.filter_map(|(_, told)| {
+                let mut words = told.split(' ');
+                words.find_map(|word| word.strip_prefix("rps=")?.parse::<u64>().ok())
+            });
+            let most = rates.max().map(|most| (most, &*small.name));
+            hottest = hottest.max(most);
+        }
+        let (_, name) = hottest.context("no key has copies")?;
+        Ok(name.to_owned())
+    }
+
     /// Begins or ends the drain of a server.
     ///
     /// # Errors
@@ -95,6 +136,19 @@ impl Fleet {
             && self
                 .migrations()
                 .is_ok_and(|view| view.migrations.is_empty())
+    }
+
+    /// Whether others own all that a dead server did, and know it.
+    pub fn is_replaced(&self, dead: &str) -> bool {
+        self.servers_view().is_some_and(|view| {
+            view.servers.iter().all(|server| match server.up {
+                true => server.released == 0 && server.epoch == view.epoch,
+                false => server.cachelets == 0 && server.released == 0,
+            }) && !view
+                .servers
+                .iter()
+                .any(|server| server.up && server.name == dead)
+        })
     }
 
     /// Whether all servers that run work by the newest map.

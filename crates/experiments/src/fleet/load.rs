@@ -20,9 +20,9 @@ const FILL_CONNECTIONS: usize = 16;
 /// How often it is tried to set all keys.
 const FILL_ATTEMPTS: usize = 3;
 
-/// Requests that may be in flight on a connection of a trial: an open loop that is held up by its own
+/// Requests that may be in flight on a connection unless there is a reason: an open loop that is held up by its own
 /// pipelines is none.
-const PIPELINE: usize = 256;
+pub const PIPELINE: usize = 256;
 
 /// Distance of looks whether a load has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -53,6 +53,8 @@ pub struct LoadSpec {
     pub reshuffle: Option<Duration>,
     /// Connections to each proxy; each is a client of its own.
     pub connections: usize,
+    /// Requests that may be in flight on each.
+    pub pipeline: usize,
     /// Time before each trial that is not measured.
     pub warm_up: Duration,
     /// Length of a trial.
@@ -79,7 +81,7 @@ impl LoadSpec {
     fn plan(&self, target: Target, source: Source) -> LoadPlan {
         LoadPlan {
             connections_per_thread: self.connections,
-            pipeline: PIPELINE,
+            pipeline: self.pipeline,
             warm_up: self.warm_up,
             ..LoadPlan::new(target, source)
         }

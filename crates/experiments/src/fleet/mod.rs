@@ -15,7 +15,7 @@ mod quota;
 mod watch;
 
 pub(crate) use load::look;
-pub use load::{LoadSpec, LoadedFleet};
+pub use load::{LoadSpec, LoadedFleet, PIPELINE};
 pub use phases::Deeds;
 pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
 pub use watch::Watched;
@@ -149,8 +149,15 @@ pub struct FleetPlan {
     pub server_flags: Vec<String>,
     /// Further flags of the coordinator, where there is one.
     pub coordinator_flags: Vec<String>,
+    /// Further flags of each proxy.
+    pub proxy_flags: Vec<String>,
     /// Connections that each proxy must have room for.
     pub connections: usize,
+}
+
+/// Flags of proxies that do not collapse gets: where what servers have to do is compared with what clients ask.
+pub fn uncollapsed() -> Vec<String> {
+    vec!["--no-collapse".into()]
 }
 
 /// A running fleet. Dropping it ends all processes and removes their groups.
@@ -216,8 +223,7 @@ impl Fleet {
         if let Some(cluster) = &cluster {
             cluster.wait_for_map(plan.servers)?;
         }
-        // Not collapsed: what servers have to do is compared with what clients ask.
-        let mut arguments = vec!["--no-collapse"];
+        let mut arguments: Vec<_> = plan.proxy_flags.iter().map(String::as_str).collect();
         let addresses: Vec<_> = servers
             .iter()
             .map(|small| small.server.address.to_string())

@@ -2,7 +2,9 @@
 
 use super::setting::{HotKeys, Placement, Setting, Workers};
 use super::size::Size;
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, Pool, Smallness};
+use crate::fleet::{
+    Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness, uncollapsed,
+};
 use crate::run::Run;
 use crate::trial::Subject;
 use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings};
@@ -122,6 +124,7 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
         },
         server_flags,
         coordinator_flags: Vec::new(),
+        proxy_flags: uncollapsed(),
         connections: 2 * size.connections,
     }
 }
@@ -151,6 +154,7 @@ pub(crate) fn load(run: &Run, size: &Size, setting: &Setting, names: u64) -> Loa
         read_only: setting.read_only,
         reshuffle: setting.reshuffled.then_some(size.reshuffle),
         connections: size.connections,
+        pipeline: PIPELINE,
         warm_up: WARM_UP,
         duration: size.trial(setting),
         seed: run.seed.wrapping_add(names),

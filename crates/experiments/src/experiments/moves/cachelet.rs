@@ -1,11 +1,11 @@
 //! A cachelet of 64 MB that passes to another server under load, again and again: how long it takes, and what the
 //! others notice.
 
-use super::watch::{PART_COLUMNS, Part, Watch, part_row};
 use super::{GET_SHARE, KEY_LEN, SOURCE};
 use crate::args::Mode;
 use crate::experiments::Experiment;
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, Pool, Smallness};
+use crate::experiments::watch::{PART_COLUMNS, Part, Watch, part_row};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
@@ -189,6 +189,7 @@ fn fleet_plan() -> FleetPlan {
             plans: PlanMode::Observe,
         },
         server_flags: Vec::new(),
+        proxy_flags: uncollapsed(),
         coordinator_flags: vec![
             "--cachelets-per-worker".into(),
             CACHELETS_PER_WORKER.to_string(),
@@ -209,6 +210,7 @@ fn load(run: &Run, size: &Size) -> LoadSpec {
         read_only: None,
         reshuffle: None,
         connections: CONNECTIONS,
+        pipeline: PIPELINE,
         warm_up: WARM_UP,
         duration: Duration::ZERO,
         seed: run.seed,

@@ -1,8 +1,8 @@
 //! A small cluster under a load, with users who check what they read, for whatever is done to it.
 
-use super::watch::{Watch, Watched};
 use super::{GET_SHARE, KEY_LEN};
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, Pool, Smallness};
+use crate::experiments::watch::{Watch, Watched};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
 use crate::report::{Claim, Table};
 use crate::run::Run;
 use evenkeel_bench::{Target, Users, UsersPlan, UsersTally};
@@ -148,6 +148,7 @@ pub(super) fn fleet_plan(
         pool: Pool::Cluster { hot_keys, plans },
         server_flags: vec!["--balance-workers".into(), lends.into()],
         coordinator_flags: Vec::new(),
+        proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
     }
 }
@@ -165,6 +166,7 @@ fn load(run: &Run, popularity: Popularity) -> LoadSpec {
         read_only: None,
         reshuffle: None,
         connections: CONNECTIONS,
+        pipeline: PIPELINE,
         warm_up: WARM_UP,
         duration: Duration::ZERO,
         seed: run.seed,

@@ -3,14 +3,13 @@
 //!
 //! - [`workers`], [`cachelet`]: servers at full speed, one kind of move again and again.
 //! - [`servers`], [`restart`], [`coordinator`]: small servers under a load and with users who check what they read
-//!   ([`ground`]), part by part ([`watch`]).
+//!   ([`ground`]), part by part ([`watch`](super::watch)).
 
 mod cachelet;
 mod coordinator;
 mod ground;
 mod restart;
 mod servers;
-mod watch;
 mod workers;
 
 pub(super) use cachelet::CACHELET;

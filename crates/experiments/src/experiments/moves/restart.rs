@@ -4,9 +4,9 @@ use super::SOURCE;
 use super::ground::{
     CHANGE_LIMIT, Ground, Moves, Seen, Size, claims, fleet_plan, hits_claim, moves_table, settings,
 };
-use super::watch::{PART_COLUMNS, Part, hits_plot, part_row};
 use crate::args::Mode;
 use crate::experiments::Experiment;
+use crate::experiments::watch::{PART_COLUMNS, Part, hits_plot, part_row};
 use crate::fleet::FleetPlan;
 use crate::report::{Report, Table};
 use crate::run::Run;

@@ -4,9 +4,9 @@ use super::SOURCE;
 use super::ground::{
     CHANGE_LIMIT, Ground, Moves, Size, claims, fleet_plan, hits_claim, moves_table, settings,
 };
-use super::watch::hits_plot;
 use crate::args::Mode;
 use crate::experiments::Experiment;
+use crate::experiments::watch::hits_plot;
 use crate::report::Report;
 use crate::run::Run;
 use evenkeel_coordinator::api::plans::PlanMode;

@@ -1,11 +1,11 @@
 //! Cachelets that pass between the workers of a server at full speed, again and again because other keys become hot: how
 //! long commands for one of them wait, and what clients notice.
 
-use super::watch::{PART_COLUMNS, Part, Watch, part_row};
 use super::{GET_SHARE, KEY_LEN, SOURCE};
 use crate::args::Mode;
 use crate::experiments::Experiment;
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, Pool, Smallness};
+use crate::experiments::watch::{PART_COLUMNS, Part, Watch, part_row};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use evenkeel_bench::{Target, Users, UsersPlan, UsersTally};
@@ -174,6 +174,7 @@ fn fleet_plan(workers: u16) -> FleetPlan {
         },
         server_flags: vec!["--balance-workers".into(), "on".into()],
         coordinator_flags: Vec::new(),
+        proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
     }
 }
@@ -190,6 +191,7 @@ fn load(run: &Run) -> LoadSpec {
         read_only: None,
         reshuffle: None,
         connections: CONNECTIONS,
+        pipeline: PIPELINE,
         warm_up: WARM_UP,
         duration: Duration::ZERO,
         seed: run.seed,

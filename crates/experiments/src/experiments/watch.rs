@@ -17,7 +17,7 @@ const GETS_MIN: u64 = 50;
 
 /// What was answered in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Moment {
+pub(in crate::experiments) struct Moment {
     /// When it ended, in seconds from the beginning.
     pub seconds: f64,
     pub gets: u64,
@@ -26,7 +26,7 @@ pub(super) struct Moment {
 
 /// All that was answered in some time, together.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(in crate::experiments) struct Part {
     pub label: String,
     /// How long it lasted.
     pub seconds: f64,
@@ -105,6 +105,11 @@ impl Part {
         }
     }
 
+    /// Keys that were not found.
+    pub fn misses(&self) -> u64 {
+        self.sum.as_ref().map_or(0, |sum| sum.counters.misses)
+    }
+
     /// Requests that failed.
     pub fn errors(&self) -> u64 {
         self.sum.as_ref().map_or(0, |sum| sum.counters.errors)
@@ -113,8 +118,11 @@ impl Part {
 
 /// Loads that run, and what was seen of them.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(in crate::experiments) struct Watch {
     running: Vec<LoadHandle>,
+    /// Of loads that have left.
+    failed: u64,
+    wrong_values: u64,
     begun: Instant,
     /// How long moments are.
     step: Duration,
@@ -126,7 +134,7 @@ pub(super) struct Watch {
 
 /// What was seen of loads that have ended.
 #[derive(Clone, Debug)]
-pub(super) struct Watched {
+pub(in crate::experiments) struct Watched {
     pub parts: Vec<Part>,
     /// Requests that failed, in all parts and with the last answers.
     pub failed: u64,
@@ -142,6 +150,8 @@ impl Watch {
         look(&mut running);
         Watch {
             running,
+            failed: 0,
+            wrong_values: 0,
             begun,
             step,
             due: begun + step,
@@ -164,6 +174,25 @@ impl Watch {
     /// Makes other keys hot.
     pub fn switch_hot_keys(&self) {
         self.running.iter().for_each(LoadHandle::switch_hot_keys);
+    }
+
+    /// These loads come to the others.
+    pub fn join(&mut self, more: Vec<LoadHandle>) {
+        self.running.extend(more);
+    }
+
+    /// All but the first so many loads end.
+    ///
+    /// # Errors
+    /// When one has ended before its time.
+    pub fn leave(&mut self, keep: usize) -> anyhow::Result<()> {
+        self.look();
+        for load in self.running.split_off(keep) {
+            let counters = load.stop()?.counters;
+            self.failed += counters.errors;
+            self.wrong_values += counters.wrong_values;
+        }
+        Ok(())
     }
 
     /// Goes on for so long.
@@ -205,16 +234,11 @@ impl Watch {
     /// When one has ended before its time.
     pub fn end(mut self) -> anyhow::Result<Watched> {
         self.end_moment();
-        let (mut failed, mut wrong_values) = (0, 0);
-        for load in self.running {
-            let counters = load.stop()?.counters;
-            failed += counters.errors;
-            wrong_values += counters.wrong_values;
-        }
+        self.leave(0)?;
         Ok(Watched {
             parts: self.parts,
-            failed,
-            wrong_values,
+            failed: self.failed,
+            wrong_values: self.wrong_values,
         })
     }
 
@@ -307,7 +331,7 @@ impl Watched {
 }
 
 /// A plot of [`Watched::hits_curve`]s.
-pub(super) fn hits_plot(name: String, title: &str, curves: Vec<Curve>) -> Plot {
+pub(in crate::experiments) fn hits_plot(name: String, title: &str, curves: Vec<Curve>) -> Plot {
     Plot {
         name,
         title: title.to_owned(),
@@ -317,7 +341,7 @@ pub(super) fn hits_plot(name: String, title: &str, curves: Vec<Curve>) -> Plot {
     }
 }
 
-pub(super) const PART_COLUMNS: [&str; 9] = [
+pub(in crate::experiments) const PART_COLUMNS: [&str; 9] = [
     "",
     "seconds",
     "requests/s",
@@ -329,7 +353,7 @@ pub(super) const PART_COLUMNS: [&str; 9] = [
     "failed",
 ];
 
-pub(super) fn part_row(part: &Part) -> Vec<String> {
+pub(in crate::experiments) fn part_row(part: &Part) -> Vec<String> {
     let ms = |share| format!("{:.2}", part.latency_us(share) / 1000.0);
     let percent = |ratio: f64| format!("{:.2} %", 100.0 * ratio);
     vec![

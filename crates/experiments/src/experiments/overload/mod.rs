@@ -1,0 +1,228 @@
+//! Real servers under load up to their capacity and past it, whatever the keys' popularity: what is served, how fast, and
+//! what happens to it when something happens.
+//!
+//! Everything is measured by what uniform keys carry on the same servers. A [`cell`] is one load on a fleet of its own
+//! ([`measure`]), and is judged by the [`targets`].
+
+mod cell;
+mod measure;
+mod targets;
+
+use self::cell::{Cell, Ground, Keys};
+use self::measure::{Outcome, Size, measure};
+use super::Experiment;
+use super::watch::Part;
+use crate::args::{Mode, Scale};
+use crate::fleet::{Fleet, LoadSpec, LoadedFleet};
+use crate::report::{Report, Table};
+use crate::run::Run;
+use crate::small::LIMIT_SERVICES;
+use crate::trial::{Knee, Limit, Percentile, Subject, find_knee};
+use core::time::Duration;
+
+pub(super) const OVERLOAD: Experiment = Experiment {
+    name: "overload",
+    title: "Load to the capacity and past it: hot keys, bursts, crowds, lost servers",
+    source: "Evenkeel",
+    modes: &[Mode::Real],
+    run: overload,
+};
+
+/// Part of the sum of all servers at which a capacity is looked for first.
+const KNEE_AT: f64 = 0.9;
+
+/// Time of a rate that is not judged, by the time that is.
+const KNEE_WARM_UP: f64 = 0.5;
+
+/// What is offered where counts have to come out the same on any machine, by the sum of all servers.
+const PATIENT_AT: f64 = 0.02;
+
+impl Size {
+    fn of(run: &Run) -> Size {
+        let ms = |values| Duration::from_millis(run.by_scale(values));
+        Size {
+            keys: run.by_scale([500, 60_000, 60_000, 1_000_000]),
+            steady: ms([1_000, 4_000, 12_000, 30_000]),
+            event: ms([500, 5_000, 10_000, 10_000]),
+            trial: ms([0, 2_000, 6_000, 15_000]),
+            precision: run.by_scale([1.0, 0.06, 0.03, 0.03]),
+            patient: run.scale == Scale::Quick,
+        }
+    }
+}
+
+/// The most that servers carry of keys of some popularity.
+#[derive(Clone, Debug)]
+struct Capacity {
+    ground: Ground,
+    keys: Keys,
+    knee: Knee,
+}
+
+fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
+    let size = Size::of(run);
+    let cells = match run.scale {
+        Scale::Quick => cell::fewest(),
+        Scale::Small => cell::with_references(cell::few()),
+        Scale::Paper | Scale::Beyond => cell::with_references(cell::all()),
+    };
+    let mut capacities: Vec<Capacity> = Vec::new();
+    for (ground, keys) in wanted(run, &cells) {
+        capacities.push(find_capacity(run, &size, ground, keys)?);
+    }
+    let mut outcomes = Vec::with_capacity(cells.len());
+    for cell in &cells {
+        let carried = match size.patient {
+            true => PATIENT_AT * cell.ground.nominal(),
+            false => uniform(&capacities, cell.ground),
+        };
+        outcomes.push(measure(run, &size, cell, carried)?);
+    }
+
+    let mut report = run.report(experiment);
+    report.settings = vec![
+        (
+            "servers".into(),
+            "8 of 2,500 keys/s or 12 of 1,000 keys/s, one worker each".into(),
+        ),
+        ("data".into(), format!("{} keys with 100 bytes", size.keys)),
+        ("load".into(), "open loop, Poisson arrivals".into()),
+    ];
+    report.tables = vec![parts_table(&outcomes)];
+    if !capacities.is_empty() {
+        report.tables.insert(0, capacities_table(&capacities));
+        report.claims = targets::efficiencies(&capacities);
+        let carried = |ground| uniform(&capacities, ground);
+        report.claims.extend(targets::of_cells(&outcomes, carried));
+    }
+    report.notes = vec![
+        format!(
+            "A capacity is the highest rate at a 99th percentile of at most {LIMIT_SERVICES} times the time for one key. What is \
+             offered is told by the one of uniform keys on the same servers."
+        ),
+        "Latency counts from when a request was meant to be sent. Each load begins at its full rate, on servers and proxies that \
+         have just been started and filled, and is steady from its second second on."
+            .into(),
+        "Failed are requests that were refused, or not answered.".into(),
+    ];
+    Ok(report)
+}
+
+/// The capacities that are needed: of uniform keys on all grounds, and of others where targets are.
+fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Ground, Keys)> {
+    let uneven: &[Keys] = match run.scale {
+        Scale::Quick => return Vec::new(),
+        Scale::Small => &[Keys::One],
+        Scale::Paper | Scale::Beyond => &[Keys::Zipf(0.99), Keys::Zipf(1.2), Keys::One, Keys::Two],
+    };
+    let mut wanted: Vec<(Ground, Keys)> = Vec::new();
+    for ground in cells.iter().map(|cell| cell.ground) {
+        if wanted.iter().any(|(other, _)| *other == ground) {
+            continue;
+        }
+        wanted.push((ground, Keys::Uniform));
+        if ground.hot_keys == Cell::BASE.ground.hot_keys {
+            wanted.extend(uneven.iter().map(|&keys| (ground, keys)));
+        }
+    }
+    wanted
+}
+
+/// What uniform keys carry there; the sum of all servers where that was not measured.
+fn uniform(capacities: &[Capacity], ground: Ground) -> f64 {
+    let mut of_ground = capacities.iter().filter(|found| found.ground == ground);
+    let found = of_ground.find(|found| found.keys == Keys::Uniform);
+    found.map_or(ground.nominal(), |found| found.knee.requests_per_second())
+}
+
+fn find_capacity(run: &Run, size: &Size, ground: Ground, keys: Keys) -> anyhow::Result<Capacity> {
+    run.progress
+        .say(format!("{ground}: the most of {keys} keys"));
+    let cell = Cell {
+        ground,
+        keys,
+        ..Cell::BASE
+    };
+    let plan = ground.plan(run.small_by, 2 * cell.connections.count, size.patient);
+    let fleet = Fleet::start(&plan)?;
+    let load = LoadSpec {
+        warm_up: size.trial.mul_f64(KNEE_WARM_UP),
+        duration: size.trial,
+        ..cell.load(size.keys, run.seed)
+    };
+    load.fill(&fleet)?;
+    let mut subject = LoadedFleet {
+        fleet: &fleet,
+        load,
+    };
+    let first = subject.trial(KNEE_AT * ground.nominal())?;
+    let limit = Limit {
+        of: Percentile::P99,
+        us: LIMIT_SERVICES * ground.service_us(),
+    };
+    Ok(Capacity {
+        ground,
+        keys,
+        knee: find_knee(&mut subject, limit, &[first], size.precision)?,
+    })
+}
+
+fn capacities_table(capacities: &[Capacity]) -> Table {
+    let mut table = Table::new(
+        "Capacity",
+        &["", "requests/s", "by uniform keys", "max/mean"],
+    );
+    for found in capacities {
+        let rate = found.knee.requests_per_second();
+        let even = found.knee.trial.as_ref().map(|trial| trial.max_to_mean());
+        table.row([
+            format!("{}: {}", found.ground, found.keys),
+            format!("{rate:.0}"),
+            format!("{:.2}", rate / uniform(capacities, found.ground)),
+            even.map_or_else(|| "-".into(), |even| format!("{even:.2}")),
+        ]);
+    }
+    table
+}
+
+fn parts_table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(
+        "Cells",
+        &[
+            "",
+            "",
+            "offered/s",
+            "served/s",
+            "p50 ms",
+            "p99 ms",
+            "failed",
+            "misses",
+            "wrong",
+            "max/mean",
+        ],
+    );
+    for outcome in outcomes {
+        for (at, part) in outcome.parts.iter().enumerate() {
+            let ms = |share| format!("{:.1}", part.latency_us(share) / 1000.0);
+            let once = |text: String| if at == 0 { text } else { String::new() };
+            table.row([
+                once(outcome.cell.to_string()),
+                part.label.clone(),
+                once(format!("{:.0}", outcome.offered_per_second)),
+                format!("{:.0}", part.requests_per_second()),
+                ms(0.5),
+                ms(0.99),
+                part.errors().to_string(),
+                part.misses().to_string(),
+                once(outcome.wrong_values.to_string()),
+                once(format!("{:.2}", outcome.max_to_mean)),
+            ]);
+        }
+    }
+    table
+}
+
+/// Milliseconds of the 99th percentile.
+fn p99_ms(part: &Part) -> f64 {
+    part.latency_us(0.99) / 1000.0
+}
