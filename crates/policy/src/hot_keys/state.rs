@@ -146,7 +146,7 @@ impl fmt::Display for Event {
 
 /// Every allowed move: what happened, from where, to where. A move to the same state is one that
 /// matters to the replicas.
-pub const MOVES: [(Event, State, State); 47] = {
+pub const MOVES: [(Event, State, State); 48] = {
     use Event::*;
     use State::*;
     [
@@ -174,6 +174,7 @@ pub const MOVES: [(Event, State, State); 47] = {
         (LinkLost, HotPending, HotPending),
         (LinkLost, Hot, HotPending),
         (LinkLost, ColdPending, ColdPending),
+        (Widened, HotPending, HotPending),
         (Widened, Hot, HotPending),
         (Cooled, HotPending, ColdPending),
         (Cooled, Hot, ColdPending),

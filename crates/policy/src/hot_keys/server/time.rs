@@ -61,19 +61,23 @@ impl HotKeys {
             self.cool(now, slot, Event::WriteHeavy);
         } else if self.has_cooled(slot) {
             self.cool(now, slot, Event::Cooled);
-        } else if self.table[slot].state == State::Hot && self.is_triggered() {
+        } else if self.is_triggered() {
             self.widen(now, slot);
         }
     }
 
     /// Adds replicas to a key that needs at least twice its copies, or one on every server. The present
-    /// ones stay what they are, since those of γ are the first of those of a greater γ.
+    /// ones stay what they are, since those of γ are the first of those of a greater γ. Writes may be on their way to them.
     fn widen(&mut self, now: Instant, slot: Slot) {
         let wanted = self.wanted_gamma(slot);
         let targets = self.reachable_shadows(now, slot, wanted);
         let Some(replication) = &mut self.table[slot].replication else {
             return;
         };
+        // Until the last ones that were added are there nobody can tell what they take away.
+        if !replication.is_complete() || replication.gone {
+            return;
+        }
         let (present, wanted) = (replication.shadows.len(), targets.len());
         let me = self.me.server;
         let hosts = self

@@ -34,6 +34,7 @@ absent         cold_pending cold_pending
 link_lost      hot_pending hot_pending
 link_lost      hot         hot_pending
 link_lost      cold_pending cold_pending
+widened        hot_pending hot_pending
 widened        hot         hot_pending
 cooled         hot_pending cold_pending
 cooled         hot         cold_pending
