@@ -184,11 +184,10 @@ impl Server {
         self.child.id()
     }
 
-    /// Kills it, as a lost machine does.
+    /// Kills it, as a lost machine does. Its process id stays its own until this is dropped.
     pub fn kill(&mut self) {
         // Fails only when it has ended already.
         let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 
     /// Stops it until it is told to go on: it keeps its connections and answers nothing.

@@ -62,9 +62,7 @@ impl Fleet {
     /// # Errors
     /// When there is none of that name.
     pub fn stop_server(&mut self, name: &str) -> anyhow::Result<()> {
-        let place = self.servers.iter().position(|small| small.name == name);
-        let place = place.with_context(|| format!("no server is named {name}"))?;
-        drop(self.servers.remove(place));
+        drop(self.servers.remove(self.place_of(name)?));
         Ok(())
     }
 
@@ -73,9 +71,7 @@ impl Fleet {
     /// # Errors
     /// When there is none of that name.
     pub fn kill_server(&mut self, name: &str) -> anyhow::Result<()> {
-        let place = self.servers.iter().position(|small| small.name == name);
-        let place = place.with_context(|| format!("no server is named {name}"))?;
-        self.servers.remove(place).server.kill();
+        self.servers.remove(self.place_of(name)?).server.kill();
         Ok(())
     }
 
@@ -84,9 +80,12 @@ impl Fleet {
     /// # Errors
     /// When there is none of that name, or it has ended.
     pub fn pause_server(&self, name: &str, paused: bool) -> anyhow::Result<()> {
-        let small = self.servers.iter().find(|small| small.name == name);
-        let small = small.with_context(|| format!("no server is named {name}"))?;
-        small.server.pause(paused)
+        self.servers[self.place_of(name)?].server.pause(paused)
+    }
+
+    fn place_of(&self, name: &str) -> anyhow::Result<usize> {
+        let place = self.servers.iter().position(|small| small.name == name);
+        place.with_context(|| format!("no server is named {name}"))
     }
 
     /// The server that is home of the key which is read most of those with copies.
@@ -141,13 +140,14 @@ impl Fleet {
     /// Whether others own all that a dead server did, and know it.
     pub fn is_replaced(&self, dead: &str) -> bool {
         self.servers_view().is_some_and(|view| {
-            view.servers.iter().all(|server| match server.up {
-                true => server.released == 0 && server.epoch == view.epoch,
-                false => server.cachelets == 0 && server.released == 0,
-            }) && !view
-                .servers
-                .iter()
-                .any(|server| server.up && server.name == dead)
+            let mut servers = view.servers.iter();
+            servers.all(|server| {
+                let is_settled = match server.up {
+                    true => server.name != dead && server.epoch == view.epoch,
+                    false => server.cachelets == 0,
+                };
+                is_settled && server.released == 0
+            })
         })
     }
 

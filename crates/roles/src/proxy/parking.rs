@@ -77,7 +77,6 @@ impl ProxyCore {
     /// A new request writes a key of which its client is still to be shown reads that it has asked for before. Each of them may
     /// be asked a second time, of the home, before it is answered or late.
     pub(super) fn await_reads(&mut self, now: Instant, mut question: Question) {
-        self.stats.proxy_writes_behind_reads += 1;
         if let Some(pool) = self.pools.get(question.tag.pool.0) {
             question.tag.give_up = now + 2 * pool.settings.request_timeout;
         }
@@ -88,7 +87,6 @@ impl ProxyCore {
         if now >= question.tag.give_up {
             return self.fail(question, &Failure::Moving);
         }
-        self.stats.proxy_requests_parked += 1;
         self.wait(now, question, Failure::Moving);
     }
 
@@ -96,6 +94,10 @@ impl ProxyCore {
         let len = question.bytes.len();
         if self.parking.waiting.len() >= PARKED_MAX || self.parking.bytes + len > PARKED_BYTES_MAX {
             return self.fail(question, &Failure::TooManyParked);
+        }
+        match reason {
+            Failure::BehindReads => self.stats.proxy_writes_behind_reads += 1,
+            _ => self.stats.proxy_requests_parked += 1,
         }
         if let Some(client) = self.clients.get_mut(question.tag.client.0) {
             client.parked += 1;

@@ -320,11 +320,13 @@ impl ProxyCore {
             self.backends.get(copy?.0)?.burden(now)
         };
         let connection = draft.client.connection();
-        let client = self.clients.get(draft.client.0);
         // None of them may be shown what this writes; see `ClientLeases::knows`.
         let is_behind_reads = draft.intent == Intent::Write
             && leases.knows(hash)
-            && client.is_some_and(|client| client.reads(hash));
+            && self
+                .clients
+                .get(draft.client.0)
+                .is_some_and(|client| client.reads(hash));
         match draft.intent {
             Intent::Read => {
                 let ticket = leases.route_read(now, pool.era(), (hash, connection), load);

@@ -15,6 +15,9 @@ const VALUE_LEN: usize = 100;
 /// Memory of a server, in megabytes: nothing has to be evicted.
 const MEMORY_MB: usize = 64;
 
+/// Connections of a proxy besides those of a load and of another one that may come to it: for filling.
+const CONNECTIONS_MORE: usize = 16;
+
 /// Requests of the hottest key of the IBM Docker registry, by all.
 const ONE_KEY_SHARE: f64 = 0.46;
 
@@ -23,7 +26,7 @@ const TWO_KEYS_SHARE: f64 = 0.2;
 
 /// The servers, and the proxies before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ground {
+pub(super) struct Deployment {
     pub servers: usize,
     /// Keys a second that each server can serve.
     pub capacity: u64,
@@ -31,9 +34,9 @@ pub(super) struct Ground {
     pub hot_keys: HotKeys,
 }
 
-impl Ground {
+impl Deployment {
     /// Eight servers of 0.4 ms for each key.
-    pub const EIGHT: Ground = Ground {
+    pub const EIGHT: Deployment = Deployment {
         servers: 8,
         capacity: 2_500,
         proxies: 1,
@@ -41,10 +44,10 @@ impl Ground {
     };
 
     /// Twelve of a millisecond.
-    pub const TWELVE: Ground = Ground {
+    pub const TWELVE: Deployment = Deployment {
         servers: 12,
         capacity: 1_000,
-        ..Ground::EIGHT
+        ..Deployment::EIGHT
     };
 
     /// Microseconds for each key.
@@ -57,9 +60,9 @@ impl Ground {
         (self.servers as u64 * self.capacity) as f64
     }
 
-    /// The processes, for loads of at most so many connections, as they are shipped. `patient`: they are more patient, and
+    /// The processes for a load, as they are shipped. `patient`: they are more patient, and
     /// take keys for hot that are read a few times a second.
-    pub fn plan(&self, small_by: SmallBy, connections: usize, patient: bool) -> FleetPlan {
+    pub fn plan(&self, small_by: SmallBy, connections: Connections, patient: bool) -> FleetPlan {
         let flags = |flags: &[&str]| match patient {
             true => flags.iter().map(|&flag| flag.to_owned()).collect(),
             false => Vec::new(),
@@ -77,12 +80,12 @@ impl Ground {
             server_flags: flags(&["--hot-trigger-rps", "20", "--hot-sampling", "100"]),
             coordinator_flags: flags(&["--silent-ms", "10000"]),
             proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
-            connections,
+            connections: 2 * connections.count + CONNECTIONS_MORE,
         }
     }
 }
 
-impl fmt::Display for Ground {
+impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} servers", self.servers)?;
         match self.proxies {
@@ -106,7 +109,7 @@ pub(super) enum Keys {
 }
 
 impl Keys {
-    fn popularity(self, keys: u64) -> Popularity {
+    pub fn popularity(self, keys: u64) -> Popularity {
         let hotspot = |count: f64, share: f64| Popularity::Hotspot {
             operations: share,
             keys: count / keys as f64,
@@ -192,7 +195,7 @@ impl fmt::Display for Event {
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
-    pub ground: Ground,
+    pub deployment: Deployment,
     pub keys: Keys,
     pub connections: Connections,
     /// Per cent of the requests that are sets, of each key alike.
@@ -205,7 +208,7 @@ pub(super) struct Cell {
 impl Cell {
     /// From which the others differ in one respect or two.
     pub const BASE: Cell = Cell {
-        ground: Ground::EIGHT,
+        deployment: Deployment::EIGHT,
         keys: Keys::One,
         connections: DEEP,
         writes: 5,
@@ -223,7 +226,7 @@ impl Cell {
         }
     }
 
-    /// Its load, all of it or a part.
+    /// What its requests are.
     pub fn load(&self, keys: u64, seed: u64) -> LoadSpec {
         LoadSpec {
             keys,
@@ -235,7 +238,7 @@ impl Cell {
             cache_aside: false,
             read_only: None,
             reshuffle: None,
-            connections: self.connections.count.div_ceil(self.ground.proxies),
+            connections: self.connections.count.div_ceil(self.deployment.proxies),
             pipeline: self.connections.depth,
             warm_up: Duration::ZERO,
             duration: Duration::ZERO,
@@ -247,8 +250,8 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Connections { count, depth } = self.connections;
-        if self.ground != Cell::BASE.ground {
-            write!(f, "{}: ", self.ground)?;
+        if self.deployment != Cell::BASE.deployment {
+            write!(f, "{}: ", self.deployment)?;
         }
         write!(
             f,
@@ -342,9 +345,9 @@ pub(super) fn all() -> Vec<Cell> {
     // More than the servers have room for, with hot keys and without.
     for hot_keys in [HotKeys::On, HotKeys::Off] {
         cells.push(Cell {
-            ground: Ground {
+            deployment: Deployment {
                 hot_keys,
-                ..base.ground
+                ..base.deployment
             },
             writes: 30,
             ..base
@@ -372,14 +375,14 @@ pub(super) fn all() -> Vec<Cell> {
     ] {
         cells.push(Cell { event, ..base });
     }
-    let three = Ground {
+    let three = Deployment {
         proxies: 3,
-        ..Ground::EIGHT
+        ..Deployment::EIGHT
     };
-    for ground in [three, Ground::TWELVE] {
+    for deployment in [three, Deployment::TWELVE] {
         for keys in [Keys::One, Keys::Zipf(1.2)] {
             cells.push(Cell {
-                ground,
+                deployment,
                 keys,
                 ..base
             });

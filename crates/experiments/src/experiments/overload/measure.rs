@@ -1,13 +1,14 @@
 //! What is done in a cell, and what is seen of it.
 
 use super::cell::{Cell, Event, Keys};
+use crate::args::Scale;
 use crate::experiments::watch::{Part, Watch};
 use crate::fleet::{Fleet, LoadSpec};
 use crate::run::Run;
 use crate::trial::max_to_mean;
 use anyhow::Context;
 use core::time::Duration;
-use evenkeel_bench::Target;
+use evenkeel_bench::{LoadHandle, Target};
 use std::time::Instant;
 
 /// The first second of a load: nobody knows yet which keys are hot.
@@ -41,7 +42,7 @@ const NOTICED_LIMIT: Duration = Duration::from_secs(30);
 /// Share of the requests that a key of a crowd has.
 const CROWD: f64 = 0.4;
 
-/// How often other keys become hot, and times.
+/// How many times other keys become hot.
 const CHANGES: usize = 3;
 
 /// How much of everything.
@@ -57,6 +58,20 @@ pub(super) struct Size {
     pub precision: f64,
     /// Nobody is refused or taken for dead because the machine is busy.
     pub patient: bool,
+}
+
+impl Size {
+    pub fn of(run: &Run) -> Size {
+        let ms = |values| Duration::from_millis(run.by_scale(values));
+        Size {
+            keys: run.by_scale([500, 60_000, 60_000, 1_000_000]),
+            steady: ms([1_000, 4_000, 12_000, 30_000]),
+            event: ms([500, 5_000, 10_000, 10_000]),
+            trial: ms([0, 2_000, 6_000, 15_000]),
+            precision: run.by_scale([1.0, 0.06, 0.03, 0.03]),
+            patient: run.scale == Scale::Quick,
+        }
+    }
 }
 
 /// What was seen of a cell.
@@ -105,11 +120,9 @@ pub(super) fn measure(
     capacity: f64,
 ) -> anyhow::Result<Outcome> {
     run.progress.say(cell.to_string());
-    // A burst and a crowd are loads of their own.
-    let connections = 2 * cell.connections.count;
     let plan = cell
-        .ground
-        .plan(run.small_by, connections + 16, size.patient);
+        .deployment
+        .plan(run.small_by, cell.connections, size.patient);
     let fleet = Fleet::start(&plan)?;
     let load = cell.load(size.keys, run.seed);
     load.fill(&fleet)?;
@@ -129,11 +142,7 @@ impl Scene<'_> {
         // What becomes a crowd is uniform before.
         let (own, rest) = match self.cell.event {
             Event::Crowd => {
-                let uniform = Cell {
-                    keys: Keys::Uniform,
-                    ..*self.cell
-                };
-                self.load.popularity = uniform.load(self.size.keys, self.load.seed).popularity;
+                self.load.popularity = Keys::Uniform.popularity(self.size.keys);
                 (1.0 - CROWD, CROWD)
             }
             _ => (1.0, 0.0),
@@ -165,7 +174,7 @@ impl Scene<'_> {
         })
     }
 
-    fn start(&self, load: &LoadSpec, rate: f64) -> anyhow::Result<Vec<evenkeel_bench::LoadHandle>> {
+    fn start(&self, load: &LoadSpec, rate: f64) -> anyhow::Result<Vec<LoadHandle>> {
         load.start(&self.targets, rate, None)
     }
 

@@ -8,17 +8,15 @@ mod cell;
 mod measure;
 mod targets;
 
-use self::cell::{Cell, Ground, Keys};
+use self::cell::{Cell, Deployment, Keys};
 use self::measure::{Outcome, Size, measure};
 use super::Experiment;
-use super::watch::Part;
 use crate::args::{Mode, Scale};
 use crate::fleet::{Fleet, LoadSpec, LoadedFleet};
 use crate::report::{Report, Table};
 use crate::run::Run;
 use crate::small::LIMIT_SERVICES;
 use crate::trial::{Knee, Limit, Percentile, Subject, find_knee};
-use core::time::Duration;
 
 pub(super) const OVERLOAD: Experiment = Experiment {
     name: "overload",
@@ -37,24 +35,10 @@ const KNEE_WARM_UP: f64 = 0.5;
 /// What is offered where counts have to come out the same on any machine, by the sum of all servers.
 const PATIENT_AT: f64 = 0.02;
 
-impl Size {
-    fn of(run: &Run) -> Size {
-        let ms = |values| Duration::from_millis(run.by_scale(values));
-        Size {
-            keys: run.by_scale([500, 60_000, 60_000, 1_000_000]),
-            steady: ms([1_000, 4_000, 12_000, 30_000]),
-            event: ms([500, 5_000, 10_000, 10_000]),
-            trial: ms([0, 2_000, 6_000, 15_000]),
-            precision: run.by_scale([1.0, 0.06, 0.03, 0.03]),
-            patient: run.scale == Scale::Quick,
-        }
-    }
-}
-
 /// The most that servers carry of keys of some popularity.
 #[derive(Clone, Debug)]
 struct Capacity {
-    ground: Ground,
+    deployment: Deployment,
     keys: Keys,
     knee: Knee,
 }
@@ -67,14 +51,14 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         Scale::Paper | Scale::Beyond => cell::with_references(cell::all()),
     };
     let mut capacities: Vec<Capacity> = Vec::new();
-    for (ground, keys) in wanted(run, &cells) {
-        capacities.push(find_capacity(run, &size, ground, keys)?);
+    for (deployment, keys) in wanted(run, &cells) {
+        capacities.push(find_capacity(run, &size, deployment, keys)?);
     }
     let mut outcomes = Vec::with_capacity(cells.len());
     for cell in &cells {
         let carried = match size.patient {
-            true => PATIENT_AT * cell.ground.nominal(),
-            false => uniform(&capacities, cell.ground),
+            true => PATIENT_AT * cell.deployment.nominal(),
+            false => uniform(&capacities, cell.deployment),
         };
         outcomes.push(measure(run, &size, cell, carried)?);
     }
@@ -92,7 +76,7 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     if !capacities.is_empty() {
         report.tables.insert(0, capacities_table(&capacities));
         report.claims = targets::efficiencies(&capacities);
-        let carried = |ground| uniform(&capacities, ground);
+        let carried = |deployment| uniform(&capacities, deployment);
         report.claims.extend(targets::of_cells(&outcomes, carried));
     }
     report.notes = vec![
@@ -108,42 +92,51 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The capacities that are needed: of uniform keys on all grounds, and of others where targets are.
-fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Ground, Keys)> {
+/// The capacities that are needed: of uniform keys on all deployments, and of others where targets are.
+fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Deployment, Keys)> {
     let uneven: &[Keys] = match run.scale {
         Scale::Quick => return Vec::new(),
         Scale::Small => &[Keys::One],
         Scale::Paper | Scale::Beyond => &[Keys::Zipf(0.99), Keys::Zipf(1.2), Keys::One, Keys::Two],
     };
-    let mut wanted: Vec<(Ground, Keys)> = Vec::new();
-    for ground in cells.iter().map(|cell| cell.ground) {
-        if wanted.iter().any(|(other, _)| *other == ground) {
+    let mut wanted: Vec<(Deployment, Keys)> = Vec::new();
+    for deployment in cells.iter().map(|cell| cell.deployment) {
+        if wanted.iter().any(|(other, _)| *other == deployment) {
             continue;
         }
-        wanted.push((ground, Keys::Uniform));
-        if ground.hot_keys == Cell::BASE.ground.hot_keys {
-            wanted.extend(uneven.iter().map(|&keys| (ground, keys)));
+        wanted.push((deployment, Keys::Uniform));
+        if deployment.hot_keys == Cell::BASE.deployment.hot_keys {
+            wanted.extend(uneven.iter().map(|&keys| (deployment, keys)));
         }
     }
     wanted
 }
 
 /// What uniform keys carry there; the sum of all servers where that was not measured.
-fn uniform(capacities: &[Capacity], ground: Ground) -> f64 {
-    let mut of_ground = capacities.iter().filter(|found| found.ground == ground);
-    let found = of_ground.find(|found| found.keys == Keys::Uniform);
-    found.map_or(ground.nominal(), |found| found.knee.requests_per_second())
+fn uniform(capacities: &[Capacity], deployment: Deployment) -> f64 {
+    let mut of_deployment = capacities
+        .iter()
+        .filter(|found| found.deployment == deployment);
+    let found = of_deployment.find(|found| found.keys == Keys::Uniform);
+    found.map_or(deployment.nominal(), |found| {
+        found.knee.requests_per_second()
+    })
 }
 
-fn find_capacity(run: &Run, size: &Size, ground: Ground, keys: Keys) -> anyhow::Result<Capacity> {
+fn find_capacity(
+    run: &Run,
+    size: &Size,
+    deployment: Deployment,
+    keys: Keys,
+) -> anyhow::Result<Capacity> {
     run.progress
-        .say(format!("{ground}: the most of {keys} keys"));
+        .say(format!("{deployment}: the most of {keys} keys"));
     let cell = Cell {
-        ground,
+        deployment,
         keys,
         ..Cell::BASE
     };
-    let plan = ground.plan(run.small_by, 2 * cell.connections.count, size.patient);
+    let plan = deployment.plan(run.small_by, cell.connections, size.patient);
     let fleet = Fleet::start(&plan)?;
     let load = LoadSpec {
         warm_up: size.trial.mul_f64(KNEE_WARM_UP),
@@ -155,13 +148,13 @@ fn find_capacity(run: &Run, size: &Size, ground: Ground, keys: Keys) -> anyhow::
         fleet: &fleet,
         load,
     };
-    let first = subject.trial(KNEE_AT * ground.nominal())?;
+    let first = subject.trial(KNEE_AT * deployment.nominal())?;
     let limit = Limit {
         of: Percentile::P99,
-        us: LIMIT_SERVICES * ground.service_us(),
+        us: LIMIT_SERVICES * deployment.service_us(),
     };
     Ok(Capacity {
-        ground,
+        deployment,
         keys,
         knee: find_knee(&mut subject, limit, &[first], size.precision)?,
     })
@@ -176,9 +169,9 @@ fn capacities_table(capacities: &[Capacity]) -> Table {
         let rate = found.knee.requests_per_second();
         let even = found.knee.trial.as_ref().map(|trial| trial.max_to_mean());
         table.row([
-            format!("{}: {}", found.ground, found.keys),
+            format!("{}: {}", found.deployment, found.keys),
             format!("{rate:.0}"),
-            format!("{:.2}", rate / uniform(capacities, found.ground)),
+            format!("{:.2}", rate / uniform(capacities, found.deployment)),
             even.map_or_else(|| "-".into(), |even| format!("{even:.2}")),
         ]);
     }
@@ -220,9 +213,4 @@ fn parts_table(outcomes: &[Outcome]) -> Table {
         }
     }
     table
-}
-
-/// Milliseconds of the 99th percentile.
-fn p99_ms(part: &Part) -> f64 {
-    part.latency_us(0.99) / 1000.0
 }

@@ -1,8 +1,9 @@
 //! What the cells are to reach.
 
-use super::cell::{Cell, Event, Ground, Keys};
-use super::measure::{AFTER, EVENT, Outcome, RECOVERY, STEADY};
-use super::{Capacity, p99_ms, uniform};
+use super::cell::{Cell, Deployment, Event, Keys};
+use super::measure::{AFTER, EVENT, Outcome, START};
+use super::{Capacity, uniform};
+use crate::experiments::watch::Part;
 use crate::report::Claim;
 use evenkeel_policy::hot_keys::config::Mode as HotKeys;
 
@@ -32,11 +33,12 @@ pub(super) fn efficiencies(capacities: &[Capacity]) -> Vec<Claim> {
         .filter(|found| found.keys != Keys::Uniform);
     uneven
         .map(|found| {
-            let efficiency = found.knee.requests_per_second() / uniform(capacities, found.ground);
+            let efficiency =
+                found.knee.requests_per_second() / uniform(capacities, found.deployment);
             Claim::new(
                 &format!(
                     "{}: capacity of {} by uniform keys",
-                    found.ground, found.keys
+                    found.deployment, found.keys
                 ),
                 &format!(">= {EFFICIENCY:.2}"),
                 format!("{efficiency:.2}"),
@@ -47,7 +49,7 @@ pub(super) fn efficiencies(capacities: &[Capacity]) -> Vec<Claim> {
 }
 
 /// One claim for each cell that a target is about. `capacity` tells what uniform keys carry.
-pub(super) fn of_cells(outcomes: &[Outcome], capacity: impl Fn(Ground) -> f64) -> Vec<Claim> {
+pub(super) fn of_cells(outcomes: &[Outcome], capacity: impl Fn(Deployment) -> f64) -> Vec<Claim> {
     let find = |cell: &Cell| outcomes.iter().find(|outcome| outcome.cell == *cell);
     let claims = outcomes.iter().filter_map(|outcome| {
         let cell = &outcome.cell;
@@ -56,22 +58,36 @@ pub(super) fn of_cells(outcomes: &[Outcome], capacity: impl Fn(Ground) -> f64) -
             Event::Nothing if cell.writes > WRITES_MAX => many_writes(outcome, outcomes),
             Event::Nothing if cell.offered > OFFERED_MAX => None,
             Event::Nothing => Some(all_served(outcome, find(&cell.reference())?)),
-            Event::Burst(_) => Some(burst(outcome, capacity(cell.ground))),
-            Event::Crowd => Some(compared(outcome, find(&cell.reference())?.steady())),
+            Event::Burst(_) => Some(burst(outcome, capacity(cell.deployment))),
+            Event::Crowd => {
+                let uniform = find(&cell.reference())?.steady();
+                Some(recovered(outcome, (uniform, "uniform")))
+            }
             Event::Changes
             | Event::HomeKilled
             | Event::OtherKilled
             | Event::HomePaused
-            | Event::CoordinatorAway => Some(compared(outcome, outcome.steady())),
+            | Event::CoordinatorAway => Some(recovered(outcome, (outcome.steady(), "before"))),
         }
     });
     claims.collect()
 }
 
+/// The 99th percentile by that of another part.
+fn slower(part: &Part, other: &Part) -> f64 {
+    part.latency_us(0.99) / other.latency_us(0.99)
+}
+
+/// The same of what is left after the event.
+fn slower_after(outcome: &Outcome, other: &Part) -> f64 {
+    let after = outcome.part(AFTER);
+    after.map_or(f64::INFINITY, |part| slower(part, other))
+}
+
 fn all_served(outcome: &Outcome, reference: &Outcome) -> Claim {
     let part = outcome.steady();
     let served = part.requests_per_second() / outcome.offered_per_second;
-    let slower = p99_ms(part) / p99_ms(reference.steady());
+    let slower = slower(part, reference.steady());
     let lost = part.errors() + part.misses() + outcome.wrong_values;
     Claim::new(
         &outcome.cell.to_string(),
@@ -83,9 +99,9 @@ fn all_served(outcome: &Outcome, reference: &Outcome) -> Claim {
 
 fn many_writes(outcome: &Outcome, outcomes: &[Outcome]) -> Option<Claim> {
     let off = Cell {
-        ground: Ground {
+        deployment: Deployment {
             hot_keys: HotKeys::Off,
-            ..outcome.cell.ground
+            ..outcome.cell.deployment
         },
         ..outcome.cell
     };
@@ -104,11 +120,12 @@ fn many_writes(outcome: &Outcome, outcomes: &[Outcome]) -> Option<Claim> {
 
 fn burst(outcome: &Outcome, capacity: f64) -> Claim {
     let (goodput, p99) = outcome.part(EVENT).map_or((0.0, f64::INFINITY), |part| {
-        (part.requests_per_second() / capacity, p99_ms(part))
+        (
+            part.requests_per_second() / capacity,
+            part.latency_us(0.99) / 1000.0,
+        )
     });
-    let after = outcome.part(AFTER).map_or(f64::INFINITY, |part| {
-        p99_ms(part) / p99_ms(outcome.steady())
-    });
+    let after = slower_after(outcome, outcome.steady());
     Claim::new(
         &outcome.cell.to_string(),
         &format!(
@@ -119,20 +136,18 @@ fn burst(outcome: &Outcome, capacity: f64) -> Claim {
     )
 }
 
-/// What is left after the event, or while it goes on, by what was before.
-fn compared(outcome: &Outcome, before: &crate::experiments::watch::Part) -> Claim {
-    let after = outcome
-        .part(AFTER)
-        .map_or(f64::INFINITY, |part| p99_ms(part) / p99_ms(before));
+/// What is left after the event, or while it goes on, by what it is compared with.
+fn recovered(outcome: &Outcome, (other, named): (&Part, &str)) -> Claim {
+    let after = slower_after(outcome, other);
     let failed: Vec<String> = outcome
         .parts
         .iter()
-        .filter(|part| [STEADY, EVENT, RECOVERY, AFTER].contains(&&*part.label))
+        .filter(|part| part.label != START)
         .map(|part| part.errors().to_string())
         .collect();
     Claim::new(
         &outcome.cell.to_string(),
-        &format!("p99 in the end <= {SLOWER} x before"),
+        &format!("p99 in the end <= {SLOWER} x {named}"),
         format!("{after:.1} x; failed {}", failed.join(", ")),
         Some(after <= SLOWER && outcome.wrong_values == 0),
     )
@@ -141,7 +156,7 @@ fn compared(outcome: &Outcome, before: &crate::experiments::watch::Part) -> Clai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::watch::Part;
+    use crate::experiments::overload::measure::STEADY;
 
     fn outcome(cell: Cell, parts: Vec<Part>) -> Outcome {
         Outcome {

@@ -74,7 +74,7 @@ impl HotKeys {
         let Some(replication) = &mut self.table[slot].replication else {
             return;
         };
-        // Until the last ones that were added are there nobody can tell what they take away.
+        // Until the last ones that were added are there nobody can tell what they take away; and of a deleted key all go.
         if !replication.is_complete() || replication.gone {
             return;
         }
