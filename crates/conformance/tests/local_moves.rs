@@ -25,12 +25,11 @@ const THROUGH_PROXY: usize = 4;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
-    let args = ["--test-toll", TOLL, "--test-toll-coin", "clock"];
+    let small = ["--test-toll", TOLL, "--test-toll-coin", "clock"];
     Cluster::start(ClusterOptions {
         servers: 1,
         threads: WORKERS,
-        server_args: args.map(str::to_owned).to_vec(),
-        ..ClusterOptions::nobody_dies()
+        ..ClusterOptions::nobody_dies().with_server_args(&small)
     })
 }
 
@@ -52,7 +51,7 @@ fn keys_of_one_worker(cluster: &Cluster, application: usize) -> Vec<String> {
 fn count_up(address: SocketAddr, keys: &[String], stop: &AtomicBool) -> u64 {
     let mut client = Client::connect(address);
     for key in keys {
-        client.command(&format!("set {key} 0 0 1\r\n0"));
+        assert_eq!(client.set(key, b"0"), "STORED");
     }
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -62,7 +61,8 @@ fn count_up(address: SocketAddr, keys: &[String], stop: &AtomicBool) -> u64 {
         client.send(
             format!("incr {key} 1 noreply\r\nincr {key} 1\r\nget {key} {other}\r\n").as_bytes(),
         );
-        let value: u64 = client.line().parse().expect("a number");
+        let said = client.line();
+        let value: u64 = said.parse().unwrap_or_else(|_| panic!("{key}: {said}"));
         assert_eq!(value % 2, 0, "{key}: an increment was lost or came later");
         let mut seen = Vec::new();
         loop {

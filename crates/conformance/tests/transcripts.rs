@@ -82,22 +82,23 @@ impl Running {
 
 impl Target {
     fn start(self, flags: &[String]) -> Running {
+        let words: Vec<&str> = flags.iter().map(String::as_str).collect();
         match self {
             Target::Memcached => {
                 let memcached = memcached(flags);
                 Running::new(memcached.address(), memcached)
             }
             Target::Server => {
-                let server =
-                    evenkeel::server(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+                let server = evenkeel::server(&words);
                 Running::new(server.address(), server)
             }
             Target::Proxy => {
                 let cluster = Cluster::start(ClusterOptions {
                     servers: 1,
                     proxies: 1,
-                    server_args: flags.to_vec(),
-                    ..ClusterOptions::nobody_dies().with_proxy_args(&["--allow-flush"])
+                    ..ClusterOptions::nobody_dies()
+                        .with_server_args(&words)
+                        .with_proxy_args(&["--allow-flush"])
                 });
                 Running::new(cluster.proxies[0].address(), cluster)
             }

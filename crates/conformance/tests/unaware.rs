@@ -26,13 +26,14 @@ const GETS: u64 = 8000;
 const BATCH: usize = 50;
 
 fn cluster() -> Cluster {
-    let args = ["--hot-trigger-rps", "50", "--hot-sampling", "100"];
+    let hot = ["--hot-trigger-rps", "50", "--hot-sampling", "100"];
     Cluster::start(ClusterOptions {
         servers: 4,
         threads: 1,
-        server_args: args.map(str::to_owned).to_vec(),
         // Each get is to be counted at a server.
-        ..ClusterOptions::nobody_dies().with_proxy_args(&["--no-collapse"])
+        ..ClusterOptions::nobody_dies()
+            .with_server_args(&hot)
+            .with_proxy_args(&["--no-collapse"])
     })
 }
 

@@ -71,10 +71,14 @@ fn real(plan: &LoadPlan) -> Seen {
         servers: SERVERS,
         threads: 1,
         // Items of at most the simulated size; nothing is sampled, so that no key is hot.
-        server_args: ["-m", &memory_mb, "-I", "64k", "--hot-sampling", "0"]
-            .map(String::from)
-            .into(),
-        ..ClusterOptions::nobody_dies()
+        ..ClusterOptions::nobody_dies().with_server_args(&[
+            "-m",
+            &memory_mb,
+            "-I",
+            "64k",
+            "--hot-sampling",
+            "0",
+        ])
     });
     let served = || -> Vec<u64> {
         let of = |index| {

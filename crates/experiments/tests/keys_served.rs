@@ -27,10 +27,12 @@ fn reads_of_copies_are_counted() {
     let cluster = Cluster::start(ClusterOptions {
         servers: SERVERS,
         threads: 1,
-        server_args: ["--hot-sampling", "100", "--hot-trigger-rps", "20"]
-            .map(String::from)
-            .into(),
-        ..ClusterOptions::nobody_dies()
+        ..ClusterOptions::nobody_dies().with_server_args(&[
+            "--hot-sampling",
+            "100",
+            "--hot-trigger-rps",
+            "20",
+        ])
     });
     let served = || -> u64 {
         let servers = cluster.servers.iter().map(|server| server.address());

@@ -85,6 +85,7 @@ pub fn join(
         lease,
         me: None,
         hot_keys_most: args.hot_keys,
+        test_endless_lease: args.test_endless_lease,
     };
     MemberHandle::start(config, report, move |event| listener.hear(event))
         .map_err(|error| UsageError(error.to_string()))
@@ -138,6 +139,7 @@ struct Listener {
     me: Option<ServerId>,
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
+    test_endless_lease: bool,
 }
 
 impl Listener {
@@ -160,6 +162,7 @@ impl Listener {
                 self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
             }
             MemberEvent::Answered { sent, epoch, lease } => {
+                let lease = lease.filter(|_| !self.test_endless_lease);
                 self.lease.handle_answer(sent, epoch, lease);
             }
             MemberEvent::Lost => {

@@ -45,7 +45,15 @@ impl ClusterOptions {
             coordinator_args,
             ..ClusterOptions::default()
         }
+        .with_server_args(&["--test-endless-lease"])
         .with_proxy_args(&evenkeel::PATIENT)
+    }
+
+    /// The same with further arguments of every server.
+    pub fn with_server_args(mut self, more: &[&str]) -> Self {
+        self.server_args
+            .extend(more.iter().map(|&it| it.to_owned()));
+        self
     }
 
     /// The same with further arguments of every proxy.

@@ -158,6 +158,11 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "COIN", value_enum, default_value_t)]
     pub test_toll_coin: Coin,
 
+    /// Take any leave to serve for one without end, as by a coordinator that knows nothing of leases: a stopped process goes on
+    /// where it was. For tests in which nobody dies
+    #[arg(long, hide = true)]
+    pub test_endless_lease: bool,
+
     /// Refuse flush_all
     #[arg(short = 'F', long)]
     pub disable_flush_all: bool,
