@@ -23,6 +23,7 @@ fn demo(arguments: &[&str]) -> Process {
         .args(["--rate", "6000", "--connections", "64", "--keys", "2000"])
         .args(arguments)
         // A busy machine answers late, and that is no error of the demo's.
+        .arg("--server-arg=--test-endless-lease")
         .env("EVENKEEL_PROXY_CONNECT_TIMEOUT", "30s")
         .env("EVENKEEL_PROXY_REQUEST_TIMEOUT", "50s")
         .spawn()

@@ -272,9 +272,13 @@ impl Client {
 
     /// True when the peer closed and everything it had sent was read.
     pub fn closed(&mut self) -> bool {
-        match self.reader.fill_buf() {
-            Ok(bytes) => bytes.is_empty(),
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        loop {
+            match self.reader.fill_buf() {
+                Ok(bytes) => return bytes.is_empty(),
+                // Of a process that was stopped and goes on, where reads have a timeout.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+            }
         }
     }
 

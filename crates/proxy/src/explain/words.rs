@@ -1,6 +1,6 @@
 //! An explanation in words.
 
-use evenkeel_roles::proxy::{Destination, Explanation, KeyWay, Placing, ServerSeen};
+use evenkeel_roles::proxy::{Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen};
 use std::fmt::Write;
 
 /// Width of the names before what is said.
@@ -90,9 +90,36 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
     if to.others_unlisted > 0 {
         row(out, "", &format!("and {} more", to.others_unlisted));
     }
+    if let Some(hot) = &to.hot {
+        row(out, "hot", &hot_words(hot));
+    }
     let nobody = if running { "nobody" } else { "unknown" };
     let asked = to.asked.as_deref().unwrap_or(nobody);
     row(out, "asked", &format!("{asked}: {}", to.why));
+}
+
+fn hot_words(hot: &HotSeen) -> String {
+    let count = hot.replicas;
+    let mut words = match (hot.leased_us, count) {
+        (0, _) | (_, 0) => "reads go to its home, which grants no lease now".to_owned(),
+        (left, _) => {
+            let left_ms = left.div_ceil(1000);
+            let places = hot.servers.join(", ");
+            let more = usize::from(count).saturating_sub(hot.servers.len());
+            let rest = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            format!(
+                "for {left_ms} ms and while it is renewed reads go to its home and {count} replicas: {places}{rest}"
+            )
+        }
+    };
+    if let Some(bytes) = hot.kept_bytes {
+        let _ = write!(words, "; the newest answer is kept ({bytes} bytes)");
+    }
+    words
 }
 
 fn server_words(server: &ServerSeen) -> String {

@@ -4,8 +4,7 @@
 //! [`elsewhere`](ProxyCore::elsewhere). Nothing is worked out a second time, so that an explanation cannot
 //! differ from what happens. It is made without counting anything and without asking a server.
 //!
-//! Commands that take the same way are explained together. What is not said is who holds a lease: each
-//! connection of an application has its own.
+//! Commands that take the same way are explained together.
 
 use super::backend::{Backend, Peer};
 use super::config::{Failover, OnDown};
@@ -79,10 +78,25 @@ pub struct Destination {
     pub others: Vec<ServerSeen>,
     /// How many more there are than are listed.
     pub others_unlisted: usize,
+    /// Where else reads go since it is hot, as far as the worker of the proxy knows that was asked.
+    pub hot: Option<HotSeen>,
     /// The server that is asked, by name. Absent if none is.
     pub asked: Option<String>,
     /// Why.
     pub why: String,
+}
+
+/// What a worker of a proxy knows of a key that has replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotSeen {
+    /// Replicas besides the home's copy.
+    pub replicas: u8,
+    /// Names of their servers, as many as are listed.
+    pub servers: Vec<String>,
+    /// For how many microseconds reads may go to them, unless it is renewed. 0 while the home has granted no lease: then they go home.
+    pub leased_us: u64,
+    /// Bytes of the newest answer, if it is kept to be shown in the place of an older one.
+    pub kept_bytes: Option<usize>,
 }
 
 /// Bounds of exptimes, in seconds, 0 for none.
@@ -270,6 +284,7 @@ impl ProxyCore {
             home: None,
             others: Vec::new(),
             others_unlisted: 0,
+            hot: None,
             asked: None,
             why: String::new(),
         };
@@ -281,6 +296,7 @@ impl ProxyCore {
                 self.place_by_map(servers, key, running, &mut destination);
             }
         }
+        destination.hot = self.hot_seen(now, pool, key);
         if running && destination.asked.is_none() {
             let reads = match pool.settings.on_down {
                 OnDown::Miss => "gets are misses",
@@ -392,6 +408,33 @@ impl ProxyCore {
         };
         found.home = self.server_seen(home, running);
         self.say_home(home, "it owns the cachelet", found);
+    }
+
+    /// What is known of the replicas of a key. Nothing is before it was read under a lease.
+    fn hot_seen(&self, now: Instant, pool: &Pool, key: &[u8]) -> Option<HotSeen> {
+        let hash = KeyHash::of(key);
+        let known = pool.leases.look(now, hash)?;
+        let places: Vec<BackendId> = match &pool.servers {
+            Servers::Evenkeel(servers) => {
+                let map = servers.map()?;
+                let home = map.locate(hash).worker?;
+                let replicas = shadows(map, key, home.server, known.gamma).into_iter();
+                replicas.filter_map(|w| servers.backend(w)).collect()
+            }
+            Servers::Memcached(servers) => {
+                let hot = pool.hot.as_ref().filter(|hot| hot.is_tracked(hash, key))?;
+                let of_copy = |suffix| hot.server_of_copy(hash, suffix);
+                let replicas = (1..=known.gamma).filter_map(of_copy);
+                replicas.map(|place| servers.backends()[place]).collect()
+            }
+        };
+        let listed = places.into_iter().take(PLACES_LISTED_MAX);
+        Some(HotSeen {
+            replicas: known.gamma,
+            servers: listed.filter_map(|id| self.name_of(id)).collect(),
+            leased_us: u64::try_from(known.leased_for.as_micros()).unwrap_or(u64::MAX),
+            kept_bytes: known.kept_len,
+        })
     }
 
     fn say_home(&self, home: BackendId, why: &str, found: &mut Destination) {

@@ -96,8 +96,8 @@ pub use config::{
     ProxyConfig, Revision, TlsId,
 };
 pub use explain::{
-    Destination, Explanation, Exptimes, HealthSeen, KeyWay, PLACES_LISTED_MAX, Placing, RouteFound,
-    ServerSeen,
+    Destination, Explanation, Exptimes, HealthSeen, HotSeen, KeyWay, PLACES_LISTED_MAX, Placing,
+    RouteFound, ServerSeen,
 };
 pub use hot::HotKeyReport;
 pub use latency::{Histogram, Latency};

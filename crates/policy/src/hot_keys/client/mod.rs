@@ -76,6 +76,7 @@
 mod canonical;
 mod entry;
 mod kept;
+mod known;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -88,6 +89,7 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
 pub use kept::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
+pub use known::Known;
 pub use ticket::{Answer, Connection, Grant, ReadTicket, Route, Verdict, WriteTicket};
 
 use entry::{Entry, NEVER, Seen, UNKNOWN};

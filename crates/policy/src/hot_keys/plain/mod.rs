@@ -391,7 +391,7 @@ impl PlainHotKeys {
     }
 
     /// Position of the server of a copy.
-    pub(super) fn server_of_copy(&self, hash: KeyHash, suffix: u8) -> Option<usize> {
+    pub fn server_of_copy(&self, hash: KeyHash, suffix: u8) -> Option<usize> {
         let copies = &self.entries[self.at(hash)?].copies;
         Some(copies.get(usize::from(suffix).checked_sub(1)?)?.server)
     }

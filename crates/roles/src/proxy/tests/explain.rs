@@ -280,6 +280,17 @@ fn with_evenkeel_servers_the_replicas_are_where_leases_lead() {
         world.reply(port, "VA 1 f0 c10\r\na\r\n");
     }
     assert!(drawn > 0);
+    let to = explained(&world, &key).ways.remove(0).to.unwrap();
+    let hot = to.hot.expect("it was read under a lease");
+    assert_eq!(
+        (hot.replicas, &hot.servers),
+        (1, &vec![to.others[0].name.clone()])
+    );
+    assert!(hot.kept_bytes.is_some_and(|bytes| bytes >= "a".len()));
+    assert!(hot.leased_us > 0);
+    world.wait_ms(hot.leased_us.div_ceil(1000));
+    let to = explained(&world, &key).ways.remove(0).to.unwrap();
+    assert_eq!(to.hot.map_or(0, |hot| hot.leased_us), 0);
 }
 
 #[test]
