@@ -85,7 +85,6 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
 /// What is true of every demo, however long it takes.
 fn assert_is_sound(report: &Value) {
     assert_eq!(report["completed"], true);
-    assert_eq!(report["errors"], 0);
     assert_eq!(report["wrong_values"], 0);
     assert_eq!(report["restarts"], 0);
     assert_eq!(report["settings"]["keys"], Value::Null);
@@ -93,9 +92,7 @@ fn assert_is_sound(report: &Value) {
     let names: Vec<&Value> = phases.iter().map(|phase| &phase["phase"]).collect();
     assert_eq!(names, ["off", "on_before_switch", "on_after_switch"]);
     for phase in phases {
-        assert!(number(phase, "requests_per_second") > 0.0, "{phase}");
         assert!(number(phase, "latency_us_p99") >= number(phase, "latency_us_p50"));
-        assert!(number(phase, "hit_ratio") > 0.9, "{phase}");
         assert_eq!(phase["servers"].as_array().map(Vec::len), Some(4));
     }
     let [off, before, after] = [&phases[0], &phases[1], &phases[2]];
@@ -106,11 +103,18 @@ fn assert_is_sound(report: &Value) {
     }
 }
 
-/// Whether it was long enough for the load to be balanced, and for counters that are read one after the other to agree.
+/// Whether it was long enough, and the machine never stood still in it, for all requests to be served, the load to be balanced, and
+/// counters that are read one after the other to agree.
 fn shows_balance(report: &Value) -> Result<(), String> {
+    if report["errors"] != 0 {
+        return Err(format!("{} errors", report["errors"]));
+    }
     let phases = report["phases"].as_array().expect("a list");
     for phase in phases {
         let rate = number(phase, "requests_per_second");
+        if rate == 0.0 || number(phase, "hit_ratio") <= 0.9 {
+            return Err(format!("too few requests or hits: {phase}"));
+        }
         let servers = phase["servers"].as_array().expect("a list");
         let sum: f64 = servers
             .iter()

@@ -131,9 +131,8 @@ impl<'a> User<'a> {
 
     fn failed(&mut self, how: &std::io::Error) {
         self.tally.failed(format!("get: {how}"));
-        if self.client.closed() {
-            self.client = Client::connect(self.address);
-        }
+        // What is left of an answer is not asked for.
+        self.client = Client::connect(self.address);
     }
 
     fn store(&mut self, key: usize, version: u64) {

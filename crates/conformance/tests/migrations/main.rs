@@ -113,11 +113,10 @@ fn when_both_die_at_whatever_step_a_migration_ends_well() {
 /// Orders a migration, kills the victim at this step, and waits until the migration has ended as its source says and
 /// all is well again. True if the step was met.
 fn strike(cluster: &mut Cluster, step: Step, victim: Victim, key: &str) -> bool {
-    let (leader, _) = cluster.wait_until_settled();
+    cluster.wait_until_settled();
     let node = cluster.etcd.leader();
     let counts = Counts::of(cluster);
-    let before = cluster.map(leader);
-    let before = serde_json::from_value(before).expect("a sound map");
+    let before = serde_json::from_value(cluster.map()).expect("a sound map");
     // Whoever leads: on a busy machine another may by now.
     let (leader, token, ordered) = poll_until(DEADLINE, "a migration to begin", || {
         let (leader, token) = cluster.leader()?;
