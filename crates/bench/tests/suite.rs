@@ -84,8 +84,7 @@ fn proxies_are_measured_compared_and_judged() {
         .arg("--twemproxy")
         .arg(require_program("nutcracker"))
         // A machine that stands still for a second is no overload.
-        .env("EVENKEEL_PROXY_CONNECT_TIMEOUT", "30s")
-        .env("EVENKEEL_PROXY_REQUEST_TIMEOUT", "50s")
+        .with_patient_proxies()
         .arg("--json")
         .arg(&json)
         .spawn();

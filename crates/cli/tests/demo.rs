@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use evenkeel_testkit::{Process, Signal, poll_until};
+use evenkeel_testkit::{Process, Signal, poll_until, undisturbed};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
@@ -24,8 +24,7 @@ fn demo(arguments: &[&str]) -> Process {
         .args(arguments)
         // A busy machine answers late, and that is no error of the demo's.
         .arg("--server-arg=--test-endless-lease")
-        .env("EVENKEEL_PROXY_CONNECT_TIMEOUT", "30s")
-        .env("EVENKEEL_PROXY_REQUEST_TIMEOUT", "50s")
+        .with_patient_proxies()
         .spawn()
 }
 
@@ -57,22 +56,26 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
     let path = trace.path().to_str().expect("a path of ours is text");
     let mut shown = Err(String::new());
     for on_seconds in ON_SECONDS {
-        let mut demo = demo(&[
-            "--trace",
-            path,
-            "--off-seconds",
-            "3",
-            "--on-seconds",
-            on_seconds,
-            "--lease-ms",
-            "900",
-            "--format",
-            "json",
-        ]);
-        assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
-        let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
-        assert_eq!(report["settings"]["trace"], path);
-        assert_is_sound(&report);
+        let report = undisturbed(|| {
+            let mut demo = demo(&[
+                "--trace",
+                path,
+                "--off-seconds",
+                "3",
+                "--on-seconds",
+                on_seconds,
+                "--lease-ms",
+                "900",
+                "--format",
+                "json",
+            ]);
+            assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+            let report: Value =
+                serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
+            assert_eq!(report["settings"]["trace"], path);
+            assert_is_sound(&report);
+            all_served(&report).map(|()| report)
+        });
         shown = shows_balance(&report);
         match &shown {
             Ok(()) => break,
@@ -103,18 +106,23 @@ fn assert_is_sound(report: &Value) {
     }
 }
 
-/// Whether it was long enough, and the machine never stood still in it, for all requests to be served, the load to be balanced, and
-/// counters that are read one after the other to agree.
-fn shows_balance(report: &Value) -> Result<(), String> {
-    if report["errors"] != 0 {
-        return Err(format!("{} errors", report["errors"]));
+/// What is true of every demo of a machine that did not stand still.
+fn all_served(report: &Value) -> Result<(), String> {
+    let phases = report["phases"].as_array().expect("a list");
+    let is_served = |phase: &Value| {
+        number(phase, "requests_per_second") > 0.0 && number(phase, "hit_ratio") > 0.9
+    };
+    match report["errors"] == 0 && phases.iter().all(is_served) {
+        true => Ok(()),
+        false => Err(format!("errors, or too few requests or hits: {report}")),
     }
+}
+
+/// Whether it was long enough for the load to be balanced, and for counters that are read one after the other to agree.
+fn shows_balance(report: &Value) -> Result<(), String> {
     let phases = report["phases"].as_array().expect("a list");
     for phase in phases {
         let rate = number(phase, "requests_per_second");
-        if rate == 0.0 || number(phase, "hit_ratio") <= 0.9 {
-            return Err(format!("too few requests or hits: {phase}"));
-        }
         let servers = phase["servers"].as_array().expect("a list");
         let sum: f64 = servers
             .iter()
@@ -142,11 +150,17 @@ fn shows_balance(report: &Value) -> Result<(), String> {
 
 #[test]
 fn progress_is_a_line_a_second_and_the_result_a_table() {
-    let begun = Instant::now();
-    let mut demo = demo(&["--off-seconds", "2", "--on-seconds", "4"]);
-    assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
-    let took = begun.elapsed().as_secs() as usize;
-    let text = demo.stdout_text();
+    let (text, took) = undisturbed(|| {
+        let begun = Instant::now();
+        let mut demo = demo(&["--off-seconds", "2", "--on-seconds", "4"]);
+        assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+        assert_eq!(demo.stderr_text(), "");
+        let text = demo.stdout_text();
+        match text.contains("\n0 errors, 0 wrong values") {
+            true => Ok((text, begun.elapsed().as_secs() as usize)),
+            false => Err(text),
+        }
+    });
     let seconds = text
         .lines()
         .filter(|line| line.contains("req/s of each server:"));
@@ -160,9 +174,6 @@ fn progress_is_a_line_a_second_and_the_result_a_table() {
     ] {
         assert!(text.contains(row), "{row}: {text}");
     }
-    // Errors there are on a machine that stands still; that there are none otherwise is told by the test above.
-    assert!(text.contains(" errors, 0 wrong values"), "{text}");
-    assert_eq!(demo.stderr_text(), "");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `evenkeel experiment` as its users run it.
 
+use evenkeel_testkit::undisturbed;
 use std::process::{Command, Output};
 
 fn experiment(arguments: &[&str]) -> Output {
@@ -10,18 +11,16 @@ fn experiment(arguments: &[&str]) -> Output {
         .expect("the program is there")
 }
 
-/// Runs of an experiment, one of which is to find the servers it started in time.
-const ATTEMPTS: usize = 5;
-
 fn json(arguments: &[&str]) -> serde_json::Value {
     // Where a machine stands still while a cluster is loaded, some of it is refused, and the experiment does not go on.
-    let is_disturbed = |output: &Output| {
-        let told = String::from_utf8_lossy(&output.stderr);
-        told.trim_end().ends_with("keys were stored")
-    };
-    let mut outputs = (0..ATTEMPTS).map(|_| experiment(arguments));
-    let output = outputs.find(|output| !is_disturbed(output));
-    let output = output.expect("a cluster that is loaded");
+    let output = undisturbed(|| {
+        let output = experiment(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        match told.trim_end().ends_with("keys were stored") {
+            true => Err(told),
+            false => Ok(output),
+        }
+    });
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {told}");
     serde_json::from_slice(&output.stdout).expect("JSON")

@@ -5,6 +5,7 @@ use evenkeel_conformance::exchange::seed;
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, evenkeel, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -197,6 +198,18 @@ fn gets_of_a_hot_key_spread_through_a_proxy_and_not_without_one() {
         is_spread.then_some((gets, replica_gets))
     });
     println!("through the proxy: {gets:?} at homes, {replica_gets:?} of replicas");
+    let hot = poll_until(HOT_DEADLINE, "a lease that is explained", || {
+        read_batch(&mut reader);
+        let explained = reader.stats(&format!("explain {KEY}")).remove("explain");
+        let explained: Value = serde_json::from_str(&explained?).expect("JSON");
+        let hot = &explained["ways"][0]["to"]["hot"];
+        (hot["leased_us"].as_u64()? > 0).then(|| hot.clone())
+    });
+    let servers = hot["servers"].as_array().map(Vec::len);
+    assert!(
+        servers > Some(0) && servers == hot["replicas"].as_u64().map(|n| n as usize),
+        "{hot}"
+    );
 
     let mut direct = cluster.server_client(home);
     let (gets, replica_gets) = counts(&mut || {

@@ -34,4 +34,4 @@ pub use client::{Client, IO_TIMEOUT, MetaReply, Value};
 pub use cluster::{Cluster, ClusterOptions};
 pub use memcached::Memcached;
 pub use process::{Builder, EXIT_DEADLINE, Process, READY_DEADLINE, Signal};
-pub use wait::poll_until;
+pub use wait::{poll_until, undisturbed};

@@ -1,6 +1,7 @@
-//! Waiting for something that another process can only be asked about.
+//! Waiting for something that another process can only be asked about, and doing again what a machine that stood still has spoilt.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Pause between two questions. Short beside every deadline, long beside the question itself.
@@ -33,6 +34,50 @@ pub fn poll_until<T>(
     }
 }
 
+/// The machine stood still if a pause took so much longer than it should.
+const STANDSTILL: Duration = Duration::from_millis(500);
+
+/// Tries of which one is to be undisturbed.
+const TRIES: usize = 10;
+
+/// Does what is spoilt (`Err`) by a machine that stands still for a moment, such as a virtual one that is paused, and does it again
+/// where this has happened meanwhile.
+///
+/// # Panics
+/// With what was wrong, where the machine did not stand still, or did so each of ten times.
+pub fn undisturbed<T>(mut act: impl FnMut() -> Result<T, String>) -> T {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (done, longest) = with_longest_pause(&mut act);
+        match done {
+            Ok(done) => return done,
+            Err(wrong) => assert!(longest >= STANDSTILL && tries < TRIES, "{wrong}"),
+        }
+    }
+}
+
+/// Does something, and tells by how much a short pause that was made meanwhile was too long at most.
+fn with_longest_pause<T>(act: impl FnOnce() -> T) -> (T, Duration) {
+    thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let watch = scope.spawn(move || {
+            let mut longest = Duration::ZERO;
+            loop {
+                let begun = Instant::now();
+                let ended = stopped.recv_timeout(PAUSE_BETWEEN_QUESTIONS);
+                longest = longest.max(begun.elapsed().saturating_sub(PAUSE_BETWEEN_QUESTIONS));
+                if ended == Err(RecvTimeoutError::Disconnected) {
+                    return longest;
+                }
+            }
+        });
+        let done = act();
+        drop(stop);
+        (done, watch.join().expect("it only pauses"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +90,22 @@ mod tests {
             (questions == 3).then_some(questions)
         });
         assert_eq!(answer, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "wrong by itself")]
+    fn what_is_wrong_without_a_standstill_is_told() {
+        undisturbed::<()>(|| Err("wrong by itself".into()));
+    }
+
+    #[test]
+    fn what_is_right_is_right_at_once() {
+        let mut tries = 0;
+        undisturbed(|| {
+            tries += 1;
+            Ok(())
+        });
+        assert_eq!(tries, 1);
     }
 
     #[test]

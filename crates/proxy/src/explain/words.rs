@@ -99,23 +99,25 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
 }
 
 fn hot_words(hot: &HotSeen) -> String {
-    let count = hot.replicas;
-    let mut words = match (hot.leased_us, count) {
-        (0, _) | (_, 0) => "reads go to its home, which grants no lease now".to_owned(),
-        (left, _) => {
-            let left_ms = left.div_ceil(1000);
-            let places = hot.servers.join(", ");
-            let more = usize::from(count).saturating_sub(hot.servers.len());
-            let rest = if more == 0 {
-                String::new()
-            } else {
-                format!(" and {more} more")
-            };
-            format!(
-                "for {left_ms} ms and while it is renewed reads go to its home and {count} replicas: {places}{rest}"
-            )
+    let mut words = String::new();
+    if hot.leased_us == 0 || hot.replicas == 0 {
+        words.push_str("reads go to its home, which grants no lease now");
+    } else {
+        let (left_ms, places) = (hot.leased_us.div_ceil(1000), hot.servers.join(", "));
+        let _ = write!(
+            words,
+            "reads go to its home and {} replicas ({places}",
+            hot.replicas
+        );
+        let unlisted = usize::from(hot.replicas).saturating_sub(hot.servers.len());
+        if unlisted > 0 {
+            let _ = write!(words, " and {unlisted} more");
         }
-    };
+        let _ = write!(
+            words,
+            ") until the lease ends in {left_ms} ms, if it is not renewed"
+        );
+    }
     if let Some(bytes) = hot.kept_bytes {
         let _ = write!(words, "; the newest answer is kept ({bytes} bytes)");
     }
@@ -157,4 +159,33 @@ fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
         }
     }
     out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hot_key_says_where_it_is_read_and_for_how_long() {
+        let hot = HotSeen {
+            replicas: 3,
+            servers: vec!["s1/0".into(), "s2/0".into()],
+            leased_us: 84_001,
+            kept_bytes: Some(5),
+        };
+        assert_eq!(
+            hot_words(&hot),
+            "reads go to its home and 3 replicas (s1/0, s2/0 and 1 more) until the lease ends in 85 ms, if it is not renewed; \
+             the newest answer is kept (5 bytes)"
+        );
+        let over = HotSeen {
+            leased_us: 0,
+            kept_bytes: None,
+            ..hot
+        };
+        assert_eq!(
+            hot_words(&over),
+            "reads go to its home, which grants no lease now"
+        );
+    }
 }

@@ -296,7 +296,7 @@ impl ProxyCore {
                 self.place_by_map(servers, key, running, &mut destination);
             }
         }
-        destination.hot = self.hot_seen(now, pool, key);
+        destination.hot = self.hot_seen(now, pool, key, &destination.others);
         if running && destination.asked.is_none() {
             let reads = match pool.settings.on_down {
                 OnDown::Miss => "gets are misses",
@@ -410,28 +410,33 @@ impl ProxyCore {
         self.say_home(home, "it owns the cachelet", found);
     }
 
-    /// What is known of the replicas of a key. Nothing is before it was read under a lease.
-    fn hot_seen(&self, now: Instant, pool: &Pool, key: &[u8]) -> Option<HotSeen> {
+    /// What is known of the replicas of a key, whose possible places of Evenkeel servers `others` are. Nothing is before it was read
+    /// under a lease.
+    fn hot_seen(
+        &self,
+        now: Instant,
+        pool: &Pool,
+        key: &[u8],
+        others: &[ServerSeen],
+    ) -> Option<HotSeen> {
         let hash = KeyHash::of(key);
         let known = pool.leases.look(now, hash)?;
-        let places: Vec<BackendId> = match &pool.servers {
-            Servers::Evenkeel(servers) => {
-                let map = servers.map()?;
-                let home = map.locate(hash).worker?;
-                let replicas = shadows(map, key, home.server, known.gamma).into_iter();
-                replicas.filter_map(|w| servers.backend(w)).collect()
+        let servers = match &pool.servers {
+            Servers::Evenkeel(_) => {
+                let replicas = others.iter().take(known.gamma.into());
+                replicas.map(|server| server.name.clone()).collect()
             }
             Servers::Memcached(servers) => {
                 let hot = pool.hot.as_ref().filter(|hot| hot.is_tracked(hash, key))?;
-                let of_copy = |suffix| hot.server_of_copy(hash, suffix);
-                let replicas = (1..=known.gamma).filter_map(of_copy);
-                replicas.map(|place| servers.backends()[place]).collect()
+                let places = (1..=known.gamma).filter_map(|of| hot.server_of_copy(hash, of));
+                let replicas = places.filter_map(|place| servers.backends().get(place));
+                let listed = replicas.take(PLACES_LISTED_MAX);
+                listed.filter_map(|&id| self.name_of(id)).collect()
             }
         };
-        let listed = places.into_iter().take(PLACES_LISTED_MAX);
         Some(HotSeen {
             replicas: known.gamma,
-            servers: listed.filter_map(|id| self.name_of(id)).collect(),
+            servers,
             leased_us: u64::try_from(known.leased_for.as_micros()).unwrap_or(u64::MAX),
             kept_bytes: known.kept_len,
         })
