@@ -41,6 +41,8 @@ pub struct ApiClient {
     endpoint: Endpoint,
     access: Access,
     line: Line,
+    /// For whole texts.
+    text_line: Line,
 }
 
 /// Why a call has no result.
@@ -110,12 +112,14 @@ impl ApiClient {
             endpoint: access.endpoint(address)?,
             access: access.clone(),
             line: Line::new(access, REQUEST_TIMEOUT),
+            text_line: Line::new(access, TEXT_TIMEOUT),
         })
     }
 
-    /// The same client, but for calls that take at most so long where a second is usual.
+    /// The same client, but for calls that take at most so long where a second is usual; longer ones as long as they may, and no less.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.line = Line::new(&self.access, limit);
+        self.text_line = Line::new(&self.access, limit.max(TEXT_TIMEOUT));
         self
     }
 
@@ -366,10 +370,10 @@ impl ApiClient {
     ///
     /// It cannot be reached, or has none of that name (`no_proxy_config`).
     pub fn proxy_config(&self, name: &str) -> ClientResult<ProxyConfigDocument> {
-        let line = Line::new(&self.access, TEXT_TIMEOUT);
+        let line = &self.text_line;
         let path = format!("/api/v1/proxy-config?name={name}");
         let (text, [etag, lineage]) =
-            self.call(|endpoint| endpoint.get_text(&line, &path, ["etag", LINEAGE_HEADER]))?;
+            self.call(|endpoint| endpoint.get_text(line, &path, ["etag", LINEAGE_HEADER]))?;
         match (etag.trim_matches('"').parse(), lineage.parse()) {
             (Ok(revision), Ok(lineage)) if revision > 0 => Ok(ProxyConfigDocument {
                 id: ProxyConfigId { lineage, revision },
@@ -432,7 +436,7 @@ impl ApiClient {
         expected: Expected,
         text: Option<&str>,
     ) -> ClientResult<u64> {
-        let line = Line::new(&self.access, TEXT_TIMEOUT);
+        let line = &self.text_line;
         let tag;
         let condition = match expected {
             Expected::Anything => None,
@@ -443,7 +447,7 @@ impl ApiClient {
             }
         };
         let changed: ProxyConfigEntry =
-            self.call(|endpoint| endpoint.change_text(&line, path, condition, text))?;
+            self.call(|endpoint| endpoint.change_text(line, path, condition, text))?;
         Ok(changed.revision)
     }
 
