@@ -58,7 +58,7 @@ pub(crate) fn like_twemproxy(
     let servers = addresses(servers).join(",");
     let mut pool = vec!["--distribution", "twemproxy_ketama", "-s", &servers];
     // What is measured is how fast it is, and not whom it refuses.
-    pool.extend(["--request-timeout", "5s"]);
+    pool.extend(["--connect-timeout", "60s", "--request-timeout", "60s"]);
     Server::evenkeel_proxy(connections, &pool, cores)
 }
 
@@ -70,7 +70,7 @@ fn twemproxy_config(port: u16, servers: &[String]) -> String {
         .collect();
     format!(
         "pool:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
-         timeout: 5000\n  preconnect: true\n  auto_eject_hosts: false\n  servers:\n{servers}"
+         timeout: 60000\n  preconnect: true\n  auto_eject_hosts: false\n  servers:\n{servers}"
     )
 }
 

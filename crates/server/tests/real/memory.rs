@@ -28,8 +28,8 @@ const WARM: usize = 600;
 /// Sets of each of them: the receive buffers of a ring are used in turn.
 const WARM_SETS: usize = 8;
 
-/// Idle connections after those.
-const IDLE: usize = 2000;
+/// Idle connections after those: so many that megabytes which the allocator keeps or gives back meanwhile come to little for each.
+const IDLE: usize = 6000;
 
 /// Most that an idle connection may cost, in bytes.
 const IDLE_BYTES_MAX: u64 = 4096;
@@ -214,7 +214,7 @@ fn the_one_who_has_not_read_for_longest_goes_first() {
 #[test]
 fn an_idle_connection_costs_little() {
     for way in WAYS {
-        let server = evenkeel::server(&["-t", "2", "-c", "4000", "--io", way]);
+        let server = evenkeel::server(&["-t", "2", "-c", "8000", "--io", way]);
         let mut open: Vec<Client> = (0..WARM).map(|_| answered(server.address())).collect();
         // Receive buffers that all connections share are memory from their first use on.
         for client in &mut open {
