@@ -83,8 +83,6 @@ fn proxies_are_measured_compared_and_judged() {
         .arg(require_program("memcached"))
         .arg("--twemproxy")
         .arg(require_program("nutcracker"))
-        // A machine that stands still for a second is no overload.
-        .with_patient_proxies()
         .arg("--json")
         .arg(&json)
         .spawn();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use evenkeel_testkit::{Process, Signal, poll_until, undisturbed};
+use evenkeel_testkit::{Process, Signal, poll_until};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
@@ -11,20 +11,23 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
 /// How long a demo may take: its phases, and much more than a start and a stop.
 const DEMO_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The most loaded server's share counts as balanced up to here. Chance deals out the leases, and in
-/// a few seconds 64 clients take a few hundred of them: about 5 % either way on each server.
+/// The most loaded server's share counts as balanced up to here.
 const BALANCED: f64 = 1.3;
 
-/// A short demo of a few hot keys on small servers. Each client reads the hot keys several times in
-/// a lease: leases divert nothing from the home where clients read only once.
+/// So much more is served with balancing, at least: 3,000 instead of about 1,700 requests a second.
+const MORE_SERVED: f64 = 1.2;
+
+/// Servers of the demo.
+const SERVERS: usize = 6;
+
+/// A short demo of a few hot keys, at half of what the servers can do.
 fn demo(arguments: &[&str]) -> Process {
     Process::command("evenkeel up --demo", PROGRAM)
-        .args(["up", "--demo", "--threads", "1", "-m", "16"])
-        .args(["--rate", "6000", "--connections", "64", "--keys", "2000"])
+        .args(["up", "--demo", "-m", "16"])
+        .args(["--rate", "3000", "--connections", "64", "--keys", "2000"])
         .args(arguments)
         // A busy machine answers late, and that is no error of the demo's.
         .arg("--server-arg=--test-endless-lease")
-        .with_patient_proxies()
         .spawn()
 }
 
@@ -56,26 +59,22 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
     let path = trace.path().to_str().expect("a path of ours is text");
     let mut shown = Err(String::new());
     for on_seconds in ON_SECONDS {
-        let report = undisturbed(|| {
-            let mut demo = demo(&[
-                "--trace",
-                path,
-                "--off-seconds",
-                "3",
-                "--on-seconds",
-                on_seconds,
-                "--lease-ms",
-                "900",
-                "--format",
-                "json",
-            ]);
-            assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
-            let report: Value =
-                serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
-            assert_eq!(report["settings"]["trace"], path);
-            assert_is_sound(&report);
-            all_served(&report).map(|()| report)
-        });
+        let mut demo = demo(&[
+            "--trace",
+            path,
+            "--off-seconds",
+            "3",
+            "--on-seconds",
+            on_seconds,
+            "--lease-ms",
+            "900",
+            "--format",
+            "json",
+        ]);
+        assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+        let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
+        assert_eq!(report["settings"]["trace"], path);
+        assert_is_sound(&report);
         shown = shows_balance(&report);
         match &shown {
             Ok(()) => break,
@@ -96,7 +95,7 @@ fn assert_is_sound(report: &Value) {
     assert_eq!(names, ["off", "on_before_switch", "on_after_switch"]);
     for phase in phases {
         assert!(number(phase, "latency_us_p99") >= number(phase, "latency_us_p50"));
-        assert_eq!(phase["servers"].as_array().map(Vec::len), Some(4));
+        assert_eq!(phase["servers"].as_array().map(Vec::len), Some(SERVERS));
     }
     let [off, before, after] = [&phases[0], &phases[1], &phases[2]];
     assert_eq!(number(off, "replicas"), 0.0);
@@ -106,21 +105,23 @@ fn assert_is_sound(report: &Value) {
     }
 }
 
-/// What is true of every demo of a machine that did not stand still.
-fn all_served(report: &Value) -> Result<(), String> {
-    let phases = report["phases"].as_array().expect("a list");
-    let is_served = |phase: &Value| {
-        number(phase, "requests_per_second") > 0.0 && number(phase, "hit_ratio") > 0.9
-    };
-    match report["errors"] == 0 && phases.iter().all(is_served) {
-        true => Ok(()),
-        false => Err(format!("errors, or too few requests or hits: {report}")),
-    }
-}
-
 /// Whether it was long enough for the load to be balanced, and for counters that are read one after the other to agree.
 fn shows_balance(report: &Value) -> Result<(), String> {
     let phases = report["phases"].as_array().expect("a list");
+    let served = |phase: &Value| number(phase, "requests_per_second");
+    let [off, on @ ..] = &phases[..] else {
+        return Err("no phases".into());
+    };
+    // The hot key alone is half as much again as its server can do.
+    let is_more = |on: &Value| {
+        served(on) > served(off) * MORE_SERVED && number(on, "errors") <= number(off, "errors")
+    };
+    if !on.iter().all(is_more) {
+        return Err(format!("not more was served, or it had errors: {report}"));
+    }
+    if phases.iter().any(|phase| number(phase, "hit_ratio") < 0.9) {
+        return Err(format!("too few hits: {report}"));
+    }
     for phase in phases {
         let rate = number(phase, "requests_per_second");
         let servers = phase["servers"].as_array().expect("a list");
@@ -134,7 +135,6 @@ fn shows_balance(report: &Value) -> Result<(), String> {
             return Err(format!("{sum} of {rate} are the servers': {phase}"));
         }
     }
-    // Where servers cannot keep up, the proxy makes one of identical gets, which takes skew away, too.
     let skew = number(&phases[0], "server_load_max_over_mean");
     for on in &phases[1..] {
         let balance = number(on, "server_load_max_over_mean");
@@ -150,17 +150,12 @@ fn shows_balance(report: &Value) -> Result<(), String> {
 
 #[test]
 fn progress_is_a_line_a_second_and_the_result_a_table() {
-    let (text, took) = undisturbed(|| {
-        let begun = Instant::now();
-        let mut demo = demo(&["--off-seconds", "2", "--on-seconds", "4"]);
-        assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
-        assert_eq!(demo.stderr_text(), "");
-        let text = demo.stdout_text();
-        match text.contains("\n0 errors, 0 wrong values") {
-            true => Ok((text, begun.elapsed().as_secs() as usize)),
-            false => Err(text),
-        }
-    });
+    let begun = Instant::now();
+    let mut demo = demo(&["--off-seconds", "2", "--on-seconds", "4"]);
+    assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
+    let took = begun.elapsed().as_secs() as usize;
+    assert_eq!(demo.stderr_text(), "");
+    let text = demo.stdout_text();
     let seconds = text
         .lines()
         .filter(|line| line.contains("req/s of each server:"));
@@ -168,9 +163,11 @@ fn progress_is_a_line_a_second_and_the_result_a_table() {
     // Of the six seconds that it plays; what comes before and after them takes as long as it takes.
     assert!((2..=took).contains(&seconds), "a line a second: {text}");
     for row in [
-        "│ off ",
-        "│ on (before switch, settled)",
-        "│ on (after switch, settled)",
+        "│ off, as memcached ",
+        "│ on ",
+        "│ on, other keys hot ",
+        "errors, 0 wrong values, 0 restarts",
+        "requests/s with balancing on:",
     ] {
         assert!(text.contains(row), "{row}: {text}");
     }

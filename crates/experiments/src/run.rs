@@ -38,6 +38,8 @@ pub struct Run {
     pub fidelity: Fidelity,
     /// Numbers of workers that are compared, if any were told.
     pub workers: Option<Vec<u16>>,
+    /// Words in the names of the cells that are measured; none for all.
+    pub cells: Vec<String>,
     /// Of everything random in it.
     pub seed: u64,
     /// Folder of the public data sets, if there is one.
@@ -75,6 +77,7 @@ impl Run {
             small_by: SmallBy::Clock,
             fidelity: Fidelity::Fast,
             workers: None,
+            cells: Vec::new(),
             seed: 1,
             data: None,
             measured: Rc::default(),
@@ -186,6 +189,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             small_by: args.small_by,
             fidelity: args.fidelity,
             workers: args.workers.clone(),
+            cells: args.cells.clone(),
             seed: args.seed,
             data: args.data.clone(),
             measured: Rc::clone(&measured),

@@ -15,7 +15,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::evenkeel::PATIENT;
 use crate::poll_until;
 
 /// How long a program may take to print its ready line. Generous: a debug build on a busy machine.
@@ -74,13 +73,6 @@ impl Builder {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
-    }
-
-    /// Proxies that it starts wait for their servers as long as those with [`PATIENT`](crate::evenkeel::PATIENT).
-    pub fn with_patient_proxies(self) -> Self {
-        let [_, connect, _, request] = PATIENT;
-        self.env("EVENKEEL_PROXY_CONNECT_TIMEOUT", connect)
-            .env("EVENKEEL_PROXY_REQUEST_TIMEOUT", request)
     }
 
     /// Sets the working directory.

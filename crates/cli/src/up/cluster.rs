@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use evenkeel_coordinator::api::{Mode, Settings};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::member::{Member, Plan, Word, how_it_ended};
@@ -60,8 +61,8 @@ pub struct ClusterPlan {
     pub connections: usize,
     /// Further flags of each server.
     pub server_arguments: Vec<String>,
-    /// Whether hot keys are replicated from the start.
-    pub hot_keys: Mode,
+    /// See [`Cluster::set_balancing`].
+    pub balancing: Mode,
 }
 
 /// A running cluster. Dropping it ends all processes and removes their files.
@@ -75,8 +76,8 @@ pub struct Cluster {
     stop: Receiver<()>,
     notices: Vec<String>,
     restarts: u64,
-    /// Holds the coordinator's state. After the members, so that they are gone when it goes.
-    _files: TempDir,
+    /// The coordinator's state and the proxy's configuration. After the members, so that they are gone when it goes.
+    files: TempDir,
 }
 
 const COORDINATOR: usize = 0;
@@ -131,7 +132,7 @@ impl Cluster {
             stop,
             notices: Vec::new(),
             restarts: 0,
-            _files: files,
+            files,
         })
     }
 
@@ -146,17 +147,15 @@ impl Cluster {
         if self.wait_ready(COORDINATOR..COORDINATOR + 1, end)? == Outcome::Stopped {
             return Ok(Outcome::Stopped);
         }
+        self.set_balancing(plan.balancing)?;
         let api = self.api()?;
-        api.put_settings(Settings {
-            hot_keys: plan.hot_keys,
-        })?;
         let url: OsString = format!("http://{}", self.coordinator_address()?).into();
         self.add(Plan {
             name: "proxy".into(),
             role: "proxy",
             arguments: vec![
-                "--coordinator".into(),
-                url.clone(),
+                "--config".into(),
+                self.proxy_file().into(),
                 "-c".into(),
                 plan.connections.to_string().into(),
             ],
@@ -204,6 +203,30 @@ impl Cluster {
         // That members find each other is no news after a start that went well.
         self.notices.clear();
         Ok(outcome)
+    }
+
+    /// Has hot keys replicated and identical gets collapsed, or neither: then each request for a key goes to its one server, as with
+    /// memcached.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer, or the proxy's configuration cannot be written. It can be tried again.
+    pub fn set_balancing(&mut self, mode: Mode) -> anyhow::Result<()> {
+        let (file, coordinator) = (self.proxy_file(), self.coordinator_address()?);
+        let pool = format!(
+            "[pools.default]\ncoordinator = \"{coordinator}\"\ncollapse = {}\n",
+            mode == Mode::On
+        );
+        std::fs::write(&file, pool)
+            .with_context(|| format!("failed to write {}", file.display()))?;
+        if let Some(proxy) = self.members.get(PROXY) {
+            proxy.signal(Signal::HUP);
+        }
+        self.api()?.put_settings(Settings { hot_keys: mode })?;
+        Ok(())
+    }
+
+    fn proxy_file(&self) -> PathBuf {
+        self.files.path().join("proxy.toml")
     }
 
     fn add(&mut self, plan: Plan) {
@@ -376,7 +399,7 @@ impl Cluster {
     /// Stops all processes, waits for their ends and removes their files.
     pub fn stop(mut self) {
         for member in &self.members {
-            member.terminate();
+            member.signal(Signal::TERM);
         }
         let end = Instant::now() + STOP_DEADLINE;
         while self.members.iter_mut().any(Member::is_running) && Instant::now() < end {

@@ -229,11 +229,11 @@ impl Member {
         self.restart_at.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Asks the process to stop.
-    pub fn terminate(&self) {
+    /// Sends the process a signal, if there is one.
+    pub fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
-            // Fails only where the process is gone already, which is what is wanted.
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            // Fails only where the process has just ended.
+            let _ = kill_process(Pid::from_child(child), signal);
         }
     }
 

@@ -20,10 +20,13 @@ use std::time::{Duration, Instant};
 /// Most servers of one machine's cluster.
 const SERVERS_MAX: usize = 64;
 
-/// The demo has to leave room for its own load on the same machine, so that its servers are never as busy as they have
-/// to be by default to look for hot keys.
-const DEMO_TRIGGER_RPS: u32 = 100;
-const TRIGGER_FLAG: &str = "--hot-trigger-rps";
+/// What a worker of the demo serves in a second: it sleeps for a millisecond for each key. So a few servers, and a load that overloads
+/// one of them, have room on a small machine.
+const DEMO_WORKER_RPS: u32 = 1000;
+/// The demo's load, as a part of what its servers can do together.
+const DEMO_LOAD: f64 = 0.7;
+const DEMO_TOLL: [&str; 2] = ["--test-toll=1000000", "--test-toll-coin=clock"];
+const TOLL_FLAG: &str = "--test-toll";
 
 /// Connections that the proxy has room for besides those of the demo's load: memcached's default.
 const CONNECTIONS: usize = 1024;
@@ -34,12 +37,25 @@ const NOTICE_INTERVAL: Duration = Duration::from_millis(250);
 /// Starts a coordinator, servers and a proxy on this machine; Ctrl-C stops everything.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Servers
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    /// Servers [default: 4, with --demo 6]
+    #[arg(
+        long,
+        default_value = "4",
+        default_value_if("demo", "true", "6"),
+        hide_default_value = true,
+        value_name = "N"
+    )]
     pub servers: usize,
 
-    /// Workers (threads) of each server
-    #[arg(short = 't', long, default_value_t = 2, value_name = "N")]
+    /// Workers (threads) of each server [default: 2, with --demo 1]
+    #[arg(
+        short = 't',
+        long,
+        default_value = "2",
+        default_value_if("demo", "true", "1"),
+        hide_default_value = true,
+        value_name = "N"
+    )]
     pub threads: u16,
 
     /// Memory of each server, in megabytes
@@ -63,8 +79,8 @@ pub struct Args {
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub server_arg: Vec<String>,
 
-    /// Drive a skewed workload, without and with replication of hot keys, and compare. Servers look for hot keys from
-    /// 100 requests a second on, however little that is to them (--hot-trigger-rps)
+    /// Drive a skewed workload, first as through memcached, then with balancing, and compare. The servers are small: each worker serves
+    /// 1,000 keys a second (--server-arg=--test-toll=0 for as many as it can)
     #[arg(long)]
     pub demo: bool,
 
@@ -76,11 +92,18 @@ impl Args {
     /// What servers are told besides what every cluster needs.
     fn server_arguments(&self) -> Vec<String> {
         let mut arguments = self.server_arg.clone();
-        let is_said = |argument: &String| argument.starts_with(TRIGGER_FLAG);
+        let is_said = |argument: &String| argument.starts_with(TOLL_FLAG);
         if self.demo && !arguments.iter().any(is_said) {
-            arguments.push(format!("{TRIGGER_FLAG}={DEMO_TRIGGER_RPS}"));
+            arguments.extend(DEMO_TOLL.map(str::to_owned));
         }
         arguments
+    }
+
+    /// Requests a second of the demo's load.
+    fn demo_rate(&self) -> f64 {
+        let workers = self.servers as f64 * f64::from(self.threads);
+        let rate = workers * f64::from(DEMO_WORKER_RPS) * DEMO_LOAD;
+        self.of_demo.rate.unwrap_or(rate)
     }
 
     fn plan(&self) -> Result<ClusterPlan, UsageError> {
@@ -104,7 +127,7 @@ impl Args {
                     0
                 },
             server_arguments: self.server_arguments(),
-            hot_keys: if self.demo { Mode::Off } else { Mode::On },
+            balancing: if self.demo { Mode::Off } else { Mode::On },
         })
     }
 }

@@ -75,13 +75,7 @@ fn with_article(source: &str) -> String {
 fn cluster(reader: &mut Reader, section: &Section<'_>) -> Option<PoolServers> {
     let coordinators = reader.texts(section, "coordinator")?;
     let name = reader.text(section, "cluster");
-    let plain = [
-        "failover",
-        "gutter",
-        "failover_ttl",
-        "flush_on_return",
-        "collapse",
-    ];
+    let plain = ["failover", "gutter", "failover_ttl", "flush_on_return"];
     for key in plain.into_iter().chain(HOT_KEYS_KEYS) {
         if section.has(key) {
             reader.fail(

@@ -141,13 +141,15 @@ fn the_example_can_be_used_and_means_what_it_says() {
 fn a_pool_says_where_its_keys_go_when_a_server_is_out_of_use() {
     let text = "[pools.a]\nservers = [\"h\"]\nfailover = \"next\"\nfailover_ttl = \"1m\"\n\
                 [pools.b]\nservers = [\"i\"]\ngutter = \"c\"\nflush_on_return = true\ncollapse = false\n\
-                [pools.c]\nservers = [\"j\"]\n[[routes]]\npool = \"a\"\n";
+                [pools.c]\nservers = [\"j\"]\n[pools.d]\ncoordinator = \"k\"\ncollapse = false\n\
+                [[routes]]\npool = \"a\"\n";
     let pools = read_text(text, &[]).unwrap().pools;
     assert_eq!(pools[0].settings.failover, Failover::Next);
     assert_eq!(pools[0].settings.failover_ttl, Duration::from_secs(60));
     assert_eq!(pools[1].settings.failover, Failover::Gutter("c".into()));
     assert!(pools[1].settings.flush_on_return);
-    assert!(pools[0].settings.collapse && !pools[1].settings.collapse);
+    let collapse: Vec<bool> = pools.iter().map(|pool| pool.settings.collapse).collect();
+    assert_eq!(collapse, [true, false, true, false]);
     assert_eq!(pools[2].settings, PoolSettings::default());
 }
 

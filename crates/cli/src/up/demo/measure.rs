@@ -35,9 +35,10 @@ impl Sample {
         self.hot_keys.clone_from(&next.hot_keys);
     }
 
-    /// Requests a second that the clients had answered.
+    /// Requests a second that the clients had answered, and not by an error.
     pub fn requests_per_second(&self) -> f64 {
-        rate(self.counters.requests, self.seconds)
+        let told = self.counters.errors - self.counters.unanswered;
+        rate(self.counters.requests.saturating_sub(told), self.seconds)
     }
 
     /// Requests a second of one server.

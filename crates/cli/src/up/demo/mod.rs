@@ -1,7 +1,7 @@
-//! `evenkeel up --demo`: what replication of hot keys does, before your eyes.
+//! `evenkeel up --demo`: what balancing does, before your eyes.
 //!
-//! One load goes on through three phases: replication off; on; on with other keys hot, because a
-//! balance that lasts only until the next surprise would be worth little. Each phase's figures leave
+//! One load goes on through three phases: balancing off, so that each request for a key goes to its one server, as with memcached; on; on
+//! with other keys hot, because a balance that lasts only until the next surprise would be worth little. Each phase's figures leave
 //! out its start, in which the servers find the hot keys and the clients their leases.
 
 mod measure;
@@ -13,7 +13,7 @@ use super::Args;
 use super::cluster::{Cluster, ClusterPlan, Outcome};
 use anyhow::{Context, ensure};
 use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
-use evenkeel_coordinator::api::{Mode, Settings};
+use evenkeel_coordinator::api::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use evenkeel_workload::ValueSizes;
 use evenkeel_workload::trace::TraceFormat;
@@ -48,7 +48,7 @@ const PHASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "With --demo")]
 pub struct DemoArgs {
-    /// Seconds with replication of hot keys off
+    /// Seconds with balancing off
     #[arg(
         long,
         default_value_t = 15.0,
@@ -57,7 +57,7 @@ pub struct DemoArgs {
     )]
     pub off_seconds: f64,
 
-    /// Seconds with replication on; half way other keys become hot
+    /// Seconds with balancing on; half way other keys become hot
     #[arg(
         long,
         default_value_t = 30.0,
@@ -70,18 +70,18 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 128, value_name = "N", requires = "demo")]
     pub connections: usize,
 
-    /// Requests a second [default: each connection sends its next request when it has an answer]
+    /// Requests a second [default: 70 % of what the servers can do together]
     #[arg(long, value_name = "PER_SECOND", requires = "demo")]
     pub rate: Option<f64>,
 
     /// Number of generated keys
-    #[arg(long, default_value_t = 200_000, value_name = "N", requires = "demo")]
+    #[arg(long, default_value_t = 20_000, value_name = "N", requires = "demo")]
     pub keys: u64,
 
     /// Exponent of the generated keys' popularity
     #[arg(
         long,
-        default_value_t = 0.99,
+        default_value_t = 1.1,
         value_name = "EXPONENT",
         requires = "demo"
     )]
@@ -114,7 +114,7 @@ pub struct DemoArgs {
 }
 
 impl DemoArgs {
-    fn check(&self) -> Result<(), UsageError> {
+    fn check(&self, rate: f64) -> Result<(), UsageError> {
         for (flag, seconds) in [
             ("--off-seconds", self.off_seconds),
             ("--on-seconds", self.on_seconds / 2.0),
@@ -126,7 +126,7 @@ impl DemoArgs {
                 )));
             }
         }
-        workload::check(self)
+        workload::check(self, rate)
     }
 
     fn phases(&self) -> [PhasePlan; 3] {
@@ -163,7 +163,7 @@ struct PhasePlan {
 /// not start or the load fails.
 pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     let demo = &args.of_demo;
-    demo.check()?;
+    demo.check(args.demo_rate())?;
     raise_descriptor_limit(demo.connections)?;
     let phases = demo.phases();
     let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
@@ -230,8 +230,8 @@ struct Stage<'a> {
     total: Duration,
     /// The newest samples, as many as are shown together.
     recent: Vec<Sample>,
-    /// Wanted of the coordinator and not confirmed yet: it may be down just now.
-    wanted: Option<Settings>,
+    /// Wanted of the cluster and not confirmed yet: the coordinator may be down just now.
+    wanted: Option<Mode>,
 }
 
 impl<'a> Stage<'a> {
@@ -244,7 +244,7 @@ impl<'a> Stage<'a> {
             args.threads,
             cluster.coordinator_address()?
         );
-        let load = start_load(workload::plan(demo, proxy)?)?;
+        let load = start_load(workload::plan(demo, args.demo_rate(), proxy)?)?;
         let names = cluster.servers().map(|server| server.name().to_owned());
         let lengths = demo.phases().map(|plan| plan.length);
         Ok(Stage {
@@ -252,7 +252,7 @@ impl<'a> Stage<'a> {
             probe: Probe::new(cluster),
             names: names.collect(),
             title,
-            workload: workload::describe(demo),
+            workload: workload::describe(demo, args.demo_rate()),
             lease_ms: args.lease_ms,
             started: Instant::now(),
             total: lengths.iter().sum(),
@@ -272,10 +272,7 @@ impl<'a> Stage<'a> {
         for plan in phases {
             match plan.phase {
                 Phase::Off => {}
-                Phase::OnBeforeSwitch => {
-                    let hot_keys = Mode::On;
-                    self.wanted = Some(Settings { hot_keys });
-                }
+                Phase::OnBeforeSwitch => self.wanted = Some(Mode::On),
                 Phase::OnAfterSwitch => self.load.switch_hot_keys(),
             }
             let measured;
@@ -306,7 +303,7 @@ impl<'a> Stage<'a> {
         while next < begun + plan.length && !self.load.is_finished() {
             let from = next;
             next += SAMPLE_INTERVAL;
-            self.put_wanted_settings();
+            self.switch_balancing();
             let outcome = self.wait_until(next);
             for notice in self.cluster.take_notices() {
                 self.screen.notice(&notice)?;
@@ -340,10 +337,9 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn put_wanted_settings(&mut self) {
-        if let Some(settings) = self.wanted
-            && let Ok(api) = self.cluster.api()
-            && api.put_settings(settings).is_ok()
+    fn switch_balancing(&mut self) {
+        if let Some(mode) = self.wanted
+            && self.cluster.set_balancing(mode).is_ok()
         {
             self.wanted = None;
         }
@@ -381,15 +377,23 @@ mod tests {
         args: Args,
     }
 
-    fn demo(line: &str) -> DemoArgs {
+    fn up(line: &str) -> Args {
         let words = ["up", "--demo"].into_iter().chain(line.split_whitespace());
-        Program::parse_from(words).args.of_demo
+        Program::parse_from(words).args
+    }
+
+    #[test]
+    fn the_load_is_a_part_of_what_the_servers_can_do() {
+        assert_eq!(up("").demo_rate().round(), 4200.0);
+        assert_eq!(up("--servers 2 -t 5").demo_rate().round(), 7000.0);
+        assert_eq!(up("--rate 99").demo_rate(), 99.0);
     }
 
     #[test]
     fn phases_settle_and_leave_something_to_measure() {
         let seconds = |line| {
-            demo(line)
+            up(line)
+                .of_demo
                 .phases()
                 .map(|plan| (plan.length.as_secs_f64(), plan.settle.as_secs_f64()))
         };
@@ -400,6 +404,10 @@ mod tests {
 
     #[test]
     fn impossible_demos_are_refused_with_the_reason() {
+        let check = |line| {
+            let args = up(line);
+            args.of_demo.check(args.demo_rate())
+        };
         for (line, reason) in [
             ("--off-seconds 0", "--off-seconds"),
             ("--on-seconds 1", "--on-seconds"),
@@ -411,10 +419,10 @@ mod tests {
             ("--keys 0", "0"),
             ("--trace /nonexistent/trace.gz", "/nonexistent/trace.gz"),
         ] {
-            let error = demo(line).check().expect_err(line).to_string();
+            let error = check(line).expect_err(line).to_string();
             assert!(error.contains(reason), "{line}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }
-        demo("").check().expect("the defaults are sound");
+        check("").expect("the defaults are sound");
     }
 }

@@ -38,8 +38,8 @@ pub struct Settings {
     pub lease_ms: u32,
     /// Connections of the load, each a client of its own.
     pub connections: usize,
-    /// Requests a second of an open loop, or nothing in a closed loop.
-    pub rate_per_second: Option<f64>,
+    /// Requests a second that were due.
+    pub rate_per_second: f64,
     /// The trace, or nothing.
     pub trace: Option<String>,
     /// Number of generated keys, or nothing with a trace.
@@ -50,9 +50,9 @@ pub struct Settings {
     pub get_share: Option<f64>,
     /// Size of values: a number or a range.
     pub value_size_bytes: String,
-    /// Length of the phase without replication.
+    /// Length of the phase without balancing.
     pub off_seconds: f64,
-    /// Length of the two phases with replication together.
+    /// Length of the two phases with balancing together.
     pub on_seconds: f64,
     /// Left out at the start of each phase.
     pub settle_seconds: Vec<f64>,
@@ -64,11 +64,11 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Replication off.
+    /// Balancing off.
     Off,
-    /// Replication on.
+    /// Balancing on.
     OnBeforeSwitch,
-    /// Replication on, other keys hot.
+    /// Balancing on, other keys hot.
     OnAfterSwitch,
 }
 
@@ -81,7 +81,7 @@ pub struct PhaseReport {
     pub measured_seconds: f64,
     /// The most loaded server's requests by the mean of all servers.
     pub server_load_max_over_mean: f64,
-    /// Requests answered a second.
+    /// Requests a second that were answered, and not by an error.
     pub requests_per_second: f64,
     /// Median latency.
     pub latency_us_p50: f64,
@@ -115,13 +115,13 @@ impl Phase {
     /// As the table calls it.
     pub fn title(self) -> &'static str {
         match self {
-            Phase::Off => "off",
-            Phase::OnBeforeSwitch => "on (before switch, settled)",
-            Phase::OnAfterSwitch => "on (after switch, settled)",
+            Phase::Off => "off, as memcached",
+            Phase::OnBeforeSwitch => "on",
+            Phase::OnAfterSwitch => "on, other keys hot",
         }
     }
 
-    /// Whether hot keys are replicated.
+    /// Whether load is balanced.
     pub fn is_on(self) -> bool {
         self != Phase::Off
     }
@@ -156,17 +156,12 @@ impl PhaseReport {
     fn row(&self) -> Vec<String> {
         vec![
             self.phase.title().to_owned(),
-            format!("{:.2}", self.server_load_max_over_mean),
             format!("{:.0}", self.requests_per_second),
-            format!("{:.0} us", self.latency_us_p50),
-            format!("{:.0} us", self.latency_us_p99),
-            format!("{:.1} %", self.hit_ratio * 100.0),
-            self.hot_keys.to_string(),
-            self.replicas.to_string(),
-            match self.staleness_bound_ms {
-                0 => "none stale".to_owned(),
-                ms => format!("{ms} ms"),
-            },
+            format!("{:.1}", self.latency_us_p50 / 1e3),
+            format!("{:.1}", self.latency_us_p99 / 1e3),
+            self.errors.to_string(),
+            format!("{:.2}", self.server_load_max_over_mean),
+            format!("{:.0} %", self.hit_ratio * 100.0),
         ]
     }
 }
@@ -185,7 +180,7 @@ impl DemoReport {
                 memory_mb_per_server: args.memory_limit,
                 lease_ms: args.lease_ms,
                 connections: demo.connections,
-                rate_per_second: demo.rate,
+                rate_per_second: args.demo_rate(),
                 trace: demo.trace.as_ref().map(|path| path.display().to_string()),
                 keys: generated.then_some(demo.keys),
                 zipf_exponent: generated.then_some(demo.zipf),
@@ -220,15 +215,13 @@ impl DemoReport {
             table.set_width(width);
         }
         table.set_header([
-            "replication of hot keys",
-            "max/mean\nserver load",
-            "requests/s",
-            "p50",
-            "p99",
-            "hit\nratio",
-            "hot\nkeys",
-            "replicas",
-            "staleness\nbound",
+            "balancing",
+            "served/s",
+            "p50 ms",
+            "p99 ms",
+            "errors",
+            "max/mean",
+            "hits",
         ]);
         for phase in &self.phases {
             table.add_row(phase.row());
@@ -244,8 +237,30 @@ impl DemoReport {
         if !self.completed {
             text.push_str("; stopped before its end");
         }
+        if let [off, on, ..] = &self.phases[..] {
+            text.push_str(&format!("\n\n{}", gain(off, on)));
+        }
         text
     }
+}
+
+/// What balancing has changed, in one sentence.
+fn gain(off: &PhaseReport, on: &PhaseReport) -> String {
+    let failed = |phase: &PhaseReport| {
+        let served = phase.requests_per_second * phase.measured_seconds;
+        let errors = phase.errors as f64;
+        errors / (served + errors).max(1.0) * 100.0
+    };
+    format!(
+        "Of the same load, the same servers served {:.0} instead of {:.0} requests/s with balancing on: {:.1} instead of {:.1} % were \
+         refused or failed, and p99 went from {:.1} to {:.1} ms.",
+        on.requests_per_second,
+        off.requests_per_second,
+        failed(on),
+        failed(off),
+        off.latency_us_p99 / 1e3,
+        on.latency_us_p99 / 1e3
+    )
 }
 
 #[cfg(test)]
@@ -280,24 +295,31 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_phase() {
         let table = report().to_table(None);
-        let rows: Vec<&str> = table.lines().filter(|line| line.contains(" us ")).collect();
-        assert_eq!(rows.len(), 3, "{table}");
-        for (row, words) in rows.iter().zip([
-            ["off", "1.50", "none stale"],
-            ["on (before switch, settled)", "1.02", "750 ms"],
-            ["on (after switch, settled)", "1.05", "750 ms"],
-        ]) {
+        let row = |title: &str| {
+            let mut rows = table.lines().filter(|line| line.contains(title));
+            rows.next().unwrap_or_else(|| panic!("{title}: {table}"))
+        };
+        for (title, words) in [
+            ("│ off, as memcached ", ["400", "0.2", "9.0", "1.50"]),
+            ("│ on  ", ["400", "0.2", "9.0", "1.02"]),
+            ("│ on, other keys hot ", ["400", "0.2", "9.0", "1.05"]),
+        ] {
             for word in words {
-                assert!(row.contains(word), "{word}: {row}");
+                assert!(row(title).contains(word), "{word}: {table}");
             }
         }
+        let told =
+            "served 400 instead of 400 requests/s with balancing on: 0.0 instead of 0.0 % were";
+        assert!(table.contains(told), "{table}");
     }
 
     #[test]
     fn the_table_fits_a_narrow_terminal() {
         let table = report().to_table(Some(80));
+        let lines: Vec<&str> = table.lines().filter(|line| line.contains('│')).collect();
+        assert_eq!(lines.len(), 4, "a line for each row: {table}");
         assert!(
-            table.lines().all(|line| line.chars().count() <= 80),
+            lines.iter().all(|line| line.chars().count() <= 80),
             "{table}"
         );
         assert!(table.contains("1.50"), "{table}");

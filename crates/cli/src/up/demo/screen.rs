@@ -266,7 +266,7 @@ impl View<'_> {
             Line::plain(""),
             Line::toned(
                 format!(
-                    "{:>3} of {} s   replication of hot keys: {}",
+                    "{:>3} of {} s   balancing: {}",
                     self.elapsed.as_secs(),
                     self.total.as_secs(),
                     self.switch()
@@ -279,15 +279,15 @@ impl View<'_> {
         lines.extend((0..self.names.len()).map(|server| self.server_line(server)));
         lines.push(Line::plain(""));
         lines.push(Line::plain(format!(
-            "{:.0} requests/s   max/mean server load {:.2}   hit ratio {:.1} %",
+            "{:.0} served/s   max/mean server load {:.2}   hit ratio {:.1} %",
             sample.requests_per_second(),
             sample.max_over_mean(),
             sample.counters.hit_ratio() * 100.0
         )));
         lines.push(Line::plain(format!(
-            "p50 {:.0} us   p99 {:.0} us   errors {}",
-            sample.latency_us(0.5),
-            sample.latency_us(0.99),
+            "p50 {:.1} ms   p99 {:.1} ms   errors {}",
+            sample.latency_us(0.5) / 1e3,
+            sample.latency_us(0.99) / 1e3,
             sample.counters.errors
         )));
         lines.push(Line::plain(""));
@@ -337,15 +337,15 @@ impl View<'_> {
     fn one_line(&self) -> String {
         let sample = self.sample;
         let mut line = format!(
-            "{:>3} s  {:<3}  {:>7.0} req/s  max/mean {:.2}  hit {:5.1} %  p50 {:.0} us  p99 {:.0} us  \
+            "{:>3} s  {:<3}  {:>7.0} served/s  max/mean {:.2}  hit {:5.1} %  p50 {:.1} ms  p99 {:.1} ms  \
              errors {}  hot keys {}  replicas {}  req/s of each server:",
             self.elapsed.as_secs(),
             if self.phase.is_on() { "on" } else { "off" },
             sample.requests_per_second(),
             sample.max_over_mean(),
             sample.counters.hit_ratio() * 100.0,
-            sample.latency_us(0.5),
-            sample.latency_us(0.99),
+            sample.latency_us(0.5) / 1e3,
+            sample.latency_us(0.99) / 1e3,
             sample.counters.errors,
             sample.hot_keys.len(),
             sample.replicas()
@@ -397,7 +397,7 @@ mod tests {
     fn a_line_says_it_all() {
         let line = with_view(|view| view.one_line());
         assert!(line.starts_with(" 16 s  on "), "{line}");
-        for words in ["500 req/s", "max/mean 1.80", "hit  50.0 %", "replicas 3"] {
+        for words in ["500 served/s", "max/mean 1.80", "hit  50.0 %", "replicas 3"] {
             assert!(line.contains(words), "{words}: {line}");
         }
         assert!(line.ends_with("300 100 100"), "{line}");

@@ -21,10 +21,10 @@ const TRACE_CHECK_REQUESTS: u64 = 1_000_000;
 ///
 /// # Errors
 /// Says which flag or which place of the trace is wrong.
-pub fn check(args: &DemoArgs) -> Result<(), UsageError> {
+pub fn check(args: &DemoArgs, rate: f64) -> Result<(), UsageError> {
     // The address plays no part in what is checked.
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    plan(args, nowhere)?
+    plan(args, rate, nowhere)?
         .validate()
         .map_err(|error| UsageError(error.to_string()))?;
     let Some(path) = &args.trace else {
@@ -41,11 +41,11 @@ pub fn check(args: &DemoArgs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// The load that goes on through all phases.
+/// The load that goes on through all phases, of so many requests a second.
 ///
 /// # Errors
 /// When the key space, the popularity or the mix is out of range.
-pub fn plan(args: &DemoArgs, proxy: SocketAddr) -> Result<LoadPlan, UsageError> {
+pub fn plan(args: &DemoArgs, rate: f64, proxy: SocketAddr) -> Result<LoadPlan, UsageError> {
     let source = match &args.trace {
         Some(path) => Source::Trace {
             path: path.clone(),
@@ -71,10 +71,7 @@ pub fn plan(args: &DemoArgs, proxy: SocketAddr) -> Result<LoadPlan, UsageError> 
     Ok(LoadPlan {
         connections_per_thread: args.connections,
         cache_aside: true,
-        pace: match args.rate {
-            Some(per_second) => Arrivals::Poisson(Rate::Constant(per_second)),
-            None => Arrivals::Closed,
-        },
+        pace: Arrivals::Poisson(Rate::Constant(rate)),
         value_sizes: args.value_size.clone(),
         seed: args.seed,
         ..LoadPlan::new(proxy.into(), source)
@@ -87,7 +84,7 @@ pub fn plan(args: &DemoArgs, proxy: SocketAddr) -> Result<LoadPlan, UsageError> 
 /// # Errors
 /// As [`plan`].
 pub fn fill(args: &DemoArgs, proxy: SocketAddr) -> Result<Option<LoadPlan>, UsageError> {
-    let plan = plan(args, proxy)?;
+    let plan = plan(args, 1.0, proxy)?;
     let Source::Generated(workload) = plan.source else {
         return Ok(None);
     };
@@ -101,7 +98,7 @@ pub fn fill(args: &DemoArgs, proxy: SocketAddr) -> Result<Option<LoadPlan>, Usag
 }
 
 /// Describes the load in a few words.
-pub fn describe(args: &DemoArgs) -> String {
+pub fn describe(args: &DemoArgs, rate: f64) -> String {
     let keys = match &args.trace {
         Some(path) => {
             let name = path.file_name().unwrap_or(path.as_os_str());
@@ -115,11 +112,10 @@ pub fn describe(args: &DemoArgs) -> String {
             (args.get_share * 1e4).round() / 1e2
         ),
     };
-    let pace = match args.rate {
-        Some(rate) => format!("{rate} requests/s"),
-        None => "as fast as answers come".to_owned(),
-    };
-    format!("{keys}; {} connections, {pace}", args.connections)
+    format!(
+        "{keys}; {} connections, {rate} requests/s",
+        args.connections
+    )
 }
 
 /// An error of a load, with the exit code that belongs to it.

@@ -4,6 +4,7 @@ use crate::args::SmallBy;
 use crate::fleet::{FleetPlan, LoadSpec, Pool, Smallness};
 use core::fmt;
 use core::time::Duration;
+use evenkeel_bench::BadUsage;
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as HotKeys;
 use evenkeel_workload::Popularity;
@@ -391,6 +392,26 @@ pub(super) fn all() -> Vec<Cell> {
     cells
 }
 
+/// The cells whose names contain one of some words; all where there are none.
+///
+/// # Errors
+/// When a word is in no name; the names are told.
+pub(super) fn named(cells: Vec<Cell>, words: &[String]) -> Result<Vec<Cell>, BadUsage> {
+    let has = |cell: &Cell, word: &String| cell.to_string().contains(word.as_str());
+    if let Some(word) = words
+        .iter()
+        .find(|word| !cells.iter().any(|cell| has(cell, word)))
+    {
+        let names: Vec<String> = cells.iter().map(Cell::to_string).collect();
+        return Err(BadUsage(format!(
+            "no cell's name contains '{word}':\n  {}",
+            names.join("\n  ")
+        )));
+    }
+    let is_named = |cell: &Cell| words.is_empty() || words.iter().any(|word| has(cell, word));
+    Ok(cells.into_iter().filter(is_named).collect())
+}
+
 /// Each cell's reference comes before it, once.
 pub(super) fn with_references(cells: Vec<Cell>) -> Vec<Cell> {
     let mut all: Vec<Cell> = Vec::with_capacity(2 * cells.len());
@@ -420,6 +441,20 @@ mod tests {
         }
         let few = with_references(few());
         assert!(few.iter().all(|cell| cells.contains(cell)));
+    }
+
+    #[test]
+    fn cells_can_be_named() {
+        let names = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            let cells = named(all(), &words)?;
+            Ok::<_, BadUsage>(cells.iter().map(Cell::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), all().len());
+        let killed = names(&["home killed", "other server killed"]).unwrap();
+        assert_eq!(killed.len(), 2, "{killed:?}");
+        let unknown = names(&["killed", "nothing"]).unwrap_err().to_string();
+        assert!(unknown.contains("'nothing'") && unknown.contains("coordinator away"));
     }
 
     #[test]

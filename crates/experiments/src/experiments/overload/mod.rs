@@ -47,8 +47,10 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = Size::of(run);
     let cells = match run.scale {
         Scale::Quick => cell::fewest(),
-        Scale::Small => cell::with_references(cell::few()),
-        Scale::Paper | Scale::Beyond => cell::with_references(cell::all()),
+        Scale::Small => cell::with_references(cell::named(cell::few(), &run.cells)?),
+        Scale::Paper | Scale::Beyond => {
+            cell::with_references(cell::named(cell::all(), &run.cells)?)
+        }
     };
     let mut capacities: Vec<Capacity> = Vec::new();
     for (deployment, keys) in wanted(run, &cells) {
@@ -92,10 +94,11 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The capacities that are needed: of uniform keys on all deployments, and of others where targets are.
+/// The capacities that are needed: of uniform keys on all deployments, and, unless cells are named, of others where targets are.
 fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Deployment, Keys)> {
     let uneven: &[Keys] = match run.scale {
         Scale::Quick => return Vec::new(),
+        _ if !run.cells.is_empty() => &[],
         Scale::Small => &[Keys::One],
         Scale::Paper | Scale::Beyond => &[Keys::Zipf(0.99), Keys::Zipf(1.2), Keys::One, Keys::Two],
     };
