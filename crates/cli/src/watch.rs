@@ -108,11 +108,51 @@ impl Holdings {
     }
 }
 
-/// Asks one server again and again over one connection.
+/// Asks one address for lists of statistics again and again over one connection.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Asker {
     address: SocketAddr,
     connection: Option<BufReader<TcpStream>>,
+}
+
+impl Asker {
+    /// Does not connect yet.
+    pub fn new(address: SocketAddr) -> Self {
+        Asker {
+            address,
+            connection: None,
+        }
+    }
+
+    /// Asks, and reads the answers by `read`; nothing when there are none in time, or others.
+    pub fn ask<T>(
+        &mut self,
+        questions: &[u8],
+        read: impl FnOnce(&mut BufReader<TcpStream>) -> io::Result<T>,
+    ) -> Option<T> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(self.address).ok()?,
+        };
+        connection.get_mut().write_all(questions).ok()?;
+        let answer = read(&mut connection).ok()?;
+        // The next look connects anew where this one failed: the connection may be in the middle of an answer.
+        self.connection = Some(connection);
+        Some(answer)
+    }
+}
+
+fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(BufReader::new(stream))
+}
+
+/// Asks one server again and again.
+#[derive(Debug)]
+pub struct Watch {
+    asker: Asker,
     last: Option<Counts>,
 }
 
@@ -120,26 +160,20 @@ impl Watch {
     /// Does not connect yet.
     pub fn new(address: SocketAddr) -> Self {
         Watch {
-            address,
-            connection: None,
+            asker: Asker::new(address),
             last: None,
         }
     }
 
     /// Where the server is.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.asker.address
     }
 
     /// What the server did since the last look that succeeded, what it holds, and its hot keys; nothing when it
     /// does not answer.
     pub fn look(&mut self) -> Option<ServerStats> {
-        let stats = self.ask().ok();
-        let Some(mut stats) = stats else {
-            // The next look connects anew: this connection may be in the middle of an answer.
-            self.connection = None;
-            return None;
-        };
+        let mut stats = self.asker.ask(QUESTIONS, read_stats)?;
         let counts = stats.counts;
         stats.counts = match self.last.replace(counts) {
             Some(last) => counts.since(last),
@@ -147,35 +181,28 @@ impl Watch {
         };
         Some(stats)
     }
+}
 
-    fn ask(&mut self) -> io::Result<ServerStats> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => {
-                let stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                stream.set_write_timeout(Some(TIMEOUT))?;
-                none.insert(BufReader::new(stream))
-            }
-        };
-        connection.get_mut().write_all(QUESTIONS)?;
-        let mut stats = ServerStats::default();
-        for _ in 0..2 {
-            read_list(connection, |name, value| {
-                let value = value.parse().unwrap_or(0);
-                stats.counts.take(name, value);
-                stats.holdings.take(name, value);
-            })?;
-        }
-        read_list(connection, |key, facts| {
-            stats.hot_keys.extend(parse_hot_key(key, facts));
+fn read_stats(answers: &mut BufReader<TcpStream>) -> io::Result<ServerStats> {
+    let mut stats = ServerStats::default();
+    for _ in 0..2 {
+        read_list(answers, |name, value| {
+            let value = value.parse().unwrap_or(0);
+            stats.counts.take(name, value);
+            stats.holdings.take(name, value);
         })?;
-        Ok(stats)
     }
+    read_list(answers, |key, facts| {
+        stats.hot_keys.extend(parse_hot_key(key, facts));
+    })?;
+    Ok(stats)
 }
 
 /// Reads `STAT name value` lines up to `END`; nothing where the server has no such list.
-fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) -> io::Result<()> {
+///
+/// # Errors
+/// When the connection fails, or something else is said.
+pub fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) -> io::Result<()> {
     let mut line = String::new();
     for _ in 0..LINES_MAX {
         line.clear();

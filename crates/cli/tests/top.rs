@@ -1,6 +1,6 @@
 //! `evenkeel top` with real servers, as scripts call it.
 
-use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, poll_until};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, evenkeel, poll_until};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -74,6 +74,38 @@ fn memcached_is_shown_too() {
     );
     assert_eq!(server["memory_limit_bytes"], 64 << 20);
     assert_eq!(seen["hot_keys"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_proxy_shows_how_it_sees_its_servers() {
+    let memcached = Memcached::spawn(&["-m", "64"]);
+    let server = memcached.address().to_string();
+    let proxy = evenkeel::proxy(&[&["-s", &server][..], &evenkeel::PATIENT].concat());
+    assert_eq!(
+        Client::connect(proxy.address()).set("key", b"value"),
+        "STORED"
+    );
+    let address = proxy.address().to_string();
+    let seen = figures(&["--proxy", &address]);
+    let line = &seen["servers"][0];
+    assert_eq!(
+        (&line["name"], &line["state"]),
+        (&server.as_str().into(), &"up".into())
+    );
+    assert_eq!((&line["queued"], &line["window"]), (&0.into(), &0.into()));
+    assert_eq!(
+        (&seen["answered"], &seen["shed_per_second"]),
+        (&true.into(), &0.0.into())
+    );
+    let output = top(&["--proxy", &address, "--once"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("requests/s to 1 servers, 0 refused/s") && text.contains(&server),
+        "{text}"
+    );
+    drop(proxy);
+    let seen = figures(&["--proxy", &address]);
+    assert_eq!(seen["answered"], false);
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! `evenkeel top`: servers, their load, and hot keys, live in a terminal.
+//! `evenkeel top`: servers, their load, and hot keys, live in a terminal; or the servers of a proxy as it sees them.
 //!
 //! ```text
 //!  coordinator ──> members ──┐
-//!  servers ──stats──> watch ─┴─> figures ──> screen │ table │ JSON
+//!  servers ──stats──> watch ─┴─> figures ─┬─> screen │ table │ JSON
+//!  proxy ────stats─────────────> proxy ───┘
 //! ```
 
 mod figures;
+mod proxy;
 mod screen;
 
 use crate::ask::client;
@@ -39,12 +41,16 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Servers to watch, HOST:PORT; memcached's own servers, too
-    #[arg(value_name = "SERVER", required_unless_present = "coordinator")]
+    #[arg(value_name = "SERVER", required_unless_present_any = ["coordinator", "proxy"])]
     pub servers: Vec<String>,
 
     /// Watch all servers of this coordinator's cluster
     #[arg(long, value_name = "URL", conflicts_with = "servers")]
     pub coordinator: Option<String>,
+
+    /// Watch the servers of this Evenkeel proxy as it sees them: what waits for each, what is refused
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["servers", "coordinator"])]
+    pub proxy: Option<String>,
 
     /// How the coordinator lets this command in
     #[command(flatten)]
@@ -122,7 +128,7 @@ fn show(
         terminal.draw(|frame| screen::draw(frame, &figures, &view))?;
         if event::poll(next.saturating_duration_since(Instant::now()))? {
             if let Event::Key(key) = event::read()?
-                && press(&mut view, key, figures.servers.len())
+                && press(&mut view, key, figures.len())
             {
                 return Ok(());
             }
@@ -152,12 +158,40 @@ fn press(view: &mut View, key: KeyEvent, servers: usize) -> bool {
     false
 }
 
-fn print(figures: &Figures, format: Format) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Json => serde_json::to_string_pretty(figures)?,
-        Format::Table => table(figures),
+fn print(figures: &Shown, format: Format) -> anyhow::Result<()> {
+    let text = match (format, figures) {
+        (Format::Json, Shown::Servers(figures)) => serde_json::to_string_pretty(figures)?,
+        (Format::Json, Shown::Proxy(figures)) => serde_json::to_string_pretty(figures)?,
+        (Format::Table, Shown::Servers(figures)) => table(figures),
+        (Format::Table, Shown::Proxy(figures)) => proxy_table(figures),
     };
     writeln!(io::stdout(), "{text}").context("printing the figures")
+}
+
+/// What there is to see.
+enum Shown {
+    Servers(Figures),
+    Proxy(proxy::Figures),
+}
+
+impl Shown {
+    /// How many servers are listed.
+    fn len(&self) -> usize {
+        match self {
+            Shown::Servers(figures) => figures.servers.len(),
+            Shown::Proxy(figures) => figures.servers.len(),
+        }
+    }
+}
+
+fn proxy_table(figures: &proxy::Figures) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(proxy::COLUMNS.map(|(head, _)| head));
+    for line in &figures.servers {
+        table.add_row(line.cells());
+    }
+    format!("{}\n{table}", figures.head())
 }
 
 /// The same as on the screen, for a log.
@@ -209,6 +243,7 @@ fn table(figures: &Figures) -> String {
 
 /// Asks everybody.
 struct Observer {
+    proxy: Option<proxy::Observer>,
     coordinator: Option<ApiClient>,
     members: Vec<(Member, SocketAddr)>,
     watches: BTreeMap<SocketAddr, Watch>,
@@ -218,7 +253,9 @@ struct Observer {
 
 impl Observer {
     fn new(args: &Args) -> anyhow::Result<Observer> {
+        let proxy = args.proxy.as_deref().map(resolve).transpose()?;
         let mut observer = Observer {
+            proxy: proxy.map(proxy::Observer::new),
             coordinator: None,
             members: Vec::new(),
             watches: BTreeMap::new(),
@@ -246,13 +283,20 @@ impl Observer {
     }
 
     /// What happened since the last look.
-    fn look(&mut self) -> Figures {
-        self.find_members();
+    fn look(&mut self) -> Shown {
         let now = Instant::now();
         let seconds = self
             .looked
             .replace(now)
             .map_or(0.0, |last| (now - last).as_secs_f64());
+        match &mut self.proxy {
+            Some(proxy) => Shown::Proxy(proxy.look(seconds)),
+            None => Shown::Servers(self.look_at_servers(seconds)),
+        }
+    }
+
+    fn look_at_servers(&mut self, seconds: f64) -> Figures {
+        self.find_members();
         let mut known = std::mem::take(&mut self.watches);
         let mut asked: Vec<_> = self
             .members

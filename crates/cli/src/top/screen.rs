@@ -1,6 +1,7 @@
 //! Draws figures on a terminal.
 
 use super::figures::{Figures, HotKeyLine, Order, ServerLine};
+use super::{Shown, proxy};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -20,7 +21,50 @@ pub struct View {
 }
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
+pub fn draw(frame: &mut Frame<'_>, shown: &Shown, view: &View) {
+    match shown {
+        Shown::Servers(figures) => draw_servers(frame, figures, view),
+        Shown::Proxy(figures) => draw_proxy(frame, figures, view),
+    }
+}
+
+fn draw_proxy(frame: &mut Frame<'_>, figures: &proxy::Figures, view: &View) {
+    let areas: [Rect; 3] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(4),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let style = match figures.answered && figures.shed_per_second == 0.0 {
+        true => Style::new().add_modifier(Modifier::BOLD),
+        false => Style::new().fg(Color::Yellow),
+    };
+    let rows = figures.servers.iter().skip(view.scrolled).map(|line| {
+        let style = match line.state.as_str() {
+            "up" | "idle" if line.shed_per_second > 0.0 => Style::new().fg(Color::Yellow),
+            "up" | "idle" => Style::new(),
+            _ => Style::new().fg(Color::Red),
+        };
+        Row::new(line.cells().map(Cell::from)).style(style)
+    });
+    frame.render_widget(
+        Paragraph::new(Line::styled(figures.head(), style)),
+        areas[0],
+    );
+    frame.render_widget(
+        table(
+            "servers, by what waits for them",
+            &proxy::COLUMNS,
+            rows.collect(),
+        ),
+        areas[1],
+    );
+    let paused = if view.paused { "  PAUSED" } else { "" };
+    let keys = format!("q quit   p pause   up/down scroll{paused}");
+    frame.render_widget(Paragraph::new(Line::from(keys)), areas[2]);
+}
+
+fn draw_servers(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
     let hot_keys = (figures.hot_keys.len().max(1) + 3).min(usize::from(frame.area().height) / 2);
     let areas: [Rect; 4] = Layout::vertical([
         Constraint::Length(2),
@@ -180,8 +224,12 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     fn drawn(figures: &Figures, view: &View, width: u16, height: u16) -> String {
+        drawn_as(&Shown::Servers(figures.clone()), view, width, height)
+    }
+
+    fn drawn_as(shown: &Shown, view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, figures, view)).unwrap();
+        terminal.draw(|frame| draw(frame, shown, view)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let lines = buffer.content().chunks(usize::from(width));
         let text = |line: &[ratatui::buffer::Cell]| line.iter().map(|cell| cell.symbol()).collect();
@@ -207,6 +255,30 @@ mod tests {
         };
         assert!(at("s2  ") < at("s1  "), "the most loaded is first");
         assert!(at("│hot ") < at("│warm "), "the hottest is first");
+    }
+
+    #[test]
+    fn what_a_proxy_sees_is_on_the_screen() {
+        let mut figures = proxy::Figures {
+            answered: true,
+            shed_per_second: 3.0,
+            servers: vec![proxy::Line {
+                name: "s1/0".into(),
+                state: "up".into(),
+                window: 5,
+                queued: 40,
+                ..proxy::Line::default()
+            }],
+            ..proxy::Figures::default()
+        };
+        let shown = Shown::Proxy(figures.clone());
+        let text = drawn_as(&shown, &View::default(), 130, 10);
+        for part in ["to 1 servers, 3 refused/s", "s1/0", "40       -         5"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        figures.answered = false;
+        let text = drawn_as(&Shown::Proxy(figures), &View::default(), 130, 10);
+        assert!(text.contains("the proxy does not answer"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::in_process::{connect, parsed};
 use crate::patience::{FLAGS, PATIENCE};
 use evenkeel_proxy::{Args, Proxy};
 use evenkeel_runtime::UsageError;
-use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
+use evenkeel_testkit::{Client, Memcached, Signal, evenkeel, poll_until, undisturbed};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -252,4 +252,30 @@ fn a_port_in_use_is_an_error_of_usage() {
             .contains(args.listen.as_deref().expect("given")),
         "{error}"
     );
+}
+
+/// Two seconds of work for a server that answers a thousand requests a second, all at once, where an answer may take one.
+#[test]
+fn a_cache_is_filled_at_full_speed_without_a_refusal() {
+    const CLIENTS: usize = 40;
+    const SETS: usize = 50;
+    let server = evenkeel::server(&["-t", "1", "--test-toll=1000000", "--test-toll-coin=clock"]);
+    let args = args(&[server.address()], &["--connect-timeout", "30s"]);
+    undisturbed(|| {
+        let proxy = Proxy::start(&args).expect("the proxy starts");
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&proxy)).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let sets: String = (0..SETS)
+                .map(|set| format!("set key:{number}:{set} 0 0 5\r\nvalue\r\n"))
+                .collect();
+            client.send(sets.as_bytes());
+        }
+        let mut told = clients
+            .iter_mut()
+            .flat_map(|client| (0..SETS).map(|_| client.line()));
+        match told.find(|said| said != "STORED") {
+            None => Ok(()),
+            Some(said) => Err(said),
+        }
+    });
 }

@@ -30,6 +30,7 @@ impl ProxyCore {
             self.shed(now, id);
             self.write_backend(id);
         }
+        self.unpace(now, id);
         consumed
     }
 

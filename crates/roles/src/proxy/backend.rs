@@ -42,6 +42,7 @@ use super::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
 use super::missed::Missed;
+use super::pace::{PACE_DIVISOR, Paced};
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
 use super::shed::Backlog;
@@ -168,6 +169,7 @@ pub(super) struct Backend {
     request_timeout_ns: u64,
     /// How many requests may be under way.
     pub window: Window,
+    pub paced: Paced,
     /// Whether too much waits for it.
     pub backlog: Backlog,
     /// Requests that begin before this position are not measured.
@@ -236,6 +238,7 @@ impl Backend {
             missed: Missed::default(),
             stopwatch: Stopwatch::default(),
             window: Window::default(),
+            paced: Paced::default(),
             backlog: Backlog::default(),
             request_timeout_ns: nanoseconds(settings.request_timeout),
             measured_from: 0,
@@ -354,6 +357,7 @@ impl Backend {
             outcome: Tally::Nothing,
             joined: 0,
         });
+        self.window.holds(self.in_flight.len());
     }
 
     /// Lets a get of the key in this line, whose hash is given, join an identical one. False if there is
@@ -523,6 +527,22 @@ impl Backend {
         let first = self.in_flight.get(written);
         let since = first.map(|first| self.asked_at(first));
         (self.in_flight.len() - written, since)
+    }
+
+    /// Whether applications should wait before they ask for more: what is kept back waits for longer than a part of the request timeout, or
+    /// nobody knows for how long.
+    pub fn is_far_behind(&self, now: Instant) -> bool {
+        // Also before it is connected.
+        let waiting = self.in_flight.len().saturating_sub(self.window.size());
+        if waiting == 0 {
+            return false;
+        }
+        let (_, since) = self.waiting();
+        let waited = since.map_or(Duration::ZERO, |since| now.since(since));
+        let way = Duration::from_micros(self.stopwatch.round_trip_us().unwrap_or(0));
+        let expected = self.window.time_of(waiting, way);
+        let limit = self.request_timeout / PACE_DIVISOR;
+        expected.is_none_or(|expected| expected.max(waited) > limit)
     }
 
     /// When a request that is queued was asked.

@@ -193,6 +193,8 @@ pub(super) struct Client {
     pub parked: usize,
     /// Input that waits, or has waited, behind such requests.
     pub held_back: Option<HeldBack>,
+    /// The slot of a write whose server is far behind: see `pace.rs`.
+    pub paced_by: Option<u64>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
@@ -230,6 +232,7 @@ impl Client {
             era: 0,
             parked: 0,
             held_back: None,
+            paced_by: None,
             dialect,
             sasl,
             knows_servers: false,
@@ -250,10 +253,13 @@ impl Client {
     ///
     /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
     /// write to the former home of a key, or one that is turned away there and sent on to the new one,
-    /// must not be overtaken by what the application asked after it.
+    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`pace.rs`).
     #[inline]
     pub fn may_ask(&self, era: u64) -> bool {
-        if self.parked > 0 || self.waiting > 0 && self.era != era {
+        if self.parked > 0
+            || self.waiting > 0
+                && (self.era != era || self.paced_by.is_some_and(|slot| self.is_paced_by(slot)))
+        {
             return false;
         }
         let expected = match self.waiting {
@@ -261,6 +267,13 @@ impl Client {
             waiting => (waiting + 1) * self.reserve,
         };
         self.ring.len() < PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
+    }
+
+    /// Whether nothing is asked because of that write, which is still to be answered.
+    pub fn is_paced_by(&self, slot: u64) -> bool {
+        let place = slot.checked_sub(self.first);
+        let slot_there = place.and_then(|place| self.ring.get(place as usize));
+        self.paced_by == Some(slot) && slot_there.is_some_and(|there| there.state.is_waiting())
     }
 
     /// Whether so many requests may be sent one after the other, the first of which may:

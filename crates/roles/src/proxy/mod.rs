@@ -66,6 +66,7 @@ mod map;
 mod metrics;
 mod missed;
 mod multi_get;
+mod pace;
 mod parking;
 mod per_route;
 mod pool;

@@ -513,6 +513,9 @@ impl ProxyCore {
             | Link::Down { .. } => {}
         }
         self.due_at(deadline);
+        if !tag.is_read {
+            self.pace(now, to, tag.client, tag.slot);
+        }
     }
 }
 

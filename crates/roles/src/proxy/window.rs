@@ -12,7 +12,9 @@
 //! law); if it took half as long or less and others had to wait here, twice as many; in between one more.
 //! What the way to the server and back takes without any waiting does not count.
 //!
-//! As long as no server lets requests wait, this costs a comparison for each write and each answer.
+//! Of a server that nothing is known of yet, [`WINDOW_START`] may be under way, and twice as many each time that they were too few.
+//!
+//! As long as no server lets requests wait, this costs a comparison for each request, each write and each answer.
 
 use super::limits::BACKEND_REQUESTS_MAX;
 use core::time::Duration;
@@ -27,6 +29,10 @@ pub const WAIT_DIVISOR_OF_LEASE: u32 = 4;
 /// So many may always be under way. One is enough where a server takes longer for it than the way to it, and where many proxies
 /// have so many each before a slow server.
 pub const WINDOW_MIN: usize = 1;
+
+/// So many are let through before anything is known of the server. What its sockets hold cannot be taken back, and one of a millisecond
+/// a request would be a second behind a thousand of them.
+const WINDOW_START: usize = 32;
 
 /// So many more are let through where requests wait, but not too long. Proxies before the same server take
 /// parts of what they have but get the same added, so that in time they have the same (Chiu and Jain,
@@ -50,14 +56,20 @@ pub(super) struct Window {
     watched: Option<Watched>,
     /// Whether others had to wait since it is watched.
     was_full: bool,
+    /// Whether any had to wait here since it was as large as can be.
+    limits: bool,
+    /// Whether the server has let requests wait, so that the size tells how many it answers.
+    is_found: bool,
 }
 
 impl Default for Window {
     fn default() -> Self {
         Window {
-            size: BACKEND_REQUESTS_MAX,
+            size: WINDOW_START,
             watched: None,
             was_full: false,
+            limits: false,
+            is_found: false,
         }
     }
 }
@@ -69,15 +81,32 @@ impl Window {
         self.size
     }
 
-    /// Whether it keeps anything back at all.
+    /// Whether it keeps nothing back.
+    #[inline]
     pub fn is_open(&self) -> bool {
-        self.size >= BACKEND_REQUESTS_MAX
+        !self.limits
+    }
+
+    /// So many requests are queued or under way.
+    #[inline]
+    pub fn holds(&mut self, requests: usize) {
+        if requests > self.size {
+            self.was_full = true;
+            self.limits = true;
+        }
+    }
+
+    /// About how long it takes until so many that wait here are sent, if it is known how many the server answers: a window full of them
+    /// takes the way and [`WAIT_MAX`]. At the least, for a server that takes longer for one.
+    pub fn time_of(&self, waiting: usize, way: Duration) -> Option<Duration> {
+        let windows = waiting as f64 / self.size as f64;
+        self.is_found.then(|| (way + WAIT_MAX).mul_f64(windows))
     }
 
     /// All up to `end` is written, and of `requests` unanswered ones as many as may be.
     #[inline]
     pub fn wrote(&mut self, now: Instant, end: u64, requests: usize) {
-        self.was_full |= requests > self.size;
+        self.holds(requests);
         if self.watched.is_none() {
             self.watched = Some(Watched {
                 end,
@@ -111,12 +140,14 @@ impl Window {
             let part = (way + wait_max).as_secs_f64() / took.as_secs_f64();
             let size = (under_way as f64 * part) as usize;
             self.size = size.clamp(WINDOW_MIN, BACKEND_REQUESTS_MAX);
+            (self.limits, self.is_found) = (true, true);
         } else if self.was_full {
             let more = match waited <= wait_max / 2 {
                 true => self.size,
                 false => WINDOW_STEP,
             };
             self.size = (self.size + more).min(BACKEND_REQUESTS_MAX);
+            self.limits = self.size < BACKEND_REQUESTS_MAX;
         }
         self.was_full = false;
         self.size < before
@@ -192,13 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_keeps_up_is_never_limited() {
+    fn a_server_that_keeps_up_gets_what_there_is_soon() {
         for way in [Duration::ZERO, Duration::from_millis(150)] {
             let mut line = Line::new(Duration::from_micros(10), way);
-            for _ in 0..10_000 {
+            line.step(WINDOW_START);
+            assert!(line.window.is_open(), "as long as nothing waits here");
+            for _ in 0..2_000 {
                 line.step(400);
             }
-            assert!(line.window.is_open(), "{way:?}: {:?}", line.window);
+            // Two and a half milliseconds of work, besides what is on its way.
+            assert!(line.window.size() >= 250, "{way:?}: {:?}", line.window);
             assert_eq!(line.shrunk, 0);
         }
     }
@@ -208,7 +242,6 @@ mod tests {
         let millisecond = Duration::from_millis(1);
         for way in [Duration::ZERO, Duration::from_millis(150)] {
             let mut line = Line::new(millisecond, way);
-            // At first all of them, before it is known how long they take.
             for _ in 0..6000 {
                 line.step(2000);
             }
@@ -246,7 +279,7 @@ mod tests {
         window.wrote(Instant(0), 10, 100);
         let later = Instant(0) + Duration::from_millis(20);
         assert!(window.answered(later, 10, None, Duration::from_millis(40)));
-        assert_eq!(window.size(), 25);
+        assert_eq!(window.size(), WINDOW_START / 4);
         window.wrote(later, 20, 8);
         let later = later + SECOND;
         assert!(window.answered(later, 20, None, SECOND));

@@ -206,13 +206,13 @@ fn a_backend_s_queue_has_an_end_in_requests() {
 fn only_so_many_requests_wait_for_moves() {
     let mut world = World::evenkeel_with(1, one_turn);
     let (key, _) = key_of(1, 1);
-    let clients: Vec<_> = (0..PARKED_MAX / 64 + 1).map(|_| world.client()).collect();
+    let clients: Vec<_> = (0..PARKED_MAX / 16 + 1).map(|_| world.client()).collect();
     for &client in &clients {
-        world.send(client, format!("delete {key}\r\n").repeat(64));
-        world.reply(101, "MOVED 1 9 0\r\n".repeat(64));
+        world.send(client, format!("delete {key}\r\n").repeat(16));
+        world.reply(101, "MOVED 1 9 0\r\n".repeat(16));
     }
     let last = *clients.last().unwrap();
     let full = "SERVER_ERROR too many requests wait for moves and reads\r\n";
-    assert_eq!(world.received(last), full.repeat(64));
+    assert_eq!(world.received(last), full.repeat(16));
     assert_eq!(world.received(clients[0]), "");
 }

@@ -393,7 +393,8 @@ fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_
     assert_eq!(world.received(writer), "STORED\r\n".repeat(3));
     world.asked(101);
     const SETS: usize = 40;
-    for n in 0..SETS {
+    let writers: Vec<_> = (0..SETS).map(|_| world.client()).collect();
+    for (n, &writer) in writers.iter().enumerate() {
         world.send(writer, format!("set b{n} 0 0 1\r\nx\r\n"));
     }
     world.send(reader, "get a0\r\n");
@@ -412,7 +413,9 @@ fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_
     let mut told = String::new();
     while told.matches("\r\n").count() < SETS {
         answer(&mut world);
-        told += &world.received(writer);
+        for &writer in &writers {
+            told += &world.received(writer);
+        }
     }
     let stored = told.matches("STORED\r\n").count();
     assert_eq!(told.matches(overloaded).count(), SETS - stored);
@@ -423,4 +426,31 @@ fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_
     assert_eq!(world.received(reader), "END\r\n");
     assert_eq!(world.core.stats().proxy_reads_unavailable, 0);
     assert_eq!(world.core.backends()[0].counters.failures, 0);
+}
+
+#[test]
+fn who_stores_more_than_a_server_can_do_in_time_is_slowed_down_to_that() {
+    let mut world = World::evenkeel(2);
+    let [writer, other] = [(); 2].map(|()| world.client());
+    let key = |server, number: usize| keys_of(server, 2).nth(number).expect("there are many").0;
+    let set = |key: String| format!("set {key} 0 0 1\r\nx\r\n");
+    const SETS: usize = 200;
+    let sets: String = (0..SETS).map(|number| set(key(1, number))).collect();
+    world.send(writer, sets + &set(key(2, 0)));
+    // 10 ms for each: two seconds, twice the request timeout.
+    let mut told = String::new();
+    while told.matches("\r\n").count() < SETS {
+        world.wait_ms(10);
+        world.reply(101, "HD\r\n");
+        told += &world.received(writer);
+    }
+    assert_eq!(told, "STORED\r\n".repeat(SETS));
+    assert!(world.core.stats().proxy_client_pauses > 0);
+    assert_eq!(world.core.stats().proxy_requests_shed, 0);
+    // What it asked of another server comes in its turn; nobody else has waited.
+    world.reply(102, "HD\r\n");
+    assert_eq!(world.received(writer), "STORED\r\n");
+    world.send(other, set(key(1, 0)));
+    world.reply(101, "HD\r\n");
+    assert_eq!(world.received(other), "STORED\r\n");
 }
