@@ -128,7 +128,7 @@ impl Figures {
             }
         });
         let mut servers: Vec<Line> = lines.collect();
-        servers.sort_by(|a, b| b.queued.cmp(&a.queued));
+        servers.sort_by_key(|line| std::cmp::Reverse(line.queued));
         let own = |name| rate(before.own(name), now.own(name));
         Figures {
             seconds,
