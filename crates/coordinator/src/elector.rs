@@ -245,7 +245,7 @@ impl Elector {
         if !is_kept {
             // The lineage must be in etcd before anybody hears of it.
             let saved = desk.decide(|_, _| ()).await;
-            saved.map_err(|_| "the first state cannot be saved".to_owned())?;
+            saved.map_err(|_| "the first state cannot be saved in etcd".to_owned())?;
         }
         Ok(())
     }

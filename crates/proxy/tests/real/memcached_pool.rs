@@ -254,13 +254,16 @@ fn a_port_in_use_is_an_error_of_usage() {
     );
 }
 
-/// Two seconds of work for a server that answers a thousand requests a second, all at once, where an answer may take one.
+/// Four seconds of work for a server that answers a thousand requests a second, all at once, where an answer may take three.
 #[test]
 fn a_cache_is_filled_at_full_speed_without_a_refusal() {
     const CLIENTS: usize = 40;
-    const SETS: usize = 50;
+    const SETS: usize = 100;
     let server = evenkeel::server(&["-t", "1", "--test-toll=1000000", "--test-toll-coin=clock"]);
-    let args = args(&[server.address()], &["--connect-timeout", "30s"]);
+    let args = args(
+        &[server.address()],
+        &["--connect-timeout", "30s", "--request-timeout", "3s"],
+    );
     undisturbed(|| {
         let proxy = Proxy::start(&args).expect("the proxy starts");
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect(&proxy)).collect();
