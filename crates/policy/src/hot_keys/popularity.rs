@@ -2,7 +2,7 @@
 //! keeps this off the hot path (SPORE, sections 3.3 and 3.5).
 //!
 //! All counts are in *estimated requests*: a read sampled with probability p stands for 1/p reads, a
-//! read of a replicated key for itself and its share of the diverted ones, a write for minus its
+//! read of a replicated key for itself, as do those at its replicas of which clients tell, a write for minus its
 //! weight. So figures taken in different ways can be added and compared.
 
 use core::time::Duration;

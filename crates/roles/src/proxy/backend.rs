@@ -193,7 +193,7 @@ pub(super) struct Backend {
     /// The number behind the last one that is no read, or was asked again.
     behind_unjoinable: u64,
     /// Where the gets stand that may be joined.
-    joinable: Places,
+    joinable: Places<64>,
     /// The value that is being passed on as it comes.
     pub streaming: Option<Streaming>,
     /// Do not parse before this many bytes of an answer are there.

@@ -21,9 +21,6 @@ use core::{iter, mem};
 use evenkeel_protocol::Reply;
 use evenkeel_types::Instant;
 
-/// How many keys a table of [`Places`] holds.
-const PLACES: usize = 64;
-
 /// What comes before how many others were answered with what was read before: the last of our own flags. It makes two reads no less
 /// identical.
 pub(super) const COUNT_FLAG: &[u8] = b" H";
@@ -31,29 +28,29 @@ pub(super) const COUNT_FLAG: &[u8] = b" H";
 /// A number for each of some keys, by hash; a later key of the same place takes over from an earlier.
 ///
 /// Of a connection to a server: the number of the latest request for the key that may be joined. It is checked, so that nothing has to
-/// be cleared. Of a pool: how many reads of the key joined others and its worker was not told, which the next read tells; else the
-/// worker would take a key for the less popular the more reads of it wait.
+/// be cleared. Of a pool: how many reads of the key joined others or went to replicas and its home was not told, which the next read there
+/// tells; else the home would take a key for the less popular the more reads of it wait, or go elsewhere.
 #[derive(Debug)]
-pub(super) struct Places(Box<[(u64, u64); PLACES]>);
+pub(super) struct Places<const COUNT: usize>(Box<[(u64, u64); COUNT]>);
 
-impl Default for Places {
+impl<const COUNT: usize> Default for Places<COUNT> {
     fn default() -> Self {
-        Places(Box::new([(0, 0); PLACES]))
+        Places(Box::new([(0, 0); COUNT]))
     }
 }
 
-impl Places {
+impl<const COUNT: usize> Places<COUNT> {
     /// What was last noted for the hash, if no other took its place.
     #[inline]
     pub fn find(&self, hash: u64) -> Option<u64> {
-        let (known, number) = self.0[hash as usize % PLACES];
+        let (known, number) = self.0[hash as usize % COUNT];
         (known == hash).then_some(number)
     }
 
     /// Nothing is noted for the hash any more.
     #[inline]
     pub fn forget(&mut self, hash: u64) {
-        let place = &mut self.0[hash as usize % PLACES];
+        let place = &mut self.0[hash as usize % COUNT];
         if place.0 == hash {
             *place = (0, 0);
         }
@@ -62,7 +59,7 @@ impl Places {
     /// Notes this number.
     #[inline]
     pub fn note(&mut self, hash: u64, number: u64) {
-        self.0[hash as usize % PLACES] = (hash, number);
+        self.0[hash as usize % COUNT] = (hash, number);
     }
 
     /// Counts one more.

@@ -360,16 +360,19 @@ impl ProxyCore {
             let asks_version = draft.tells == Tells::Stored
                 && !draft.show.tells_version()
                 && placed.write.is_some_and(|write| write.tells());
-            placed.flags = match asks_version {
-                true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
-                false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark).counting(
-                    if draft.is_shared() {
-                        untold.find(hash.0).unwrap_or(0)
-                    } else {
-                        0
-                    },
-                ),
-            };
+            placed.flags =
+                match asks_version {
+                    true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
+                    false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark).counting(
+                        match suffix == 0 && draft.is_shared() {
+                            true => untold.find(hash.0).unwrap_or(0),
+                            false => 0,
+                        },
+                    ),
+                };
+        }
+        if suffix > 0 {
+            untold.count(hash.0);
         }
         let target = match suffix {
             0 if is_behind_reads => {
@@ -488,9 +491,13 @@ impl ProxyCore {
         }
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
-        let may_join = tag.may_join() && backend.collapses && backend.peer != Peer::Memcached;
-        let joins = may_join && backend.join_last(before, &tag);
-        if may_join && let Some(pool) = self.pools.get_mut(tag.pool.0) {
+        let is_shared = tag.may_join() && backend.peer != Peer::Memcached;
+        let joins = is_shared && backend.collapses && backend.join_last(before, &tag);
+        // What a replica is asked is counted already.
+        if is_shared
+            && !tag.is_replica
+            && let Some(pool) = self.pools.get_mut(tag.pool.0)
+        {
             match joins {
                 true => pool.untold.count(tag.hash.0),
                 false => pool.untold.forget(tag.hash.0),
@@ -501,7 +508,7 @@ impl ProxyCore {
             return;
         }
         backend.push(before, deadline, tag, progress);
-        if may_join {
+        if is_shared && backend.collapses {
             backend.note_joinable(tag.hash.0);
         }
         match backend.link {

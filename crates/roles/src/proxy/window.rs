@@ -58,7 +58,7 @@ pub(super) struct Window {
     was_full: bool,
     /// Whether any had to wait here since it was as large as can be.
     limits: bool,
-    /// Whether the server has let requests wait, so that the size tells how many it answers.
+    /// Whether the size tells how many the server answers in time.
     is_found: bool,
 }
 
@@ -142,10 +142,9 @@ impl Window {
             self.size = size.clamp(WINDOW_MIN, BACKEND_REQUESTS_MAX);
             (self.limits, self.is_found) = (true, true);
         } else if self.was_full {
-            let more = match waited <= wait_max / 2 {
-                true => self.size,
-                false => WINDOW_STEP,
-            };
+            let is_small = waited <= wait_max / 2;
+            let more = if is_small { self.size } else { WINDOW_STEP };
+            self.is_found |= !is_small;
             self.size = (self.size + more).min(BACKEND_REQUESTS_MAX);
             self.limits = self.size < BACKEND_REQUESTS_MAX;
         }

@@ -368,6 +368,14 @@ pub(super) fn all() -> Vec<Cell> {
         event: Event::Burst(150),
         ..base
     });
+    // What comes back by itself with little to spare comes back with more.
+    for event in [Event::Burst(150), Event::Crowd, Event::HomePaused] {
+        cells.push(Cell {
+            offered: 95,
+            event,
+            ..base
+        });
+    }
     for event in [
         Event::HomeKilled,
         Event::OtherKilled,

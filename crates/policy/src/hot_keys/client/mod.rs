@@ -464,7 +464,7 @@ impl ClientLeases {
     /// The copy to read under a lease. The home and its shadow servers take turns, but of the shadow
     /// server whose turn it is and another one drawn by chance the one with less to do is read. A home that
     /// has clearly more to do than a shadow drawn by chance gives every other turn away: no more of them,
-    /// because its answers bring leases and tell it how popular the key is.
+    /// because its answers bring leases and its reads tell it how popular the key is.
     fn choose(&mut self, i: usize, load: impl Fn(u8) -> Option<usize>) -> u8 {
         let stays = self.is(Mutant::OneCopy);
         let entry = &mut self.entries[i];

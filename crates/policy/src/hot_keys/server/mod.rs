@@ -356,21 +356,17 @@ impl HotKeys {
         passes
     }
 
-    /// Tells how many reads of a key that this worker is home of were answered with what others had read: they are part of
-    /// what the key would load without that. At most a million count at once.
-    pub fn handle_collapsed(&mut self, now: Instant, hash: KeyHash, key: &[u8], reads: u64) {
+    /// Tells how many reads of a key that this worker is home of were answered by its replicas, or with what others had read: they are
+    /// part of what the key would load without that. At most a million count at once.
+    pub fn handle_elsewhere(&mut self, hash: KeyHash, key: &[u8], reads: u64) {
         let reads = reads.min(1_000_000);
-        let slot = self.table.find(hash, key);
-        // What is told here of a key whose copies are read is the home's share, as its reads are.
-        let copies = slot
-            .and_then(|slot| self.table[slot].replication.as_ref())
-            .filter(|replication| replication.is_leased(now, self.lease_waited()))
-            .map_or(1, |replication| u64::from(replication.gamma()) + 1);
-        self.diverted.add(reads * copies, 0);
-        if let Some(slot) = slot {
+        let mut bytes = 0;
+        if let Some(slot) = self.table.find(hash, key) {
             let popularity = &mut self.table[slot].popularity;
-            popularity.add((reads * copies) as f32);
+            popularity.add(reads as f32);
+            bytes = ((popularity.cost() - 1.0) * BYTES_PER_REQUEST as f64) as usize;
         }
+        self.diverted.add(reads, bytes);
     }
 
     /// Counts a write that needs no further look, because no key is tracked. False, and not counted,

@@ -50,7 +50,7 @@ impl HotKeys {
     ) -> ReadAdvice {
         let any_epoch = self.is(Mutant::GrantAnyEpoch);
         let map_epoch = self.map.as_ref().map(|map| map.epoch());
-        let (atomic, lease) = (self.is_atomic(), self.lease_waited());
+        let atomic = self.is_atomic();
         if found.is_none()
             && let Some(replication) = &mut self.table[slot].replication
         {
@@ -69,20 +69,12 @@ impl HotKeys {
         if let Some(bytes) = found {
             entry.popularity.see_value(bytes);
         }
+        // Clients tell how many they have read at other copies: `handle_elsewhere`.
+        entry.popularity.add(1.0);
         let Reader::Aware { epoch } = reader else {
-            entry.popularity.add(1.0);
             return advice;
         };
-        // Even while nothing is granted copies may be read.
-        if left.is_none() && !replication.is_leased(now, lease) {
-            entry.popularity.add(1.0);
-            return advice;
-        }
-        // Each of the γ + 1 copies sees an equal share of such reads; this is the home's. Where a home that has much to do gives
-        // turns away it is less, at least a half, so that a key may count for less than it is.
         let gamma = replication.gamma();
-        entry.popularity.add(f32::from(gamma) + 1.0);
-        self.diverted.add(u64::from(gamma), found.unwrap_or(0));
         let same_map = epoch == replication.epoch && Some(epoch) == map_epoch;
         let Some(left) = left.filter(|_| found.is_some() && (same_map || any_epoch)) else {
             return advice;
@@ -178,7 +170,7 @@ impl HotKeys {
             self.stats.unpromoted_full += 1;
             return;
         }
-        let gamma = self.wanted_gamma(slot);
+        let gamma = self.gamma_for(slot, 0.0);
         let targets = self.reachable_shadows(now, slot, gamma);
         let Some(map) = self.map.as_ref().filter(|_| !targets.is_empty()) else {
             self.stats.unpromoted_alone += 1;
@@ -202,10 +194,11 @@ impl HotKeys {
         self.arm(slot);
     }
 
-    /// γ by the heat of the key, relative to what a worker should carry.
-    pub(super) fn wanted_gamma(&self, slot: Slot) -> u8 {
+    /// γ by the heat of the key, relative to what a worker should carry, less `doubt` requests per slot.
+    pub(super) fn gamma_for(&self, slot: Slot, doubt: f64) -> u8 {
         let Some(map) = &self.map else { return 0 };
-        let rate = self.table[slot].popularity.load_per_slot() / SLOT.as_secs_f64();
+        let popularity = &self.table[slot].popularity;
+        let rate = (popularity.per_slot() - doubt) * popularity.cost() / SLOT.as_secs_f64();
         let fair = self
             .mean_worker_load
             .unwrap_or_else(|| self.load())

@@ -66,10 +66,10 @@ impl HotKeys {
         }
     }
 
-    /// Adds replicas to a key that needs at least twice its copies, or one on every server. The present
+    /// Adds replicas to a key that needs more, and not by chance. The present
     /// ones stay what they are, since those of γ are the first of those of a greater γ. Writes may be on their way to them.
     fn widen(&mut self, now: Instant, slot: Slot) {
-        let wanted = self.wanted_gamma(slot);
+        let wanted = self.gamma_for(slot, self.doubt(slot));
         let targets = self.reachable_shadows(now, slot, wanted);
         let Some(replication) = &mut self.table[slot].replication else {
             return;
@@ -79,13 +79,7 @@ impl HotKeys {
             return;
         }
         let (present, wanted) = (replication.shadows.len(), targets.len());
-        let me = self.me.server;
-        let hosts = self
-            .map
-            .as_ref()
-            .map_or(0, |map| map.replica_hosts_besides(me));
-        let everywhere = wanted == hosts;
-        if wanted <= present || (!everywhere && wanted + 1 < 2 * (present + 1)) {
+        if wanted <= present {
             return;
         }
         self.note_widening(now, slot, targets.len());

@@ -36,10 +36,10 @@ impl HotKeys {
     }
 
     /// How far from the truth the requests per slot of a key are taken to be at most.
-    fn doubt(&self, slot: Slot) -> f64 {
+    pub(super) fn doubt(&self, slot: Slot) -> f64 {
         let entry = &self.table[slot];
         let counted_as = match &entry.replication {
-            Some(replication) => f64::from(replication.gamma()) + 1.0,
+            Some(_) => 1.0,
             None => 1.0 / self.sampler.probability(),
         };
         self.config.certainty * entry.popularity.error(counted_as)

@@ -32,7 +32,7 @@ pub(super) struct Pool {
     /// What this worker may read of replicas, and what it has shown of such keys.
     pub leases: ClientLeases,
     /// How many reads were answered with others' answers, of which its workers were not told.
-    pub untold: Places,
+    pub untold: Places<1024>,
     /// Its hot keys, if they are looked for: only in pools of plain servers.
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.

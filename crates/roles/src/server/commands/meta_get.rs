@@ -20,9 +20,7 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         && let Some(others) = meta.flags.unsigned(b'H')
     {
         let hash = at.key_hash(key);
-        engine
-            .hot
-            .handle_collapsed(at.now.monotonic, hash, key, others);
+        engine.hot.handle_elsewhere(hash, key, others);
     }
     let Some(item) = engine
         .store

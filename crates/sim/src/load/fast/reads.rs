@@ -139,6 +139,9 @@ impl Cluster<'_> {
 
     fn note_replica_read(&mut self, ask: &Ask, shadow: usize) {
         self.hot[shadow].handle_replica_read(self.plan.value_bytes);
+        // A proxy tells of it with its next read at the home; here that is known at once.
+        let name = self.names.of(ask.key);
+        self.hot[usize::from(ask.home)].handle_elsewhere(KeyHash::of(&name), &name, 1);
         let measured = self.tally.measures(ask.at + self.way);
         self.tally.replica_reads += u64::from(measured);
     }

@@ -109,14 +109,15 @@ impl Home {
         self.ms = end;
     }
 
+    /// A read here, and one at each replica that it is told of.
     fn read_as(&mut self, key: &[u8], reader: Reader, present: bool) -> ReadAdvice {
-        self.hot.handle_read(
-            self.now(),
-            KeyHash::of(key),
-            key,
-            reader,
-            present.then_some(0),
-        )
+        let (hash, found) = (KeyHash::of(key), present.then_some(0));
+        let advice = self.hot.handle_read(self.now(), hash, key, reader, found);
+        if advice.gamma > 0 {
+            let elsewhere = u64::from(advice.gamma);
+            self.hot.handle_elsewhere(hash, key, elsewhere);
+        }
+        advice
     }
 
     fn read(&mut self) -> ReadAdvice {

@@ -129,6 +129,27 @@ fn a_key_that_gets_much_hotter_gets_more_replicas_in_place() {
 }
 
 #[test]
+fn a_key_that_needs_another_copy_gets_it() {
+    // The home's share of 100 and of 154 reads a second, of which a copy is to serve 60; and of 125, which may be chance.
+    for (every_ms, needed) in [(20, 2), (16, 2), (13, 3)] {
+        let mut home = Home::new(config());
+        home.hot.handle_cluster_load(2000.0);
+        home.read_for(1010);
+        let copies = |home: &Home| home.hot.list()[0].shadows.len() + 1;
+        for _ in 0..4000 / every_ms {
+            let stores = home.sent();
+            home.confirm(&stores);
+            if copies(&home) > 2 {
+                break;
+            }
+            home.read();
+            home.pass(every_ms);
+        }
+        assert_eq!(copies(&home), needed);
+    }
+}
+
+#[test]
 fn an_idle_worker_samples_and_replicates_nothing() {
     let trigger = TriggerConfig {
         absolute_rps: Some(1000.0),
@@ -372,8 +393,7 @@ fn reads_that_were_answered_with_what_others_had_read_count_for_a_key_and_its_lo
     let heat = |collapsed| {
         let mut home = Home::new(config());
         for _ in 0..101 {
-            home.hot
-                .handle_collapsed(home.now(), KeyHash::of(KEY), KEY, collapsed);
+            home.hot.handle_elsewhere(KeyHash::of(KEY), KEY, collapsed);
             home.read();
             // Nine reads to a write, as the home sees them.
             home.write(WriteKind::Update);

@@ -66,30 +66,6 @@ fn a_deletion_does_not_wait() {
 }
 
 #[test]
-fn while_leases_go_on_reads_at_home_stand_for_those_of_all_copies() {
-    let rate = |grants: bool| {
-        let mut home = Home::hot_with(HotKeysConfig {
-            write_weight: 0.0,
-            ..config()
-        });
-        if grants {
-            assert_eq!(home.read().gamma, 3);
-        }
-        // A shadow whose link broke may have nothing, so that nothing is granted.
-        let lost = renaming::shadows(&map(|_| {}), KEY, ME.server, 3)[0];
-        home.hot.handle_link_lost(home.now(), lost);
-        assert_eq!(home.state(), State::HotPending);
-        for _ in 0..50 {
-            assert_eq!(home.read().gamma, 0);
-            home.pass(10);
-        }
-        home.hot.list()[0].requests_per_second
-    };
-    let [leased, not] = [true, false].map(rate);
-    assert!(leased > 2.0 * not, "{leased} {not}");
-}
-
-#[test]
 fn stores_of_replicas_are_load_and_no_reason_to_replicate() {
     let mut home = Home::new(config());
     let trigger = home.hot.is_triggered();
