@@ -219,8 +219,9 @@ impl Observer {
         let Some(now) = self.asker.ask(QUESTIONS, Counted::read) else {
             return Figures::default();
         };
-        let before = self.last.replace(now.clone());
-        Figures::between(seconds, &before.unwrap_or_else(|| now.clone()), &now)
+        let figures = Figures::between(seconds, self.last.as_ref().unwrap_or(&now), &now);
+        self.last = Some(now);
+        figures
     }
 }
 

@@ -85,6 +85,12 @@ impl Tag {
         self.is_shared && self.retries == 0
     }
 
+    /// Whether it is a read at a home, which it tells how many reads went elsewhere. One at a replica is counted already.
+    #[inline]
+    pub fn may_tell(&self) -> bool {
+        self.is_read && !self.is_replica && self.retries == 0
+    }
+
     /// Whether it is a `get` of one key that is asked of a plain server for the first time.
     #[inline]
     pub fn is_get_of_one(&self, progress: &Progress) -> bool {

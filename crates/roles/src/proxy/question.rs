@@ -360,16 +360,13 @@ impl ProxyCore {
             let asks_version = draft.tells == Tells::Stored
                 && !draft.show.tells_version()
                 && placed.write.is_some_and(|write| write.tells());
-            placed.flags =
-                match asks_version {
-                    true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
-                    false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark).counting(
-                        match suffix == 0 && draft.is_shared() {
-                            true => untold.find(hash.0).unwrap_or(0),
-                            false => 0,
-                        },
-                    ),
-                };
+            let tells = suffix == 0 && matches!(draft.intent, Intent::Read | Intent::ReadAtHome);
+            let told = tells.then(|| untold.find(hash.0)).flatten();
+            placed.flags = match asks_version {
+                true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
+                false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark)
+                    .counting(told.unwrap_or(0)),
+            };
         }
         if suffix > 0 {
             untold.count(hash.0);
@@ -491,11 +488,11 @@ impl ProxyCore {
         }
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
-        let is_shared = tag.may_join() && backend.peer != Peer::Memcached;
-        let joins = is_shared && backend.collapses && backend.join_last(before, &tag);
-        // What a replica is asked is counted already.
-        if is_shared
-            && !tag.is_replica
+        let is_of_worker = backend.peer != Peer::Memcached;
+        let may_join = is_of_worker && backend.collapses && tag.may_join();
+        let joins = may_join && backend.join_last(before, &tag);
+        if is_of_worker
+            && tag.may_tell()
             && let Some(pool) = self.pools.get_mut(tag.pool.0)
         {
             match joins {
@@ -508,7 +505,7 @@ impl ProxyCore {
             return;
         }
         backend.push(before, deadline, tag, progress);
-        if is_shared && backend.collapses {
+        if may_join {
             backend.note_joinable(tag.hash.0);
         }
         match backend.link {

@@ -31,7 +31,7 @@ pub(super) struct Pool {
     pub servers: Servers,
     /// What this worker may read of replicas, and what it has shown of such keys.
     pub leases: ClientLeases,
-    /// How many reads were answered with others' answers, of which its workers were not told.
+    /// How many reads were answered with others' answers or by replicas, of which the homes were not told.
     pub untold: Places<1024>,
     /// Its hot keys, if they are looked for: only in pools of plain servers.
     pub hot: Option<Box<PlainHotKeys>>,

@@ -128,6 +128,20 @@ fn take_turns(mut story: Leased) {
     assert!(!story.asked_shadow());
 }
 
+/// An application's `mg` shares no answer, and tells of others all the same.
+#[test]
+fn every_read_at_home_tells_how_many_went_to_replicas_since_the_last() {
+    let mut story = Leased::new();
+    let mg = format!("mg {} v\r\n", story.key);
+    for _ in 0..2 {
+        story.world.send(story.client, &mg);
+        assert!(story.world.asked(story.shadow).starts_with("mg "));
+        story.world.send(story.client, &mg);
+        let asked = story.world.asked(101);
+        assert!(asked.ends_with(" H1\r\n"), "{asked}");
+    }
+}
+
 #[test]
 fn a_copy_that_is_behind_what_any_connection_was_shown_before_is_not_believed() {
     let mut story = Leased::new();
