@@ -20,7 +20,7 @@ use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::UsageError;
 use figures::{Figures, Member};
 use ratatui::DefaultTerminal;
-use screen::View;
+use screen::{Shown, View};
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -166,22 +166,6 @@ fn print(figures: &Shown, format: Format) -> anyhow::Result<()> {
         (Format::Table, Shown::Proxy(figures)) => proxy_table(figures),
     };
     writeln!(io::stdout(), "{text}").context("printing the figures")
-}
-
-/// What there is to see.
-enum Shown {
-    Servers(Figures),
-    Proxy(proxy::Figures),
-}
-
-impl Shown {
-    /// How many servers are listed.
-    fn len(&self) -> usize {
-        match self {
-            Shown::Servers(figures) => figures.servers.len(),
-            Shown::Proxy(figures) => figures.servers.len(),
-        }
-    }
 }
 
 fn proxy_table(figures: &proxy::Figures) -> String {

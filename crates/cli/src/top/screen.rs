@@ -1,7 +1,7 @@
 //! Draws figures on a terminal.
 
 use super::figures::{Figures, HotKeyLine, Order, ServerLine};
-use super::{Shown, proxy};
+use super::proxy;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -10,6 +10,22 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
 /// A server with more than this by the mean of all is worth a look.
 const UNEVEN: f64 = 1.15;
+
+/// What there is to see.
+pub enum Shown {
+    Servers(Figures),
+    Proxy(proxy::Figures),
+}
+
+impl Shown {
+    /// How many servers are listed.
+    pub fn len(&self) -> usize {
+        match self {
+            Shown::Servers(figures) => figures.servers.len(),
+            Shown::Proxy(figures) => figures.servers.len(),
+        }
+    }
+}
 
 /// What the person at the terminal has chosen.
 #[derive(Clone, Debug, Default)]
