@@ -55,7 +55,7 @@ pub use echo::{EchoArgs, EchoRequest, execute_echo, run_echo};
 pub use engine::stats::{Counters, LoadStats};
 pub use find::{
     ANSWERED_SHARE_MIN, FAILED_SHARE_MAX, FindArgs, FindOptions, FindReport, FindSettings, Limit,
-    Objective, Percentile, Step, StoppedBy, execute_find, find,
+    Objective, Percentile, Range, Search, Step, StoppedBy, execute_find, find,
 };
 pub use plan::{CONNECTIONS_MAX, LoadPlan, PIPELINE_MAX, Protocol, Source, Stop, THREADS_MAX};
 pub use relay::{Path, Relay, RelayArgs, execute_relay};

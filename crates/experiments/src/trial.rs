@@ -2,8 +2,8 @@
 
 use crate::report::Table;
 use evenkeel_bench::Latency;
+use evenkeel_bench::{Objective, Range, Search};
 use serde::Serialize;
-use std::fmt;
 
 /// What came of a load at one rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -67,54 +67,22 @@ pub trait Subject {
     }
 }
 
-/// What a throughput must keep to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
-    /// Which latency.
-    pub of: Percentile,
-    /// At most this, in microseconds.
-    pub us: f64,
+/// Whether a trial kept to an objective, and the subject kept up.
+fn holds(objective: Objective, trial: &Trial) -> bool {
+    let latency_us = objective.percentile.of_us(&trial.latency);
+    trial.requests_per_second >= KEEPS_UP * trial.offered_per_second
+        && latency_us <= objective.within.as_secs_f64() * 1e6
 }
 
-/// A percentile of the latency of all requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Percentile {
-    /// The 90th, which SPORE's figures show.
-    P90,
-    /// The 99th.
-    P99,
-}
-
-impl Limit {
-    /// Whether a trial kept to it, and the subject kept up.
-    pub fn holds(&self, trial: &Trial) -> bool {
-        let latency = match self.of {
-            Percentile::P90 => trial.latency.latency_us_p90,
-            Percentile::P99 => trial.latency.latency_us_p99,
-        };
-        trial.requests_per_second >= KEEPS_UP * trial.offered_per_second && latency <= self.us
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = match self.of {
-            Percentile::P90 => "p90",
-            Percentile::P99 => "p99",
-        };
-        // Hundredths, and none where there are none.
-        write!(f, "{of} of {} ms", (self.us / 10.0).round() / 100.0)
-    }
-}
-
-/// Less than this part of what is offered answered: the subject does not keep up.
+/// Less than this part of what is offered answered: the subject does not keep up. What arrives by chance in a short trial varies by
+/// more than what `evenkeel bench find` demands, which knows what was due.
 const KEEPS_UP: f64 = 0.95;
 
 /// A rate is changed by this factor until one that holds and one that does not are known.
-const STEP: f64 = 1.25;
+const GROWTH: f64 = 1.25;
 
-/// Most steps away from what is known, in either direction: a factor of 211.
-const STEPS_MAX: usize = 24;
+/// How far from the rates of a curve a knee is looked for, in either direction.
+const FAR: f64 = 200.0;
 
 /// The highest throughput that keeps to a limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -132,114 +100,64 @@ impl Knee {
             .as_ref()
             .map_or(0.0, |trial| trial.requests_per_second)
     }
+
+    /// A trial kept to the limit: the best one is kept.
+    fn keep(&mut self, trial: &Trial) {
+        if trial.requests_per_second > self.requests_per_second() {
+            self.trial = Some(trial.clone());
+        }
+    }
 }
 
-/// Looks for the highest rate that keeps to a limit: between what is known from the trials of a curve, or by steps
-/// beyond them, and then by halves until two rates are within `precision` (0.05 for 5 %).
+/// Looks for the highest rate that keeps to an objective, as `evenkeel bench find` does: between what is known from the trials of a
+/// curve, or beyond them, until two rates are within `precision` (0.05 for 5 %).
 ///
 /// # Errors
 /// When a trial cannot be made, or no curve is given.
 pub fn find_knee(
     subject: &mut dyn Subject,
-    limit: Limit,
+    objective: Objective,
     curve: &[Trial],
     precision: f64,
 ) -> anyhow::Result<Knee> {
-    let mut search = Search {
-        subject,
-        limit,
-        knee: Knee {
-            trial: None,
-            tried: Vec::new(),
-        },
-    };
     let mut curve: Vec<&Trial> = curve.iter().collect();
     curve.sort_by(|a, b| a.offered_per_second.total_cmp(&b.offered_per_second));
-    let (mut low, mut high) = (None, None);
-    for trial in &curve {
-        if !search.judge(trial) && !search.has_another_chance(trial.offered_per_second)? {
-            high = Some(trial.offered_per_second);
-            break;
-        }
-        low = Some(trial.offered_per_second);
-    }
-    let (mut low, mut high) = match (low, high) {
-        (Some(low), Some(high)) => (low, high),
-        (Some(low), None) => match search.step_up(low)? {
-            Some(bounds) => bounds,
-            None => return Ok(search.knee),
-        },
-        (None, Some(high)) => match search.step_down(high)? {
-            Some(bounds) => bounds,
-            None => return Ok(search.knee),
-        },
-        (None, None) => anyhow::bail!("a knee is looked for from the trials of a curve on"),
+    let (Some(lowest), Some(highest)) = (curve.first(), curve.last()) else {
+        anyhow::bail!("a knee is looked for from the trials of a curve on");
     };
-    while high / low > 1.0 + precision {
-        let middle = (low * high).sqrt();
-        match search.holds(middle)? {
-            true => low = middle,
-            false => high = middle,
+    let range = Range {
+        start: lowest.offered_per_second,
+        min: lowest.offered_per_second / FAR,
+        max: highest.offered_per_second * FAR,
+        growth: GROWTH,
+        precision,
+        tries: if subject.has_hiccups() { 2 } else { 1 },
+    };
+    let hold = curve
+        .iter()
+        .take_while(|trial| holds(objective, trial))
+        .count();
+    let mut knee = Knee {
+        trial: None,
+        tried: Vec::new(),
+    };
+    curve[..hold].iter().for_each(|trial| knee.keep(trial));
+    let rate = |trial: &&Trial| trial.offered_per_second;
+    let held = hold
+        .checked_sub(1)
+        .and_then(|last| curve.get(last))
+        .map(rate);
+    let mut search = Search::with_known(range, held, curve.get(hold).map(rate));
+    while let Some(rate) = search.next_rate() {
+        let trial = subject.trial(rate)?;
+        let held = holds(objective, &trial);
+        if held {
+            knee.keep(&trial);
         }
+        search.handle_step(held);
+        knee.tried.push(trial);
     }
-    Ok(search.knee)
-}
-
-struct Search<'s> {
-    subject: &'s mut dyn Subject,
-    limit: Limit,
-    knee: Knee,
-}
-
-impl Search<'_> {
-    /// Whether a trial holds; the best one is kept.
-    fn judge(&mut self, trial: &Trial) -> bool {
-        let holds = self.limit.holds(trial);
-        if holds && trial.requests_per_second > self.knee.requests_per_second() {
-            self.knee.trial = Some(trial.clone());
-        }
-        holds
-    }
-
-    fn tries(&mut self, rate: f64) -> anyhow::Result<bool> {
-        let trial = self.subject.trial(rate)?;
-        let holds = self.judge(&trial);
-        self.knee.tried.push(trial);
-        Ok(holds)
-    }
-
-    /// What failed once holds after all.
-    fn has_another_chance(&mut self, rate: f64) -> anyhow::Result<bool> {
-        Ok(self.subject.has_hiccups() && self.tries(rate)?)
-    }
-
-    fn holds(&mut self, rate: f64) -> anyhow::Result<bool> {
-        Ok(self.tries(rate)? || self.has_another_chance(rate)?)
-    }
-
-    /// From a rate that holds to the first that does not; nothing where all do.
-    fn step_up(&mut self, mut low: f64) -> anyhow::Result<Option<(f64, f64)>> {
-        for _ in 0..STEPS_MAX {
-            let high = low * STEP;
-            if !self.holds(high)? {
-                return Ok(Some((low, high)));
-            }
-            low = high;
-        }
-        Ok(None)
-    }
-
-    /// From a rate that does not hold down to the first that does; nothing where none does.
-    fn step_down(&mut self, mut high: f64) -> anyhow::Result<Option<(f64, f64)>> {
-        for _ in 0..STEPS_MAX {
-            let low = high / STEP;
-            if self.holds(low)? {
-                return Ok(Some((low, high)));
-            }
-            high = low;
-        }
-        Ok(None)
-    }
+    Ok(knee)
 }
 
 /// Trials at rising rates, and the highest rate that kept to a limit.
@@ -259,7 +177,7 @@ pub struct Sweep {
 pub fn sweep(
     subject: &mut dyn Subject,
     rates: &[f64],
-    limit: Limit,
+    objective: Objective,
     precision: f64,
     say: &dyn Fn(&str),
 ) -> anyhow::Result<Sweep> {
@@ -269,7 +187,7 @@ pub fn sweep(
         curve.push(subject.trial(rate)?);
     }
     say("looking for the knee");
-    let knee = find_knee(subject, limit, &curve, precision)?;
+    let knee = find_knee(subject, objective, &curve, precision)?;
     Ok(Sweep { curve, knee })
 }
 
@@ -351,6 +269,8 @@ fn rates(label: &str, trials: &[&Trial]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
+    use evenkeel_bench::Percentile;
 
     /// A queue with exponential service: the 99th percentile of the time in it is ln(100) / (μ − λ).
     struct Queue {
@@ -377,9 +297,9 @@ mod tests {
         }
     }
 
-    const LIMIT: Limit = Limit {
-        of: Percentile::P99,
-        us: 10_000.0,
+    const OBJECTIVE: Objective = Objective {
+        percentile: Percentile::P99,
+        within: Duration::from_millis(10),
     };
 
     #[test]
@@ -402,7 +322,7 @@ mod tests {
                     .iter()
                     .map(|&rate| queue.trial(rate).expect("it is measured"))
                     .collect();
-                let knee = find_knee(&mut queue, LIMIT, &curve, 0.02).expect("it is measured");
+                let knee = find_knee(&mut queue, OBJECTIVE, &curve, 0.02).expect("it is measured");
                 let found = knee.requests_per_second();
                 assert!(found <= exact && found > 0.97 * exact, "{found} of {exact}");
                 assert_eq!(knee.tried.len() + curve.len(), queue.made);
@@ -421,7 +341,7 @@ mod tests {
             .iter()
             .map(|&rate| queue.trial(rate).expect("it is measured"))
             .collect();
-        let knee = find_knee(&mut queue, LIMIT, &curve, 0.02).expect("it is measured");
+        let knee = find_knee(&mut queue, OBJECTIVE, &curve, 0.02).expect("it is measured");
         assert_eq!(knee.requests_per_second(), 9_500.0);
         assert_eq!(knee.tried.len(), 1, "only whether 9,600 really fails");
     }
@@ -434,9 +354,9 @@ mod tests {
             made: 0,
         };
         let curve = [queue.trial(50.0).expect("it is measured")];
-        let knee = find_knee(&mut queue, LIMIT, &curve, 0.05).expect("it is measured");
+        let knee = find_knee(&mut queue, OBJECTIVE, &curve, 0.05).expect("it is measured");
         assert_eq!(knee.requests_per_second(), 0.0);
-        assert!(find_knee(&mut queue, LIMIT, &[], 0.05).is_err());
+        assert!(find_knee(&mut queue, OBJECTIVE, &[], 0.05).is_err());
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod search;
 pub use command::{FindArgs, execute_find};
 pub use objective::{ANSWERED_SHARE_MIN, FAILED_SHARE_MAX, Limit, Objective, Percentile};
 pub use report::{FindReport, FindSettings, Step, StoppedBy};
+pub use search::{Range, Search};
 
 use crate::driver::Load;
 use crate::report::RoundReport;
@@ -36,11 +37,16 @@ use crate::{BadUsage, LoadPlan, Stop};
 use anyhow::Context;
 use evenkeel_workload::{Arrivals, Rate, Schedule};
 use objective::Figures;
-use search::{Range, Search};
 use std::time::{Duration, Instant};
 
 /// Where a search begins: any server can do it, and a fast one is reached by ten doublings.
 pub(crate) const START_PER_SECOND: f64 = 1000.0;
+
+/// Factor between two rates while all hold.
+const GROWTH: f64 = 2.0;
+
+/// How many times a rate has to fail: see [`Search`].
+const TRIES: u32 = 2;
 
 /// Where a search ends: more than one machine can send in an open loop.
 pub(crate) const MAX_PER_SECOND: f64 = 10e6;
@@ -146,8 +152,12 @@ pub fn find(options: &FindOptions, say: &mut dyn FnMut(&Step)) -> anyhow::Result
     let mut steps = Vec::new();
     let mut search = Search::new(Range {
         start: options.start_per_second,
+        // Going down takes as long for a server that is broken as for one that is slow, and tells no difference.
+        min: options.start_per_second,
         max: options.max_per_second,
+        growth: GROWTH,
         precision: options.precision,
+        tries: TRIES,
     });
     while let Some(rate) = search.next_rate() {
         let step = hold(options, rate, steps.len() + 1, begun)

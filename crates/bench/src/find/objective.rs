@@ -117,7 +117,7 @@ impl Objective {
 
 impl Percentile {
     /// This percentile, in microseconds.
-    pub(super) fn of_us(self, latency: &Latency) -> f64 {
+    pub fn of_us(self, latency: &Latency) -> f64 {
         match self {
             Percentile::P50 => latency.latency_us_p50,
             Percentile::P90 => latency.latency_us_p90,

@@ -1,65 +1,90 @@
 //! Which rate is tried next.
 //!
-//! A rate that holds is doubled until one does not hold. The limit lies between the two, and is looked for by
+//! A rate that holds is raised by a factor until one does not hold. The limit lies between the two, and is looked for by
 //! geometric halves until they are close together. A rate that does not hold is tried once more before it
 //! counts: a busy machine spoils a step now and then, and one spoiled step would end the search far too low.
 //! A rate that holds is believed at once, since nothing makes a server look faster than it is.
 //!
 //! Pure: it is told whether a step held, and says the next rate. Every second step at least moves a bound,
-//! so it ends after `2 * (log2(max / start) + log2(1 / precision))` steps or so, whatever it is told.
+//! so it ends after `2 * (log(max / min) / log(growth) + log2(1 / precision))` steps or so, whatever it is told.
 //!
-//! Rejected: steps of equal size, which either take long for a fast server or say little of a slow one; and
-//! going down from a start that fails, which takes as long for a server that is broken as for one that is
-//! slow, and tells no difference.
-
-/// Factor between two rates while all hold.
-const GROWTH: f64 = 2.0;
+//! Rejected: steps of equal size, which either take long for a fast server or say little of a slow one.
 
 /// Where a search goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Range {
-    /// The first rate, in requests a second. Above 0.
-    pub(super) start: f64,
+pub struct Range {
+    /// The first rate, in requests a second.
+    pub start: f64,
+    /// The lowest rate that is tried where none holds. Above 0, at most `start`.
+    pub min: f64,
     /// The last one that is tried. At least `start`.
-    pub(super) max: f64,
+    pub max: f64,
+    /// Factor between two rates while all hold, or none does. Above 1.
+    pub growth: f64,
     /// The search ends when the rate that failed is above the one that held by this part of it at most.
     /// Above 0.
-    pub(super) precision: f64,
+    pub precision: f64,
+    /// How many times a rate has to fail before it counts as failed. At least 1.
+    pub tries: u32,
 }
 
 /// A search for the highest rate that holds.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
+pub struct Search {
     range: Range,
     /// The rate to try, unless the search has ended.
     rate: f64,
-    /// Whether that rate has failed once already.
-    failed_once: bool,
+    /// How many times it has failed.
+    failures: u32,
     /// The highest rate that held.
     held: Option<f64>,
-    /// The lowest rate that failed twice. Invariant: above `held`.
+    /// The lowest rate that failed. Invariant: above `held`.
     failed: Option<f64>,
 }
 
 impl Search {
-    pub(super) fn new(range: Range) -> Search {
+    /// A search that begins where its range does.
+    ///
+    /// # Panics
+    /// When the range is none.
+    pub fn new(range: Range) -> Search {
+        Search::with_known(range, None, None)
+    }
+
+    /// A search that begins with what is known: a rate that holds, and one above it that has failed once.
+    ///
+    /// # Panics
+    /// When the range is none.
+    pub fn with_known(range: Range, held: Option<f64>, failed_once: Option<f64>) -> Search {
         assert!(
-            range.start > 0.0 && range.start <= range.max && range.precision > 0.0,
+            range.min > 0.0
+                && range.min <= range.start
+                && range.start <= range.max
+                && range.growth > 1.0
+                && range.precision > 0.0,
             "no range to search: {range:?}"
         );
-        Search {
+        let mut search = Search {
             range,
             rate: range.start,
-            failed_once: false,
-            held: None,
+            failures: 0,
+            held,
             failed: None,
+        };
+        if let Some(rate) = failed_once {
+            search.rate = rate;
+            search.handle_step(false);
+        } else if held.is_some() {
+            search.go_on();
         }
+        search
     }
 
     /// The rate of the next step, in requests a second; nothing when the search has ended.
-    pub(super) fn next_rate(&self) -> Option<f64> {
+    pub fn next_rate(&self) -> Option<f64> {
         let has_ended = match (self.held, self.failed) {
-            (None, failed) => failed.is_some(),
+            (None, None) => false,
+            (None, Some(failed)) => failed <= self.range.min,
             (Some(held), None) => held >= self.range.max,
             (Some(held), Some(failed)) => failed <= held * (1.0 + self.range.precision),
         };
@@ -67,31 +92,41 @@ impl Search {
     }
 
     /// A step at the rate that was asked for has held, or has not.
-    pub(super) fn handle_step(&mut self, held: bool) {
-        if !held && !self.failed_once {
-            self.failed_once = true;
-            return;
+    pub fn handle_step(&mut self, held: bool) {
+        if !held {
+            self.failures += 1;
+            if self.failures < self.range.tries {
+                return;
+            }
         }
-        self.failed_once = false;
         match held {
             true => self.held = Some(self.rate),
             false => self.failed = Some(self.rate),
         }
+        self.go_on();
+    }
+
+    /// To the rate that follows from what held and what failed.
+    fn go_on(&mut self) {
+        let Range {
+            min, max, growth, ..
+        } = self.range;
+        self.failures = 0;
         self.rate = match (self.held, self.failed) {
             (Some(held), Some(failed)) => (held * failed).sqrt(),
-            (Some(held), None) => (held * GROWTH).min(self.range.max),
-            // Not even the first rate holds: there is no next one.
-            (None, _) => self.rate,
+            (Some(held), None) => (held * growth).min(max),
+            (None, Some(failed)) => (failed / growth).max(min),
+            (None, None) => self.rate,
         };
     }
 
     /// The highest rate that held, in requests a second; nothing where none did.
-    pub(super) fn held(&self) -> Option<f64> {
+    pub fn held(&self) -> Option<f64> {
         self.held
     }
 
     /// The lowest rate that did not hold, nor when it was tried again; nothing where all held.
-    pub(super) fn failed(&self) -> Option<f64> {
+    pub fn failed(&self) -> Option<f64> {
         self.failed
     }
 }
@@ -107,8 +142,11 @@ mod tests {
 
     const RANGE: Range = Range {
         start: 1000.0,
+        min: 1000.0,
         max: 1e6,
+        growth: 2.0,
         precision: 0.03,
+        tries: 2,
     };
 
     /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice.
@@ -155,6 +193,36 @@ mod tests {
         let (search, steps) = run(RANGE, |_| false);
         assert_eq!((search.held(), search.failed()), (None, Some(1000.0)));
         assert_eq!(steps, [(1000.0, false); 2], "once more, and no more");
+    }
+
+    #[test]
+    fn it_goes_down_from_a_start_that_fails() {
+        let deep = Range { min: 10.0, ..RANGE };
+        for limit in [10.0, 11.0, 400.0, 999.0] {
+            let (search, steps) = run(deep, |rate| rate <= limit);
+            let (held, failed) = (search.held().unwrap(), search.failed().unwrap());
+            assert!(held <= limit && limit < failed, "{limit}: {steps:?}");
+        }
+        let (search, steps) = run(deep, |_| false);
+        assert_eq!(
+            (search.held(), search.failed()),
+            (None, Some(10.0)),
+            "{steps:?}"
+        );
+    }
+
+    #[test]
+    fn it_goes_on_from_what_is_known() {
+        let first = |held, failed| Search::with_known(RANGE, held, failed).next_rate();
+        assert_eq!(first(None, None), Some(1000.0));
+        assert_eq!(first(Some(3000.0), None), Some(6000.0));
+        assert_eq!(first(Some(3000.0), Some(3050.0)), Some(3050.0), "once more");
+        let mut search = Search::with_known(RANGE, Some(3000.0), Some(3050.0));
+        search.handle_step(false);
+        assert_eq!((search.next_rate(), search.held()), (None, Some(3000.0)));
+        let once = Range { tries: 1, ..RANGE };
+        let search = Search::with_known(once, Some(3000.0), Some(3050.0));
+        assert_eq!((search.next_rate(), search.failed()), (None, Some(3050.0)));
     }
 
     #[test]
@@ -228,8 +296,9 @@ mod tests {
         let seed = seed();
         let range = Range {
             start: 200.0,
+            min: 200.0,
             max: 20_000.0,
-            precision: 0.03,
+            ..RANGE
         };
         for (index, objective) in (0..).zip(["p50=5ms", "p99=5ms", "p99=20ms", "p99.9=10ms"]) {
             let objective: Objective = objective.parse().unwrap();

@@ -1,4 +1,4 @@
-//! The simulator beside real servers: the same load on four of each, and where each of them bends.
+//! The simulator beside real servers: the same load on eight of each, and where each of them bends.
 //!
 //! A real server is saturated by closed loops of different pipelines and values, and a model of what it takes is
 //! fitted to their reports, as `evenkeel sim calibrate` does it. Eight such servers and eight that are simulated by
@@ -14,11 +14,11 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::{Fidelity, SimulatedLoad};
 use crate::small;
-use crate::trial::{Limit, Percentile, Subject, Sweep, sweep, trials_table};
+use crate::trial::{Subject, Sweep, sweep, trials_table};
 use anyhow::Context;
 use clap::Parser;
-use evenkeel_bench::RunArgs;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_bench::{Objective, Percentile, RunArgs};
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
@@ -179,10 +179,10 @@ fn smallness(run: &Run) -> Smallness {
     Smallness::of_capacity(run.small_by, small::CAPACITY)
 }
 
-fn limit() -> Limit {
-    Limit {
-        of: Percentile::P99,
-        us: small::LIMIT_SERVICES * 1e6 / small::CAPACITY as f64,
+fn objective() -> Objective {
+    Objective {
+        percentile: Percentile::P99,
+        within: Duration::from_secs_f64(small::LIMIT_SERVICES / small::CAPACITY as f64),
     }
 }
 
@@ -234,7 +234,7 @@ fn simulated(run: &Run, name: &str, plan: LoadPlan) -> anyhow::Result<Sweep> {
         fidelity: Fidelity::Whole,
     };
     let say = |what: &str| run.progress.say(format!("{name}, simulated: {what}"));
-    sweep(&mut subject, &rates(), limit(), precision(run), &say)
+    sweep(&mut subject, &rates(), objective(), precision(run), &say)
 }
 
 /// The same on real servers.
@@ -268,7 +268,7 @@ fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Resul
         say("hot keys are being found");
         subject.trial(0.5 * (SERVERS as u64 * small::CAPACITY) as f64)?;
     }
-    sweep(&mut subject, &rates(), limit(), precision(run), &say)
+    sweep(&mut subject, &rates(), objective(), precision(run), &say)
 }
 
 fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) -> Report {
@@ -310,7 +310,7 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
         format!("{:.1} %", calibrated.worst_error * 100.0),
     ]);
     let mut knees = Table::new(
-        &format!("Highest throughput at a {}", limit()),
+        &format!("Highest throughput at {}", objective()),
         &[
             "",
             "real requests/s",
@@ -368,7 +368,7 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
         trials_table("Latency over throughput", &curves),
     ];
     // Beyond saturation latency is a matter of how long one waits.
-    let shown_us = 10.0 * limit().us;
+    let shown_us = 1e7 * objective().within.as_secs_f64();
     report.plots.push(Plot {
         name: run.plot_name(experiment),
         title: experiment.title.into(),

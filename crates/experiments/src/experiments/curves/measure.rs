@@ -83,7 +83,7 @@ pub(crate) fn measure(
         .collect();
     let judge = |subject: &mut dyn Subject, setting: &Setting, say: &dyn Fn(&str)| {
         let rates = rates(size, setting);
-        sweep(subject, &rates, size.limit(), size.precision, say)
+        sweep(subject, &rates, size.objective(), size.precision, say)
     };
     let mut fresh = each(run, size, &wanted, &judge)?.into_iter();
     let mut found = Vec::new();

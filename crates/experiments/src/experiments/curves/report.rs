@@ -104,8 +104,8 @@ impl<'m> Measured<'m> {
             ));
         }
         report.notes.push(format!(
-            "Balance efficiency is the throughput for each server at a {}, by the one of \"{}\" in this run.",
-            self.size.limit(), self.ideal
+            "Balance efficiency is the throughput for each server at {}, by the one of \"{}\" in this run.",
+            self.size.objective(), self.ideal
         ));
         report
     }
@@ -144,7 +144,7 @@ impl<'m> Measured<'m> {
 
     fn knees_table(&self) -> Table {
         let mut table = Table::new(
-            &format!("Highest throughput at a {}", self.size.limit()),
+            &format!("Highest throughput at {}", self.size.objective()),
             &[
                 "",
                 "requests/s",
@@ -219,7 +219,9 @@ impl<'m> Measured<'m> {
                     )
                 })
                 // A set that was never sampled has no percentile.
-                .filter(|&(_, ms)| ms > 0.0 && ms < SHOWN * self.size.limit().us / 1000.0)
+                .filter(|&(_, ms)| {
+                    ms > 0.0 && ms < SHOWN * 1e3 * self.size.objective().within.as_secs_f64()
+                })
                 .collect()
         };
         Plot {

@@ -5,7 +5,7 @@ use crate::args::{Mode, Scale, SmallBy};
 use crate::run::Run;
 use crate::simulated::Fidelity;
 use crate::small;
-use crate::trial::{Limit, Percentile};
+use evenkeel_bench::{Objective, Percentile};
 use std::time::Duration;
 
 /// SPORE's lengths of keys (of real servers; simulated ones have 16 bytes) and of values.
@@ -163,10 +163,10 @@ impl Size {
     }
 
     /// What a throughput must keep to.
-    pub fn limit(&self) -> Limit {
-        Limit {
-            of: self.limit_of,
-            us: self.limit_services * 1e6 / self.capacity as f64,
+    pub fn objective(&self) -> Objective {
+        Objective {
+            percentile: self.limit_of,
+            within: Duration::from_secs_f64(self.limit_services / self.capacity as f64),
         }
     }
 

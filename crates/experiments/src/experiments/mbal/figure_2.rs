@@ -89,7 +89,7 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         x: Axis::linear("Zipf constant (0: uniform)"),
         y: Axis::linear("requests/s"),
         curves: vec![Curve {
-            label: format!("highest throughput at a {}", size.limit()),
+            label: format!("highest throughput at {}", size.objective()),
             points: points(&Found::rate),
         }],
     });

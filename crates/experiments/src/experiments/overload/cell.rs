@@ -51,11 +51,6 @@ impl Deployment {
         ..Deployment::EIGHT
     };
 
-    /// Microseconds for each key.
-    pub fn service_us(&self) -> f64 {
-        1e6 / self.capacity as f64
-    }
-
     /// Requests a second that all servers could answer if nothing were lost.
     pub fn nominal(&self) -> f64 {
         (self.servers as u64 * self.capacity) as f64

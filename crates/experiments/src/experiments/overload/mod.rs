@@ -16,7 +16,9 @@ use crate::fleet::{Fleet, LoadSpec, LoadedFleet};
 use crate::report::{Report, Table};
 use crate::run::Run;
 use crate::small::LIMIT_SERVICES;
-use crate::trial::{Knee, Limit, Percentile, Subject, find_knee};
+use crate::trial::{Knee, Subject, find_knee};
+use core::time::Duration;
+use evenkeel_bench::{Objective, Percentile};
 
 pub(super) const OVERLOAD: Experiment = Experiment {
     name: "overload",
@@ -152,14 +154,14 @@ fn find_capacity(
         load,
     };
     let first = subject.trial(KNEE_AT * deployment.nominal())?;
-    let limit = Limit {
-        of: Percentile::P99,
-        us: LIMIT_SERVICES * deployment.service_us(),
+    let objective = Objective {
+        percentile: Percentile::P99,
+        within: Duration::from_secs_f64(LIMIT_SERVICES / deployment.capacity as f64),
     };
     Ok(Capacity {
         deployment,
         keys,
-        knee: find_knee(&mut subject, limit, &[first], size.precision)?,
+        knee: find_knee(&mut subject, objective, &[first], size.precision)?,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::experiments::curves::setting::{MORE_SERVERS, SERVERS, Setting};
 use crate::experiments::curves::size::Size;
 use crate::report::{Claim, Report};
 use crate::run::Run;
-use crate::trial::Percentile;
+use evenkeel_bench::Percentile;
 
 pub(in crate::experiments) const FIGURE_6A: Experiment = Experiment {
     name: "spore-6a",

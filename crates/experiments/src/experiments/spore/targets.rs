@@ -94,8 +94,8 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         .plots
         .push(recovery_plot(experiment, run, &recoveries));
     report.notes.push(format!(
-        "Throughput is the highest at a {}; balance efficiency is that for each server, by the one of \"{IDEAL}\".",
-        size.limit()
+        "Throughput is the highest at {}; balance efficiency is that for each server, by the one of \"{IDEAL}\".",
+        size.objective()
     ));
     report.notes.push(format!(
         "After a change of the hot keys the busiest server's load by the mean is that of a second, looked at four times a \
