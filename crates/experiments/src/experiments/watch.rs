@@ -5,6 +5,7 @@ use crate::report::Table;
 use anyhow::ensure;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::{LiveSample, LoadHandle};
+use std::ops::RangeBounds;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -181,13 +182,13 @@ impl Watch {
         self.running.extend(more);
     }
 
-    /// All but the first so many loads end.
+    /// These loads end, counted in the order in which they came.
     ///
     /// # Errors
     /// When one has ended before its time.
-    pub fn leave(&mut self, keep: usize) -> anyhow::Result<()> {
+    pub fn leave(&mut self, who: impl RangeBounds<usize>) -> anyhow::Result<()> {
         self.look();
-        for load in self.running.split_off(keep) {
+        for load in self.running.drain(who) {
             let counters = load.stop()?.counters;
             self.failed += counters.errors;
             self.wrong_values += counters.wrong_values;
@@ -234,7 +235,7 @@ impl Watch {
     /// When one has ended before its time.
     pub fn end(mut self) -> anyhow::Result<Watched> {
         self.end_moment();
-        self.leave(0)?;
+        self.leave(..)?;
         Ok(Watched {
             parts: self.parts,
             failed: self.failed,

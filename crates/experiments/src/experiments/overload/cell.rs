@@ -16,7 +16,7 @@ const VALUE_LEN: usize = 100;
 /// Memory of a server, in megabytes: nothing has to be evicted.
 const MEMORY_MB: usize = 64;
 
-/// Connections of a proxy besides those of a load and of another one that may come to it: for filling.
+/// Connections of a proxy besides those of loads: for filling.
 const CONNECTIONS_MORE: usize = 16;
 
 /// Requests of the hottest key of the IBM Docker registry, by all.
@@ -58,7 +58,7 @@ impl Deployment {
 
     /// The processes for a load, as they are shipped. `patient`: they are more patient, and
     /// take keys for hot that are read a few times a second.
-    pub fn plan(&self, small_by: SmallBy, connections: Connections, patient: bool) -> FleetPlan {
+    pub fn plan(&self, small_by: SmallBy, connections: usize, patient: bool) -> FleetPlan {
         let flags = |flags: &[&str]| match patient {
             true => flags.iter().map(|&flag| flag.to_owned()).collect(),
             false => Vec::new(),
@@ -76,7 +76,7 @@ impl Deployment {
             server_flags: flags(&["--hot-trigger-rps", "20", "--hot-sampling", "100"]),
             coordinator_flags: flags(&["--silent-ms", "10000"]),
             proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
-            connections: 2 * connections.count + CONNECTIONS_MORE,
+            connections: connections + CONNECTIONS_MORE,
         }
     }
 }
@@ -153,6 +153,12 @@ pub(super) const FEW: Connections = Connections {
     depth: 16,
 };
 
+/// Connections that come at once where all were lost.
+pub(super) const CROWDED: Connections = Connections {
+    count: 2_000,
+    depth: 1,
+};
+
 /// What happens while the load goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -169,6 +175,10 @@ pub(super) enum Event {
     OtherKilled,
     /// The home is stopped for three seconds.
     HomePaused,
+    /// A server that is not its home is ten times slower for three seconds.
+    OtherSlow,
+    /// All applications lose their connections, and come back with 2,000 at once.
+    Reconnect,
     /// The coordinator is away for a while.
     CoordinatorAway,
 }
@@ -183,6 +193,8 @@ impl fmt::Display for Event {
             Event::HomeKilled => f.write_str(", home killed"),
             Event::OtherKilled => f.write_str(", other server killed"),
             Event::HomePaused => f.write_str(", home stopped 3 s"),
+            Event::OtherSlow => f.write_str(", other server slow 3 s"),
+            Event::Reconnect => f.write_str(", all reconnect"),
             Event::CoordinatorAway => f.write_str(", coordinator away"),
         }
     }
@@ -220,6 +232,15 @@ impl Cell {
             event: Event::Nothing,
             ..*self
         }
+    }
+
+    /// Connections that there are at once, of its load and of another one that may come to it.
+    pub fn connections_max(&self) -> usize {
+        let more = match self.event {
+            Event::Reconnect => CROWDED,
+            _ => self.connections,
+        };
+        self.connections.count + more.count
     }
 
     /// What its requests are.
@@ -364,7 +385,13 @@ pub(super) fn all() -> Vec<Cell> {
         ..base
     });
     // What comes back by itself with little to spare comes back with more.
-    for event in [Event::Burst(150), Event::Crowd, Event::HomePaused] {
+    for event in [
+        Event::Burst(150),
+        Event::Crowd,
+        Event::HomePaused,
+        Event::OtherSlow,
+        Event::Reconnect,
+    ] {
         cells.push(Cell {
             offered: 95,
             event,
@@ -375,6 +402,8 @@ pub(super) fn all() -> Vec<Cell> {
         Event::HomeKilled,
         Event::OtherKilled,
         Event::HomePaused,
+        Event::OtherSlow,
+        Event::Reconnect,
         Event::CoordinatorAway,
     ] {
         cells.push(Cell { event, ..base });

@@ -1,6 +1,6 @@
 //! What is done in a cell, and what is seen of it.
 
-use super::cell::{Cell, Event, Keys};
+use super::cell::{CROWDED, Cell, Event, Keys};
 use crate::args::Scale;
 use crate::experiments::watch::{Part, Watch};
 use crate::fleet::{Fleet, LoadSpec};
@@ -9,6 +9,7 @@ use crate::trial::max_to_mean;
 use anyhow::Context;
 use core::time::Duration;
 use evenkeel_bench::{LoadHandle, Target};
+use std::thread;
 use std::time::Instant;
 
 /// The first second of a load: nobody knows yet which keys are hot.
@@ -35,6 +36,9 @@ const REPLACED: Duration = Duration::from_secs(2);
 
 /// How long a server is stopped: for longer than it takes to give one up.
 const PAUSE: Duration = Duration::from_secs(3);
+
+/// A server is ten times slower where it is stopped for nine parts of this time of ten.
+const SLICE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a dead server to be taken for one.
 const NOTICED_LIMIT: Duration = Duration::from_secs(30);
@@ -122,7 +126,7 @@ pub(super) fn measure(
     run.progress.say(cell.to_string());
     let plan = cell
         .deployment
-        .plan(run.small_by, cell.connections, size.patient);
+        .plan(run.small_by, cell.connections_max(), size.patient);
     let fleet = Fleet::start(&plan)?;
     let load = cell.load(size.keys, run.seed);
     load.fill(&fleet)?;
@@ -188,7 +192,7 @@ impl Scene<'_> {
                 watch.join(self.start(&self.load, more)?);
                 watch.go_on(size.event)?;
                 watch.begin(RECOVERY);
-                watch.leave(own_loads)?;
+                watch.leave(own_loads..)?;
                 watch.go_on(SETTLED)?;
             }
             Event::Crowd => {
@@ -199,7 +203,7 @@ impl Scene<'_> {
                 };
                 crowd.fill(&self.fleet)?;
                 watch.begin(RECOVERY);
-                watch.leave(own_loads)?;
+                watch.leave(own_loads..)?;
                 watch.join(self.start(&crowd, CROWD * self.rate)?);
                 watch.go_on(SETTLED)?;
             }
@@ -230,6 +234,29 @@ impl Scene<'_> {
                 self.fleet.pause_server(&victim, false)?;
                 watch.go_on(REPLACED)?;
             }
+            Event::OtherSlow => {
+                let victim = self.victim()?;
+                watch.begin(EVENT);
+                let fleet = &self.fleet;
+                thread::scope(|scope| {
+                    let slow = scope.spawn(|| slow_down(fleet, &victim));
+                    watch.go_on(PAUSE)?;
+                    slow.join().expect("it does not panic")
+                })?;
+                watch.begin(RECOVERY);
+                watch.go_on(REPLACED)?;
+            }
+            Event::Reconnect => {
+                let crowded = LoadSpec {
+                    connections: CROWDED.count.div_ceil(self.targets.len()),
+                    pipeline: CROWDED.depth,
+                    ..self.load.clone()
+                };
+                watch.begin(RECOVERY);
+                watch.leave(..)?;
+                watch.join(self.start(&crowded, self.rate)?);
+                watch.go_on(REPLACED)?;
+            }
             Event::CoordinatorAway => {
                 watch.begin(EVENT);
                 self.fleet.stop_coordinator()?;
@@ -246,7 +273,7 @@ impl Scene<'_> {
     /// The server that something is done to.
     fn victim(&self) -> anyhow::Result<String> {
         let home = self.fleet.hottest_home()?;
-        if self.cell.event != Event::OtherKilled {
+        if !matches!(self.cell.event, Event::OtherKilled | Event::OtherSlow) {
             return Ok(home);
         }
         let mut names = self.fleet.server_names().into_iter();
@@ -254,4 +281,16 @@ impl Scene<'_> {
             .find(|name| *name != home)
             .context("there is one server only")
     }
+}
+
+/// Lets a server work for a tenth of each slice of time, for as long as others are stopped.
+fn slow_down(fleet: &Fleet, name: &str) -> anyhow::Result<()> {
+    let end = Instant::now() + PAUSE;
+    while Instant::now() < end {
+        fleet.pause_server(name, true)?;
+        thread::sleep(SLICE.mul_f64(0.9));
+        fleet.pause_server(name, false)?;
+        thread::sleep(SLICE.mul_f64(0.1));
+    }
+    Ok(())
 }

@@ -141,7 +141,7 @@ fn find_capacity(
         keys,
         ..Cell::BASE
     };
-    let plan = deployment.plan(run.small_by, cell.connections, size.patient);
+    let plan = deployment.plan(run.small_by, cell.connections_max(), size.patient);
     let fleet = Fleet::start(&plan)?;
     let load = LoadSpec {
         warm_up: size.trial.mul_f64(KNEE_WARM_UP),
