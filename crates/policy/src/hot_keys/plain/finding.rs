@@ -2,9 +2,10 @@
 
 use evenkeel_types::Instant;
 
+use super::config::replicated_max;
 use super::{
     Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, READS_PER_LEASE_MIN,
-    REPLICATED_MAX, SHARED_AGE_MAX, copies_at,
+    SHARED_AGE_MAX, copies_at,
 };
 use crate::hot_keys::config::gamma_for;
 use crate::hot_keys::popularity::SLOT;
@@ -84,6 +85,7 @@ impl PlainHotKeys {
             (heat >= self.config.hot_share).then_some((top, heat))
         });
         let hot: Vec<_> = hot.collect();
+        let replicated_max = replicated_max(placement.len());
         for (top, heat) in hot {
             let (share, max) = (self.config.copy_share, self.config.gamma_max);
             let gamma = gamma_for(heat, share, placement.len(), max);
@@ -91,7 +93,7 @@ impl PlainHotKeys {
                 Some(at) => grow(&mut self.entries[at], placement, gamma),
                 None if gamma == 0 => {}
                 None if top.key.len() > HOT_KEY_LEN_MAX => self.stats.unpromoted_long += 1,
-                None if self.entries.len() >= REPLICATED_MAX => self.stats.unpromoted_full += 1,
+                None if self.entries.len() >= replicated_max => self.stats.unpromoted_full += 1,
                 None => {
                     self.stats.promoted += 1;
                     let at = self.entries.partition_point(|entry| entry.hash < top.hash);

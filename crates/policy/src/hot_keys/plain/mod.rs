@@ -69,7 +69,7 @@ use core::time::Duration;
 use evenkeel_types::limits::KEY_LEN_MAX;
 use evenkeel_types::{Instant, KeyHash, Version};
 
-pub use self::config::{COUNTERS, PlainConfig, PlainMode, REPLICATED_MAX};
+pub use self::config::{COUNTERS, PlainConfig, PlainMode};
 pub use self::content::{NAME_MARK, NAME_PREFIX_LEN, NamePrefix};
 pub use self::reads::ReadRoute;
 use self::truth::Truth;
@@ -159,7 +159,7 @@ pub struct PlainStats {
     pub promoted: u64,
     /// Keys that cooled.
     pub cooled: u64,
-    /// Keys that were hot and not replicated because [`REPLICATED_MAX`] others were, per slot.
+    /// Keys that were hot and not replicated because as many others were as may be, per slot.
     pub unpromoted_full: u64,
     /// The same because of [`HOT_KEY_LEN_MAX`].
     pub unpromoted_long: u64,

@@ -177,20 +177,22 @@ fn limits_of_keys_and_values_are_counted() {
     keys.handle_home(hash(), HOT, at(1001), true, found(&value));
     assert_eq!(keys.take_stats().values_too_long, 1);
     assert_eq!(keys.plan(at(1002), hash(), HOT, Wants::VALUE), Plan::Home);
-    let mut keys = hot_keys(|config| {
-        config.hot_share = 0.001;
-        config.cold_share = 0.0;
-        config.hot_rps_min = 1.0;
-    });
-    for i in 0..REPLICATED_MAX + 3 {
-        let key = format!("k{i}");
-        for _ in 0..100 {
-            keys.handle_read(key.as_bytes());
+    for (servers, most) in [(4, 64), (12, 96), (64, 256)] {
+        let mut keys = hot_keys(|config| {
+            config.hot_share = 0.001;
+            config.cold_share = 0.0;
+            config.hot_rps_min = 1.0;
+        });
+        for i in 0..most + 3 {
+            let key = format!("k{i}");
+            for _ in 0..100 {
+                keys.handle_read(key.as_bytes());
+            }
         }
+        keys.handle_timeout(at(500), &placement(servers));
+        assert_eq!(keys.replicated_count(), most);
+        assert_eq!(keys.take_stats().unpromoted_full, 3);
     }
-    keys.handle_timeout(at(500), &placement(4));
-    assert_eq!(keys.replicated_count(), REPLICATED_MAX);
-    assert_eq!(keys.take_stats().unpromoted_full, 3);
 }
 
 #[test]
