@@ -179,6 +179,7 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
+        | MemberEvent::NameLost { .. }
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(
             "evenkeel proxy: no coordinator of {cluster} answers; serving goes on by the last map"

@@ -12,12 +12,24 @@ use evenkeel_policy::placement::map::MIGRATIONS_MAX;
 use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
 use evenkeel_roles::loads_view::LoadNews;
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{ProcessSignal, UsageError};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// What takes part in a membership: it is asked for reports, and told what is new.
+pub struct Parts {
+    pub workers: Vec<WorkerHandle>,
+    pub balancer: SharedBalancer,
+    pub lease: SharedLease,
+    /// Why the process ends by itself, if it does.
+    pub ending: Arc<OnceLock<String>>,
+}
+
 /// Joins the cluster of the configured coordinators. Serving never waits for them.
+///
+/// Where its name turns out to be another server's, the reason is left in [`Parts::ending`] and the process stops.
 ///
 /// # Errors
 /// When an option that concerns the cluster cannot be used.
@@ -26,9 +38,7 @@ pub fn join(
     address: SocketAddr,
     worker_ports: Vec<u16>,
     boot: BootId,
-    workers: Vec<WorkerHandle>,
-    balancer: SharedBalancer,
-    lease: SharedLease,
+    parts: Parts,
 ) -> Result<MemberHandle, UsageError> {
     let host = match &args.advertise {
         Some(host) => host.clone(),
@@ -55,6 +65,12 @@ pub fn join(
         rack: args.rack.clone(),
         seed: boot.0,
     };
+    let Parts {
+        workers,
+        balancer,
+        lease,
+        ending,
+    } = parts;
     let reporting = workers.clone();
     let memory_limit_bytes = (args.memory_limit as u64) << 20;
     let reporting_lease = lease.clone();
@@ -83,6 +99,7 @@ pub fn join(
         workers,
         balancer,
         lease,
+        ending,
         me: None,
         hot_keys_most: args.hot_keys,
         test_endless_lease: args.test_endless_lease,
@@ -136,6 +153,8 @@ struct Listener {
     workers: Vec<WorkerHandle>,
     balancer: SharedBalancer,
     lease: SharedLease,
+    /// Why the process ends by itself, if it does.
+    ending: Arc<OnceLock<String>>,
     me: Option<ServerId>,
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
@@ -171,6 +190,13 @@ impl Listener {
                 );
             }
             MemberEvent::Found => eprintln!("evenkeel server: the coordinator answers"),
+            MemberEvent::NameLost { message } => {
+                if self.ending.set(message).is_ok()
+                    && let Err(error) = ProcessSignal::Stop.raise()
+                {
+                    eprintln!("evenkeel server: failed to end: {error}");
+                }
+            }
             MemberEvent::Refused { reason, message } => {
                 eprintln!(
                     "evenkeel server: the coordinator refuses this server ({reason}): {message}"
@@ -195,7 +221,6 @@ mod tests {
     use evenkeel_testkit::poll_until;
     use evenkeel_types::CacheletId;
     use mio::{Poll, Token, Waker};
-    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
 
     /// A worker as others see it; its poll has to last as long.

@@ -33,9 +33,9 @@ use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -61,6 +61,7 @@ pub struct Server {
     certificates: Option<Arc<Certificates>>,
     facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     stop: Arc<AtomicBool>,
+    ending: Arc<OnceLock<String>>,
 }
 
 impl Server {
@@ -240,6 +241,7 @@ impl Server {
                 move || balancer.run(&workers, &stop)
             })?);
         }
+        let ending = Arc::default();
         let membership = if args.coordinator.is_empty() {
             None
         } else {
@@ -260,9 +262,12 @@ impl Server {
                 address,
                 worker_ports,
                 boot,
-                workers.clone(),
-                balancer.clone(),
-                lease,
+                member::Parts {
+                    workers: workers.clone(),
+                    balancer: balancer.clone(),
+                    lease,
+                    ending: Arc::clone(&ending),
+                },
             )?)
         };
         Ok(Server {
@@ -277,6 +282,7 @@ impl Server {
             certificates,
             facts,
             stop,
+            ending,
         })
     }
 
@@ -314,7 +320,7 @@ impl Server {
     /// [`STOP_LIMIT`](crate::event_loop::STOP_LIMIT) and the second that a call to the coordinator may take bound it.
     ///
     /// # Errors
-    /// When a worker ended with an error or a panic.
+    /// When a worker ended with an error or a panic, or the server could not go on.
     pub fn stop(self) -> anyhow::Result<()> {
         self.end(&Control::Stop)
     }
@@ -349,6 +355,9 @@ impl Server {
         }
         if let Some(membership) = self.membership {
             membership.leave();
+        }
+        if let Some(reason) = self.ending.get() {
+            anyhow::bail!("{reason}");
         }
         Ok(())
     }

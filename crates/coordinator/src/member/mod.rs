@@ -24,7 +24,9 @@ use evenkeel_roles::hot_keys_view::HotKeysNews;
 use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};
-use crate::api::{Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Settings};
+use crate::api::{
+    Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Reason, Settings,
+};
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
 use view::{FORMER_LEADER, View};
@@ -44,6 +46,10 @@ pub(crate) const COORDINATORS_MAX: usize = 16;
 /// Most coordinators that a caller is sent on to, one after the other: one that says where the leader is may be
 /// behind by one change of leaders.
 pub(crate) const REDIRECTS_MAX: usize = 2;
+
+/// A server that was told for so long that its name is another's gives up: whoever held it before a restart is known to have ended
+/// much earlier, unless the coordinator is patient. Who starts it again and again does so at this pace.
+const NAME_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a member says of itself for as long as its process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +130,11 @@ pub enum MemberEvent {
     Lost,
     /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
     Found,
+    /// The name belongs to another process, which is alive: there is nothing to do here any more. Told once.
+    NameLost {
+        /// One line for people.
+        message: String,
+    },
     /// The coordinator refuses this member, or its answers make no sense. Told once for each reason
     /// in a row; the thread keeps trying.
     Refused {
@@ -393,7 +404,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         let (epoch, lease) = (answer.epoch, answer.lease_ms.map(Duration::from_millis));
         let events = self.view.take(self.heartbeat.kind, answer)?;
         self.pace.failures = 0;
-        self.pace.leaderless = 0;
+        self.pace.waits = 0;
         self.pace.interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         self.view.refused = None;
         self.view.lost = false;
@@ -409,16 +420,26 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
 
     fn handle_refusal(&mut self, reason: &str, message: String) {
         self.pace.failures = self.pace.failures.saturating_add(1);
-        self.pace.leaderless = match reason {
-            NOT_LEADER => self.pace.leaderless.saturating_add(1),
-            _ => 0,
+        // What is so now is soon over: an election, and a former life of this server that is not known to have ended yet.
+        let is_soon_over = reason == NOT_LEADER || reason == Reason::NameTaken.as_str();
+        self.pace.waits = match is_soon_over {
+            true => self.pace.waits.saturating_add(1),
+            false => 0,
         };
         if self.view.refused.as_deref() != Some(reason) {
             self.view.refused = Some(reason.to_owned());
+            self.view.refused_at = Some(Instant::now());
             (self.on_event)(MemberEvent::Refused {
                 reason: reason.to_owned(),
-                message,
+                message: message.clone(),
             });
+        }
+        let is_patient = |at: Instant| at.elapsed() < NAME_PATIENCE;
+        let is_lost = reason == Reason::DuplicateName.as_str()
+            || reason == Reason::NameTaken.as_str()
+                && !self.view.refused_at.is_some_and(is_patient);
+        if is_lost && !std::mem::replace(&mut self.view.has_lost_name, true) {
+            (self.on_event)(MemberEvent::NameLost { message });
         }
     }
 

@@ -9,9 +9,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// Interval until a coordinator has said otherwise: members show up quickly.
 const INTERVAL_FIRST: Duration = Duration::from_millis(100);
 
-/// While coordinators answer that nobody leads, an election is under way, which mostly ends within this many times
-/// the [first interval](INTERVAL_FIRST). After that the member asks less and less often, as ever.
-const ELECTION_TURNS: u32 = 40;
+/// What is soon over, such as an election, mostly ends within this many times the [first interval](INTERVAL_FIRST). After that the
+/// member asks less and less often, as ever.
+const WAITS_SHORT: u32 = 40;
 
 /// Longest wait between attempts while nobody answers. Short enough that a cluster is whole again
 /// within five seconds of its coordinator's return.
@@ -75,8 +75,8 @@ pub(crate) struct Pace {
     pub(crate) interval: Duration,
     /// Rounds in a row in which nobody gave a usable answer.
     pub(crate) failures: u32,
-    /// Rounds in a row in which coordinators answered that nobody leads.
-    pub(crate) leaderless: u32,
+    /// Rounds in a row that were answered with what is soon over.
+    pub(crate) waits: u32,
     random: Xoshiro256PlusPlus,
 }
 
@@ -85,20 +85,20 @@ impl Pace {
         Pace {
             interval: INTERVAL_FIRST,
             failures: 0,
-            leaderless: 0,
+            waits: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
 
     /// The wait until the next round: a tenth less than the interval at most, so that members do
-    /// not report in step; after failures twice as long each time, anywhere in the upper half. The end of an
-    /// election is awaited with short steps.
+    /// not report in step; after failures twice as long each time, anywhere in the upper half. What is
+    /// soon over is awaited with short steps.
     pub(crate) fn next_wait(&mut self) -> Duration {
         let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if self.failures == 0 {
             return self.interval.mul_f64(0.9 + 0.1 * fraction);
         }
-        if (1..=ELECTION_TURNS).contains(&self.leaderless) {
+        if (1..=WAITS_SHORT).contains(&self.waits) {
             return INTERVAL_FIRST.mul_f64(0.5 + 0.5 * fraction);
         }
         let doubled = self.interval.saturating_mul(1 << self.failures.min(16));
@@ -128,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_election_is_awaited_with_short_steps_for_a_while() {
+    fn what_is_soon_over_is_awaited_with_short_steps_for_a_while() {
         let mut pace = Pace::new(1);
         pace.interval = Duration::from_millis(500);
         pace.failures = 9;
-        for leaderless in 1..=ELECTION_TURNS {
-            pace.leaderless = leaderless;
+        for waits in 1..=WAITS_SHORT {
+            pace.waits = waits;
             assert!((50..=100).contains(&pace.next_wait().as_millis()));
         }
-        pace.leaderless = ELECTION_TURNS + 1;
+        pace.waits = WAITS_SHORT + 1;
         assert!(pace.next_wait() >= RETRY_MAX / 2);
     }
 }

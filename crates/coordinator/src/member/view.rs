@@ -1,5 +1,7 @@
 //! What of a coordinator's answer is news to the program, and which answers are not believed.
 
+use std::time::Instant;
+
 use evenkeel_types::{Epoch, ServerId};
 
 use super::MemberEvent;
@@ -23,6 +25,10 @@ pub(super) struct View {
     pub(super) found: bool,
     pub(super) lost: bool,
     pub(super) refused: Option<String>,
+    /// Since when it was that reason.
+    pub(super) refused_at: Option<Instant>,
+    /// Whether the program was told that its name is another's.
+    pub(super) has_lost_name: bool,
 }
 
 impl View {

@@ -200,7 +200,7 @@ fn a_coordinator_that_lost_its_state_is_not_believed() {
 }
 
 #[test]
-fn the_older_of_two_processes_with_one_name_is_told() {
+fn a_name_passes_on_when_its_holder_has_fallen_silent() {
     let running = Running::start(&lively());
     let older = Member::server(running.address, 1);
     older.wait_map("a map", is_even);
@@ -209,12 +209,14 @@ fn the_older_of_two_processes_with_one_name_is_told() {
         config.boot = BootId(5);
         config
     });
-    younger.wait_map("a map", is_even);
-    let reason = older.wait_for("a refusal", |event| match event {
-        MemberEvent::Refused { reason, .. } => Some(reason.clone()),
+    let refused = younger.wait_for("a refusal", |event| match event {
+        MemberEvent::Refused { reason, message } => Some((reason.clone(), message.clone())),
         _ => None,
     });
-    assert_eq!(reason, "duplicate_name");
+    assert_eq!(refused.0, "name_taken");
+    assert!(refused.1.contains("held by the server at"), "{}", refused.1);
+    drop(older);
+    younger.wait_map("a map", is_even);
 }
 
 #[test]

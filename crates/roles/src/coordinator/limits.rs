@@ -29,6 +29,10 @@ pub const SILENT_MAX: Duration = Duration::from_secs(600);
 /// dead. With the default silence a member reports every 500 ms.
 pub const HEARTBEATS_PER_SILENCE: u32 = 6;
 
+/// Who was heard within the silence after which a server is down, divided by this, keeps its name: three heartbeats. A server
+/// that was killed and is started again waits for so long.
+pub const NAME_HELD_PER_SILENCE: u32 = 2;
+
 /// Longest time between heartbeats while something waits for the members: the first map, or
 /// cachelets that change hands. Makes a start and a move quick without costing anything later.
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);

@@ -29,6 +29,8 @@ pub(super) struct Server {
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
+    /// Whether the present life has said that it ends.
+    pub(super) is_ending: bool,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
     pub(super) load: Vec<f64>,
@@ -95,6 +97,7 @@ impl CoordinatorCore {
         self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
+        server.is_ending = heartbeat.leaves;
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
@@ -159,6 +162,7 @@ impl CoordinatorCore {
             splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
+            is_ending: false,
             load: Vec::new(),
         });
         changes.push(Change::of_server(Cause::ServerJoined, id));
@@ -192,7 +196,9 @@ impl CoordinatorCore {
         Ok(position)
     }
 
-    /// Another process under a known name: a restart, or two servers that were given one name.
+    /// Another process under a known name: a restart, or two servers that were given one name. The name has one holder: it
+    /// passes on once the present life has said that it ends, or was not heard
+    /// for a [part](limits::NAME_HELD_PER_SILENCE) of the silence after which it is down.
     fn restart(
         &mut self,
         now: Instant,
@@ -204,6 +210,15 @@ impl CoordinatorCore {
             return Err(Refusal::DuplicateName {
                 name: heartbeat.name.clone(),
                 boot: heartbeat.boot,
+            });
+        }
+        let holder = &self.servers[position];
+        let held = self.config.silent / limits::NAME_HELD_PER_SILENCE;
+        if holder.entry.up && !holder.is_ending && now.since(holder.last_heard) < held {
+            return Err(Refusal::NameTaken {
+                name: heartbeat.name.clone(),
+                host: holder.entry.host.clone(),
+                port: holder.entry.port,
             });
         }
         self.check_room_for_workers(heartbeat, Some(position))?;

@@ -20,8 +20,8 @@
 //! - An id belongs to a server's name for ever.
 //! - A cachelet has at most one owner in a map, and a new owner only after the former one has
 //!   confirmed that it let go (see `placing`), or has ceased to serve for certain (see `fence`).
-//! - A process that was replaced under its name stays replaced: of two processes with one name the
-//!   younger wins, once, and the older is told why.
+//! - A name has one holder. Another process gets it when the holder has ended or fallen silent; until then it
+//!   is told who holds it. A process that was replaced stays replaced, and is told so.
 //! - Only the monotonic clock decides; wall time is shown and nothing else. When the coordinator
 //!   itself was asleep, nobody is declared dead for it.
 //!

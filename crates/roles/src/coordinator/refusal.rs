@@ -82,6 +82,18 @@ pub enum Refusal {
         /// The replaced life.
         boot: BootId,
     },
+    /// The name belongs to a server that is alive.
+    #[error(
+        "the name {name:?} is held by the server at {host}:{port}, which is alive; give another one, or end that server first"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The holder's host.
+        host: String,
+        /// Its ordinary port.
+        port: u16,
+    },
     /// A server's address, ports and rack are fixed for one life of its process.
     #[error("server {name:?} changed its address, ports or rack without a new boot id")]
     ChangedInOneLife {
@@ -141,6 +153,8 @@ pub enum Reason {
     ForeignMap,
     /// See [`Refusal::DuplicateName`].
     DuplicateName,
+    /// See [`Refusal::NameTaken`].
+    NameTaken,
     /// See [`Refusal::ChangedInOneLife`].
     ChangedInOneLife,
     /// See [`Refusal::AddressTaken`].
@@ -151,7 +165,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -161,6 +175,7 @@ impl Reason {
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
+        Reason::NameTaken,
         Reason::ChangedInOneLife,
         Reason::AddressTaken,
         Reason::TooManyMembers,
@@ -178,6 +193,7 @@ impl Reason {
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
+            Reason::NameTaken => "name_taken",
             Reason::ChangedInOneLife => "changed_in_one_life",
             Reason::AddressTaken => "address_taken",
             Reason::TooManyMembers => "too_many_members",
@@ -204,6 +220,7 @@ impl Refusal {
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
+            Refusal::NameTaken { .. } => Reason::NameTaken,
             Refusal::ChangedInOneLife { .. } => Reason::ChangedInOneLife,
             Refusal::AddressTaken { .. } => Reason::AddressTaken,
             Refusal::TooManyServers | Refusal::TooManyProxies | Refusal::TooManyWorkers => {
@@ -224,6 +241,7 @@ impl Refusal {
             | Reason::FutureEpoch
             | Reason::ForeignMap
             | Reason::DuplicateName
+            | Reason::NameTaken
             | Reason::ChangedInOneLife
             | Reason::AddressTaken => Fault::Conflict,
             Reason::TooManyMembers => Fault::Full,

@@ -281,6 +281,7 @@ impl CoordinatorCore {
                 splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
+                is_ending: false,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
             })

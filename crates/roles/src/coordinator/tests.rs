@@ -58,6 +58,14 @@ impl World {
         self.core.handle_heartbeat(self.now, heartbeat)
     }
 
+    /// The first heartbeat of a process whose predecessor of the same name has ended, and said so.
+    fn send_new_life(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
+        let mut servers = self.core.servers.iter_mut();
+        let former = servers.find(|server| server.entry.name == heartbeat.name);
+        former.expect("it was there before").is_ending = true;
+        self.send(heartbeat)
+    }
+
     /// Heartbeats of members that work by the newest map.
     fn send_current(&mut self, heartbeats: &mut [Heartbeat]) {
         for heartbeat in heartbeats {

@@ -230,7 +230,7 @@ fn a_server_that_dies_at_once_after_a_restart_is_given_up_like_any_other() {
         leased: keeper.needs_leases(),
         ..members[0].clone()
     };
-    world.send(&again).unwrap();
+    world.send_new_life(&again).unwrap();
     assert!(owns(&world, 0));
     pass(&mut world, 6_000, &mut members[1..]);
     assert!(!owns(&world, 0));
@@ -254,7 +254,7 @@ fn a_coordinator_that_begins_anew_knows_of_the_dead_for_whom_cachelets_wait() {
     let source = under_way[0].from.server.clone();
     let source = members.iter_mut().find(|m| m.name == source).expect("it");
     (source.boot, source.epoch) = (BootId(78), Epoch(0));
-    world.send(source).unwrap();
+    world.send_new_life(source).unwrap();
     assert!(world.core.cachelets_in_transit() > 0);
     while world.core.servers_up() == 4 {
         pass(&mut world, 100, &mut members);

@@ -182,7 +182,7 @@ fn when_the_source_begins_a_new_life_the_target_has_to_let_go_before_anybody_get
     world.say(&members[1], Epoch(2), MigrationState::Staged);
     members[0].boot = BootId(77);
     members[0].epoch = Epoch(0);
-    world.send(&members[0]).unwrap();
+    world.send_new_life(&members[0]).unwrap();
     assert_eq!(world.owner(), None);
     // What else it owned begins anew.
     assert_eq!(world.since()[0], Epoch(3));
@@ -212,7 +212,7 @@ fn what_passed_to_a_former_life_of_the_target_begins_anew() {
         boot: BootId(78),
         ..server(2, 1)
     };
-    world.send(&members[1]).unwrap();
+    world.send_new_life(&members[1]).unwrap();
     let migration = *world.core.map().unwrap().migration(CACHELET).unwrap();
     assert!(migration.cancelled);
     assert_eq!(
@@ -244,7 +244,7 @@ fn what_passed_to_the_present_life_of_the_target_goes_on() {
             boot: BootId(78),
             ..server(2, 2)
         };
-        world.send(&members[1]).unwrap();
+        world.send_new_life(&members[1]).unwrap();
         if target_is_first {
             world.say(&members[1], Epoch(2), MigrationState::Staged);
             world.say(&members[0], Epoch(2), MigrationState::Moved);
@@ -435,6 +435,7 @@ fn evening_out_shares_does_not_take_back_what_moved_because_of_its_load() {
     // Restarts make the coordinator look at shares.
     members[0].boot = BootId(5);
     members[0].epoch = Epoch(0);
+    world.send_new_life(&members[0]).unwrap();
     for _ in 0..4 {
         members.iter().for_each(|member| drop(world.send(member)));
         world.send_current(&mut members);
@@ -522,7 +523,7 @@ fn nobody_waits_for_the_answer_of_a_target_that_is_dead() {
         epoch: Epoch(0),
         ..members[0].clone()
     };
-    world.send(&again).unwrap();
+    world.send_new_life(&again).unwrap();
     for _ in 0..60 {
         world.pass(100);
         world.send_current(&mut members[1..2]);

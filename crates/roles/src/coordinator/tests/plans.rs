@@ -443,7 +443,7 @@ fn what_has_just_begun_anew_moves_with_a_later_map() {
         epoch: Epoch(0),
         ..cluster.members[0].clone()
     };
-    cluster.world.send(&restarted).unwrap();
+    cluster.world.send_new_life(&restarted).unwrap();
     let document = cluster.world.core.map().unwrap().document().clone();
     assert_eq!(document.migrations, []);
     let plan = cluster.world.core.plan(1).unwrap();

@@ -387,7 +387,11 @@ impl Model {
         if !process.alive || !process.connected {
             return;
         }
-        let answer = self.world.send(&process.heartbeat()).unwrap();
+        let answer = match self.world.send(&process.heartbeat()) {
+            // A new life, before the former one is known to have ended.
+            Err(Refusal::NameTaken { .. }) => return,
+            answer => answer.unwrap(),
+        };
         let id = answer.server_id.unwrap();
         let known = self.ids.entry(process.heartbeat.name.clone()).or_insert(id);
         assert_eq!(*known, id, "an id belongs to a name");
@@ -506,7 +510,10 @@ impl Model {
         for _ in 0..300 {
             for i in 0..self.processes.len() {
                 let process = &mut self.processes[i];
-                let answer = self.world.send(&process.heartbeat()).unwrap();
+                let answer = match self.world.send(&process.heartbeat()) {
+                    Err(Refusal::NameTaken { .. }) => continue,
+                    answer => answer.unwrap(),
+                };
                 self.ids
                     .insert(process.heartbeat.name.clone(), answer.server_id.unwrap());
                 process.received = answer.map.or(process.received.take());

@@ -201,6 +201,10 @@ impl Model {
             .world
             .core
             .handle_heartbeat(self.world.now, &self.processes[i].heartbeat);
+        if let Err(Refusal::NameTaken { .. }) = answer {
+            // A new life, before the former one is known to have ended.
+            return;
+        }
         let process = &mut self.processes[i];
         let sent = process.clock(now);
         process

@@ -68,7 +68,7 @@ fn a_silent_server_goes_down_keeps_its_cachelets_and_comes_back() {
     // Another life returns: its boot id tells everyone that its contents are void.
     members[1].boot = BootId(9);
     members[1].epoch = Epoch(0);
-    let answer = world.send(&members[1]).unwrap();
+    let answer = world.send_new_life(&members[1]).unwrap();
     let map = answer.map.expect("a newer map");
     assert_eq!(answer.server_id, Some(ServerId(1)));
     assert_eq!(map.server(ServerId(1)).unwrap().boot, BootId(9));
@@ -184,7 +184,7 @@ fn a_restart_with_another_number_of_workers_spreads_the_cachelets_over_them() {
         boot: BootId(5),
         ..server(1, 4)
     };
-    world.send(&members[0]).unwrap();
+    world.send_new_life(&members[0]).unwrap();
     // 64 cachelets and six workers: 32 at once on the four new workers, the rest in two steps.
     assert!(world.core.map().is_some());
     for _ in 0..3 {
@@ -197,7 +197,7 @@ fn a_restart_with_another_number_of_workers_spreads_the_cachelets_over_them() {
         boot: BootId(6),
         ..server(1, 1)
     };
-    world.send(&members[0]).unwrap();
+    world.send_new_life(&members[0]).unwrap();
     for _ in 0..3 {
         world.send_current(&mut members);
     }
@@ -207,7 +207,7 @@ fn a_restart_with_another_number_of_workers_spreads_the_cachelets_over_them() {
 }
 
 #[test]
-fn of_two_processes_with_one_name_the_younger_wins_once() {
+fn a_name_has_one_holder() {
     let mut world = World::new(1);
     let older = server(1, 1);
     let younger = Heartbeat {
@@ -217,11 +217,23 @@ fn of_two_processes_with_one_name_the_younger_wins_once() {
         ..server(1, 1)
     };
     world.send(&older).unwrap();
+    let taken = |world: &mut World, from: &Heartbeat| world.send(from).unwrap_err().reason();
+    for _ in 0..10 {
+        world.pass(1_400);
+        assert_eq!(taken(&mut world, &younger), Reason::NameTaken);
+        let at_its_address = Heartbeat {
+            boot: BootId(3),
+            ..older.clone()
+        };
+        assert_eq!(taken(&mut world, &at_its_address), Reason::NameTaken);
+        world.send(&older).unwrap();
+    }
+    // Three heartbeats were missed.
+    world.pass(1_500);
     assert_eq!(world.send(&younger).unwrap().server_id, Some(ServerId(0)));
     let epoch = world.core.epoch();
     for _ in 0..10 {
-        let refusal = world.send(&older).unwrap_err();
-        assert_eq!(refusal.reason(), Reason::DuplicateName);
+        assert_eq!(taken(&mut world, &older), Reason::DuplicateName);
         world.send(&younger).unwrap();
     }
     assert_eq!(world.core.epoch(), epoch, "the map does not flip");
@@ -232,6 +244,20 @@ fn of_two_processes_with_one_name_the_younger_wins_once() {
         Reason::DuplicateName,
         "not forgotten by a restart"
     );
+}
+
+#[test]
+fn who_has_said_goodbye_is_replaced_at_once() {
+    let mut world = World::new(1);
+    let mut older = server(1, 1);
+    world.send(&older).unwrap();
+    let younger = Heartbeat {
+        boot: BootId(2),
+        ..server(1, 1)
+    };
+    older.leaves = true;
+    world.send(&older).unwrap();
+    world.send(&younger).unwrap();
 }
 
 #[test]
@@ -387,9 +413,10 @@ fn settings_travel_with_every_answer_and_do_not_touch_the_map() {
 fn only_the_last_events_are_kept() {
     let mut world = World::new(1);
     let mut heartbeat = server(1, 1);
-    for boot in 0..1_200 {
+    world.send(&heartbeat).unwrap();
+    for boot in 2..1_201 {
         heartbeat.boot = BootId(boot);
-        world.send(&heartbeat).unwrap();
+        world.send_new_life(&heartbeat).unwrap();
     }
     let events: Vec<_> = world.core.events().collect();
     assert_eq!(events.len(), limits::EVENTS_MAX);
@@ -523,6 +550,7 @@ fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwi
     for server in &mut servers {
         server.epoch = Epoch(0);
     }
+    world.send_new_life(&servers[1]).unwrap();
     for _ in 0..20 {
         servers.iter().for_each(|s| drop(world.send(s)));
         world.pass(200);

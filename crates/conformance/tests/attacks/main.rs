@@ -1,0 +1,3 @@
+//! What strangers and slips must not bring about, over real processes.
+
+mod names;
