@@ -10,6 +10,7 @@
 mod ask;
 mod cachelets;
 mod drain;
+mod environment;
 mod plans;
 mod top;
 mod up;
@@ -117,6 +118,12 @@ fn main() -> std::process::ExitCode {
         eprintln!("evenkeel: failed to start: {error}");
         return ExitCode::Failed.into();
     }
+    if matches!(
+        cli.command,
+        Command::Server(_) | Command::Proxy(_) | Command::Coordinator(_)
+    ) {
+        warn_of_unknown_variables();
+    }
     match cli.command {
         Command::Server(args) => outcome(evenkeel_server::run(&args)).into(),
         Command::Proxy(args) => outcome(evenkeel_proxy::run(*args)).into(),
@@ -154,6 +161,14 @@ fn main() -> std::process::ExitCode {
             Sim::Calibrate(args) => evenkeel_sim::command::execute_calibrate(&args),
         }
         .into(),
+    }
+}
+
+/// A setting that is misspelled in a service's environment would otherwise never be noticed.
+fn warn_of_unknown_variables() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in environment::unknown(names, &Cli::command()) {
+        eprintln!("evenkeel: {name}: there is no setting of this name");
     }
 }
 

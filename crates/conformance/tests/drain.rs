@@ -51,7 +51,8 @@ fn cluster(proxies: usize, silent_ms: &str) -> Cluster {
         coordinator_args: ["--silent-ms", silent_ms, "--cachelets-per-worker", "8"]
             .map(str::to_owned)
             .to_vec(),
-        ..ClusterOptions::default()
+        // Only a hang reaches it.
+        ..ClusterOptions::default().with_server_args(&["--drain-timeout", "600"])
     })
 }
 
@@ -150,18 +151,32 @@ fn drain_of(cluster: &Cluster, server: &str) -> Option<Value> {
 #[test]
 fn every_server_of_a_cluster_is_restarted_in_turn_and_nobody_notices() {
     let mut cluster = cluster(1, SILENT_MS);
-    let url = cluster.coordinator_url();
     let users = users(&cluster.proxies[0], "drain:");
     for index in 0..SERVERS {
-        let name = format!("s{}", index + 1);
-        empty(&url, &name);
+        // SIGTERM alone: it hands over what it has before it ends.
         cluster.restart_server_politely(index);
-        // At once: its next life may not have registered yet.
-        let (code, _, complained) = drain(&url, &[&name, "--cancel"]);
-        assert_eq!(code, Some(0), "{complained}");
         poll_until(DEADLINE, "even shares", || has_even_shares(&cluster));
     }
     assert_unnoticed(users, &cluster);
+}
+
+#[test]
+fn a_second_signal_ends_a_server_that_waits_for_others() {
+    let mut cluster = cluster(1, LONG_SILENT_MS);
+    cluster.proxies[0].signal(Signal::Stop);
+    cluster.servers[1].signal(Signal::Terminate);
+    poll_until(DEADLINE, "an end that waits for the proxy alone", || {
+        let drain = drain_of(&cluster, "s2")?;
+        let awaited = drain["awaited"].as_array()?.len();
+        (drain["cachelets"] == 0 && awaited == 1).then_some(())
+    });
+    assert!(
+        cluster.servers[1].is_running(),
+        "the proxy may still ask it"
+    );
+    cluster.servers[1].signal(Signal::Terminate);
+    assert!(cluster.servers[1].wait(DEADLINE).success());
+    cluster.proxies[0].signal(Signal::Continue);
 }
 
 /// Whether all servers have the same share, and nothing is on its way.

@@ -77,16 +77,18 @@ pub(crate) enum BadRequest {
     BadJson,
     TooLong,
     NotJson,
+    FromPage,
     NotFound,
     BadMethod,
     Timeout,
 }
 
 impl BadRequest {
-    pub(crate) const ALL: [BadRequest; 6] = [
+    pub(crate) const ALL: [BadRequest; 7] = [
         BadRequest::BadJson,
         BadRequest::TooLong,
         BadRequest::NotJson,
+        BadRequest::FromPage,
         BadRequest::NotFound,
         BadRequest::BadMethod,
         BadRequest::Timeout,
@@ -98,6 +100,7 @@ impl BadRequest {
             BadRequest::BadJson => "bad_json",
             BadRequest::TooLong => "too_long",
             BadRequest::NotJson => "not_json",
+            BadRequest::FromPage => "from_page",
             BadRequest::NotFound => "not_found",
             BadRequest::BadMethod => "bad_method",
             BadRequest::Timeout => "timeout",

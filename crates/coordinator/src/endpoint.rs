@@ -8,6 +8,7 @@ use ureq::tls::TlsConfig;
 use crate::access::Line;
 use crate::api::limits::ANSWER_LEN_MAX;
 use crate::http::{ErrorBody, ErrorDetail};
+use crate::pages::JSON;
 use crate::proxy_config::{ConfigProblem, PROBLEMS_MAX};
 
 /// Longest wait for one answer, connecting included. A third of the default silence, so that one
@@ -117,7 +118,7 @@ impl Endpoint {
         let url = format!("{}{path}", self.base);
         line.call(|means| {
             let request = means.show(means.agent.post(&url));
-            read(request.content_type("application/json").send(body))
+            read(request.content_type(JSON).send(body))
         })
     }
 
@@ -130,7 +131,7 @@ impl Endpoint {
         let url = format!("{}{path}", self.base);
         line.call(|means| {
             let request = means.show(means.agent.put(&url));
-            read(request.content_type("application/json").send(body))
+            read(request.content_type(JSON).send(body))
         })
     }
 
@@ -140,7 +141,10 @@ impl Endpoint {
         path: &str,
     ) -> Result<T, CallError> {
         let url = format!("{}{path}", self.base);
-        line.call(|means| read(means.show(means.agent.delete(&url)).call()))
+        line.call(|means| {
+            let request = means.show(means.agent.delete(&url));
+            read(request.header("content-type", JSON).call())
+        })
     }
 
     /// A text, and the value of a header of the answer.

@@ -26,6 +26,7 @@ use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
 use crate::metrics;
 use crate::migrations;
+use crate::pages;
 use crate::pieces;
 use crate::plans;
 use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
@@ -136,6 +137,10 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>, check: ProxyConfigCheck
         .layer(middleware::from_fn_with_state(
             (guard, desk.clone()),
             guard::let_in,
+        ))
+        .layer(middleware::from_fn_with_state(
+            desk.clone(),
+            pages::keep_out,
         ))
         .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
         .with_state(desk)
@@ -448,9 +453,6 @@ fn refused(refusal: &Refusal) -> Response {
 pub(crate) fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
     let (status, kind) = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, BadRequest::TooLong),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            (StatusCode::UNSUPPORTED_MEDIA_TYPE, BadRequest::NotJson)
-        }
         _ => (StatusCode::BAD_REQUEST, BadRequest::BadJson),
     };
     desk.count(kind);

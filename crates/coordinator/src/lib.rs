@@ -40,6 +40,7 @@ mod http;
 pub mod member;
 mod metrics;
 mod migrations;
+mod pages;
 mod patient;
 mod pieces;
 mod plans;

@@ -158,6 +158,7 @@ fn join(
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        ending: false,
     };
     let told = Arc::clone(workers);
     let name = spec.name.clone();
@@ -179,6 +180,7 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
+        | MemberEvent::MayEnd
         | MemberEvent::NameLost { .. }
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(

@@ -15,6 +15,7 @@ use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_runtime::{ProcessSignal, UsageError};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,13 +24,21 @@ pub struct Parts {
     pub workers: Vec<WorkerHandle>,
     pub balancer: SharedBalancer,
     pub lease: SharedLease,
-    /// Why the process ends by itself, if it does.
-    pub ending: Arc<OnceLock<String>>,
+    pub end: Arc<End>,
+}
+
+/// How the process is to end.
+#[derive(Debug, Default)]
+pub struct End {
+    /// It was told to, and serves until others have what it has.
+    pub hands_over: AtomicBool,
+    /// Why it ends by itself, if it does.
+    pub name_lost: OnceLock<String>,
 }
 
 /// Joins the cluster of the configured coordinators. Serving never waits for them.
 ///
-/// Where its name turns out to be another server's, the reason is left in [`Parts::ending`] and the process stops.
+/// Where its name turns out to be another server's, the reason is left in [`End::name_lost`] and the process stops.
 ///
 /// # Errors
 /// When an option that concerns the cluster cannot be used.
@@ -69,12 +78,13 @@ pub fn join(
         workers,
         balancer,
         lease,
-        ending,
+        end,
     } = parts;
     let reporting = workers.clone();
     let memory_limit_bytes = (args.memory_limit as u64) << 20;
     let reporting_lease = lease.clone();
     let asking = balancer.clone();
+    let reporting_end = Arc::clone(&end);
     let mut confirmed = Epoch(0);
     let report = move || {
         let migrations = migrations(&reporting, &mut confirmed);
@@ -93,13 +103,14 @@ pub fn join(
             splits: true,
             asks_for_moves: asking.asks_coordinator(),
             migrations,
+            ending: reporting_end.hands_over.load(Ordering::Acquire),
         }
     };
     let mut listener = Listener {
         workers,
         balancer,
         lease,
-        ending,
+        end,
         me: None,
         hot_keys_most: args.hot_keys,
         test_endless_lease: args.test_endless_lease,
@@ -149,12 +160,18 @@ fn load_news(workers: &[WorkerHandle], memory_limit_bytes: u64) -> Option<LoadNe
     Some(LoadNews::of(answers, memory_limit_bytes))
 }
 
+/// As the second signal of those who end a process.
+pub fn end_now() {
+    if let Err(error) = ProcessSignal::Stop.raise() {
+        eprintln!("evenkeel server: failed to end: {error}");
+    }
+}
+
 struct Listener {
     workers: Vec<WorkerHandle>,
     balancer: SharedBalancer,
     lease: SharedLease,
-    /// Why the process ends by itself, if it does.
-    ending: Arc<OnceLock<String>>,
+    end: Arc<End>,
     me: Option<ServerId>,
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
@@ -191,12 +208,11 @@ impl Listener {
             }
             MemberEvent::Found => eprintln!("evenkeel server: the coordinator answers"),
             MemberEvent::NameLost { message } => {
-                if self.ending.set(message).is_ok()
-                    && let Err(error) = ProcessSignal::Stop.raise()
-                {
-                    eprintln!("evenkeel server: failed to end: {error}");
+                if self.end.name_lost.set(message).is_ok() {
+                    end_now();
                 }
             }
+            MemberEvent::MayEnd => end_now(),
             MemberEvent::Refused { reason, message } => {
                 eprintln!(
                     "evenkeel server: the coordinator refuses this server ({reason}): {message}"

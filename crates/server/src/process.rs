@@ -19,6 +19,7 @@ use evenkeel_runtime::{
 use sd_notify::NotifyState;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where memcached's users let it write the ports that it listens on.
 const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
@@ -177,6 +178,15 @@ impl Running {
         tell_supervisor(NotifyState::Ready);
         let drain = loop {
             match self.signals.wait() {
+                ProcessSignal::Stop
+                    if self
+                        .server
+                        .hand_over(Duration::from_secs(args.drain_timeout.into())) =>
+                {
+                    eprintln!(
+                        "evenkeel server: hands over what it has; a second signal ends it at once"
+                    );
+                }
                 ProcessSignal::Stop => break false,
                 ProcessSignal::Drain => break true,
                 ProcessSignal::Reload => self.reload(args),

@@ -9,10 +9,11 @@ use crate::exit::Exit;
 use crate::io::transports;
 use crate::lease::SharedLease;
 use crate::listeners::Listeners;
+use crate::member::{self, End};
 use crate::memory::ItemMemory;
 use crate::pages::Pages;
 use crate::toll::Toll;
-use crate::{credentials, facts, member};
+use crate::{credentials, facts};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig, Mode, ssm_entries};
@@ -33,9 +34,9 @@ use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ pub struct Server {
     certificates: Option<Arc<Certificates>>,
     facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     stop: Arc<AtomicBool>,
-    ending: Arc<OnceLock<String>>,
+    end: Arc<End>,
 }
 
 impl Server {
@@ -241,7 +242,7 @@ impl Server {
                 move || balancer.run(&workers, &stop)
             })?);
         }
-        let ending = Arc::default();
+        let end: Arc<End> = Arc::default();
         let membership = if args.coordinator.is_empty() {
             None
         } else {
@@ -266,7 +267,7 @@ impl Server {
                     workers: workers.clone(),
                     balancer: balancer.clone(),
                     lease,
-                    ending: Arc::clone(&ending),
+                    end: Arc::clone(&end),
                 },
             )?)
         };
@@ -282,7 +283,7 @@ impl Server {
             certificates,
             facts,
             stop,
-            ending,
+            end,
         })
     }
 
@@ -314,6 +315,24 @@ impl Server {
             None => Ok(false),
             Some(certificates) => certificates.reload().map(|()| true),
         }
+    }
+
+    /// Begins to hand what it has over to the other servers of its cluster, and goes on serving meanwhile. When they have it, nobody could
+    /// take it, or the time is over, the process gets a signal to stop. False where there is nothing to wait for.
+    pub fn hand_over(&self, within: Duration) -> bool {
+        let Some(membership) = &self.membership else {
+            return false;
+        };
+        let was_asked = self.end.hands_over.swap(true, Ordering::AcqRel);
+        if was_asked || self.end.name_lost.get().is_some() || within.is_zero() {
+            return false;
+        }
+        membership.hurry();
+        let timer = spawn_named("end".into(), move || {
+            std::thread::sleep(within);
+            member::end_now();
+        });
+        timer.is_ok()
     }
 
     /// Stops accepting, answers what has come in, tells the coordinator, and ends all threads.
@@ -356,7 +375,7 @@ impl Server {
         if let Some(membership) = self.membership {
             membership.leave();
         }
-        if let Some(reason) = self.ending.get() {
+        if let Some(reason) = self.end.name_lost.get() {
             anyhow::bail!("{reason}");
         }
         Ok(())

@@ -173,6 +173,8 @@ impl Cluster {
                 ("-t", plan.workers.to_string()),
                 ("-m", plan.memory_mb.to_string()),
                 ("--lease-ms", plan.lease_ms.to_string()),
+                // All of them end together: there is nobody to hand over to.
+                ("--drain-timeout", "0".to_owned()),
             ] {
                 arguments.extend([flag.into(), value.into()]);
             }

@@ -1,3 +1,4 @@
 //! What strangers and slips must not bring about, over real processes.
 
 mod names;
+mod pages;

@@ -99,6 +99,8 @@ pub struct Report {
     pub migrations: Vec<MigrationReport>,
     /// A server: that it serves under leases only.
     pub leased: bool,
+    /// A server: that its process was told to end, and serves until others have what it has.
+    pub ending: bool,
 }
 
 /// What the program is told, in order.
@@ -126,6 +128,8 @@ pub enum MemberEvent {
         /// How long the server may serve from then on. Absent where the coordinator knows nothing of leases.
         lease: Option<Duration>,
     },
+    /// A server that is ending need not wait any more. Told once.
+    MayEnd,
     /// No coordinator has answered for a while. Go on with what you have.
     Lost,
     /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
@@ -304,6 +308,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             asks_for_moves,
             migrations,
             leased,
+            ending,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
@@ -311,6 +316,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.asks_for_moves = asks_for_moves;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
+        self.heartbeat.ending = ending;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -402,6 +408,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
     ) -> Result<(), (&'static str, String)> {
         let interval = Duration::from_millis(answer.interval_ms);
         let (epoch, lease) = (answer.epoch, answer.lease_ms.map(Duration::from_millis));
+        let may_end = answer.may_end;
         let events = self.view.take(self.heartbeat.kind, answer)?;
         self.pace.failures = 0;
         self.pace.waits = 0;
@@ -414,6 +421,9 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         events.into_iter().for_each(&mut self.on_event);
         if self.heartbeat.kind == MemberKind::Server {
             (self.on_event)(MemberEvent::Answered { sent, epoch, lease });
+        }
+        if may_end && !std::mem::replace(&mut self.view.may_end, true) {
+            (self.on_event)(MemberEvent::MayEnd);
         }
         Ok(())
     }
@@ -471,6 +481,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        ending: false,
         leaves: false,
     }
 }

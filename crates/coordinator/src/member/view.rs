@@ -27,6 +27,8 @@ pub(super) struct View {
     pub(super) refused: Option<String>,
     /// Since when it was that reason.
     pub(super) refused_at: Option<Instant>,
+    /// Whether the program was told that it need not wait for its end.
+    pub(super) may_end: bool,
     /// Whether the program was told that its name is another's.
     pub(super) has_lost_name: bool,
 }
@@ -132,6 +134,7 @@ mod tests {
 
     fn answer(epoch: u64) -> HeartbeatAnswer {
         HeartbeatAnswer {
+            may_end: false,
             server_id: None,
             epoch: Epoch(epoch),
             lineage: 7,

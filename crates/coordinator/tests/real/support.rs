@@ -125,6 +125,7 @@ impl Member {
             let applied = applied.clone();
             move || Report {
                 leased: false,
+                ending: false,
                 epoch: Epoch(applied.load(Ordering::SeqCst)),
                 load: LoadReport {
                     requests_per_second: load.clone(),

@@ -16,6 +16,7 @@ use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::event::Cause;
+use super::members::Server;
 use super::placing::Slot;
 use super::{Change, CoordinatorCore, limits};
 
@@ -105,6 +106,8 @@ pub(super) struct Drain {
     taken: usize,
     /// First map that this coordinator knows to give the server nothing, and in which nothing is on its way to it.
     empty_from: Option<Epoch>,
+    /// The server's process was told to end; the drain is over with it.
+    is_of_its_end: bool,
     /// Everybody was seen to have confirmed such a map, so that nobody need hurry.
     is_followed: bool,
 }
@@ -117,7 +120,28 @@ impl Drain {
             rate,
             taken: 0,
             empty_from: None,
+            is_of_its_end: false,
             is_followed: false,
+        }
+    }
+
+    /// Begins, or goes on, because the server's process was told to end: as fast as others take its cachelets.
+    pub(super) fn of_its_end(since: Instant) -> Self {
+        Drain {
+            is_of_its_end: true,
+            ..Drain::new(since, limits::DRAIN_RATE_MAX)
+        }
+    }
+
+    /// Whether it is over when the server's process is.
+    pub(super) fn is_of_its_end(&self) -> bool {
+        self.is_of_its_end
+    }
+
+    /// From now on as fast as others take its cachelets.
+    fn hurry(&mut self, now: Instant) {
+        if self.rate < limits::DRAIN_RATE_MAX {
+            (self.since, self.rate, self.taken) = (now, limits::DRAIN_RATE_MAX, 0);
         }
     }
 
@@ -158,10 +182,7 @@ impl CoordinatorCore {
         let Some(position) = found else {
             return Err(DrainRefusal::UnknownServer { name });
         };
-        let others = self.servers.iter().enumerate();
-        let has_other = others
-            .filter(|(other, _)| *other != position)
-            .any(|(_, server)| server.entry.up && server.drain.is_none());
+        let has_other = self.takers().any(|other| other != position);
         if request.drain && !has_other {
             return Err(DrainRefusal::NobodyElse { name });
         }
@@ -180,6 +201,37 @@ impl CoordinatorCore {
         self.finish(now, changes);
         self.note_empty_servers();
         Ok(self.drain_view(now.monotonic, position))
+    }
+
+    /// A server's process was told to end, and serves until others have what it has.
+    pub(super) fn hear_ending(&mut self, now: Instant, position: usize, changes: &mut Vec<Change>) {
+        let has_other = self.takers().any(|other| other != position);
+        let server = &mut self.servers[position];
+        match &mut server.drain {
+            Some(drain) => drain.hurry(now),
+            None if has_other => {
+                server.drain = Some(Drain::of_its_end(now));
+                changes.push(Change::of_server(Cause::DrainBegun, server.entry.id));
+            }
+            None => {}
+        }
+    }
+
+    /// Whether the process of a server that was told to end need not wait: others have what it had and are asked for it, or
+    /// nobody could take it.
+    pub(super) fn may_end(&self, now: Instant, id: ServerId) -> bool {
+        let position = usize::from(id.0);
+        let is_drained = self.servers[position].drain.is_some();
+        !is_drained || self.takers().next().is_none() || self.drain_view(now, position).may_stop
+    }
+
+    /// Positions of the servers that take cachelets of others.
+    fn takers(&self) -> impl Iterator<Item = usize> {
+        let takes = |server: &Server| server.entry.up && server.drain.is_none();
+        let servers = self.servers.iter().enumerate();
+        servers
+            .filter(move |(_, server)| takes(server))
+            .map(|(position, _)| position)
     }
 
     /// How far all drains have come.

@@ -20,6 +20,8 @@
 //! together, not enough are left to confirm, and nothing moves. Then it is the coordinator that is cut
 //! off, more likely than not, and the others vote for each other. Of two servers one may die.
 //!
+//! A server that ends by itself says so when its workers have stopped: that is certain at once.
+//!
 //! A coordinator that begins anew, or was asleep, begins to wait anew; and when it comes back after ten minutes,
 //! those who went on by votes have a whole silence to report before they count as down.
 //!
@@ -57,6 +59,8 @@ pub(super) struct Fence {
     refused_since: Option<Instant>,
     /// It is down and owns nothing any more.
     is_given_up: bool,
+    /// Its process has said that it serves nothing any more.
+    is_over: bool,
 }
 
 impl Fence {
@@ -72,7 +76,13 @@ impl Fence {
             votes_from,
             refused_since: None,
             is_given_up: false,
+            is_over: false,
         }
+    }
+
+    /// Its process has ended, and said so after the last answer to a client.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
     }
 
     /// It has become the owner of a cachelet, perhaps after it went down.
@@ -86,6 +96,7 @@ impl Fence {
         if self.refused_since.take().is_some() {
             self.votes_from = next;
         }
+        self.is_over = false;
         self.own_again();
     }
 }
@@ -150,7 +161,8 @@ impl Server {
     /// Whether the server is down and has ceased to serve for certain.
     pub(super) fn has_ceased(&self, now: Instant) -> bool {
         let over = |since: Instant| now.since(since) >= CEASED_AFTER;
-        !self.entry.up && self.fence.refused_since.is_some_and(over) && over(self.last_heard)
+        let finds_no_votes = || self.fence.refused_since.is_some_and(over) && over(self.last_heard);
+        !self.entry.up && (self.fence.is_over || finds_no_votes())
     }
 }
 
@@ -234,7 +246,11 @@ impl CoordinatorCore {
             if is_refused && server.fence.refused_since.is_none() {
                 server.fence.refused_since = Some(now);
             }
-            if !server.has_ceased(now) || now.since(server.last_heard) < silent + fence_after {
+            let kept = match server.fence.is_over {
+                true => fence_after,
+                false => silent + fence_after,
+            };
+            if !server.has_ceased(now) || now.since(server.last_heard) < kept {
                 continue;
             }
             server.fence.is_given_up = true;

@@ -29,8 +29,8 @@ pub(super) struct Server {
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
-    /// Whether the present life has said that it ends.
-    pub(super) is_ending: bool,
+    /// Whether the present life has said that it is over.
+    pub(super) has_ended: bool,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
     pub(super) load: Vec<f64>,
@@ -97,7 +97,7 @@ impl CoordinatorCore {
         self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
-        server.is_ending = heartbeat.leaves;
+        server.has_ended = heartbeat.leaves;
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
@@ -116,22 +116,23 @@ impl CoordinatorCore {
         let workers = entry.worker_ports.len();
         self.hot_keys
             .hear(who, workers, heartbeat.hot_keys.as_ref());
+        if heartbeat.ending {
+            self.hear_ending(now, position, changes);
+        }
         if heartbeat.leaves {
             self.hear_goodbye(id, changes);
         }
         Ok(id)
     }
 
-    /// The process of a server ends. If it owns nothing it is down from now on, so that nothing is given to it before
-    /// another process has taken its name. If it owns something it may be back soon, and silence decides, as ever.
+    /// The process of a server has ended, which serves nothing any more: it is down from now on, and what it still owns goes to others at
+    /// once. Nothing is given to it before another process has taken its name.
     fn hear_goodbye(&mut self, id: ServerId, changes: &mut Vec<Change>) {
-        if self.cachelets_of(id) > 0 {
-            return;
-        }
         let next = self.next_epoch();
         let server = &mut self.servers[usize::from(id.0)];
         server.entry.up = false;
         server.entry.since = next;
+        server.fence.end();
         server.load.clear();
         changes.push(Change::of_server(Cause::ServerLeft, id));
     }
@@ -162,7 +163,7 @@ impl CoordinatorCore {
             splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
-            is_ending: false,
+            has_ended: false,
             load: Vec::new(),
         });
         changes.push(Change::of_server(Cause::ServerJoined, id));
@@ -214,7 +215,7 @@ impl CoordinatorCore {
         }
         let holder = &self.servers[position];
         let held = self.config.silent / limits::NAME_HELD_PER_SILENCE;
-        if holder.entry.up && !holder.is_ending && now.since(holder.last_heard) < held {
+        if holder.entry.up && !holder.has_ended && now.since(holder.last_heard) < held {
             return Err(Refusal::NameTaken {
                 name: heartbeat.name.clone(),
                 host: holder.entry.host.clone(),
@@ -236,6 +237,14 @@ impl CoordinatorCore {
         server.applied = Epoch(0);
         let workers = server.entry.worker_ports.len();
         changes.push(Change::of_server(Cause::ServerRestarted, id));
+        let server = &mut self.servers[position];
+        if server
+            .drain
+            .take_if(|drain| drain.is_of_its_end())
+            .is_some()
+        {
+            changes.push(Change::of_server(Cause::DrainEnded, id));
+        }
         self.begin_new_life(id, (workers != workers_before).then_some(workers));
         self.migrations_meet_new_life(now, id, workers, changes);
         Ok(position)

@@ -79,7 +79,10 @@ pub struct Heartbeat {
     /// when it is down. Its first heartbeat says so already.
     #[serde(default)]
     pub leased: bool,
-    /// That this is the last heartbeat of this life: the process ends.
+    /// A server: that its process was told to end, and serves until others have what it has.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub ending: bool,
+    /// That this is the last heartbeat of this life: the process has stopped serving.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub leaves: bool,
 }
@@ -150,6 +153,9 @@ pub struct HeartbeatAnswer {
     /// Mean requests per second of the workers of all servers that are up, without the distortion
     /// by absurd reports (see [`limits::LOAD_CLAMP`](super::limits::LOAD_CLAMP)).
     pub mean_worker_load: f64,
+    /// To a server that is [ending](Heartbeat::ending): that it need not wait any more.
+    #[serde(default)]
+    pub may_end: bool,
     /// What the operator has chosen.
     pub settings: Settings,
     /// Whether the coordinator moves cachelets between servers by itself (plans are carried out in mode `automatic`), so

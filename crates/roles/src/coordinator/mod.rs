@@ -465,6 +465,7 @@ impl CoordinatorCore {
             leader: self.leader,
             map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch),
             mean_worker_load: self.mean_worker_load,
+            may_end: heartbeat.ending && server_id.is_none_or(|id| self.may_end(now, id)),
             settings: self.settings,
             balances: self.plan_settings().mode == plans::PlanMode::Automatic,
             interval_ms: millis(interval),

@@ -76,6 +76,9 @@ pub struct SavedServer {
     /// Whether it is to be emptied.
     #[serde(default)]
     pub draining: bool,
+    /// Whether it is so because its process was told to end.
+    #[serde(default)]
+    pub ending: bool,
     /// Oldest map that its present life may work by.
     #[serde(default)]
     pub works_by_at_least: Epoch,
@@ -275,13 +278,16 @@ impl CoordinatorCore {
             .map(|saved| Server {
                 entry: saved.entry,
                 former: saved.former,
-                drain: saved.draining.then(|| Drain::new(now, DRAIN_RATE)),
+                drain: saved.draining.then(|| match saved.ending {
+                    true => Drain::of_its_end(now),
+                    false => Drain::new(now, DRAIN_RATE),
+                }),
                 applied: Epoch(0),
                 migrates: saved.migrates,
                 splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
-                is_ending: false,
+                has_ended: false,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
             })
@@ -304,6 +310,7 @@ impl CoordinatorCore {
                     entry: server.entry.clone(),
                     former: server.former.clone(),
                     draining: server.drain.is_some(),
+                    ending: server.drain.is_some_and(|drain| drain.is_of_its_end()),
                     works_by_at_least: server.fence.works_by_at_least,
                     votes_from: server.fence.votes_from,
                     leased: server.fence.leased,

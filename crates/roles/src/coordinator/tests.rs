@@ -62,7 +62,7 @@ impl World {
     fn send_new_life(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
         let mut servers = self.core.servers.iter_mut();
         let former = servers.find(|server| server.entry.name == heartbeat.name);
-        former.expect("it was there before").is_ending = true;
+        former.expect("it was there before").has_ended = true;
         self.send(heartbeat)
     }
 
@@ -124,6 +124,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        ending: false,
         leaves: false,
     }
 }

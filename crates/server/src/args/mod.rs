@@ -62,8 +62,7 @@ pub struct Args {
         long,
         default_value = "11211",
         value_parser = parse_port,
-        allow_negative_numbers = true,
-        env = "EVENKEEL_PORT"
+        allow_negative_numbers = true
     )]
     pub port: u16,
 
@@ -233,6 +232,16 @@ pub struct Args {
     /// 0 takes free ones
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub worker_port: u16,
+
+    /// How long a server that is told to end (SIGTERM) hands what it has over to the others, in seconds; 0 ends it at once
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(..=3600),
+        env = "EVENKEEL_DRAIN_TIMEOUT"
+    )]
+    pub drain_timeout: u32,
 
     /// What is done about hot keys at most: off, observe (say what would be done), on. A coordinator's
     /// setting can make it less

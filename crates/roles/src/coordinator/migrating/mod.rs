@@ -240,7 +240,13 @@ impl CoordinatorCore {
 
     /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part.
     pub(in crate::coordinator) fn room_for_migrations(&self) -> BTreeMap<ServerId, usize> {
-        let most = self.plan_settings().migrations_per_server_max;
+        let settings = self.plan_settings();
+        // Whoever was told to end has little time.
+        let mut drains = self.servers.iter().filter_map(|server| server.drain);
+        let most = match drains.any(|drain| drain.is_of_its_end()) {
+            true => settings.migrations_max,
+            false => settings.migrations_per_server_max,
+        };
         let able = self.servers.iter().filter(|s| s.entry.up && s.migrates);
         let mut room: BTreeMap<_, _> = able.map(|server| (server.entry.id, most)).collect();
         for end in self.migration_ends() {

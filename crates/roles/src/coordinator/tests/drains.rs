@@ -188,14 +188,7 @@ fn a_server_that_owned_nothing_is_down_with_its_last_heartbeat() {
         rounds(&mut world, &mut first, 1);
         rounds(&mut world, &mut second, 1);
     }
-    let owned = |world: &World| {
-        world
-            .shares()
-            .keys()
-            .filter(|w| w.server == ServerId(1))
-            .count()
-    };
-    assert_eq!(owned(&world), 0);
+    assert_eq!(owned(&world, 1), 0);
     let mut next_life = [Heartbeat {
         boot: BootId(9_999),
         ..server(1, 2)
@@ -205,22 +198,98 @@ fn a_server_that_owned_nothing_is_down_with_its_last_heartbeat() {
         rounds(&mut world, &mut next_life, 1);
         rounds(&mut world, &mut second, 1);
     }
-    assert_eq!(owned(&world), 2);
+    assert_eq!(owned(&world, 1), 32);
 }
 
 #[test]
-fn a_server_that_owned_something_may_come_back_at_once_and_nothing_moves() {
-    let (mut world, members) = cluster();
-    let before = world.core.epoch();
-    let goodbye = Heartbeat {
-        leaves: true,
-        epoch: before,
-        ..members[1].clone()
-    };
+fn what_a_server_still_owns_when_it_has_ended_is_given_away_at_once() {
+    let (mut world, mut members) = cluster();
+    members
+        .iter_mut()
+        .take(3)
+        .for_each(|member| member.leased = true);
+    world.send_current(&mut members);
+    let mut goodbye = members.remove(1);
+    goodbye.leaves = true;
+    goodbye.epoch = world.core.epoch();
     world.send(&goodbye).unwrap();
-    world.pass(1_000);
-    assert!(world.core.map().unwrap().is_up(ServerId(1)));
-    assert_eq!(world.core.epoch(), before);
+    assert!(!world.core.map().unwrap().is_up(ServerId(1)));
+    rounds(&mut world, &mut members, 1);
+    assert_eq!(owned(&world, 1), 0);
+    assert_eq!(world.core.cachelets_in_transit(), 0);
+}
+
+fn owned(world: &World, server: u16) -> usize {
+    let shares = world.shares();
+    let its = shares
+        .iter()
+        .filter(|(of, _)| of.server == ServerId(server));
+    its.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_server_that_was_told_to_end_is_emptied_and_its_next_life_takes_part_again() {
+    let (mut world, mut members) = cluster();
+    members[1].ending = true;
+    members[1].epoch = world.core.epoch();
+    let answer = world.send(&members[1]).unwrap();
+    assert!(!answer.may_end, "it has everything yet");
+    rounds(&mut world, &mut members, 10);
+    assert_eq!(owned(&world, 1), 0);
+    let answer = world.send(&members[1]).unwrap();
+    assert!(answer.may_end);
+    // A coordinator that takes over knows why it is drained.
+    world.restart();
+    world.send_current(&mut members);
+    let mut next_life = Heartbeat {
+        boot: BootId(9_999),
+        ..server(1, 2)
+    };
+    members[1].leaves = true;
+    world.send(&members[1]).unwrap();
+    world.send(&next_life).unwrap();
+    assert_eq!(world.core.drains(world.now.monotonic).drains, []);
+    next_life.epoch = world.core.epoch();
+    members[1] = next_life;
+    rounds(&mut world, &mut members, 10);
+    assert_eq!(owned(&world, 1), 32);
+}
+
+#[test]
+fn an_operators_drain_outlives_the_end_of_the_server() {
+    let (mut world, mut members) = cluster();
+    order(&mut world, "s1", true);
+    members[1].ending = true;
+    rounds(&mut world, &mut members, 10);
+    members[1].leaves = true;
+    world.send(&members[1]).unwrap();
+    members[1] = Heartbeat {
+        boot: BootId(9_999),
+        ..server(1, 2)
+    };
+    world.send(&members[1]).unwrap();
+    rounds(&mut world, &mut members, 10);
+    assert_eq!(owned(&world, 1), 0);
+    assert!(view(&world).draining);
+}
+
+#[test]
+fn servers_that_all_end_wait_for_nobody() {
+    let (mut world, mut members) = cluster();
+    let end = |world: &mut World, member: &mut Heartbeat| {
+        member.ending = true;
+        member.epoch = world.core.epoch();
+        world.send(member).unwrap().may_end
+    };
+    assert!(!end(&mut world, &mut members[0]));
+    assert!(!end(&mut world, &mut members[1]));
+    assert!(
+        end(&mut world, &mut members[2]),
+        "nobody else takes anything"
+    );
+    members[2].leaves = true;
+    world.send(&members[2]).unwrap();
+    assert!(end(&mut world, &mut members[0]) && end(&mut world, &mut members[1]));
 }
 
 #[test]

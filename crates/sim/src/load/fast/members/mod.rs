@@ -270,6 +270,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         entry: entry.clone(),
         former: Vec::new(),
         draining: false,
+        ending: false,
         works_by_at_least: document.epoch,
         votes_from: document.epoch,
         leased: false,
