@@ -60,7 +60,7 @@ const PINS: [(Fault, u64); 32] = [
     (Fault::HomesLookOld, 1),
     (Fault::LeasesTooLong, 8),
     (Fault::OldFillsTaken, 0),
-    (Fault::MissesInvented, 161),
+    (Fault::MissesInvented, 95),
     (Fault::WritesDropped, 0),
     (Fault::WritesRepeated, 0),
     (Fault::SwapsAlways, 0),
