@@ -29,17 +29,17 @@ use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
 use view::{FORMER_LEADER, View};
 
-pub(crate) use pace::{Orders, Pace};
+use pace::{Orders, Pace};
 
 /// Bounds on the interval that a coordinator may ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
-pub(crate) const LOST_AFTER: u32 = 3;
+const LOST_AFTER: u32 = 3;
 
 /// Most coordinators in a list. One works at a time; the others are there to take over.
-pub(crate) const COORDINATORS_MAX: usize = 16;
+const COORDINATORS_MAX: usize = 16;
 
 /// Most coordinators that a caller is sent on to, one after the other: one that says where the leader is may be
 /// behind by one change of leaders.
@@ -93,6 +93,8 @@ pub struct Report {
     pub migrations: Vec<MigrationReport>,
     /// A server: that it serves under leases only.
     pub leased: bool,
+    /// A proxy: fingerprint of the file that it works by.
+    pub config_hash: Option<String>,
 }
 
 /// What the program is told, in order.
@@ -293,6 +295,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             asks_for_moves,
             migrations,
             leased,
+            config_hash,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
@@ -300,6 +303,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.asks_for_moves = asks_for_moves;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
+        self.heartbeat.config_hash = config_hash;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -450,6 +454,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        config_hash: None,
         leaves: false,
     }
 }

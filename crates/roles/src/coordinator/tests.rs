@@ -116,6 +116,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,
+        config_hash: None,
         leaves: false,
     }
 }

@@ -146,6 +146,7 @@ impl World {
             asks_for_moves: false,
             migrations: Vec::new(),
             leased: false,
+            config_hash: None,
             leaves: false,
         };
         if let Some(server) = self.servers.get(host) {

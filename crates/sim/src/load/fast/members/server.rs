@@ -351,6 +351,7 @@ impl Members {
             asks_for_moves: false,
             migrations: member.sending.iter().map(report).collect(),
             leased: false,
+            config_hash: None,
             leaves: false,
         }
     }

@@ -1,0 +1,3 @@
+//! Attacks on real processes that have worked once, or would if somebody had not thought of them. Each of them must fail for ever.
+
+mod proxy_config;
