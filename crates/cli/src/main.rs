@@ -127,15 +127,13 @@ fn main() -> std::process::ExitCode {
     match cli.command {
         Command::Server(args) => outcome(evenkeel_server::run(&args)).into(),
         Command::Proxy(args) => outcome(evenkeel_proxy::run(*args)).into(),
-        Command::Coordinator(args) => {
-            match evenkeel_coordinator::run(&args, evenkeel_proxy::check_shared_config) {
-                Ok(()) => ExitCode::Fine.into(),
-                Err(error) => {
-                    eprintln!("evenkeel: {error}");
-                    error.exit_code().into()
-                }
+        Command::Coordinator(args) => match evenkeel_coordinator::run(&args) {
+            Ok(()) => ExitCode::Fine.into(),
+            Err(error) => {
+                eprintln!("evenkeel: {error}");
+                error.exit_code().into()
             }
-        }
+        },
         Command::Up(args) => outcome(up::run(&args)).into(),
         Command::Top(args) => outcome(top::run(&args)).into(),
         Command::Cachelets(args) => outcome(cachelets::run(&args)).into(),

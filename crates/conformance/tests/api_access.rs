@@ -124,8 +124,7 @@ fn each_call_needs_its_token() {
         ("GET", "/api/v1/cachelets"),
         ("GET", "/api/v1/plans"),
         ("GET", "/api/v1/election"),
-        ("GET", "/api/v1/proxy-configs"),
-        ("PUT", "/api/v1/proxy-config"),
+        ("GET", "/api/v1/proxies"),
         ("DELETE", "/api/v1/migrations/1"),
         ("PUT", "/api/v1/settings"),
         ("PUT", "/api/v1/plan-settings"),
@@ -136,9 +135,7 @@ fn each_call_needs_its_token() {
     let members = [
         ("POST", "/api/v1/heartbeat"),
         ("POST", "/api/v1/hot-keys"),
-        ("POST", "/api/v1/proxy-config/follow"),
         ("GET", "/api/v1/map"),
-        ("GET", "/api/v1/proxy-config"),
     ];
     let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
     for (method, path) in operators.into_iter().chain(members) {
@@ -256,12 +253,11 @@ fn commands_show_a_token_from_a_file_or_the_environment() {
     let (coordinator, _server) = guarded(&folder);
     let url = format!("http://{}", coordinator.address());
     let file = folder.write("mine", OPERATOR);
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 4] = [
         &["cachelets"],
         &["plans"],
         &["plans", "mode", "approve"],
         &["top", "--once"],
-        &["proxy", "config", "status"],
     ];
     for words in commands {
         let asking = [words, &["--coordinator", &url]].concat();

@@ -8,41 +8,21 @@ use evenkeel_types::{CacheletId, Epoch};
 
 use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
-use crate::api::proxy_config::{Expected, ProxyConfigId, ProxyConfigNews, ProxyConfigReport};
 use crate::api::{
     ClusterLoadsView, DrainRequest, DrainView, DrainsView, HotKeysReport, LoadOrder, MapEvent,
     MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
-    ProxyConfigEntry, ProxyConfigsView, ServerView, ServersView, Settings, SplitView,
+    ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
 use crate::member::REDIRECTS_MAX;
-use crate::proxy_config::{ConfigProblem, LINEAGE_HEADER};
 
-/// Longest wait for a configuration of proxies, or for its being judged: it may be large and the network
-/// slow, and nobody waits for it in the meantime.
-pub(crate) const TEXT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How much longer than it was asked to wait a coordinator may take to answer.
-const FOLLOW_GRACE: Duration = Duration::from_secs(1);
-
-/// A configuration of proxies as a coordinator gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyConfigDocument {
-    /// Which.
-    pub id: ProxyConfigId,
-    /// TOML.
-    pub text: String,
-}
-
-/// A client of one coordinator. Every call takes at most a second, those that are about a text ten.
+/// A client of one coordinator. Every call takes at most a second.
 #[derive(Debug)]
 pub struct ApiClient {
     endpoint: Endpoint,
     access: Access,
     line: Line,
-    /// For whole texts.
-    text_line: Line,
 }
 
 /// Why a call has no result.
@@ -67,8 +47,6 @@ pub enum ClientError {
         reason: String,
         /// One line for people.
         message: String,
-        /// What is wrong with a text that was sent.
-        problems: Vec<ConfigProblem>,
     },
     /// The answer makes no sense: it is no coordinator, or one of another version.
     #[error("coordinator {endpoint} gave an answer that makes no sense: {cause}")]
@@ -112,14 +90,12 @@ impl ApiClient {
             endpoint: access.endpoint(address)?,
             access: access.clone(),
             line: Line::new(access, REQUEST_TIMEOUT),
-            text_line: Line::new(access, TEXT_TIMEOUT),
         })
     }
 
-    /// The same client, but for calls that take at most so long where a second is usual; longer ones as long as they may, and no less.
+    /// The same client, but for calls that take at most so long where a second is usual.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.line = Line::new(&self.access, limit);
-        self.text_line = Line::new(&self.access, limit.max(TEXT_TIMEOUT));
         self
     }
 
@@ -355,102 +331,6 @@ impl ApiClient {
         self.post("/api/v1/hot-keys", report)
     }
 
-    /// The configurations that are kept for proxies.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached.
-    pub fn proxy_configs(&self) -> ClientResult<ProxyConfigsView> {
-        self.get("/api/v1/proxy-configs")
-    }
-
-    /// A configuration of proxies.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or has none of that name (`no_proxy_config`).
-    pub fn proxy_config(&self, name: &str) -> ClientResult<ProxyConfigDocument> {
-        let line = &self.text_line;
-        let path = format!("/api/v1/proxy-config?name={name}");
-        let (text, [etag, lineage]) =
-            self.call(|endpoint| endpoint.get_text(line, &path, ["etag", LINEAGE_HEADER]))?;
-        match (etag.trim_matches('"').parse(), lineage.parse()) {
-            (Ok(revision), Ok(lineage)) if revision > 0 => Ok(ProxyConfigDocument {
-                id: ProxyConfigId { lineage, revision },
-                text,
-            }),
-            _ => {
-                let cause = "it does not say its revision".to_owned();
-                Err(self.error(CallError::BadAnswer(cause)))
-            }
-        }
-    }
-
-    /// Puts a configuration of proxies in the place of what is expected there. Returns its revision.
-    /// With `is_trial` it is only judged.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached; the configuration cannot be used (`bad_proxy_config`, with its problems);
-    /// something else is there than expected (`changed`); a limit is reached.
-    pub fn put_proxy_config(
-        &self,
-        name: &str,
-        text: &str,
-        expected: Expected,
-        is_trial: bool,
-    ) -> ClientResult<u64> {
-        let path = format!("/api/v1/proxy-config?name={name}&dry_run={is_trial}");
-        self.change_proxy_config(&path, expected, Some(text))
-    }
-
-    /// Removes a configuration of proxies; those that follow it keep what they have.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or something else is there than expected, or nothing.
-    pub fn remove_proxy_config(&self, name: &str, expected: Expected) -> ClientResult<()> {
-        let path = format!("/api/v1/proxy-config?name={name}");
-        self.change_proxy_config(&path, expected, None).map(|_| ())
-    }
-
-    /// Tells by which configuration a proxy works, and returns when there is one that it has not seen, or
-    /// after this wait.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or has heard of too many proxies (`too_many_proxies`).
-    pub fn follow_proxy_config(
-        &self,
-        report: &ProxyConfigReport,
-        wait: Duration,
-    ) -> ClientResult<ProxyConfigNews> {
-        let body = self.body(report)?;
-        let line = Line::new(&self.access, wait + FOLLOW_GRACE);
-        self.call(|endpoint| endpoint.post(&line, "/api/v1/proxy-config/follow", &body))
-    }
-
-    fn change_proxy_config(
-        &self,
-        path: &str,
-        expected: Expected,
-        text: Option<&str>,
-    ) -> ClientResult<u64> {
-        let line = &self.text_line;
-        let tag;
-        let condition = match expected {
-            Expected::Anything => None,
-            Expected::Nothing => Some(("if-none-match", "*")),
-            Expected::Revision(revision) => {
-                tag = format!("\"{revision}\"");
-                Some(("if-match", tag.as_str()))
-            }
-        };
-        let changed: ProxyConfigEntry =
-            self.call(|endpoint| endpoint.change_text(line, path, condition, text))?;
-        Ok(changed.revision)
-    }
-
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
         self.call(|endpoint| endpoint.get(&self.line, path))
     }
@@ -498,14 +378,12 @@ impl ApiClient {
                 status,
                 reason,
                 message,
-                problems,
                 leader: _,
             } => ClientError::Refused {
                 endpoint,
                 status,
                 reason,
                 message,
-                problems,
             },
         }
     }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_roles::coordinator::access::Denial;
 use evenkeel_types::{Instant, Now};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::api::{CoordinatorCore, HotKeysBoard};
 use crate::store::StateStore;
@@ -28,8 +28,6 @@ pub(crate) struct Desk {
     tally: Arc<Mutex<Tally>>,
     /// Apart, because nothing of it is saved and nobody waits for it.
     hot_keys: Mutex<HotKeysBoard>,
-    /// Changes with each change of a proxy configuration, once that is saved.
-    proxy_config_news: watch::Sender<()>,
 }
 
 /// Where a coordinator stands for those who ask it.
@@ -122,8 +120,6 @@ pub(crate) struct Tally {
     pub(crate) failed_handshakes: u64,
     /// Connections given up whose peers did not read.
     pub(crate) stalled_connections: u64,
-    /// Configurations of proxies that their judge has turned down.
-    pub(crate) unusable_configs: u64,
 }
 
 impl Tally {
@@ -153,7 +149,6 @@ impl Desk {
             elector: None,
             tally: Arc::default(),
             hot_keys: Mutex::default(),
-            proxy_config_news: watch::Sender::new(()),
         }
     }
 
@@ -206,9 +201,6 @@ impl Desk {
         if chair.newest <= token {
             chair.term = None;
         }
-        drop(chair);
-        // Who waits for another configuration has to ask another coordinator.
-        self.tell_proxy_config();
     }
 
     /// Does something with the core and saves what it changed, before the result is handed out.
@@ -264,16 +256,6 @@ impl Desk {
         share(&mut board, now)
     }
 
-    /// Tells those who wait for another proxy configuration.
-    pub(crate) fn tell_proxy_config(&self) {
-        self.proxy_config_news.send_replace(());
-    }
-
-    /// Where another proxy configuration is told of.
-    pub(crate) fn proxy_config_news(&self) -> watch::Receiver<()> {
-        self.proxy_config_news.subscribe()
-    }
-
     /// Counts a request that never reached the core.
     pub(crate) fn count(&self, kind: BadRequest) {
         lock(&self.tally).bad_requests[kind as usize] += 1;
@@ -292,11 +274,6 @@ impl Desk {
     /// Counts a connection that was given up because its peer did not read.
     pub(crate) fn count_stalled_connection(&self) {
         lock(&self.tally).stalled_connections += 1;
-    }
-
-    /// Counts a configuration of proxies that cannot be used.
-    pub(crate) fn count_unusable_config(&self) {
-        lock(&self.tally).unusable_configs += 1;
     }
 
     /// How long until the core wants to be called; without a core, until there may be one.

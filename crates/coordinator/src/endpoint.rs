@@ -9,7 +9,6 @@ use crate::access::Line;
 use crate::api::limits::ANSWER_LEN_MAX;
 use crate::http::{ErrorBody, ErrorDetail};
 use crate::pages::JSON;
-use crate::proxy_config::{ConfigProblem, PROBLEMS_MAX};
 
 /// Longest wait for one answer, connecting included. A third of the default silence, so that one
 /// lost answer is never fatal.
@@ -59,7 +58,6 @@ pub(crate) enum CallError {
         status: u16,
         reason: String,
         message: String,
-        problems: Vec<ConfigProblem>,
         /// Who can help instead, if the coordinator says so.
         leader: Option<String>,
     },
@@ -146,53 +144,6 @@ impl Endpoint {
             read(request.header("content-type", JSON).call())
         })
     }
-
-    /// A text, and the value of a header of the answer.
-    pub(crate) fn get_text(
-        &self,
-        line: &Line,
-        path: &str,
-        names: [&str; 2],
-    ) -> Result<(String, [String; 2]), CallError> {
-        let url = format!("{}{path}", self.base);
-        let (headers, bytes) =
-            line.call(|means| read_bytes(means.show(means.agent.get(&url)).call()))?;
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| CallError::BadAnswer("it is no UTF-8".to_owned()))?;
-        let values = names.map(|name| {
-            let value = headers.get(name).and_then(|value| value.to_str().ok());
-            value.unwrap_or_default().to_owned()
-        });
-        Ok((text, values))
-    }
-
-    /// Sends or deletes a text on a condition, which is a header and its value.
-    pub(crate) fn change_text<T: DeserializeOwned>(
-        &self,
-        line: &Line,
-        path: &str,
-        condition: Option<(&str, &str)>,
-        text: Option<&str>,
-    ) -> Result<T, CallError> {
-        let url = format!("{}{path}", self.base);
-        line.call(|means| match text {
-            Some(text) => {
-                let mut request = means.show(means.agent.put(&url));
-                request = request.content_type("application/toml");
-                if let Some((name, value)) = condition {
-                    request = request.header(name, value);
-                }
-                read(request.send(text))
-            }
-            None => {
-                let mut request = means.show(means.agent.delete(&url));
-                if let Some((name, value)) = condition {
-                    request = request.header(name, value);
-                }
-                read(request.call())
-            }
-        })
-    }
 }
 
 impl std::fmt::Display for Endpoint {
@@ -244,17 +195,8 @@ fn unanswered(error: &ureq::Error) -> CallError {
 fn read<T: DeserializeOwned>(
     response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<T, CallError> {
-    let (_, bytes) = read_bytes(response)?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| CallError::BadAnswer(shortened(&error.to_string())))
-}
-
-fn read_bytes(
-    response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-) -> Result<(ureq::http::HeaderMap, Vec<u8>), CallError> {
     let mut response = response.map_err(|error| unanswered(&error))?;
     let status = response.status();
-    let headers = response.headers().clone();
     let mut body = response
         .body_mut()
         .with_config()
@@ -266,7 +208,8 @@ fn read_bytes(
             }
             error => CallError::Unreachable(error.to_string()),
         })?;
-        return Ok((headers, bytes));
+        return serde_json::from_slice(&bytes)
+            .map_err(|error| CallError::BadAnswer(shortened(&error.to_string())));
     }
     body = body.lossy_utf8(true);
     let text = body.read_to_string().unwrap_or_default();
@@ -275,20 +218,13 @@ fn read_bytes(
         Err(_) => ErrorDetail {
             reason: format!("http_{}", status.as_u16()),
             message: text,
-            problems: Vec::new(),
             leader: None,
         },
     };
-    let problems = error.problems.into_iter().take(PROBLEMS_MAX);
-    let problems = problems.map(|problem| ConfigProblem {
-        message: shortened(&problem.message),
-        ..problem
-    });
     Err(CallError::Refused {
         status: status.as_u16(),
         reason: shortened(&error.reason),
         message: shortened(&error.message),
-        problems: problems.collect(),
         leader: error.leader,
     })
 }

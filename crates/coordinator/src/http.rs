@@ -13,7 +13,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use evenkeel_roles::coordinator::limits::{FOLLOW_WAIT_MAX, PROXY_CONFIG_LEN_MAX};
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +28,6 @@ use crate::migrations;
 use crate::pages;
 use crate::pieces;
 use crate::plans;
-use crate::proxy_config::{self, ConfigProblem, Judge, ProxyConfigCheck, bad_query};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
@@ -55,9 +53,6 @@ pub(crate) struct ErrorDetail {
     pub(crate) reason: String,
     /// One line for people.
     pub(crate) message: String,
-    /// What is wrong with a text that was sent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) problems: Vec<ConfigProblem>,
     /// Address of the coordinator that leads, from one that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) leader: Option<String>,
@@ -75,23 +70,8 @@ struct SettingsBody {
 
 pub(crate) type Shared = State<Arc<Desk>>;
 
-/// Where a proxy asks for another configuration, and is not answered at once.
-const FOLLOW_PATH: &str = "/api/v1/proxy-config/follow";
-
 /// All paths.
-pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>, check: ProxyConfigCheck) -> Router {
-    let judge = Judge::new(check);
-    let texts = Router::new()
-        .route(
-            "/api/v1/proxy-config",
-            get(proxy_config::show)
-                .put(move |state, query, headers, body| {
-                    proxy_config::put(judge, state, query, headers, body)
-                })
-                .delete(proxy_config::remove),
-        )
-        .method_not_allowed_fallback(no_such_method)
-        .layer(DefaultBodyLimit::max(PROXY_CONFIG_LEN_MAX));
+pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -124,12 +104,9 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>, check: ProxyConfigCheck
             get(plans::settings).put(plans::put_settings),
         )
         .route("/api/v1/election", get(election))
-        .route("/api/v1/proxy-configs", get(proxy_config::list))
-        .route(FOLLOW_PATH, post(proxy_config::follow))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
-        .merge(texts)
         .layer(middleware::from_fn_with_state(
             (desk.clone(), Arc::clone(&guard)),
             only_leader,
@@ -344,11 +321,7 @@ const SHOWN_PATH_LEN: usize = 100;
 
 /// Cuts off requests that do not come to an end.
 async fn bound_time(State(desk): Shared, request: Request, next: Next) -> Response {
-    let limit = match request.uri().path() {
-        FOLLOW_PATH => FOLLOW_WAIT_MAX + REQUEST_TIMEOUT,
-        _ => REQUEST_TIMEOUT,
-    };
-    match tokio::time::timeout(limit, next.run(request)).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             desk.count(BadRequest::Timeout);
@@ -419,7 +392,6 @@ fn not_leader(status: StatusCode, leader: Option<String>, message: String) -> Re
     let error = ErrorDetail {
         reason: NOT_LEADER.to_owned(),
         message,
-        problems: Vec::new(),
         leader,
     };
     (status, Json(ErrorBody { error })).into_response()
@@ -464,21 +436,15 @@ pub(crate) fn unsaved() -> Response {
     error(StatusCode::SERVICE_UNAVAILABLE, "unsaved", message)
 }
 
-pub(crate) fn error(status: StatusCode, reason: &str, message: String) -> Response {
-    error_with(status, reason, message, Vec::new())
+pub(crate) fn bad_query(rejection: &QueryRejection) -> Response {
+    let message = crate::endpoint::shortened(&rejection.body_text());
+    error(StatusCode::BAD_REQUEST, "bad_query", message)
 }
 
-/// An error that says what is wrong with a text.
-pub(crate) fn error_with(
-    status: StatusCode,
-    reason: &str,
-    message: String,
-    problems: Vec<ConfigProblem>,
-) -> Response {
+pub(crate) fn error(status: StatusCode, reason: &str, message: String) -> Response {
     let error = ErrorDetail {
         reason: reason.to_owned(),
         message,
-        problems,
         leader: None,
     };
     (status, Json(ErrorBody { error })).into_response()

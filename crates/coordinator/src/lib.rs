@@ -7,7 +7,6 @@
 //!
 //! - [`run`] and [`Args`]: `evenkeel coordinator`.
 //! - [`member`]: the background thread by which a server or a proxy is a member of the cluster.
-//! - [`follow`]: the background thread by which a proxy follows a configuration that is kept here.
 //! - [`access`]: what all of them show to be let in.
 //! - [`client`]: the HTTP API for programs that look on.
 //!
@@ -18,9 +17,6 @@
 //!                                                     │  └─saved before told──> StateFile
 //!                                  tick (serve) ──────┘
 //! ```
-//!
-//! What a configuration of proxies may say is not known here: whoever starts a coordinator hands it the
-//! judge ([`ProxyConfigCheck`]), so that this crate stands below the proxy's, which speaks to coordinators.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +30,6 @@ mod elector;
 mod endpoint;
 mod etcd;
 mod exit;
-pub mod follow;
 mod guard;
 mod http;
 pub mod member;
@@ -44,7 +39,6 @@ mod pages;
 mod patient;
 mod pieces;
 mod plans;
-mod proxy_config;
 mod serve;
 mod state_file;
 mod store;
@@ -58,5 +52,4 @@ pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
 pub use evenkeel_runtime::ExitCode;
 pub use exit::RunError;
 pub use guard::GuardArgs;
-pub use proxy_config::{ConfigProblem, ProxyConfigCheck};
 pub use serve::{Coordinator, run};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use evenkeel_types::Instant;
 
 use crate::api::plans::{PlanMode, PlanState};
-use crate::api::{CoordinatorCore, LoadOrder, Mode, ProxyConfigView, WorkerLoadView};
+use crate::api::{CoordinatorCore, LoadOrder, Mode, WorkerLoadView};
 use crate::desk::Tally;
 
 /// Content type of the text format.
@@ -140,47 +140,6 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     for (cause, count) in &counters.map_changes {
         text.labelled("map_changes_total", "cause", cause.as_str(), count);
     }
-    let configs = core.proxy_configs().configs;
-    text.gauge("proxy_configs", "Configurations that are kept for proxies.");
-    text.value("proxy_configs", configs.len());
-    text.gauge(
-        "proxy_config_followers",
-        "Proxies that follow a configuration, by whether they work by the newest.",
-    );
-    let followed = proxies.iter().filter(|proxy| proxy.up);
-    let followed: Vec<_> = followed.filter_map(|proxy| proxy.config.as_ref()).collect();
-    let current = followed.iter().filter(|c| c.revision == c.newest).count();
-    let refusing = |c: &&&ProxyConfigView| c.revision != c.newest && c.refused.is_some();
-    let refusing = followed.iter().filter(refusing).count();
-    let behind = followed.len() - current - refusing;
-    text.labelled("proxy_config_followers", "state", "current", current);
-    text.labelled("proxy_config_followers", "state", "behind", behind);
-    text.labelled("proxy_config_followers", "state", "refusing", refusing);
-    let changes = core.proxy_config_counts();
-    text.counter(
-        "proxy_config_changes_total",
-        "Changes of proxy configurations, by outcome.",
-    );
-    text.labelled(
-        "proxy_config_changes_total",
-        "outcome",
-        "done",
-        changes.changes,
-    );
-    text.labelled(
-        "proxy_config_changes_total",
-        "outcome",
-        "conflict",
-        changes.conflicts,
-    );
-    let unusable = tally.unusable_configs;
-    text.labelled(
-        "proxy_config_changes_total",
-        "outcome",
-        "unusable",
-        unusable,
-    );
-
     text.counter(
         "pauses_total",
         "Times that the coordinator found itself to have been asleep.",

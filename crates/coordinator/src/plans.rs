@@ -10,8 +10,7 @@ use serde::Deserialize;
 use crate::api::CoordinatorCore;
 use crate::api::plans::{Plan, PlanRefusal, PlanSettings};
 use crate::desk::Unsaved;
-use crate::http::{Shared, bad_body, error, told, unsaved};
-use crate::proxy_config::bad_query;
+use crate::http::{Shared, bad_body, bad_query, error, told, unsaved};
 
 /// How many plans are shown where nobody says.
 const SHOWN_PLANS: usize = 20;

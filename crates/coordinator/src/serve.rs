@@ -27,12 +27,11 @@ use crate::exit::RunError;
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
 use crate::patient::Patient;
-use crate::proxy_config::ProxyConfigCheck;
 use crate::state_file::StateFile;
 use crate::store::{MemoryStore, StateStore};
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
-/// Connections at one time: each member keeps one and a proxy another to follow its configuration, and as
+/// Connections at one time: each member keeps one and a proxy another to tell of hot keys, and as
 /// many again for restarts and people. Further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 2 * (SERVERS_MAX + 2 * PROXIES_MAX);
 
@@ -50,13 +49,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `evenkeel coordinator` until SIGTERM or SIGINT. Prints one line on standard output when it
-/// is ready. `check` judges configurations of proxies.
+/// is ready.
 ///
 /// # Errors
 ///
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
-pub fn run(args: &Args, check: ProxyConfigCheck) -> Result<(), RunError> {
-    let coordinator = Coordinator::bind(args, check)?;
+pub fn run(args: &Args) -> Result<(), RunError> {
+    let coordinator = Coordinator::bind(args)?;
     if args.state.is_none() && !is_elected(args) {
         eprintln!(
             "evenkeel coordinator: without --state FILE a restart forgets the map, and members \
@@ -94,18 +93,17 @@ pub struct Coordinator {
     address: SocketAddr,
     desk: Arc<Desk>,
     guard: Arc<Guard>,
-    check: ProxyConfigCheck,
     runtime: Runtime,
 }
 
 impl Coordinator {
-    /// Takes the state file, reads it, and listens; with etcd, listens alone. `check` judges configurations of proxies.
+    /// Takes the state file, reads it, and listens; with etcd, listens alone.
     ///
     /// # Errors
     ///
     /// [`RunError::Usage`] for a flag out of range, a state file that cannot be used, an address
     /// that cannot be listened on.
-    pub fn bind(args: &Args, check: ProxyConfigCheck) -> Result<Self, RunError> {
+    pub fn bind(args: &Args) -> Result<Self, RunError> {
         let config = args.config();
         config
             .validate()
@@ -138,7 +136,6 @@ impl Coordinator {
             address,
             desk: Arc::new(desk),
             guard: Arc::new(guard),
-            check,
             runtime,
         })
     }
@@ -167,7 +164,7 @@ impl Coordinator {
             let listener = tokio::net::TcpListener::from_std(self.listener)
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
-            let router = http::router(self.desk.clone(), Arc::clone(&self.guard), self.check);
+            let router = http::router(self.desk.clone(), Arc::clone(&self.guard));
             serve_until(listener, router, self.guard, self.desk, shutdown).await;
             Ok(())
         })

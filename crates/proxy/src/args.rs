@@ -1,12 +1,10 @@
 //! The command line of `evenkeel proxy`.
 
-use crate::config::following::config_name;
 use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Family, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_coordinator::access::AccessArgs;
-use evenkeel_coordinator::api::proxy_config::PROXY_CONFIG_NAME;
 use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
@@ -14,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The flags that describe one pool, where no file and no coordinator describes any.
+/// The flags that describe one pool, where no file describes any.
 const ONE_POOL: [&str; 16] = [
     "servers",
     "servers_file",
@@ -42,8 +40,8 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// TOML file with pools and routes; read again on SIGHUP. Flags and environment variables go
-    /// before what it says of the process
+    /// TOML file with pools and routes; a change is taken over within seconds, and on SIGHUP at once. Flags and
+    /// environment variables go before what it says of the process
     #[arg(
         long,
         value_name = "FILE",
@@ -51,30 +49,6 @@ pub struct Args {
         conflicts_with_all = ONE_POOL
     )]
     pub config: Option<PathBuf>,
-
-    /// Coordinators that keep pools and routes for this proxy and others; changes are taken over at once.
-    /// With it --config is for what concerns the process
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
-        value_delimiter = ',',
-        conflicts_with_all = ONE_POOL
-    )]
-    pub config_coordinator: Vec<String>,
-
-    /// Name of the configuration there [default: default]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_parser = config_name,
-        env = "EVENKEEL_PROXY_CONFIG_NAME"
-    )]
-    pub config_name: Option<String>,
-
-    /// File that keeps the last pools and routes from there, for a start while no coordinator answers
-    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_CONFIG_CACHE")]
-    pub config_cache: Option<PathBuf>,
 
     /// Addresses to listen on, separated by commas: HOST, HOST:PORT; port 0 takes a free one and
     /// prints it. Before one may stand notls:, btls: or mtls: [default: 127.0.0.1:11211]
@@ -276,96 +250,6 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// The pools and routes that a coordinator keeps for proxies
-    Config {
-        /// What to do with them
-        #[command(subcommand)]
-        command: ConfigCommand,
-    },
-}
-
-/// What to do with a configuration that a coordinator keeps.
-#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum ConfigCommand {
-    /// Prints it; its revision goes to standard error
-    Get {
-        /// Where it is
-        #[command(flatten)]
-        at: KeptAt,
-    },
-    /// Puts a file in its place, which all proxies that follow it take over
-    Put {
-        /// The file
-        file: PathBuf,
-
-        /// Where it is
-        #[command(flatten)]
-        at: KeptAt,
-
-        /// Only if this revision is there; 0 if there is none yet
-        #[arg(long, value_name = "N")]
-        if_revision: Option<u64>,
-    },
-    /// Says what is wrong in a file that is to be put there
-    Check {
-        /// The file
-        file: PathBuf,
-
-        /// Also asks this coordinator, which may be of another version
-        #[arg(
-            long,
-            value_name = "URL[,URL]",
-            env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
-            value_delimiter = ','
-        )]
-        coordinator: Vec<String>,
-    },
-    /// Removes it; proxies keep what they have
-    Remove {
-        /// Where it is
-        #[command(flatten)]
-        at: KeptAt,
-
-        /// Only if this revision is there
-        #[arg(long, value_name = "N")]
-        if_revision: Option<u64>,
-    },
-    /// Lists what is kept, and which proxy works by what
-    Status {
-        /// Coordinators
-        #[arg(
-            long,
-            value_name = "URL[,URL]",
-            env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
-            value_delimiter = ',',
-            required = true
-        )]
-        coordinator: Vec<String>,
-    },
-}
-
-/// Where a configuration is kept.
-#[derive(Clone, Debug, PartialEq, Eq, ClapArgs)]
-pub struct KeptAt {
-    /// Coordinators; the first that answers is taken
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        env = "EVENKEEL_PROXY_CONFIG_COORDINATOR",
-        value_delimiter = ',',
-        required = true
-    )]
-    pub coordinator: Vec<String>,
-
-    /// Name of the configuration
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_parser = config_name,
-        env = "EVENKEEL_PROXY_CONFIG_NAME",
-        default_value = PROXY_CONFIG_NAME
-    )]
-    pub name: String,
 }
 
 /// How to say what was found.
@@ -403,7 +287,7 @@ impl Args {
     pub fn check(&self) -> Result<(), UsageError> {
         let fail = |message: String| Err(UsageError(message));
         let sources = [
-            self.config.is_some() || !self.config_coordinator.is_empty(),
+            self.config.is_some(),
             !self.servers.is_empty(),
             self.servers_file.is_some(),
             self.dns.is_some(),
@@ -413,8 +297,8 @@ impl Args {
         if sources.into_iter().filter(|given| *given).count() != 1 {
             return fail(
                 "give one of -s SERVER[,SERVER], --servers-file FILE, --dns NAME and --srv NAME (a \
-                 pool of any memcached servers), --coordinator URL (a pool of Evenkeel servers), \
-                 --config FILE or --config-coordinator URL"
+                 pool of any memcached servers), --coordinator URL (a pool of Evenkeel servers) or \
+                 --config FILE"
                     .into(),
             );
         }

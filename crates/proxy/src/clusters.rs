@@ -45,6 +45,8 @@ struct Members {
     known: Vec<Member>,
     /// Numbers given so far: none is given twice.
     sources: u32,
+    /// Fingerprint of the file that the proxy works by; empty without one. All memberships tell it.
+    config: Arc<Mutex<String>>,
 }
 
 #[derive(Debug)]
@@ -84,11 +86,18 @@ impl Clusters {
         workers: &Arc<[WorkerHandle]>,
     ) -> Result<(), UsageError> {
         let mut members = self.lock();
+        let config = Arc::clone(&members.config);
         for member in members.known.iter_mut().filter(|m| m.handle.is_none()) {
-            let handle = join(member.source, &member.spec, identity, clock, workers)?;
+            let handle = join(member, identity, clock, workers, &config)?;
             member.handle = Some(handle);
         }
         Ok(())
+    }
+
+    /// The proxy works by the file with this fingerprint, which coordinators are told; of what stands in it they are told nothing.
+    pub fn tell_config(&self, digest: &str) {
+        let config = Arc::clone(&self.lock().config);
+        digest.clone_into(&mut config.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// There is a newer map: asks for it now.
@@ -124,12 +133,13 @@ impl Clusters {
 }
 
 fn join(
-    source: MapSource,
-    spec: &ClusterSpec,
+    member: &Member,
     identity: &Identity,
     clock: Clock,
     workers: &Arc<[WorkerHandle]>,
+    works_by: &Arc<Mutex<String>>,
 ) -> Result<MemberHandle, UsageError> {
+    let (source, spec) = (member.source, &member.spec);
     let config = MemberConfig {
         coordinators: spec.coordinators.clone(),
         access: identity.access.clone(),
@@ -144,7 +154,7 @@ fn join(
         seed: identity.boot.0 ^ u64::from(source.0),
     };
     let mut load = Load::new(clock, workers);
-    let reporting = Arc::clone(workers);
+    let (reporting, works_by) = (Arc::clone(workers), Arc::clone(works_by));
     let report = move || Report {
         epoch: reporting
             .iter()
@@ -159,6 +169,10 @@ fn join(
         migrations: Vec::new(),
         leased: false,
         ending: false,
+        config_hash: {
+            let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(digest.clone()).filter(|digest| !digest.is_empty())
+        },
     };
     let told = Arc::clone(workers);
     let name = spec.name.clone();

@@ -45,13 +45,36 @@ pub enum Control {
     Stop,
 }
 
-/// How often the configuration was read anew; all workers show it.
+/// Characters of a refusal that statistics show: a path, a place and a sentence.
+const REFUSAL_LEN_MAX: usize = 500;
+
+/// What became of configurations since the start; all workers show it.
 #[derive(Debug, Default)]
 pub struct ReloadCounts {
     /// Configurations taken over.
     pub reloads: AtomicU64,
     /// Configurations refused.
     pub failures: AtomicU64,
+    /// Why the newest was refused, in a line; empty when it is in force.
+    refusal: Mutex<String>,
+}
+
+impl ReloadCounts {
+    /// The newest configuration is refused for this reason; for none, it is in force. Whether that is news.
+    pub fn set_refusal(&self, why: &str) -> bool {
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let line: String = why.chars().take(REFUSAL_LEN_MAX).map(printable).collect();
+        let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *refusal != line;
+        *refusal = line;
+        is_news
+    }
+
+    /// Why the newest configuration was refused; empty when it is in force.
+    pub fn refusal(&self) -> String {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.clone()
+    }
 }
 
 /// What a worker lets others read without asking it.

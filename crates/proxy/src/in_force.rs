@@ -42,6 +42,7 @@ impl InForce {
         ways: TlsWays,
         clock: Clock,
     ) -> Self {
+        clusters.tell_config(&settings.digest);
         InForce(Arc::new(Shared {
             workers,
             clusters,
@@ -69,6 +70,7 @@ impl InForce {
         )?;
         let config = Arc::new(config);
         self.tell_workers(&config);
+        shared.clusters.tell_config(&settings.digest);
         // Workers may still be asked to connect by the former configuration.
         let in_use: Vec<TlsId> = ways_of(&now.config).chain(ways_of(&config)).collect();
         shared.ways.keep_only(&in_use);
@@ -103,11 +105,6 @@ impl InForce {
         now.config = config;
     }
 
-    /// The revision of the coordinator's configuration that is in force; 0 without one.
-    pub fn shared_revision(&self) -> u64 {
-        self.lock().settings.shared.map_or(0, |id| id.revision)
-    }
-
     /// How to speak TLS with a server.
     pub fn tls_way(&self, id: TlsId) -> Option<TlsWay> {
         self.0.ways.way(id)
@@ -134,9 +131,9 @@ impl InForce {
         stats.collect()
     }
 
-    /// Number of the configuration.
-    pub fn generation(&self) -> u64 {
-        self.lock().config.revision.generation
+    /// Which configuration it is.
+    pub fn revision(&self) -> Revision {
+        self.lock().config.revision.clone()
     }
 
     /// While this is locked, the workers are told of configurations in their order.

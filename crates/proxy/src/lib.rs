@@ -12,7 +12,7 @@
 //!  discovery thread ── lists of servers ──> workers
 //!  workers ── requests ──> request-log thread ──> file
 //!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
-//!  coordinator ── pools, routes ──> config thread, SIGHUP ── configuration ──> workers
+//!  file, looked at by the discovery thread; SIGHUP ── configuration ──> workers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -26,9 +26,8 @@ mod control;
 mod discovery;
 mod event_loop;
 mod explain;
-mod follow;
 mod in_force;
-mod kept;
+mod looks;
 mod pages;
 mod reload;
 mod request_log;
@@ -39,7 +38,6 @@ mod start;
 mod tls;
 
 pub use args::Args;
-pub use config::check_shared_config;
 pub use event_loop::STALL_LIMIT;
 pub use explain::{ExplainArgs, explain};
 pub use reload::Reloaded;

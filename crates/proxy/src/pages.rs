@@ -30,6 +30,7 @@ impl Facts {
     /// Everything but the workers' counts.
     pub fn process(&self) -> ProcessStats {
         let now = self.clock.now();
+        let revision = self.in_force.revision();
         let (logged, dropped) = self.request_log.as_ref().map_or((0, 0), Sink::counts);
         ProcessStats {
             pid: std::process::id(),
@@ -42,10 +43,11 @@ impl Facts {
             rejected_connections: self.connections.refused(),
             reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
             reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
-            config_revision: self.in_force.shared_revision(),
+            config_refusal: self.reload_counts.refusal(),
             request_log_written: logged,
             request_log_dropped: dropped,
-            config_generation: self.in_force.generation(),
+            config_generation: revision.generation,
+            config_digest: revision.digest,
             discoveries: self.in_force.discovery_stats(),
             ..ProcessStats::default()
         }

@@ -1,23 +1,24 @@
 //! Another configuration while the process serves.
 //!
-//! The file is read and checked, the clusters that are new in it are joined and their maps waited
+//! The file is read when an operator says so by SIGHUP, and when a [look](crate::looks) shows that it has changed.
+//! It is checked, the clusters that are new in it are joined and their maps waited
 //! for, and so are the servers of pools that look for them; only then are the workers told, each of which changes over between two turns. If anything
 //! fails before, everything stays as it was.
 
 use crate::args::Args;
 use crate::clusters::{Clusters, Identity};
-use crate::config::{ConfigError, PoolServers, Settings};
+use crate::config::{ConfigError, PoolServers, Settings, fingerprint};
 use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
-use crate::follow::Shared;
 use crate::in_force::InForce;
+use crate::looks::{Found, Looks, Verdict};
 use crate::sharing::{self, Sharing};
 use crate::start::News;
 use evenkeel_roles::proxy::MapSource;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a reload waits for the first map of a cluster that is new, or for the first list of servers:
@@ -32,8 +33,6 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Reloaded {
     /// The configuration's number.
     pub generation: u64,
-    /// Revision of the pools and routes, where a coordinator keeps them.
-    pub revision: Option<u64>,
     /// Fingerprint of the file.
     pub digest: String,
     /// Settings that differ from those of the running process and need a restart.
@@ -44,14 +43,10 @@ impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reloaded {
             generation,
-            revision,
             digest,
             need_restart,
         } = self;
         write!(f, "configuration {generation} is in force")?;
-        if let Some(revision) = revision {
-            write!(f, ", revision {revision} of the coordinator's")?;
-        }
         if !digest.is_empty() {
             write!(f, ", md5 {digest}")?;
         }
@@ -71,8 +66,6 @@ pub struct Reloader {
     pub started: Settings,
     /// What was taken over last.
     pub taken: Settings,
-    /// The configuration that is followed, where a coordinator keeps pools and routes.
-    pub shared: Option<Shared>,
     pub in_force: InForce,
     /// The clusters that it follows.
     pub sources: Vec<MapSource>,
@@ -88,12 +81,44 @@ pub struct Reloader {
     /// Where any listener speaks TLS.
     pub certificates: Option<Arc<Certificates>>,
     pub sharing: Sharing,
+    /// What was seen of the file.
+    pub looks: Looks,
     /// The process is ending.
     pub is_stopped: bool,
 }
 
+/// Why files cannot be used.
+#[derive(Debug)]
+struct Refusal {
+    /// For statistics, in a line.
+    line: String,
+    /// For the log, with the lines that are wrong.
+    told: String,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Refusal {
+            line: why.clone(),
+            told: why,
+        }
+    }
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Self {
+        Refusal {
+            line: error.line(),
+            told: match &error {
+                ConfigError::Flags(error) => error.to_string(),
+                ConfigError::File(rejection) => rejection.told(),
+            },
+        }
+    }
+}
+
 /// The certificates of the process, and those that are to take their place.
-pub type Renewal = (Arc<Certificates>, PreparedCertificates);
+type Renewal = (Arc<Certificates>, PreparedCertificates);
 
 impl Reloader {
     /// Reads the files again, those of the configuration, of the certificates and of those who may come
@@ -102,28 +127,68 @@ impl Reloader {
     /// # Errors
     /// Why one cannot be used. Then all that was in force stays so.
     pub fn reload(&mut self) -> Result<Reloaded, String> {
+        let found = self.args.config.as_deref().map(fingerprint);
         let reloaded = self.try_reload();
-        self.count(reloaded.is_ok());
-        reloaded
+        self.note(found, &reloaded, true);
+        reloaded.map_err(|refusal| refusal.told)
     }
 
-    /// Counts a configuration that was taken over, or refused.
-    pub fn count(&self, is_taken: bool) {
-        let count = match is_taken {
-            true => &self.counts.reloads,
-            false => &self.counts.failures,
+    /// Takes over what the file says by now, if that is to be tried.
+    fn handle_look(&mut self, found: Found) {
+        if self.is_stopped {
+            return;
+        }
+        let in_force = &self.taken.digest;
+        match self.looks.handle_look(&found, in_force, Instant::now()) {
+            Verdict::Keep => {}
+            Verdict::Back => {
+                self.counts.set_refusal("");
+                eprintln!("evenkeel proxy: the file says again what is in force, md5 {in_force}");
+            }
+            Verdict::Try => {
+                let reloaded = self.try_reload();
+                let is_news = self.note(Some(found), &reloaded, false);
+                match reloaded {
+                    Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
+                    Err(Refusal { told, .. }) if is_news => {
+                        eprintln!("evenkeel proxy: kept the configuration there was: {told}");
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Remembers what became of the files. Whether that is news: somebody has asked for it, or it is not the refusal
+    /// that is known already.
+    fn note(
+        &mut self,
+        found: Option<Found>,
+        reloaded: &Result<Reloaded, Refusal>,
+        is_asked: bool,
+    ) -> bool {
+        if let Some(found) = found {
+            let is_taken = reloaded.is_ok();
+            self.looks.handle_end(found, is_taken, Instant::now());
+        }
+        let refusal = reloaded.as_ref().err();
+        let line = refusal.map_or("", |refusal| &refusal.line);
+        let is_new_reason = self.counts.set_refusal(line);
+        let count = match refusal {
+            None => &self.counts.reloads,
+            Some(_) if is_asked || is_new_reason => &self.counts.failures,
+            Some(_) => return false,
         };
         count.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
-    fn try_reload(&mut self) -> Result<Reloaded, String> {
-        let settings = Settings::read(&self.args).map_err(|error| match error {
-            ConfigError::Flags(error) => error.to_string(),
-            ConfigError::File(rejection) => rejection.told(),
-        })?;
-        let has_source = self.args.config.is_some() || settings.follows.is_some();
-        if !has_source && settings.access.credentials.is_none() && settings.tls.is_none() {
-            return Err("it was started without --config: there is no file to read".into());
+    fn try_reload(&mut self) -> Result<Reloaded, Refusal> {
+        let settings = Settings::read(&self.args)?;
+        let has_file = self.args.config.is_some();
+        if !has_file && settings.access.credentials.is_none() && settings.tls.is_none() {
+            let why = "it was started without --config: there is no file to read";
+            return Err(why.to_owned().into());
         }
         let certificates = match (&self.certificates, &settings.tls) {
             (Some(certificates), Some(options)) => {
@@ -134,33 +199,14 @@ impl Reloader {
             // Whether there is TLS at all needs a restart.
             _ => None,
         };
-        let shared = match (&mut self.shared, &settings.follows) {
-            (None, None) => return self.apply(settings, certificates),
-            (Some(shared), Some(_)) => shared,
-            _ => {
-                let what = "whether a coordinator keeps pools and routes needs a restart";
-                return Err(what.into());
-            }
-        };
-        let document = shared.ask_now();
-        let applied = settings
-            .with_shared(&document)
-            .map_err(|rejection| rejection.told())
-            .and_then(|settings| self.apply(settings, certificates));
-        if let Some(shared) = &mut self.shared {
-            match &applied {
-                Ok(_) => shared.took_over(document),
-                Err(why) => _ = shared.refuse(document, why),
-            }
-        }
-        applied
+        Ok(self.apply(settings, certificates)?)
     }
 
     /// Works by these settings, once all is there that they need.
     ///
     /// # Errors
     /// What is not there. The former configuration stays in force.
-    pub fn apply(
+    fn apply(
         &mut self,
         settings: Settings,
         certificates: Option<Renewal>,
@@ -169,7 +215,6 @@ impl Reloader {
             settings.digest.clone(),
             settings.need_restart(&self.started),
         );
-        let revision = settings.shared.map(|id| id.revision);
         let shared = sharing::plans(&settings);
         let sources = sources(&settings, &self.clusters);
         let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
@@ -200,7 +245,6 @@ impl Reloader {
         self.taken = settings;
         Ok(Reloaded {
             generation,
-            revision,
             need_restart,
             digest,
         })
@@ -240,6 +284,21 @@ impl Reloader {
             "no coordinator of a new pool has given a map within {patience} s"
         ))
     }
+}
+
+/// Has the file looked at from now on. What is no ordinary file, such as a pipe, is read at the start alone.
+pub fn look_regularly(reloader: &Arc<Mutex<Reloader>>, args: &Args, discoveries: &Discoveries) {
+    let path = args.config.clone();
+    let Some(path) = path.filter(|path| fingerprint(path).is_ok()) else {
+        return;
+    };
+    let reloader = Arc::clone(reloader);
+    discoveries.look_regularly(move || {
+        // Without the lock: a disk of a network may take its time.
+        let found = fingerprint(&path);
+        let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        reloader.handle_look(found);
+    });
 }
 
 /// The clusters that a configuration follows; new ones get their numbers.

@@ -7,17 +7,15 @@ use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
-use crate::follow::{self, Shared};
 use crate::in_force::InForce;
-use crate::kept;
+use crate::looks::Looks;
 use crate::pages::Facts;
-use crate::reload::{Reloaded, Reloader, sources};
+use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
 use crate::resolver;
 use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
-use evenkeel_coordinator::follow::Follower;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
@@ -40,8 +38,6 @@ use std::time::{Duration, Instant};
 pub struct Proxy {
     address: String,
     reloader: Arc<Mutex<Reloader>>,
-    /// Ends with the proxy.
-    follower: Option<Follower>,
     workers: Arc<[WorkerHandle]>,
     clusters: Clusters,
     discoveries: Discoveries,
@@ -80,9 +76,6 @@ const START_LOOK: Duration = Duration::from_secs(60);
 pub fn run(args: Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
-        Some(Command::Config { command }) => {
-            return kept::carry_out(command, &args.coordinator_access);
-        }
         None => {}
     }
     let mut proxy = Proxy::start(&args)?;
@@ -114,12 +107,7 @@ impl Proxy {
     /// # Errors
     /// See [`run`].
     pub fn start(args: &Args) -> anyhow::Result<Proxy> {
-        let mut settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
-        let mut shared = None;
-        if let Some(spec) = &settings.follows {
-            let (first, with_pools) = Shared::first(spec, &settings)?;
-            (shared, settings) = (Some(first), with_pools);
-        }
+        let settings = Settings::read(args).map_err(|error| UsageError(error.line()))?;
         raise_descriptor_limit(settings.conn_limit)?;
         let (listeners, tls) = listen(&settings)?;
         let tcp = listeners.iter().find_map(Listener::address);
@@ -268,7 +256,6 @@ impl Proxy {
             args: args.clone(),
             started: settings.clone(),
             taken: settings,
-            shared,
             in_force,
             sources,
             discovered,
@@ -281,13 +268,17 @@ impl Proxy {
             discoveries: discoveries.clone(),
             certificates,
             sharing,
+            looks: Looks::default(),
             is_stopped: false,
         }));
-        let follower = follow::start(&reloader)?;
+        reload::look_regularly(&reloader, args, &discoveries);
+        if !config.revision.digest.is_empty() {
+            let digest = &config.revision.digest;
+            eprintln!("evenkeel proxy: configuration 1 is in force, md5 {digest}");
+        }
         Ok(Proxy {
             address,
             reloader,
-            follower,
             workers,
             clusters,
             discoveries,
@@ -333,7 +324,6 @@ impl Proxy {
         if let Some(admin) = self.admin {
             admin.stop();
         }
-        drop(self.follower);
         {
             // What is being taken over is taken over first.
             let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);

@@ -90,6 +90,7 @@ pub fn join(
         let migrations = migrations(&reporting, &mut confirmed);
         Report {
             leased: reporting_lease.needs_leases(),
+            config_hash: None,
             epoch: confirmed,
             load: LoadReport {
                 requests_per_second: reporting

@@ -1,4 +1,5 @@
-//! What strangers and slips must not bring about, over real processes.
+//! Attacks on real processes that have worked once, or would if somebody had not thought of them. Each of them must fail for ever.
 
 mod names;
 mod pages;
+mod proxy_config;

@@ -1,12 +1,13 @@
 //! How a state lies in etcd: a manifest, and pieces that are each small enough for one value.
 //!
-//! etcd takes 1.5 MiB in one request by default, and a state with its configurations of proxies may have many times
-//! that. So the state without those texts, and each text, are cut into pieces under names that are never used twice.
-//! The manifest says which pieces belong together, and is written last: until then the former state is whole, and
-//! from then on the new one. A text that has not changed keeps its pieces. What a writer that died has left behind is
+//! etcd takes 1.5 MiB in one request by default, and the state of a large cluster may have many times that. So it is cut
+//! into pieces under names that are never used twice. The manifest says which pieces belong together, and is written
+//! last: until then the former state is whole, and from then on the new one. What a writer that died has left behind is
 //! named by no manifest and is swept up by the next leader.
+//!
+//! Version 1 had texts of proxies' configurations beside the state. They are ignored, and swept up in the same way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evenkeel_types::{Epoch, KeyHash};
 use serde::{Deserialize, Serialize};
@@ -25,8 +26,11 @@ const DELETED_MAX: usize = 100;
 /// Most pieces of a manifest that is believed: several times those of the largest state.
 const PIECES_MAX: usize = 1024;
 
-/// Version of the layout. A program reads its own alone.
-const VERSION: u32 = 1;
+/// Version of the layout.
+const VERSION: u32 = 2;
+
+/// Oldest version that is read.
+const VERSION_READ_MIN: u32 = 1;
 
 /// What belongs together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,17 +40,8 @@ pub(super) struct Manifest {
     pub(super) lineage: u64,
     /// As in the state.
     pub(super) epoch: Epoch,
-    /// The state as JSON, the texts of configurations left out.
+    /// The state as JSON.
     state: Blob,
-    /// By name, the texts.
-    texts: BTreeMap<String, Text>,
-}
-
-/// A text of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Text {
-    revision: u64,
-    blob: Blob,
 }
 
 /// Bytes in pieces.
@@ -78,9 +73,9 @@ impl Manifest {
         }
         let corrupt = |error: serde_json::Error| format!("its manifest is corrupt: {error}");
         let Version { version } = serde_json::from_slice(bytes).map_err(corrupt)?;
-        if version != VERSION {
+        if !(VERSION_READ_MIN..=VERSION).contains(&version) {
             return Err(format!(
-                "it has version {version}; this program reads {VERSION}"
+                "it has version {version}; this program reads {VERSION_READ_MIN} to {VERSION}"
             ));
         }
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(corrupt)?;
@@ -96,9 +91,7 @@ impl Manifest {
 
     /// The names of all its pieces.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
-        let texts = self.texts.values().map(|text| &text.blob);
-        let blobs = std::iter::once(&self.state).chain(texts);
-        blobs.flat_map(|blob| blob.pieces.iter().map(String::as_str))
+        self.state.pieces.iter().map(String::as_str)
     }
 
     /// The state of these pieces.
@@ -109,27 +102,10 @@ impl Manifest {
         &self,
         pieces: &BTreeMap<String, Vec<u8>>,
     ) -> Result<SavedState, String> {
-        let mut state: SavedState = serde_json::from_slice(&self.state.assemble(pieces)?)
+        let state: SavedState = serde_json::from_slice(&self.state.assemble(pieces)?)
             .map_err(|error| format!("it is corrupt: {error}"))?;
-        let names = |texts: &mut dyn Iterator<Item = &String>| texts.cloned().collect::<Vec<_>>();
-        let (named, there) = (
-            names(&mut state.proxy_configs.texts.keys()),
-            names(&mut self.texts.keys()),
-        );
-        if named != there {
-            return Err("its configurations of proxies are not those of its manifest".to_owned());
-        }
         if (state.lineage, state.epoch) != (self.lineage, self.epoch) {
             return Err("its lineage or epoch is not that of its manifest".to_owned());
-        }
-        for (name, text) in &self.texts {
-            let bytes = text.blob.assemble(pieces)?;
-            let bytes = String::from_utf8(bytes);
-            let saved = state.proxy_configs.texts.get_mut(name);
-            match (bytes, saved) {
-                (Ok(bytes), Some(saved)) if saved.revision == text.revision => saved.text = bytes,
-                _ => return Err(format!("its configuration {name:?} is corrupt")),
-            }
         }
         Ok(state)
     }
@@ -156,40 +132,19 @@ impl Plan {
         state: &SavedState,
         name: impl FnMut() -> String,
     ) -> Self {
+        let body = serde_json::to_vec(state).expect("a state is numbers, words and lists of them");
         let mut cutter = Cutter {
             name,
             groups: Vec::new(),
         };
-        let mut texts = BTreeMap::new();
-        for (name, saved) in &state.proxy_configs.texts {
-            let kept = former.filter(|former| former.lineage == state.lineage);
-            let kept = kept.and_then(|former| former.texts.get(name));
-            let text = match kept {
-                // A revision is given to one text of a lineage alone.
-                Some(kept) if kept.revision == saved.revision => kept.clone(),
-                _ => Text {
-                    revision: saved.revision,
-                    blob: cutter.cut(saved.text.as_bytes()),
-                },
-            };
-            texts.insert(name.clone(), text);
-        }
-        let mut without_texts = state.clone();
-        for saved in without_texts.proxy_configs.texts.values_mut() {
-            saved.text.clear();
-        }
-        let body = serde_json::to_vec(&without_texts)
-            .expect("a state is numbers, words and lists of them");
         let manifest = Manifest {
             version: VERSION,
             lineage: state.lineage,
             epoch: state.epoch,
             state: cutter.cut(&body),
-            texts,
         };
-        let kept: BTreeSet<&str> = manifest.pieces().collect();
+        // Names are never used twice, so that none of the former's is among the new ones.
         let deletes = former.into_iter().flat_map(Manifest::pieces);
-        let deletes = deletes.filter(|piece| !kept.contains(piece));
         let deletes = deletes.take(DELETED_MAX).map(str::to_owned).collect();
         Plan {
             manifest,
@@ -234,18 +189,33 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::proxy_config::{Expected, PROXY_CONFIG_NAME};
-    use crate::api::{CoordinatorConfig, CoordinatorCore};
-    use evenkeel_types::Instant;
+    use crate::api::{CoordinatorConfig, CoordinatorCore, Heartbeat};
+    use evenkeel_policy::placement::map::NAME_LEN_MAX;
+    use evenkeel_types::{Instant, Now};
+    use serde_json::json;
 
-    fn core(texts: &[(&str, String)]) -> CoordinatorCore {
+    /// A state with so many servers, whose names are as long as they may be.
+    fn state(servers: u16) -> SavedState {
         let config = CoordinatorConfig::new("test");
         let mut core = CoordinatorCore::new(config, 5, Instant(0)).unwrap();
-        for (name, text) in texts {
-            core.put_proxy_config(name, text, Expected::Anything)
-                .unwrap();
+        let now = Now {
+            monotonic: Instant(0),
+            unix: 0,
+        };
+        for n in 0..servers {
+            let heartbeat = json!({
+                "cluster": "test",
+                "kind": "server",
+                "name": format!("{n:0>NAME_LEN_MAX$}"),
+                "boot": 1,
+                "host": format!("h{n}"),
+                "port": 1,
+                "worker_ports": [2],
+            });
+            let heartbeat: Heartbeat = serde_json::from_value(heartbeat).unwrap();
+            core.handle_heartbeat(now, &heartbeat).unwrap();
         }
-        core
+        core.saved_state()
     }
 
     fn names(prefix: &str) -> impl FnMut() -> String {
@@ -269,90 +239,88 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_texts_come_back_and_no_request_is_too_large() {
-        let text = |n: usize| format!("{n}{}", "\n# x".repeat((1 << 18) - 1));
-        let texts: Vec<_> = (0..16).map(|n| (format!("c{n}"), text(n))).collect();
-        let texts: Vec<_> = texts.iter().map(|(n, t)| (n.as_str(), t.clone())).collect();
-        let state = core(&texts).saved_state();
-        let plan = Plan::new(None, &state, names("a"));
+    fn large_states_come_back_and_no_request_is_too_large() {
+        let mut cutter = Cutter {
+            name: names("a"),
+            groups: Vec::new(),
+        };
+        let bytes = b"state".repeat(1 << 20);
+        let blob = cutter.cut(&bytes);
+        assert!(blob.pieces.len() > 8);
         let mut store = BTreeMap::new();
-        keep(&mut store, &plan);
-        for group in &plan.groups {
-            let len: usize = group
-                .iter()
-                .map(|(name, piece)| name.len() + piece.len())
-                .sum();
+        for group in cutter.groups {
+            let len: usize = group.iter().map(|(name, p)| name.len() + p.len()).sum();
             assert!(len < 3 << 19, "{len}");
+            store.extend(group);
         }
-        assert_eq!(plan.manifest.assemble(&store), Ok(state));
-        let read = Manifest::decode(&plan.manifest.encode());
-        assert_eq!(read, Ok(plan.manifest));
+        assert_eq!(blob.assemble(&store), Ok(bytes));
     }
 
     #[test]
-    fn what_has_not_changed_is_not_written_again_and_nothing_is_left_behind() {
-        let mut core = core(&[("big", "# x\n".repeat(200_000)), ("other", "# y".into())]);
+    fn a_state_takes_the_place_of_the_former_and_nothing_is_left_behind() {
         let mut store = BTreeMap::new();
-        let first = Plan::new(None, &core.saved_state(), names("a"));
+        let first = Plan::new(None, &state(900), names("a"));
         keep(&mut store, &first);
-        core.put_proxy_config("other", "# z", Expected::Anything)
-            .unwrap();
-        let second = Plan::new(Some(&first.manifest), &core.saved_state(), names("b"));
-        let bytes: usize = second.groups.iter().flatten().map(|(_, p)| p.len()).sum();
-        assert!(bytes < 10_000, "{bytes}");
+        assert_eq!(first.manifest.assemble(&store), Ok(state(900)));
+        let read = Manifest::decode(&first.manifest.encode());
+        assert_eq!(read.as_ref(), Ok(&first.manifest));
+        let second = Plan::new(Some(&first.manifest), &state(2), names("b"));
         keep(&mut store, &second);
-        assert_eq!(second.manifest.assemble(&store), Ok(core.saved_state()));
-        let named: BTreeSet<_> = second.manifest.pieces().collect();
-        assert_eq!(
-            store.keys().map(String::as_str).collect::<BTreeSet<_>>(),
-            named
-        );
+        assert_eq!(second.manifest.assemble(&store), Ok(state(2)));
+        let kept: Vec<_> = store.keys().map(String::as_str).collect();
+        assert_eq!(kept, second.manifest.pieces().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_state_of_the_version_with_texts_of_configurations_is_read_without_them() {
+        let expected = state(2);
+        let mut former = serde_json::to_value(&expected).unwrap();
+        let kept = json!({ "revision": 3, "text": "" });
+        former["proxy_configs"] = json!({ "revision": 3, "texts": { "default": kept } });
+        let mut cutter = Cutter {
+            name: names("a"),
+            groups: Vec::new(),
+        };
+        let of_state = cutter.cut(&serde_json::to_vec(&former).unwrap());
+        let of_text = cutter.cut(b"[pools.a]\n");
+        let manifest = json!({
+            "version": 1,
+            "lineage": expected.lineage,
+            "epoch": expected.epoch,
+            "state": of_state,
+            "texts": { "default": { "revision": 3, "blob": of_text } },
+        });
+        let manifest = Manifest::decode(&serde_json::to_vec(&manifest).unwrap()).unwrap();
+        let pieces = cutter.groups.into_iter().flatten().collect();
+        assert_eq!(manifest.assemble(&pieces), Ok(expected));
+        // What no manifest names is swept up.
+        assert_eq!(manifest.pieces().collect::<Vec<_>>(), ["a1"]);
     }
 
     #[test]
     fn what_is_missing_or_damaged_is_noticed() {
-        let core = core(&[(PROXY_CONFIG_NAME, "# x\n".repeat(200_000))]);
-        let plan = Plan::new(None, &core.saved_state(), names("a"));
+        let plan = Plan::new(None, &state(900), names("a"));
         let mut store = BTreeMap::new();
         keep(&mut store, &plan);
         for name in plan.manifest.pieces() {
             let mut cut = store.clone();
             let piece = cut.remove(name).unwrap();
-            assert!(
-                plan.manifest
-                    .assemble(&cut)
-                    .unwrap_err()
-                    .contains("missing")
-            );
-            cut.insert(name.to_owned(), piece[1..].to_vec());
-            assert!(
-                plan.manifest
-                    .assemble(&cut)
-                    .unwrap_err()
-                    .contains("checksum")
-            );
             let mut changed = piece.clone();
             changed[0] ^= 1;
-            cut.insert(name.to_owned(), changed);
-            assert!(
-                plan.manifest
-                    .assemble(&cut)
-                    .unwrap_err()
-                    .contains("checksum")
-            );
+            for (bad, said) in [
+                (None, "missing"),
+                (Some(piece[1..].to_vec()), "checksum"),
+                (Some(changed), "checksum"),
+            ] {
+                cut.extend(bad.map(|bad| (name.to_owned(), bad)));
+                let error = plan.manifest.assemble(&cut).unwrap_err();
+                assert!(error.contains(said), "{error}");
+            }
         }
         let mut other = plan.manifest.clone();
-        other.epoch = Epoch(3);
+        other.epoch = Epoch(3_000);
         assert!(other.assemble(&store).unwrap_err().contains("epoch"));
-        other = plan.manifest.clone();
-        other.texts.clear();
-        assert!(
-            other
-                .assemble(&store)
-                .unwrap_err()
-                .contains("configurations")
-        );
-        for bad in ["", "{}", "{\"version\":2}", "[]", "{\"version\":1}"] {
+        for bad in ["", "{}", "{\"version\":3}", "[]", "{\"version\":2}"] {
             assert!(Manifest::decode(bad.as_bytes()).is_err(), "{bad}");
         }
     }

@@ -31,17 +31,17 @@ use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
 use view::{FORMER_LEADER, View};
 
-pub(crate) use pace::{Orders, Pace};
+use pace::{Orders, Pace};
 
 /// Bounds on the interval that a coordinator may ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
-pub(crate) const LOST_AFTER: u32 = 3;
+const LOST_AFTER: u32 = 3;
 
 /// Most coordinators in a list. One works at a time; the others are there to take over.
-pub(crate) const COORDINATORS_MAX: usize = 16;
+const COORDINATORS_MAX: usize = 16;
 
 /// Most coordinators that a caller is sent on to, one after the other: one that says where the leader is may be
 /// behind by one change of leaders.
@@ -101,6 +101,8 @@ pub struct Report {
     pub leased: bool,
     /// A server: that its process was told to end, and serves until others have what it has.
     pub ending: bool,
+    /// A proxy: fingerprint of the file that it works by.
+    pub config_hash: Option<String>,
 }
 
 /// What the program is told, in order.
@@ -309,6 +311,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             migrations,
             leased,
             ending,
+            config_hash,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
@@ -317,6 +320,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
         self.heartbeat.ending = ending;
+        self.heartbeat.config_hash = config_hash;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.lineage = self.view.lineage;
@@ -482,6 +486,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         migrations: Vec::new(),
         leased: false,
         ending: false,
+        config_hash: None,
         leaves: false,
     }
 }

@@ -4,5 +4,4 @@ mod http;
 mod members;
 mod plans;
 mod process;
-mod proxy_config;
 mod support;

@@ -12,7 +12,7 @@ use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::{Args, ExitCode, run};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{DEADLINE, Member, check};
+use crate::support::{DEADLINE, Member};
 
 const ARGUMENTS: &str = "EVENKEEL_TEST_COORDINATOR_ARGUMENTS";
 
@@ -30,7 +30,7 @@ fn coordinator_process() {
         return;
     };
     let words = std::iter::once("coordinator").chain(arguments.lines());
-    let code = match run(&Program::parse_from(words).args, check) {
+    let code = match run(&Program::parse_from(words).args) {
         Ok(()) => ExitCode::Fine,
         Err(error) => {
             eprintln!("evenkeel coordinator: {error}");

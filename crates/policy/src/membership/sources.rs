@@ -12,7 +12,7 @@ pub struct BadLine {
     /// Which, from 1.
     pub line: usize,
     /// What is wrong with it.
-    pub what: String,
+    pub what: &'static str,
 }
 
 /// A record of a service (RFC 2782).
@@ -39,7 +39,7 @@ pub fn parse_list(text: &str) -> Result<Vec<Server>, BadLine> {
     for (index, line) in text.lines().enumerate() {
         let words = line.split_ascii_whitespace();
         let words: Vec<&str> = words.take_while(|word| !word.starts_with('#')).collect();
-        let bad = |what: String| BadLine {
+        let bad = |what| BadLine {
             line: index + 1,
             what,
         };
@@ -51,15 +51,17 @@ pub fn parse_list(text: &str) -> Result<Vec<Server>, BadLine> {
                 Ok(weight) => Ok(Server { weight, ..server }),
                 Err(_) => format!("{place} {second}").parse(),
             }),
-            _ => {
-                let what = "more than a server and its weight or name";
-                return Err(bad(what.into()));
-            }
+            _ => return Err(bad("more than a server and its weight or name")),
         };
-        servers.push(server.map_err(|error| bad(error.to_string()))?);
+        // Not the line itself: this is told to others, and the file may be another than was meant.
+        servers.push(server.map_err(|_| bad(NO_SERVER))?);
     }
     Ok(servers)
 }
+
+/// What a line may be.
+const NO_SERVER: &str =
+    "this is no server; a line is HOST:PORT, HOST:PORT WEIGHT or HOST:PORT:WEIGHT NAME";
 
 /// Whether a server's text has all its numbers, so that what follows is a name.
 fn has_weight(place: &str) -> bool {

@@ -28,8 +28,6 @@ pub struct Rejection {
     pub problems: Vec<Problem>,
     /// How many more there are.
     pub unsaid: usize,
-    /// Whether it is a file of this machine.
-    pub is_file: bool,
 }
 
 impl Rejection {
@@ -40,7 +38,6 @@ impl Rejection {
             text: String::new(),
             problems: vec![Problem { span: 0..0, what }],
             unsaid: 0,
-            is_file: true,
         }
     }
 
@@ -72,14 +69,11 @@ impl Rejection {
         let mut line = first.unwrap_or_default();
         if let more @ 1.. = self.count().saturating_sub(1) {
             // Writing into memory cannot fail.
-            let _ = match self.is_file {
-                true => write!(
-                    line,
-                    " (and {more} more; `evenkeel proxy check {}`)",
-                    self.file
-                ),
-                false => write!(line, " (and {more} more)"),
-            };
+            let _ = write!(
+                line,
+                " (and {more} more; `evenkeel proxy check {}`)",
+                self.file
+            );
         }
         line
     }
@@ -160,7 +154,6 @@ mod tests {
                 },
             ],
             unsaid: 0,
-            is_file: true,
         };
         assert_eq!(
             rejection.report(),

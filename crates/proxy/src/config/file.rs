@@ -2,11 +2,10 @@
 //! every key.
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
-use super::following::{FOLLOW_KEYS, Following, following};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::{hot_keys, hot_keys_coordinators};
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
-use super::reader::{At, Paths, Reader, Section};
+use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
@@ -18,6 +17,7 @@ use evenkeel_roles::proxy::{
 };
 use evenkeel_runtime::parse_permissions;
 use md5::{Digest, Md5};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -92,25 +92,11 @@ const ROUTE_KEYS: &[&str] = &[
     "ttl_jitter",
 ];
 
-/// What a text is to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Everything: the process, and pools and routes or who keeps them.
-    Whole,
-    /// The process: flags say who keeps pools and routes.
-    Process,
-    /// Pools and routes, for many proxies.
-    Shared,
-}
-
 /// A file that can be used.
 #[derive(Clone, Debug)]
 pub struct File {
     pub process: Process,
-    /// Without those that need [files of other machines](Paths::Elsewhere).
     pub pools: Vec<PoolPlan>,
-    /// How many pools it has.
-    pub pool_count: usize,
     pub routes: Arc<RouteTable>,
     /// MD5 of the file, in hexadecimal: what `md5sum` says.
     pub digest: String,
@@ -122,7 +108,6 @@ impl Default for File {
         File {
             process: Process::default(),
             pools: Vec::new(),
-            pool_count: 0,
             routes: Arc::new(RouteTable::all_to_first()),
             digest: String::new(),
         }
@@ -133,7 +118,6 @@ impl Default for File {
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub front: Front,
-    pub following: Following,
     pub request_log: LogPlan,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: Option<u32>,
@@ -151,7 +135,7 @@ pub struct Process {
 ///
 /// # Errors
 /// Everything that is wrong in it.
-pub fn read(path: &Path, scope: Scope) -> Result<File, Rejection> {
+pub fn read(path: &Path) -> Result<File, Rejection> {
     let unreadable = |what: String| Rejection::unreadable(path, what);
     let length = std::fs::metadata(path)
         .map_err(|error| unreadable(error.to_string()))?
@@ -161,31 +145,35 @@ pub fn read(path: &Path, scope: Scope) -> Result<File, Rejection> {
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    understand(&text, Paths::From(folder), scope).map_err(|(problems, unsaid)| Rejection {
+    understand(&text, folder).map_err(|(problems, unsaid)| Rejection {
         file: path.display().to_string(),
         text,
         problems,
         unsaid,
-        is_file: true,
     })
 }
 
-/// Reads a text with pools and routes for many proxies, which is called `name` in messages.
+/// The fingerprint that a file would have if it were read now.
 ///
 /// # Errors
-/// Everything that is wrong in it.
-pub fn read_shared(text: &str, name: &str, paths: Paths) -> Result<File, Rejection> {
-    understand(text, paths, Scope::Shared).map_err(|(problems, unsaid)| Rejection {
-        file: name.to_owned(),
-        text: text.to_owned(),
-        problems,
-        unsaid,
-        is_file: false,
-    })
+/// Why it cannot be read. What takes its place and is no ordinary file is left alone, for a pipe may keep its reader waiting.
+pub fn fingerprint(path: &Path) -> Result<String, String> {
+    let named = |what: String| format!("{}: {what}", path.display());
+    let read = || -> io::Result<Vec<u8>> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("no ordinary file"));
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| named(error.to_string()))?;
+    Ok(digest(&bytes))
 }
 
 /// The file, or what is wrong in the order of the text, and how much more.
-fn understand(text: &str, paths: Paths, scope: Scope) -> Result<File, (Vec<Problem>, usize)> {
+fn understand(text: &str, folder: PathBuf) -> Result<File, (Vec<Problem>, usize)> {
     let root = DeTable::parse(text).map_err(|error| {
         let problem = Problem {
             span: error.span().unwrap_or(0..0),
@@ -193,34 +181,11 @@ fn understand(text: &str, paths: Paths, scope: Scope) -> Result<File, (Vec<Probl
         };
         (vec![problem], 0)
     })?;
-    let mut reader = Reader::new(paths);
+    let mut reader = Reader::new(folder);
     let root = root.get_ref();
     reader.keys("the file", root, &["proxy", "pools", "routes"]);
     let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
-    let process = match (find("proxy"), scope) {
-        (Some((key, _)), Scope::Shared) => {
-            let what =
-                "[proxy] is said by each process for itself; here stand pools and routes alone";
-            reader.fail(key.span(), what);
-            Process::default()
-        }
-        (Some((_, value)), _) => process(&mut reader, value, scope == Scope::Process),
-        (None, _) => Process::default(),
-    };
-    if scope == Scope::Process || !process.following.coordinators.is_empty() {
-        for (key, _) in ["pools", "routes"].into_iter().filter_map(find) {
-            let what = "pools and routes come from the coordinator, none can stand here";
-            reader.fail(key.span(), what);
-        }
-        return match reader.problems.is_empty() {
-            true => Ok(File {
-                process,
-                digest: digest(text),
-                ..File::default()
-            }),
-            false => Err(reader.sorted()),
-        };
-    }
+    let process = find("proxy").map(|(_, value)| process(&mut reader, value));
     let pools = find("pools").map(|(_, value)| pools(&mut reader, value));
     let (pools, names) = pools.unwrap_or_default();
     if names.is_empty() && reader.problems.is_empty() {
@@ -230,23 +195,22 @@ fn understand(text: &str, paths: Paths, scope: Scope) -> Result<File, (Vec<Probl
     let routes = routes_of(&mut reader, routes, &names);
     match routes {
         Some(routes) if reader.problems.is_empty() => Ok(File {
-            process,
+            process: process.unwrap_or_default(),
             pools,
-            pool_count: names.len(),
             routes: Arc::new(routes),
-            digest: digest(text),
+            digest: digest(text.as_bytes()),
         }),
         _ => Err(reader.sorted()),
     }
 }
 
-fn digest(text: &str) -> String {
-    let digest = Md5::digest(text.as_bytes());
+fn digest(text: &[u8]) -> String {
+    let digest = Md5::digest(text);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, is_followed: bool) -> Process {
-    let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROCESS_KEYS, &FOLLOW_KEYS].concat();
+fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
+    let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROCESS_KEYS].concat();
     let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
     };
@@ -259,7 +223,6 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, is_followed: bool)
     let requests = reader.number(section, "max_reqs_per_event", 1..=u32::MAX.into());
     Process {
         front: front(reader, section),
-        following: following(reader, section, is_followed),
         request_log: request_log(reader, section),
         unix_socket: reader.path(section, "unix_socket").map(|at| at.value),
         unix_mask: reader

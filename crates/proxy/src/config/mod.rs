@@ -3,7 +3,6 @@
 
 mod diagnostic;
 mod file;
-pub mod following;
 pub mod front;
 mod hot_keys;
 pub mod limits;
@@ -15,15 +14,14 @@ mod servers;
 mod tests;
 
 pub use diagnostic::Rejection;
+pub use file::fingerprint;
 
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
+use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_coordinator::access::Access as CoordinatorAccess;
-use evenkeel_coordinator::api::proxy_config::ProxyConfigId;
-use evenkeel_coordinator::client::ProxyConfigDocument;
-use evenkeel_coordinator::{ConfigProblem, DEFAULT_CLUSTER};
 use evenkeel_protocol::Limits;
 use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
 use evenkeel_roles::proxy::{
@@ -31,10 +29,8 @@ use evenkeel_roles::proxy::{
     Revision, RouteTable, ServerList,
 };
 use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
-use file::{File, Scope};
-use following::{FollowSpec, Following};
+use file::File;
 use front::Front;
-use reader::Paths;
 use request_log::LogPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -55,13 +51,8 @@ pub struct Settings {
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
     pub nameservers: Vec<SocketAddr>,
-    /// What is shown to coordinators, be they those of clusters or those who keep pools and routes.
+    /// What is shown to coordinators.
     pub coordinator_access: CoordinatorAccess,
-    /// Who keeps pools and routes; without one the flags or the file have them.
-    pub follows: Option<FollowSpec>,
-    /// Which of the texts that are kept there this is.
-    pub shared: Option<ProxyConfigId>,
-    /// None before there is a text of those who keep them.
     pub pools: Vec<PoolPlan>,
     pub routes: Arc<RouteTable>,
     /// Who is let in.
@@ -122,35 +113,7 @@ impl ConfigError {
 /// # Errors
 /// Everything that is wrong in it.
 pub fn check_file(path: &Path) -> Result<Checked, Rejection> {
-    file::read(path, Scope::Whole).map(Checked::of)
-}
-
-/// Reads a text with pools and routes for many proxies only to see whether it can be used. The files that it
-/// names are not looked at.
-///
-/// # Errors
-/// Everything that is wrong in it.
-pub fn check_shared(text: &str, name: &str) -> Result<Checked, Rejection> {
-    file::read_shared(text, name, Paths::Elsewhere).map(Checked::of)
-}
-
-/// The same for a coordinator, which judges by it what it is to keep.
-///
-/// # Errors
-/// Everything that is wrong in it.
-pub fn check_shared_config(text: &str) -> Result<(), Vec<ConfigProblem>> {
-    check_shared(text, "").map(|_| ()).map_err(|rejection| {
-        let problems = rejection.problems.iter().map(|problem| {
-            let (line, column) = rejection.position(problem.span.start);
-            let message = problem.what.clone();
-            ConfigProblem {
-                line,
-                column,
-                message,
-            }
-        });
-        problems.collect()
-    })
+    file::read(path).map(Checked::of)
 }
 
 /// What is to be said of a file that can be used.
@@ -159,17 +122,14 @@ pub struct Checked {
     pub pools: usize,
     pub routes: usize,
     pub digest: String,
-    /// Who keeps pools and routes instead.
-    pub coordinators: Vec<String>,
 }
 
 impl Checked {
     fn of(file: File) -> Self {
         Checked {
-            pools: file.pool_count,
+            pools: file.pools.len(),
             routes: file.routes.routes().len(),
             digest: file.digest,
-            coordinators: file.process.following.coordinators,
         }
     }
 }
@@ -181,21 +141,16 @@ impl Settings {
     /// See [`ConfigError`].
     pub fn read(args: &Args) -> Result<Settings, ConfigError> {
         args.check().map_err(ConfigError::Flags)?;
-        let is_followed = !args.config_coordinator.is_empty();
-        let file = match (&args.config, is_followed) {
-            (Some(path), false) => file::read(path, Scope::Whole).map_err(ConfigError::File)?,
-            (Some(path), true) => file::read(path, Scope::Process).map_err(ConfigError::File)?,
-            (None, false) => File {
+        let file = match &args.config {
+            Some(path) => file::read(path).map_err(ConfigError::File)?,
+            None => File {
                 pools: vec![pool_of_flags(args).map_err(ConfigError::Flags)?],
                 ..File::default()
             },
-            (None, true) => File::default(),
         };
         let process = file.process;
         let coordinator_access = CoordinatorAccess::load(&args.coordinator_access)
             .map_err(|error| ConfigError::Flags(UsageError(error)))?;
-        let follows = Following::merged(args, process.following, &coordinator_access)
-            .map_err(ConfigError::Flags)?;
         let (front, mut warnings) =
             Front::merged(args, process.front).map_err(ConfigError::Flags)?;
         let (access, warning) = front.access().map_err(ConfigError::Flags)?;
@@ -228,8 +183,6 @@ impl Settings {
                 given => given.to_vec(),
             },
             coordinator_access,
-            follows,
-            shared: None,
             pools: file.pools,
             routes: file.routes,
             access,
@@ -237,23 +190,6 @@ impl Settings {
             admin: front.admin,
             request_log: LogPlan::merged(args, process.request_log),
             digest: file.digest,
-        })
-    }
-
-    /// These, with pools and routes from those who keep them.
-    ///
-    /// # Errors
-    /// Everything that is wrong in the text.
-    pub fn with_shared(&self, document: &ProxyConfigDocument) -> Result<Settings, Rejection> {
-        let name = self.follows.as_ref().map_or("", |spec| &spec.name);
-        let name = format!("configuration {name}, revision {}", document.id.revision);
-        let file = file::read_shared(&document.text, &name, Paths::Absolute)?;
-        Ok(Settings {
-            shared: Some(document.id),
-            pools: file.pools,
-            routes: file.routes,
-            digest: file.digest,
-            ..self.clone()
         })
     }
 
@@ -331,7 +267,6 @@ impl Settings {
             ("name", self.name != running.name),
             ("advertise", self.advertise != running.advertise),
             ("nameservers", self.nameservers != running.nameservers),
-            ("config_coordinator", self.follows != running.follows),
         ];
         let differing = differs.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(name, _)| name).collect()

@@ -40,21 +40,11 @@ impl Section<'_> {
 /// hundred thousand, each with a list of what is allowed.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// What becomes of the files that a text names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Paths {
-    /// They are tried. Relative paths begin at this folder.
-    From(PathBuf),
-    /// They are tried. The text is in no folder, so that paths are absolute.
-    Absolute,
-    /// They are those of other machines, and paths are absolute.
-    Elsewhere,
-}
-
 /// Collects problems.
 #[derive(Debug)]
 pub struct Reader {
-    paths: Paths,
+    /// Relative paths begin here.
+    folder: PathBuf,
     /// At most [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
     /// How many there are besides.
@@ -62,9 +52,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(paths: Paths) -> Self {
+    pub fn new(folder: PathBuf) -> Self {
         Reader {
-            paths,
+            folder,
             problems: Vec::new(),
             unsaid: 0,
         }
@@ -74,11 +64,6 @@ impl Reader {
     pub fn sorted(mut self) -> (Vec<Problem>, usize) {
         self.problems.sort_by_key(|problem| problem.span.start);
         (self.problems, self.unsaid)
-    }
-
-    /// Whether the files that are named can be looked at.
-    pub fn sees_files(&self) -> bool {
-        self.paths != Paths::Elsewhere
     }
 
     pub fn fail(&mut self, span: Range<usize>, what: impl Into<String>) {
@@ -157,16 +142,10 @@ impl Reader {
             self.fail(span, format!("{key}: give the path of a file"));
             return None;
         }
-        let value = match &self.paths {
-            Paths::From(folder) => folder.join(value),
-            Paths::Absolute | Paths::Elsewhere if value.starts_with('/') => value.into(),
-            Paths::Absolute | Paths::Elsewhere => {
-                let what = format!("{key}: give an absolute path; this text is in no folder");
-                self.fail(span, what);
-                return None;
-            }
-        };
-        Some(At { value, span })
+        Some(At {
+            value: self.folder.join(value),
+            span,
+        })
     }
 
     /// A text that means something.

@@ -45,9 +45,6 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
         chain: chain.as_ref().map(|at| at.value.clone()),
         key: key.as_ref().map(|at| at.value.clone()),
     };
-    if !reader.sees_files() {
-        return None;
-    }
     match TlsClient::load(&files) {
         Ok(client) => Some(TlsWay {
             client,
@@ -69,9 +66,6 @@ pub fn tls(reader: &mut Reader, section: &Section<'_>) -> Option<TlsWay> {
 pub fn login(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<Login>> {
     let path = reader.path(section, "auth_file")?;
     if refuses_cluster(reader, section, "auth_file") {
-        return None;
-    }
-    if !reader.sees_files() {
         return None;
     }
     match read_login(&path.value) {

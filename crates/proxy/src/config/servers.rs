@@ -143,7 +143,6 @@ fn discovered(reader: &mut Reader, section: &Section<'_>, source: &str) -> Optio
     };
     // A file that cannot be used now will most likely not do at the next look either.
     if let Source::File(path) = &spec.source
-        && reader.sees_files()
         && let Err(error) = read_servers_file(path).and_then(|servers| spec.check(servers))
     {
         reader.fail(section.place_of("servers_file"), error);
@@ -171,13 +170,8 @@ fn listed(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<ServerList>>
         servers: servers.into_iter().map(|at| at.value).collect(),
         ..placement
     };
-    // Who only judges needs no ring of it.
-    let list = match reader.sees_files() {
-        true => ServerList::new(config).map(Some),
-        false => config.check().map(|()| None),
-    };
-    match list {
-        Ok(list) => list.map(Arc::new),
+    match ServerList::new(config) {
+        Ok(list) => Some(Arc::new(list)),
         Err(error) => {
             let named = match &error {
                 PlacementError::WeightZero { server }

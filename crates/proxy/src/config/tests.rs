@@ -327,25 +327,6 @@ const BAD: &[(&str, &str)] = &[
          3:19: ssl_min_version goes with enable_ssl = true\n  |\n\
          3 | ssl_min_version = 1\n  |                   ^\n",
     ),
-    (
-        "[proxy]\nconfig_coordinator = \"h:1\"\n[pools.a]\nservers = [\"h\"]\n",
-        "3:2: pools and routes come from the coordinator, none can stand here\n  |\n\
-         3 | [pools.a]\n  |  ^^^^^\n",
-    ),
-    (
-        "[proxy]\nconfig_cache = \"/c\"\nconfig_name = \"a b\"\n[pools.a]\nservers = [\"h\"]\n",
-        "2:16: config_cache goes with config_coordinator\n  |\n2 | config_cache = \"/c\"\n\
-         \x20 |                ^^^^\n\
-         3:15: config_name goes with config_coordinator\n  |\n3 | config_name = \"a b\"\n\
-         \x20 |               ^^^^^\n\
-         3:15: config_name: give 1 to 64 letters, digits and signs . _ -\n  |\n\
-         3 | config_name = \"a b\"\n  |               ^^^^^\n",
-    ),
-    (
-        "[proxy]\nconfig_coordinator = [\"nowhere\"]\n",
-        "2:23: \"nowhere\" is no address of a coordinator; it should look like host:port, \
-         http://host:port or https://host:port\n  |\n2 | config_coordinator = [\"nowhere\"]\n  |                       ^^^^^^^^^\n",
-    ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
@@ -499,41 +480,35 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
 }
 
 #[test]
-fn a_text_for_many_proxies_has_no_process_no_folder_and_no_files_that_are_looked_at() {
-    let text = "[proxy]\nthreads = 2\n[pools.a]\nservers = [\"h\", \"h\"]\ntls = true\ntls_ca = \"ca.pem\"\n\
-                auth_file = \"/no/such/file\"\n[pools.b]\nservers_file = \"/no/such/file\"\n\
-                [[routes]]\npool = \"c\"\n";
-    let said = check_shared(text, "t").unwrap_err().report();
-    let heads: Vec<&str> = said.lines().filter(|line| line.starts_with("t:")).collect();
-    assert_eq!(
-        heads,
-        [
-            "t:1:2: [proxy] is said by each process for itself; here stand pools and routes alone",
-            "t:4:17: server h is listed twice; give one of them another name if that is meant",
-            "t:6:10: tls_ca: give an absolute path; this text is in no folder",
-            "t:11:8: there is no pool \"c\" (there are a, b)",
-        ],
-        "{said}"
-    );
-    let sound = text
-        .replace("[proxy]\nthreads = 2\n", "")
-        .replace("\"h\", \"h\"", "\"h\"")
-        .replace("\"ca.pem\"", "\"/ca.pem\"")
-        .replace("\"c\"", "\"a\"");
-    let checked = check_shared(&sound, "t").unwrap_or_else(|e| panic!("{}", e.report()));
-    assert_eq!((checked.pools, checked.routes), (2, 1));
-    assert_eq!(check_shared_config(&sound), Ok(()));
+fn of_very_many_problems_the_first_are_said_and_the_others_counted() {
+    let keys: String = (0..20_000).map(|n| format!("a{n}={{}},")).collect();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("p.toml");
+    let text = format!("pools = {{ {} }}\n", keys.trim_end_matches(','));
+    std::fs::write(&path, text).expect("room");
+    let rejection = check_file(&path).unwrap_err();
+    assert_eq!(rejection.problems.len(), PROBLEMS_MAX);
+    assert!(rejection.count() > 20_000);
 }
 
 #[test]
-fn of_very_many_problems_the_first_are_said_and_the_others_counted() {
-    let keys: String = (0..20_000).map(|n| format!("a{n}={{}},")).collect();
-    let text = format!("pools = {{ {} }}\n", keys.trim_end_matches(','));
-    let rejection = check_shared(&text, "t").unwrap_err();
-    assert_eq!(rejection.problems.len(), PROBLEMS_MAX);
-    assert!(rejection.count() > 20_000);
-    assert!(rejection.line().ends_with(" more)"), "{}", rejection.line());
-    assert_eq!(check_shared_config(&text).unwrap_err().len(), PROBLEMS_MAX);
+fn a_fingerprint_is_that_of_the_file_in_force_and_what_is_no_file_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("p.toml");
+    let missing = fingerprint(&path).unwrap_err();
+    assert!(
+        missing.ends_with("No such file or directory (os error 2)"),
+        "{missing}"
+    );
+    std::fs::write(&path, SMALLEST).expect("room");
+    let checked = check_file(&path).expect("sound");
+    assert_eq!(fingerprint(&path), Ok(checked.digest));
+    assert!(
+        fingerprint(dir.path())
+            .unwrap_err()
+            .ends_with("no ordinary file")
+    );
+    assert!(fingerprint(Path::new("/dev/zero")).is_err());
 }
 
 #[test]

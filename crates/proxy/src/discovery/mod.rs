@@ -7,6 +7,8 @@
 //!   file, name servers ──> task ──> Membership ──> list ──> InForce ── configuration ──> workers
 //! ```
 //!
+//! The file with the process's own configuration is looked at by the same thread.
+//!
 //! A list that is known stays until there is a better one. Before there is one, the pool cannot be
 //! used: a start waits for it, and a reload is refused.
 
@@ -14,7 +16,7 @@ mod names;
 mod source;
 
 pub use names::{Family, Names};
-pub use source::{DiscoverySpec, Source, read_servers_file};
+pub use source::{DiscoverySpec, FILE_REFRESH, Source, read_servers_file};
 
 use crate::in_force::InForce;
 use evenkeel_policy::membership::{Counts, Membership, Standing};
@@ -27,7 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 
 /// The lists that are looked for; the whole process shares them.
 #[derive(Clone, Debug)]
@@ -118,6 +120,25 @@ impl Discoveries {
                 task: self.0.handle.spawn(task).abort_handle(),
             });
         }
+    }
+
+    /// Has the process's own file looked at as often as files with servers, until the thread ends. A look may take its time.
+    pub fn look_regularly(&self, mut look: impl FnMut() + Send + 'static) {
+        self.0.handle.spawn(async move {
+            loop {
+                tokio::time::sleep(FILE_REFRESH).await;
+                let looked = spawn_blocking(move || {
+                    look();
+                    look
+                });
+                match looked.await {
+                    Ok(again) => look = again,
+                    Err(error) => {
+                        return eprintln!("evenkeel proxy: the file is looked at no more: {error}");
+                    }
+                }
+            }
+        });
     }
 
     /// Waits until all lists are known that are looked for, or until a time. Whether they are.

@@ -20,7 +20,7 @@ const NAME_REFRESH: Duration = Duration::from_secs(30);
 /// It is read, not watched: what replaces a file in a container (a link to a folder that is exchanged)
 /// or on a network's disk sends no event, or one about something else, and reading some kilobytes in a
 /// second costs nothing.
-const FILE_REFRESH: Duration = Duration::from_secs(1);
+pub const FILE_REFRESH: Duration = Duration::from_secs(1);
 
 /// Times in a row that a file must say the same: it may be read while it is written.
 const FILE_ANSWERS: u32 = 2;

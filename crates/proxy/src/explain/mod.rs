@@ -153,11 +153,6 @@ impl Source {
             ..Args::default()
         });
         let settings = settings.map_err(|error| UsageError(error.line()))?;
-        if settings.follows.is_some() {
-            let what = "pools and routes come from a coordinator: ask a proxy that runs (--proxy), or \
-                        give what `evenkeel proxy config get` prints";
-            return Err(UsageError(what.into()).into());
-        }
         let revision = Revision {
             digest: settings.digest.clone(),
             ..Revision::default()

@@ -298,7 +298,7 @@ fn checking_a_file_points_into_the_list_that_it_names() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let place = format!(
-        "{}:2:16: {}:3: server \"h:x\"",
+        "{}:2:16: {}:3: this is no server",
         config.display(),
         list.display()
     );

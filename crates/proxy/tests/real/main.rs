@@ -6,7 +6,6 @@ mod discovery;
 mod evenkeel_pool;
 mod failures;
 mod in_process;
-mod kept;
 mod membership;
 mod memcached_pool;
 mod metrics;

@@ -124,8 +124,7 @@ fn reads_of_one_key_are_spread_over_all_servers_only_when_that_is_asked_for() {
 #[test]
 fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
     let args = parsed_coordinator(&["coordinator", "--listen", "127.0.0.1:0"]);
-    let coordinator =
-        Coordinator::bind(&args, evenkeel_proxy::check_shared_config).expect("a free port");
+    let coordinator = Coordinator::bind(&args).expect("a free port");
     let address = coordinator.address().to_string();
     // It ends with the test.
     thread::spawn(move || coordinator.serve(std::future::pending()));

@@ -8,7 +8,7 @@
 //! | standing | calls | shown by |
 //! |---|---|---|
 //! | anybody | `/healthz`, `/readyz`, `/metrics` | nothing: probes and scrapers have no secrets, and learn none |
-//! | member | heartbeats, the map, counts of hot keys, a proxy's configuration | a member's token |
+//! | member | heartbeats, the map, counts of hot keys | a member's token |
 //! | operator | everything | an operator's token |
 //!
 //! Where client certificates are asked for, all but the first also need one: it says that the caller is of the
@@ -53,8 +53,9 @@ impl Standing {
     pub fn needed(method: &str, path: &str) -> Standing {
         match (method, path) {
             ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => Standing::Anybody,
-            ("POST", "/api/v1/heartbeat" | "/api/v1/hot-keys" | "/api/v1/proxy-config/follow")
-            | ("GET", "/api/v1/map" | "/api/v1/proxy-config") => Standing::Member,
+            ("POST", "/api/v1/heartbeat" | "/api/v1/hot-keys") | ("GET", "/api/v1/map") => {
+                Standing::Member
+            }
             _ => Standing::Operator,
         }
     }
@@ -272,9 +273,7 @@ mod tests {
             ("POST", "/healthz", Standing::Operator),
             ("GET", "/healthz/", Standing::Operator),
             ("POST", "/api/v1/heartbeat", Standing::Member),
-            ("GET", "/api/v1/proxy-config", Standing::Member),
-            ("PUT", "/api/v1/proxy-config", Standing::Operator),
-            ("DELETE", "/api/v1/proxy-config", Standing::Operator),
+            ("GET", "/api/v1/map", Standing::Member),
             ("GET", "/api/v1/servers", Standing::Operator),
             ("POST", "/api/v1/drain", Standing::Operator),
             ("GET", "/", Standing::Operator),

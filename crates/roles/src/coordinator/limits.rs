@@ -127,26 +127,6 @@ pub const HOT_KEYS_FORGET: Duration = Duration::from_secs(5);
 /// anew for each of them.
 pub const HOT_KEYS_SUM_AGE_MAX: Duration = Duration::from_millis(500);
 
-/// Most proxy configurations of different names: groups of proxies, such as those of a site or a service.
-pub const PROXY_CONFIGS_MAX: usize = 16;
-
-/// Longest proxy configuration, in bytes: 4,096 routes and as many servers. All of them are read and
-/// written with the rest of the state.
-pub const PROXY_CONFIG_LEN_MAX: usize = 1 << 20;
-
-/// Longest name of a proxy configuration.
-pub const PROXY_CONFIG_NAME_LEN_MAX: usize = 64;
-
-/// Characters of the reason for which a proxy refuses a configuration that are shown.
-pub const PROXY_CONFIG_REASON_LEN_MAX: usize = 300;
-
-/// A proxy that asks for another configuration is answered after this long, if there is none. It counts
-/// as alive for so long.
-pub const FOLLOW_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// Largest revision of a saved state that is believed, as [`EPOCH_MAX`].
-pub const REVISION_MAX: u64 = EPOCH_MAX;
-
 /// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
 pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
 
@@ -176,7 +156,7 @@ pub const LOAD_RPS_MAX: f64 = 1e8;
 /// The cluster's mean load is computed at most this often; members report more slowly than that.
 pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
 
-/// Longest heartbeat in bytes: three names, a port and a load of up to 26 bytes each worker, what is
+/// Longest heartbeat in bytes: five names, a port and a load of up to 26 bytes each worker, what is
 /// new of hot keys, the loads of workers and cachelets, and what there is to say of migrations.
 pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;
 
@@ -201,7 +181,7 @@ const _: () = assert!(HEARTBEATS_PER_SILENCE >= 3, "a lost heartbeat is no death
 const _: () = assert!(TICKS_PER_SILENCE >= 4 * PAUSE_PER_SILENCE);
 const _: () = assert!(
     HEARTBEAT_LEN_MAX
-        >= 4 * NAME_LEN_MAX
+        >= 5 * NAME_LEN_MAX
             + WORKERS_MAX * (6 + 26)
             + NEWS_KEY_BYTES_MAX
             + NEWS_EVENT_BYTES_MAX

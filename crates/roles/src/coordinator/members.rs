@@ -44,6 +44,8 @@ pub(super) struct Proxy {
     pub(super) port: u16,
     pub(super) rack: Option<String>,
     pub(super) applied: Epoch,
+    /// See [`Heartbeat::config_hash`].
+    pub(super) config_hash: Option<String>,
     pub(super) last_heard: Instant,
     pub(super) load: Vec<f64>,
 }
@@ -323,6 +325,7 @@ impl CoordinatorCore {
             port: heartbeat.port,
             rack: heartbeat.rack.clone(),
             applied: heartbeat.epoch,
+            config_hash: heartbeat.config_hash.clone(),
             last_heard: now,
             load: heartbeat.load.requests_per_second.clone(),
         };

@@ -79,6 +79,9 @@ pub struct Heartbeat {
     /// when it is down. Its first heartbeat says so already.
     #[serde(default)]
     pub leased: bool,
+    /// A proxy: fingerprint of the file that it works by, and nothing of what stands in it. Absent without a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_hash: Option<String>,
     /// A server: that its process was told to end, and serves until others have what it has.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub ending: bool,
@@ -189,6 +192,9 @@ impl Heartbeat {
         check_name("host", &self.host)?;
         if let Some(rack) = &self.rack {
             check_name("rack", rack)?;
+        }
+        if let Some(hash) = &self.config_hash {
+            check_name("config_hash", hash)?;
         }
         if self.kind == MemberKind::Server {
             self.validate_server_ports()?;

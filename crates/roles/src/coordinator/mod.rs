@@ -32,7 +32,6 @@ pub mod access;
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;
-mod configuring;
 mod drain;
 pub mod election;
 mod event;
@@ -46,7 +45,6 @@ mod migrating;
 mod pieces;
 mod placing;
 pub mod plans;
-pub mod proxy_config;
 mod refusal;
 mod sharing;
 mod state;
@@ -69,7 +67,6 @@ use members::{Proxy, Server};
 use migrating::Migrations;
 use placing::Accounts;
 use plans::{Plans, SavedPlans};
-use proxy_config::ProxyConfigs;
 
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
@@ -96,10 +93,7 @@ pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{RestoreError, SavedServer, SavedState, StateError};
-pub use view::{
-    ProxiesView, ProxyConfigEntry, ProxyConfigView, ProxyConfigsView, ProxyView, ServerView,
-    ServersView,
-};
+pub use view::{ProxiesView, ProxyView, ServerView, ServersView};
 
 /// Counts since the process started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +144,6 @@ pub struct CoordinatorCore {
     map: Option<Arc<ClusterMap>>,
     /// An operator wants cachelets to be placed otherwise, which was not looked at yet.
     has_wishes: bool,
-    proxy_configs: ProxyConfigs,
     revision: u64,
     /// When this coordinator began: before a silence has passed since then it knows of no proxy that it is not there.
     began: Instant,
@@ -215,7 +208,6 @@ impl CoordinatorCore {
             has_refusal_news: true,
             map: None,
             has_wishes: false,
-            proxy_configs: ProxyConfigs::default(),
             revision: 0,
             began: now,
             last_called: now,
@@ -303,11 +295,6 @@ impl CoordinatorCore {
         self.lineage
     }
 
-    /// A proxy that is silent for so long is forgotten.
-    fn proxy_forget(&self) -> Duration {
-        self.config.silent * limits::PROXY_FORGET_SILENCES
-    }
-
     /// The configuration.
     pub fn config(&self) -> &CoordinatorConfig {
         &self.config
@@ -393,10 +380,9 @@ impl CoordinatorCore {
             server.load.clear();
             changes.push(Change::of_server(Cause::ServerSilent, server.entry.id));
         }
-        let forget = self.proxy_forget();
+        let forget = self.config.silent * limits::PROXY_FORGET_SILENCES;
         self.proxies
             .retain(|_, proxy| now.since(proxy.last_heard) < forget);
-        self.proxy_configs.forget_silent(now, forget);
     }
 
     /// Epoch of the map that this call will make, should it make one.

@@ -1,4 +1,4 @@
-//! What a coordinator must not forget: ids, epochs, owners, settings, configurations of proxies.
+//! What a coordinator must not forget: ids, epochs, owners, settings.
 //!
 //! Written before anything that depends on it is told to anyone, and checked when it is read: a
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
@@ -20,7 +20,6 @@ use super::message::Settings;
 use super::migrating::Migrations;
 use super::placing::Slot;
 use super::plans::{Plans, SavedPlans};
-use super::proxy_config::{ProxyConfigs, SavedProxyConfigs};
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,9 +60,6 @@ pub struct SavedState {
     /// Which servers were up by the maps that servers may still work by.
     #[serde(default)]
     pub electorates: Vec<Electorate>,
-    /// What proxies are told.
-    #[serde(default)]
-    pub proxy_configs: SavedProxyConfigs,
 }
 
 /// A server that has registered.
@@ -174,9 +170,6 @@ impl SavedState {
         if self.plans.settings.validate().is_err() {
             return contradiction("a setting of plans is out of range");
         }
-        if let Some(what) = self.proxy_configs.contradiction() {
-            return contradiction(what);
-        }
         let mapless = self.virtual_nodes.is_empty() && self.cachelets.is_empty();
         if mapless != (self.epoch == Epoch(0)) {
             return contradiction("there is an epoch without a map or a map without an epoch");
@@ -261,7 +254,6 @@ impl CoordinatorCore {
         // What a former coordinator had begun to even out goes on.
         core.has_wishes = true;
         core.settings = state.settings;
-        core.proxy_configs = ProxyConfigs::restore(state.proxy_configs);
         core.virtual_nodes = state.virtual_nodes;
         core.migrations = Migrations::restore(now, &state.cachelets);
         core.slots = state.cachelets;
@@ -327,7 +319,6 @@ impl CoordinatorCore {
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),
-            proxy_configs: self.proxy_configs.saved(),
         }
     }
 }

@@ -125,6 +125,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         migrations: Vec::new(),
         leased: false,
         ending: false,
+        config_hash: None,
         leaves: false,
     }
 }

@@ -1,13 +1,10 @@
 //! What the coordinator shows of its members.
 
-use core::time::Duration;
-
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::members::{Proxy, Server};
 use super::placing::{Moving, Slot};
-use super::proxy_config::RefusedProxyConfig;
 use super::{CoordinatorCore, millis};
 
 /// All servers.
@@ -63,41 +60,8 @@ pub struct ServerView {
 pub struct ProxiesView {
     /// Epoch of the newest map; 0 before the first.
     pub epoch: Epoch,
-    /// The proxies that are members or follow a configuration, by name.
+    /// The proxies that are members, by name.
     pub proxies: Vec<ProxyView>,
-}
-
-/// The configurations that are kept for proxies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProxyConfigsView {
-    /// By name.
-    pub configs: Vec<ProxyConfigEntry>,
-}
-
-/// One of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProxyConfigEntry {
-    /// Its name.
-    pub name: String,
-    /// The revision in which it last changed.
-    pub revision: u64,
-    /// Its length.
-    pub bytes: usize,
-}
-
-/// By what a proxy works that follows a configuration of the coordinator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProxyConfigView {
-    /// The configuration's name.
-    pub name: String,
-    /// The revision in force there; 0 for none of this coordinator's.
-    pub revision: u64,
-    /// The newest of that name; 0 if there is none.
-    pub newest: u64,
-    /// The last one that could not be used there, unless it is in force by now.
-    pub refused: Option<RefusedProxyConfig>,
-    /// Milliseconds since it was to ask again.
-    pub silent_ms: u64,
 }
 
 /// One proxy.
@@ -119,12 +83,11 @@ pub struct ProxyView {
     pub epoch: Epoch,
     /// Load of each of its threads as last reported.
     pub requests_per_second: Vec<f64>,
-    /// Milliseconds since its last heartbeat, or since it was to ask for its configuration if it sends
-    /// none.
+    /// Milliseconds since its last heartbeat.
     pub silent_ms: u64,
-    /// The configuration that it follows, if it does.
+    /// Fingerprint of the file that it works by, if it has one.
     #[serde(default)]
-    pub config: Option<ProxyConfigView>,
+    pub config_hash: Option<String>,
 }
 
 impl CoordinatorCore {
@@ -175,35 +138,11 @@ impl CoordinatorCore {
             epoch: proxy.applied,
             requests_per_second: proxy.load.clone(),
             silent_ms: millis(now.since(proxy.last_heard)),
-            config: None,
+            config_hash: proxy.config_hash.clone(),
         };
-        let mut proxies: Vec<ProxyView> = self.proxies.iter().map(view).collect();
-        let members = proxies.len();
-        for ((name, boot), host, port, config) in self.proxy_configs.views(now, self.lineage) {
-            let at = proxies[..members].binary_search_by(|proxy| proxy.name.cmp(name));
-            if let Some(member) = at.ok().map(|at| &mut proxies[at])
-                && member.boot == *boot
-            {
-                member.config = Some(config);
-                continue;
-            }
-            proxies.push(ProxyView {
-                name: name.clone(),
-                host: host.to_owned(),
-                port,
-                rack: None,
-                boot: *boot,
-                up: Duration::from_millis(config.silent_ms) < self.config.silent,
-                epoch: Epoch(0),
-                requests_per_second: Vec::new(),
-                silent_ms: config.silent_ms,
-                config: Some(config),
-            });
-        }
-        proxies.sort_by(|a, b| (&a.name, a.boot).cmp(&(&b.name, b.boot)));
         ProxiesView {
             epoch: self.epoch,
-            proxies,
+            proxies: self.proxies.iter().map(view).collect(),
         }
     }
 }

@@ -44,6 +44,15 @@ fn of_process(text: &mut Text, process: &ProcessStats) {
         "Number of the configuration that is in force.",
         process.config_generation,
     );
+    let name = "evenkeel_proxy_config_info";
+    let help = "1, with the fingerprint (md5) of the file that is in force; empty without one.";
+    text.kind(name, "gauge", help);
+    text.sample(name, &[("md5", &process.config_digest)], 1);
+    text.gauge(
+        "evenkeel_proxy_config_refused",
+        "Whether the newest configuration was refused, so that an older one is in force.",
+        u8::from(!process.config_refusal.is_empty()),
+    );
     text.gauge(
         "evenkeel_proxy_connections",
         "Connections of applications.",

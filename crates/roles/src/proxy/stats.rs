@@ -284,14 +284,16 @@ pub struct ProcessStats {
     pub reloads: u64,
     /// Configurations refused since the start.
     pub reload_failures: u64,
-    /// Revision of the coordinator's configuration that is in force; 0 where none is followed.
-    pub config_revision: u64,
+    /// Why the newest configuration was refused; empty when it is in force.
+    pub config_refusal: String,
     /// Requests written to the log.
     pub request_log_written: u64,
     /// Requests that were to be logged and were not: the file was too slow, or took no more.
     pub request_log_dropped: u64,
     /// Number of the configuration in force.
     pub config_generation: u64,
+    /// Fingerprint of its file; empty without one.
+    pub config_digest: String,
     /// How old leases were when replicas were asked under them.
     pub replica_lease_ages: Ages,
     /// The pools whose servers are looked for.
@@ -480,7 +482,11 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "config_digest", none_if_empty(&revision.digest));
     stat(out, "config_reloads", process.reloads);
     stat(out, "config_reload_failures", process.reload_failures);
-    stat(out, "config_revision", process.config_revision);
+    stat(
+        out,
+        "config_refusal",
+        none_if_empty(&process.config_refusal),
+    );
     for facts in &facts.pools {
         let (name, settings) = (facts.name, &facts.pool.settings);
         let state = if facts.pool.leaving {

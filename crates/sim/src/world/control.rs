@@ -147,6 +147,7 @@ impl World {
             migrations: Vec::new(),
             leased: false,
             ending: false,
+            config_hash: None,
             leaves: false,
         };
         if let Some(server) = self.servers.get(host) {

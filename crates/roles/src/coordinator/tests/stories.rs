@@ -375,6 +375,34 @@ fn proxies_are_members_with_no_id_and_are_forgotten_when_gone() {
 }
 
 #[test]
+fn a_proxy_tells_by_which_file_it_works() {
+    let mut world = World::new(1);
+    let hash = |world: &World| {
+        let view = world.core.proxies(world.now.monotonic);
+        view.proxies[0].config_hash.clone()
+    };
+    for told in [None, Some("0cc175b9"), Some("92eb5ffe")] {
+        let told = told.map(str::to_owned);
+        let heartbeat = Heartbeat {
+            config_hash: told.clone(),
+            ..proxy("p")
+        };
+        world.send(&heartbeat).unwrap();
+        assert_eq!(hash(&world), told);
+    }
+    // No more than a word of it.
+    for bad in ["", "two words", "a\n", &"x".repeat(256)] {
+        let heartbeat = Heartbeat {
+            config_hash: Some(bad.into()),
+            ..proxy("p")
+        };
+        let refusal = world.send(&heartbeat).unwrap_err();
+        assert_eq!(refusal.reason(), Reason::BadName, "{bad:?}");
+    }
+    assert_eq!(hash(&world).as_deref(), Some("92eb5ffe"));
+}
+
+#[test]
 fn the_mean_load_is_that_of_the_workers_that_are_up() {
     let mut world = World::new(2);
     let mut members = [server(1, 2), server(2, 2)];

@@ -261,7 +261,7 @@ fn statistics_tell_which_configuration_is_in_force() {
     let process = ProcessStats {
         reloads: 3,
         reload_failures: 4,
-        config_revision: 5,
+        config_refusal: "p.toml:2:1: no".into(),
         ..ProcessStats::default()
     };
     for ticket in std::mem::take(&mut world.stats_asked) {
@@ -271,11 +271,29 @@ fn statistics_tell_which_configuration_is_in_force() {
     let text = world.received(client);
     for line in [
         "STAT config_generation 2\r\nSTAT config_digest d1\r\nSTAT config_reloads 3\r\n\
-         STAT config_reload_failures 4\r\nSTAT config_revision 5\r\nSTAT default:state serving\r\n\
-         STAT default:kind memcached\r\n",
+         STAT config_reload_failures 4\r\nSTAT config_refusal p.toml:2:1: no\r\n\
+         STAT default:state serving\r\nSTAT default:kind memcached\r\n",
         "STAT proxy_config_generation 2\r\nSTAT proxy_config_digest d1\r\n",
         "STAT proxy_config_reloads 3\r\nSTAT proxy_config_reload_failures 4\r\n",
     ] {
         assert!(text.contains(line), "{line:?} in {text}");
     }
+}
+
+#[test]
+fn metrics_tell_the_fingerprint_and_whether_a_newer_file_was_refused_but_not_why() {
+    let mut process = ProcessStats {
+        config_digest: "d1".into(),
+        ..ProcessStats::default()
+    };
+    let text = render_metrics(&process);
+    assert!(
+        text.contains("evenkeel_proxy_config_info{md5=\"d1\"} 1\n"),
+        "{text}"
+    );
+    assert!(text.contains("evenkeel_proxy_config_refused 0\n"), "{text}");
+    process.config_refusal = "p.toml:2:1: no".into();
+    let text = render_metrics(&process);
+    assert!(text.contains("evenkeel_proxy_config_refused 1\n"), "{text}");
+    assert!(!text.contains("p.toml"), "{text}");
 }

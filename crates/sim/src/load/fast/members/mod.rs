@@ -295,7 +295,6 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
             ..SavedPlans::default()
         },
         electorates: Vec::new(),
-        proxy_configs: Default::default(),
     };
     let config = CoordinatorConfig::new(CLUSTER);
     CoordinatorCore::restore(config, state, Instant(0)).map_err(|error| error.to_string())

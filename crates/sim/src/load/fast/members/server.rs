@@ -352,6 +352,7 @@ impl Members {
             migrations: member.sending.iter().map(report).collect(),
             leased: false,
             ending: false,
+            config_hash: None,
             leaves: false,
         }
     }
