@@ -21,7 +21,7 @@ use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, LinkId, LinkRequest, Message, Peer, ProcessRequest, WorkerCore,
+    CloseReason, ConnectionId, LinkId, LinkRequest, Message, Peer, Port, ProcessRequest, WorkerCore,
 };
 use evenkeel_runtime::{
     Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
@@ -296,7 +296,7 @@ impl Worker {
     /// Accepts on the worker's own port.
     fn accept(&mut self, now: Now) {
         self.accept_again = None;
-        let own = self.parts.kinds.len() - 1;
+        let own = self.own_listener();
         while let Some(listener) = &self.parts.listener {
             match accept(listener, &self.parts.connections) {
                 Accepted::Stream(stream) => self.adopt(
@@ -314,6 +314,10 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn own_listener(&self) -> usize {
+        self.parts.kinds.len() - 1
     }
 
     fn take_incoming(&mut self, now: Now) {
@@ -336,6 +340,10 @@ impl Worker {
         let Arrival { stream, listener } = arrival;
         let id = self.parts.core.open(Peer {
             address: stream.peer_address(),
+            port: match listener == self.own_listener() {
+                true => Port::Worker,
+                false => Port::Ordinary,
+            },
             listener,
             protocols: self.parts.kinds[listener].protocols,
         });

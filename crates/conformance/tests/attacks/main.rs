@@ -3,3 +3,4 @@
 mod names;
 mod pages;
 mod proxy_config;
+mod strangers;

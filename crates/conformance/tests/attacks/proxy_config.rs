@@ -66,7 +66,7 @@ impl Scene {
         let address = self.coordinator.address();
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/toml\r\n\
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
         http::request(address, &request).expect("an answer")

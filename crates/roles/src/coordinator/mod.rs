@@ -290,11 +290,6 @@ impl CoordinatorCore {
         self.revision
     }
 
-    /// Names the series that epochs and revisions belong to.
-    pub fn lineage(&self) -> u64 {
-        self.lineage
-    }
-
     /// The configuration.
     pub fn config(&self) -> &CoordinatorConfig {
         &self.config

@@ -178,6 +178,8 @@ counters! {
     replica_deletes,
     /// Replica stores refused because a newer version was there.
     replica_refused_old,
+    /// What only servers say, and came to an ordinary port: refused.
+    strangers_refused,
     /// Answers that granted a lease.
     leases_granted,
     /// Those of them that were not whole, because a copy may have lacked a write.

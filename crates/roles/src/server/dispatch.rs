@@ -7,7 +7,7 @@ use super::forward::Form;
 use super::message::{ReturnAddress, Task};
 use super::observe::Deed;
 use super::placement::{CHANGING, NOBODY};
-use super::session::{ConnectionId, Session};
+use super::session::{ConnectionId, Port, Session};
 use super::stats;
 use super::time::Seconds;
 use super::worker::{Located, WorkerCore};
@@ -19,6 +19,9 @@ use evenkeel_protocol::{
     Hello, HelloReply, KeyScratch, Keys, Meta, MetaFlags, Moved, Refusal, Request, text,
 };
 use evenkeel_types::{Epoch, KeyHash, Now};
+
+/// Said where somebody who is no server says what only servers do.
+const ONLY_SERVERS: &[u8] = b"SERVER_ERROR only servers say that, and on a worker's port\r\n";
 
 /// The server may own the key, and may not serve it.
 const NO_LEASE: &[u8] =
@@ -88,7 +91,11 @@ impl WorkerCore {
             }
             Request::Quit => session.closing = true,
             Request::Hello(hello) => self.agree(id, session, hello),
-            Request::Migrate(migrate) => self.hear_source(now, id, session, *migrate),
+            Request::Migrate(migrate) => {
+                if !self.refuses_stranger(session) {
+                    self.hear_source(now, id, session, *migrate);
+                }
+            }
             Request::FlushAll { delay, noreply } => {
                 self.flush_all(now, id, session, *delay, *noreply);
             }
@@ -176,6 +183,10 @@ impl WorkerCore {
         let mut scratch = KeyScratch::default();
         let key = key_of(request, &mut scratch);
         if let Some(meta) = meta.filter(|meta| meta.flags.has(b'G')) {
+            let is_read = matches!(request, Request::MetaGet(_));
+            if !is_read && self.refuses_stranger(session) {
+                return true;
+            }
             if !self.stage(now, id, session, key, request, meta) {
                 self.replica_command(now, key, request, meta, session.sink());
             }
@@ -494,9 +505,23 @@ impl WorkerCore {
         }
     }
 
+    /// Whether what only servers say came to a port where they do not speak; then that is told.
+    fn refuses_stranger(&mut self, session: &mut Session) -> bool {
+        if session.peer.port == Port::Worker {
+            return false;
+        }
+        self.engine.counters.strangers_refused += 1;
+        session.sink().extend_from_slice(ONLY_SERVERS);
+        true
+    }
+
     /// The extension's hello. A home's newest link ends its older ones: what they still hold unread
     /// must not arrive after what the newer one brings.
     fn agree(&mut self, id: ConnectionId, session: &mut Session, hello: &Hello) {
+        let is_server = hello.from.is_some() || hello.vote.is_some();
+        if is_server && self.refuses_stranger(session) {
+            return;
+        }
         session.agreed = true;
         session.epoch = hello.epoch;
         session.marks.clear();

@@ -102,11 +102,23 @@ impl Marks {
     }
 }
 
+/// What a port is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Port {
+    /// One worker's own: clients that know the map, and other servers.
+    #[default]
+    Worker,
+    /// For anybody: what only servers say is refused there.
+    Ordinary,
+}
+
 /// What a listener knows of who connected, before anything was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its TCP address; `None` for a unix socket.
     pub address: Option<SocketAddr>,
+    /// What the port is for that it came to.
+    pub port: Port,
     /// Which listener of the process it came by, in the order in which they are shown.
     pub listener: usize,
     /// What its listener lets it speak.

@@ -337,6 +337,11 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.replica_refused_old,
         ),
         (
+            "strangers_refused_total",
+            "What only servers say, refused on ordinary ports.",
+            sum.strangers_refused,
+        ),
+        (
             "stalled_closed_total",
             "Connections closed for want of progress.",
             sum.stalled_closed,

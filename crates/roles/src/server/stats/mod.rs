@@ -376,6 +376,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("replica_stores", sum.replica_stores),
             ("replica_deletes", sum.replica_deletes),
             ("replica_refused_old", sum.replica_refused_old),
+            ("strangers_refused", sum.strangers_refused),
             ("stalled_closed", sum.stalled_closed),
             ("read_buf_waits", sum.read_buf_waits),
             ("receives_starved", sum.receives_starved),
