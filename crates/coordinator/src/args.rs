@@ -19,6 +19,9 @@ pub struct Args {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", env = "EVENKEEL_COORDINATOR_LISTEN", default_value = DEFAULT_LISTEN)]
     pub listen: String,
+    /// Listen beyond this machine without --api-token-file or --tls-client-ca: whoever can connect can change the cluster
+    #[arg(long, env = "EVENKEEL_COORDINATOR_INSECURE")]
+    pub insecure: bool,
     /// File that keeps ids, epochs and owners over restarts; without it they are kept in memory alone
     #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_STATE")]
     pub state: Option<PathBuf>,
@@ -80,6 +83,7 @@ impl Default for Args {
     fn default() -> Self {
         Args {
             listen: DEFAULT_LISTEN.to_owned(),
+            insecure: false,
             state: None,
             initial_servers: 1,
             cachelets_per_worker: limits::CACHELETS_PER_WORKER,

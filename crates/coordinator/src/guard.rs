@@ -112,15 +112,22 @@ impl Guard {
         }
     }
 
+    /// Whether others than this machine can connect there and change the cluster without showing anything.
+    pub(crate) fn is_open(&self, listening: SocketAddr) -> bool {
+        let rules = &self.now().rules;
+        let asks = rules.operators.is_some() || rules.wants_certificate;
+        !asks && !listening.ip().is_loopback()
+    }
+
     /// What an operator should know who lets others than this machine connect.
     pub(crate) fn warning(&self, listening: SocketAddr) -> Option<&'static str> {
         let asked = self.now();
         match (&asked.rules.operators, &asked.tls) {
             _ if listening.ip().is_loopback() => None,
             (Some(_), None) => Some("without --tls-cert tokens can be read on the network"),
-            (None, _) if !asked.rules.wants_certificate => Some(
-                "whoever can connect can change the cluster; give --api-token-file or --tls-client-ca",
-            ),
+            _ if self.is_open(listening) => {
+                Some("--insecure: whoever can connect can change the cluster")
+            }
             _ => None,
         }
     }

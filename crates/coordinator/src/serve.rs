@@ -124,6 +124,13 @@ impl Coordinator {
         let address = listener
             .local_addr()
             .context("read the address listened on")?;
+        if guard.is_open(address) && !args.insecure {
+            return Err(RunError::Usage(format!(
+                "--listen {}: whoever can connect could change the cluster; give --api-token-file or --tls-client-ca, or \
+                 --insecure where everybody who can connect may",
+                args.listen
+            )));
+        }
         listener
             .set_nonblocking(true)
             .context("make the listening socket non-blocking")?;

@@ -126,6 +126,8 @@ fn what_the_user_can_help_is_one_line_and_exit_code_2() {
     assert_usage(&["--listen", &taken], "cannot listen on 127.0.0.1");
     assert_usage(&["--listen=nowhere"], "cannot listen on nowhere");
     let free = "--listen=127.0.0.1:0";
+    // Nobody who can connect may change a cluster by an oversight.
+    assert_usage(&["--listen=0.0.0.0:0"], "--api-token-file");
     assert_usage(&[free, "--initial-servers=0"], "initial servers");
     assert_usage(&[free, "--cachelets-per-worker=999999"], "cachelets");
     assert_usage(&[free, "--silent-ms=1"], "down after 1ms");
