@@ -112,12 +112,12 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             only_leader,
         ))
         .layer(middleware::from_fn_with_state(
-            (guard, desk.clone()),
-            guard::let_in,
-        ))
-        .layer(middleware::from_fn_with_state(
             desk.clone(),
             pages::keep_out,
+        ))
+        .layer(middleware::from_fn_with_state(
+            (guard, desk.clone()),
+            guard::let_in,
         ))
         .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
         .with_state(desk)
