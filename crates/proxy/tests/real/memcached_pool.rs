@@ -254,15 +254,15 @@ fn a_port_in_use_is_an_error_of_usage() {
     );
 }
 
-/// Four seconds of work for a server that answers a thousand requests a second, all at once, where an answer may take three.
+/// Twelve seconds of work for a server that answers a thousand requests a second, all at once, where an answer may take ten.
 #[test]
 fn a_cache_is_filled_at_full_speed_without_a_refusal() {
     const CLIENTS: usize = 40;
-    const SETS: usize = 100;
+    const SETS: usize = 300;
     let server = evenkeel::server(&["-t", "1", "--test-toll=1000000", "--test-toll-coin=clock"]);
     let args = args(
         &[server.address()],
-        &["--connect-timeout", "30s", "--request-timeout", "3s"],
+        &["--connect-timeout", "30s", "--request-timeout", "10s"],
     );
     undisturbed(|| {
         let proxy = Proxy::start(&args).expect("the proxy starts");
