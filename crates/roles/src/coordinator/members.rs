@@ -29,8 +29,6 @@ pub(super) struct Server {
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
-    /// Whether the present life has said that it is over.
-    pub(super) has_ended: bool,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
     pub(super) load: Vec<f64>,
@@ -99,7 +97,6 @@ impl CoordinatorCore {
         self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
-        server.has_ended = heartbeat.leaves;
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
@@ -165,7 +162,6 @@ impl CoordinatorCore {
             splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
-            has_ended: false,
             load: Vec::new(),
         });
         changes.push(Change::of_server(Cause::ServerJoined, id));
@@ -217,7 +213,7 @@ impl CoordinatorCore {
         }
         let holder = &self.servers[position];
         let held = self.config.silent / limits::NAME_HELD_PER_SILENCE;
-        if holder.entry.up && !holder.has_ended && now.since(holder.last_heard) < held {
+        if holder.entry.up && now.since(holder.last_heard) < held {
             return Err(Refusal::NameTaken {
                 name: heartbeat.name.clone(),
                 host: holder.entry.host.clone(),

@@ -279,7 +279,6 @@ impl CoordinatorCore {
                 splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
-                has_ended: false,
                 fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
                 load: Vec::new(),
             })

@@ -62,7 +62,7 @@ impl World {
     fn send_new_life(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
         let mut servers = self.core.servers.iter_mut();
         let former = servers.find(|server| server.entry.name == heartbeat.name);
-        former.expect("it was there before").has_ended = true;
+        former.expect("it was there before").entry.up = false;
         self.send(heartbeat)
     }
 
