@@ -22,10 +22,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest wait for an answer to a question about a server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a server may take to end after it was asked to; then it is killed.
-const STOP_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a server may take to end after it was asked to; then it is killed. One of a cluster hands over what it has for ten seconds.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// A running server. Ended when dropped: asked to, and killed if it does not within five seconds.
+/// A running server. Ended when dropped: asked to, and killed if it does not within fifteen seconds.
 #[derive(Debug)]
 pub struct Server {
     child: Child,

@@ -108,14 +108,14 @@ impl Fleet {
         Ok(name.to_owned())
     }
 
-    /// Begins or ends the drain of a server.
+    /// Begins the drain of a server.
     ///
     /// # Errors
     /// When the coordinator refuses.
-    pub fn drain(&self, name: &str, drain: bool) -> anyhow::Result<()> {
+    pub fn drain(&self, name: &str) -> anyhow::Result<()> {
         self.api()?.drain(&DrainRequest {
             server: name.to_owned(),
-            drain,
+            drain: true,
             cachelets_per_second: DRAIN_RATE,
         })?;
         Ok(())

@@ -172,6 +172,17 @@ pub struct Fleet {
     names_given: usize,
 }
 
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Servers that were asked to end would hand over to each other what nobody needs any more.
+        let servers = self.servers.iter_mut().map(|small| &mut small.server);
+        self.proxies
+            .iter_mut()
+            .chain(servers)
+            .for_each(Server::kill);
+    }
+}
+
 /// What servers of a cluster have in common.
 #[derive(Debug)]
 struct Cluster {

@@ -1,4 +1,4 @@
-//! Every server of a cluster restarted, one after the other: emptied before, or just so.
+//! Every server of a cluster restarted, one after the other: told to end, so that it hands over what it has, or killed.
 
 use super::SOURCE;
 use super::ground::{
@@ -7,7 +7,7 @@ use super::ground::{
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::watch::{PART_COLUMNS, Part, hits_plot, part_row};
-use crate::fleet::FleetPlan;
+use crate::fleet::{Fleet, FleetPlan};
 use crate::report::{Report, Table};
 use crate::run::Run;
 use evenkeel_coordinator::api::plans::PlanMode;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub(in crate::experiments) const RESTART: Experiment = Experiment {
     name: "moves-restart",
-    title: "A whole cluster restarted server by server, drained before or not: hits over time",
+    title: "A whole cluster restarted server by server, told to end or killed: hits over time",
     source: SOURCE,
     modes: &[Mode::Real],
     run: restart,
@@ -29,8 +29,8 @@ const SERVERS: usize = 4;
 /// Few of them are uneven shares, and a worker that has too much fails requests without any move.
 const CACHELETS_PER_WORKER: [usize; 4] = [8, 8, 16, 16];
 
-const DRAINED: &str = "each drained before";
-const PLAIN: &str = "each just restarted";
+const TOLD: &str = "each told to end";
+const KILLED: &str = "each killed";
 
 /// The parts.
 const RESTARTING: &str = "restarting";
@@ -42,14 +42,14 @@ fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         coordinator_flags: vec!["--cachelets-per-worker".into(), cachelets.to_string()],
         ..fleet_plan(run, SERVERS, Replicate::Off, PlanMode::Observe, false)
     };
-    let drained = restart_all(run, &plan, true)?;
-    let plain = restart_all(run, &plan, false)?;
+    let told = restart_all(run, &plan, Fleet::stop_server)?;
+    let killed = restart_all(run, &plan, Fleet::kill_server)?;
     let mut report = run.report(experiment);
     report.settings = settings(run, &plan);
     report
         .settings
         .push(("cachelets of each worker".into(), cachelets.to_string()));
-    let both = [(DRAINED, &drained), (PLAIN, &plain)];
+    let both = [(TOLD, &told), (KILLED, &killed)];
     let mut table = Table::new("The load while servers are restarted", &PART_COLUMNS);
     for (label, restarted) in both {
         for part in &restarted.seen.watched.parts {
@@ -64,21 +64,21 @@ fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         moves_table(&both.map(|(label, restarted)| (label, restarted.took, restarted.moves))),
     ];
     report.claims = vec![hits_claim(
-        "keys found with drains, lowest half second by before",
-        &drained.seen.watched,
+        "keys found where servers are told, lowest half second by before",
+        &told.seen.watched,
     )];
     report
         .claims
-        .extend(claims(&drained.seen.watched, &drained.seen.users));
+        .extend(claims(&told.seen.watched, &told.seen.users));
     report.plots = vec![hits_plot(
         run.plot_name(experiment),
         experiment.title,
         both.map(|(label, restarted)| restarted.seen.watched.hits_curve(label))
             .to_vec(),
     )];
-    let (watched, users) = (&plain.seen.watched, &plain.seen.users);
+    let (watched, users) = (&killed.seen.watched, &killed.seen.users);
     report.notes.push(format!(
-        "Without drains {} requests failed, {} keys of users were gone, and the share that hits fell by {:.1} points.",
+        "Where they are killed, {} requests failed, {} keys of users were gone, and the share that hits fell by {:.1} points.",
         watched.failed + users.failures,
         users.misses,
         watched.hit_points_lost()
@@ -93,7 +93,10 @@ struct Restarted {
     moves: Moves,
 }
 
-fn restart_all(run: &Run, plan: &FleetPlan, drains: bool) -> anyhow::Result<Restarted> {
+/// Ends a server of this name, in one way or another.
+type EndServer = fn(&mut Fleet, &str) -> anyhow::Result<()>;
+
+fn restart_all(run: &Run, plan: &FleetPlan, end: EndServer) -> anyhow::Result<Restarted> {
     let size = Size::of(run);
     let mut ground = Ground::start(run, plan, Popularity::Zipf { exponent: 0.99 })?;
     ground.watch.go_on(size.rest)?;
@@ -101,19 +104,10 @@ fn restart_all(run: &Run, plan: &FleetPlan, drains: bool) -> anyhow::Result<Rest
     ground.watch.begin(RESTARTING);
     let begun = Instant::now();
     for name in ground.fleet.server_names() {
-        run.progress.say(format!("{name}, drained: {drains}"));
-        if drains {
-            ground.fleet.drain(&name, true)?;
-            ground.watch.until("the end of a drain", CHANGE_LIMIT, || {
-                ground.fleet.may_stop(&name)
-            })?;
-        }
+        run.progress.say(name.as_str());
         let life = ground.fleet.life(&name)?;
-        ground.fleet.stop_server(&name)?;
+        end(&mut ground.fleet, &name)?;
         ground.fleet.start_server(&name)?;
-        if drains {
-            ground.fleet.drain(&name, false)?;
-        }
         ground
             .watch
             .until("a server that is back", CHANGE_LIMIT, || {

@@ -57,7 +57,7 @@ fn servers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut leaving = ground.fleet.server_names();
     leaving.retain(|name| !few.contains(name));
     for name in &leaving {
-        ground.fleet.drain(name, true)?;
+        ground.fleet.drain(name)?;
     }
     let drained_in = ground
         .watch
