@@ -4,6 +4,7 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationsView;
 use evenkeel_testkit::{Client, Cluster, http, poll_until};
 use evenkeel_types::{CacheletId, KeyHash};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -30,6 +31,15 @@ pub fn view(coordinator: SocketAddr) -> Option<MigrationsView> {
 pub fn map(coordinator: SocketAddr) -> Option<ClusterMap> {
     let (_, body) = http::get(coordinator, "/api/v1/map").ok()?;
     serde_json::from_str(&body).ok()
+}
+
+/// What the coordinator of a cluster says of a server that it knows.
+pub fn server(cluster: &Cluster, name: &str) -> Value {
+    let (_, body) = cluster.http_get("/api/v1/servers").expect("an answer");
+    let view: Value = serde_json::from_str(&body).expect("JSON");
+    let servers = view["servers"].as_array().expect("a list");
+    let found = servers.iter().find(|server| server["name"] == name);
+    found.expect("a known server").clone()
 }
 
 /// Orders a migration of the cachelet of a key to another server, the next in a round, that copies at most so many

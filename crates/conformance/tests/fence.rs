@@ -1,7 +1,7 @@
 //! Servers that die, stop and are left alone: a dead server's keys are served by others, a stopped one tells nothing
 //! old when it wakes, and without a coordinator nothing fails.
 
-use evenkeel_conformance::migrations::{self, count_all};
+use evenkeel_conformance::migrations::{self, count_all, server};
 use evenkeel_conformance::users::{Tally, assert_unnoticed, while_used};
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, poll_until};
 use serde_json::Value;
@@ -41,15 +41,6 @@ fn epoch(cluster: &Cluster) -> u64 {
     let (_, body) = cluster.http_get("/api/v1/servers").expect("an answer");
     let view: Value = serde_json::from_str(&body).expect("JSON");
     view["epoch"].as_u64().expect("an epoch")
-}
-
-/// What the coordinator says of a server.
-fn server(cluster: &Cluster, name: &str) -> Value {
-    let (_, body) = cluster.http_get("/api/v1/servers").expect("an answer");
-    let view: Value = serde_json::from_str(&body).expect("JSON");
-    let servers = view["servers"].as_array().expect("a list");
-    let found = servers.iter().find(|server| server["name"] == name);
-    found.expect("a known server").clone()
 }
 
 fn count(cluster: &Cluster, index: usize, counter: &str) -> u64 {

@@ -1,21 +1,14 @@
 //! A name has one holder: neither a forged heartbeat nor a second server gets it while its holder is alive.
 
+use evenkeel_conformance::migrations::server;
 use evenkeel_testkit::{Cluster, ClusterOptions, evenkeel, http};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 const KEYS: usize = 300;
 
 /// A server that does not get its name gives up after ten seconds.
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(60);
-
-fn server(cluster: &Cluster, name: &str) -> Value {
-    let (_, body) = cluster.http_get("/api/v1/servers").expect("an answer");
-    let view: Value = serde_json::from_str(&body).expect("JSON");
-    let servers = view["servers"].as_array().expect("a list");
-    let found = servers.iter().find(|server| server["name"] == name);
-    found.expect("a known server").clone()
-}
 
 #[test]
 fn a_live_server_keeps_its_name() {
