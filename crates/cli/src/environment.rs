@@ -54,13 +54,11 @@ fn settings(program: &Command) -> BTreeSet<String> {
 /// Whether Kubernetes sets a variable of this name for some Service: `X_SERVICE_HOST`, `X_SERVICE_PORT`, `X_SERVICE_PORT_NAME`, `X_PORT`,
 /// and `X_PORT_11211_TCP` with `_PROTO`, `_PORT` or `_ADDR` behind it.
 fn is_of_a_service(name: &str) -> bool {
-    let numbered = name.split("_PORT_").skip(1);
+    let mut numbered = name.split("_PORT_").skip(1);
     name.ends_with("_SERVICE_HOST")
         || name.ends_with("_PORT")
         || name.contains("_SERVICE_PORT_")
-        || numbered
-            .into_iter()
-            .any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        || numbered.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 #[cfg(test)]

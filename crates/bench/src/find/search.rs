@@ -1,7 +1,7 @@
 //! Which rate is tried next.
 //!
 //! A rate that holds is raised by a factor until one does not hold. The limit lies between the two, and is looked for by
-//! geometric halves until they are close together. A rate that does not hold is tried once more before it
+//! geometric halves until they are close together. A rate that does not hold may be tried again before it
 //! counts: a busy machine spoils a step now and then, and one spoiled step would end the search far too low.
 //! A rate that holds is believed at once, since nothing makes a server look faster than it is.
 //!

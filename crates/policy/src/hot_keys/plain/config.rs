@@ -12,16 +12,16 @@ pub const COUNTERS: usize = 512;
 /// 1.2 the first 64 get about 65 % of the reads, and the next one 0.1 %: less than a hundredth of what one of eight servers carries,
 /// but a sixteenth of what one of sixty-four does.
 const REPLICATED_PER_SERVER: usize = 8;
-const REPLICATED_LEAST: usize = 64;
+const REPLICATED_MIN: usize = 64;
 
 /// Most of all: what is counted is exact enough for half of the counters.
-const REPLICATED_MOST: usize = COUNTERS / 2;
+const REPLICATED_MAX: usize = COUNTERS / 2;
 
-const _: () = assert!(REPLICATED_MOST <= crate::hot_keys::client::CSM_ENTRIES_MAX);
+const _: () = assert!(REPLICATED_MAX <= crate::hot_keys::client::CSM_ENTRIES_MAX);
 
 /// Most keys that one worker replicates at a time before so many servers: 64 before up to 8, 256 before 32 and more.
 pub(super) fn replicated_max(servers: usize) -> usize {
-    (REPLICATED_PER_SERVER * servers).clamp(REPLICATED_LEAST, REPLICATED_MOST)
+    (REPLICATED_PER_SERVER * servers).clamp(REPLICATED_MIN, REPLICATED_MAX)
 }
 
 /// Whether hot keys are looked for, and whether they are replicated.
