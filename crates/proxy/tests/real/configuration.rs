@@ -252,7 +252,7 @@ fn a_changed_file_is_taken_over_under_load_and_fails_no_request() {
     let file = File::new(&two_pools(&[a, b], &[c]));
     let path = file.path.to_str().expect("UTF-8");
     let proxy = evenkeel::proxy(&["--config", path, "--admin", "127.0.0.1:0"]);
-    let said = proxy.stderr_text();
+    let said = proxy.await_stderr("probes are answered on ");
     let (_, admin) = said.split_once("probes are answered on ").expect("where");
     let admin = admin.lines().next().expect("an address");
     let metric = |name: &str| {
@@ -325,12 +325,8 @@ fn a_changed_file_is_taken_over_under_load_and_fails_no_request() {
     let failed = ["request_errors", "reads_unavailable"].map(|name| stats[name].as_str());
     assert_eq!(failed, ["0", "0"]);
     assert_eq!(stats["config_reloads"], "2");
-    let said = proxy.stderr_text();
-    assert!(
-        said.contains(&format!("is in force, md5 {digest}")),
-        "{said}"
-    );
-    assert!(said.contains("kept the configuration there was"), "{said}");
+    proxy.await_stderr(&format!("is in force, md5 {digest}"));
+    proxy.await_stderr("kept the configuration there was");
 }
 
 #[test]
