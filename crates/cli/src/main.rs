@@ -3,7 +3,7 @@
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
-//! evened out, and [`drain`] empties one.
+//! evened out, [`drain`] empties one, and [`servers`] removes one that is gone.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod cachelets;
 mod drain;
 mod environment;
 mod plans;
+mod servers;
 mod top;
 mod up;
 mod usage;
@@ -56,6 +57,11 @@ enum Command {
     Plans(Box<plans::Args>),
     /// Empties a server before it is taken away
     Drain(Box<drain::Args>),
+    /// Removes servers that are gone
+    Servers {
+        #[command(subcommand)]
+        command: servers::Command,
+    },
     /// Says where keys go through a proxy, and why
     Explain(Box<evenkeel_proxy::ExplainArgs>),
     /// Measures memcached-speaking servers
@@ -139,6 +145,7 @@ fn main() -> std::process::ExitCode {
         Command::Cachelets(args) => outcome(cachelets::run(&args)).into(),
         Command::Plans(args) => outcome(plans::run(&args)).into(),
         Command::Drain(args) => outcome(drain::run(&args)).into(),
+        Command::Servers { command } => outcome(servers::run(&command)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),

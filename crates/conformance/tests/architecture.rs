@@ -18,7 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roles", &["types", "protocol", "policy", "storage"]),
     ("runtime", &["types"]),
     ("workload", &["types"]),
-    ("coordinator", &["types", "policy", "roles", "runtime"]),
+    (
+        "coordinator",
+        &["types", "protocol", "policy", "roles", "runtime"],
+    ),
     (
         "server",
         &[

@@ -11,7 +11,7 @@ use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::{
     ClusterLoadsView, DrainRequest, DrainView, DrainsView, HotKeysReport, LoadOrder, MapEvent,
     MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
-    ServerView, ServersView, Settings, SplitView,
+    RemovedView, ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
@@ -129,7 +129,7 @@ impl ApiClient {
         self.get("/api/v1/map")
     }
 
-    /// All servers that ever registered.
+    /// All servers that are known.
     ///
     /// # Errors
     ///
@@ -216,6 +216,17 @@ impl ApiClient {
     pub fn drain_of(&self, server: &str) -> ClientResult<Option<DrainView>> {
         let drains = self.drains()?.drains;
         Ok(drains.into_iter().find(|drain| drain.server == server))
+    }
+
+    /// Forgets a server whose process has ended; tells how many cachelets go from it to others.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, knows no such server (`unknown_server`), or the server is up
+    /// (`still_up`), or nobody could take its cachelets (`nobody_else`).
+    pub fn remove_server(&self, name: &str) -> ClientResult<RemovedView> {
+        let path = format!("/api/v1/servers/{name}");
+        self.call(|endpoint| endpoint.delete(&self.line, &path))
     }
 
     /// Cachelets that move between servers, and the last that did.

@@ -11,7 +11,8 @@ use evenkeel_roles::coordinator::access::Denial;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::api::{CoordinatorCore, HotKeysBoard};
+use crate::api::{CoordinatorCore, Heartbeat, HeartbeatAnswer, HotKeysBoard, Refusal};
+use crate::reach::Reach;
 use crate::store::StateStore;
 
 /// A coordinator without a term looks again after this long whether it has one: a core is called that often in
@@ -26,6 +27,7 @@ pub(crate) struct Desk {
     /// `None`: there is one coordinator, which leads.
     elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
+    reach: Reach,
     /// Apart, because nothing of it is saved and nobody waits for it.
     hot_keys: Mutex<HotKeysBoard>,
 }
@@ -148,6 +150,7 @@ impl Desk {
             chair: Arc::default(),
             elector: None,
             tally: Arc::default(),
+            reach: Reach::new(),
             hot_keys: Mutex::default(),
         }
     }
@@ -228,6 +231,28 @@ impl Desk {
         // A save that panics has not said that it is done.
         saving.await.unwrap_or(Err(Unsaved))?;
         Ok(result)
+    }
+
+    /// Takes a member's report, once it is known that its process is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`decide`](Self::decide).
+    pub(crate) async fn hear(
+        &self,
+        heartbeat: &Heartbeat,
+    ) -> Result<Result<HeartbeatAnswer, Refusal>, Unsaved> {
+        let is_doubted =
+            |core: &CoordinatorCore, now: Now| core.is_doubted(now.monotonic, heartbeat);
+        if self.look(is_doubted).await?
+            && let Err(refusal) = self.reach.look_for(heartbeat).await
+        {
+            let count = |core: &mut CoordinatorCore, _| core.count_refusal(&refusal);
+            self.decide(count).await?;
+            return Ok(Err(refusal));
+        }
+        self.decide(|core, now| core.handle_heartbeat(now, heartbeat))
+            .await
     }
 
     /// Looks at the core, be it saved or not: for whom nothing depends on it.

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::HEARTBEAT_LEN_MAX;
 use crate::api::{
-    CoordinatorCore, DrainRefusal, DrainRequest, Fault, Heartbeat, HotKeysRefusal, HotKeysReport,
-    LoadOrder, MapEvent, Mode, Refusal, Settings,
+    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent, Mode,
+    Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -28,6 +28,7 @@ use crate::migrations;
 use crate::pages;
 use crate::pieces;
 use crate::plans;
+use crate::servers;
 
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
@@ -79,7 +80,8 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/heartbeat", post(heartbeat))
         .route("/api/v1/hot-keys", post(hot_keys))
         .route("/api/v1/map", get(map))
-        .route("/api/v1/servers", get(servers))
+        .route("/api/v1/servers", get(servers::list))
+        .route("/api/v1/servers/{name}", delete(servers::remove))
         .route("/api/v1/cachelets", get(cachelets))
         .route("/api/v1/cachelets/{cachelet}/split", post(pieces::split))
         .route("/api/v1/cachelets/{cachelet}/merge", post(pieces::merge))
@@ -88,8 +90,8 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/proxies", get(proxies))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
-        .route("/api/v1/drain", post(drain))
-        .route("/api/v1/drains", get(drains))
+        .route("/api/v1/drain", post(servers::drain))
+        .route("/api/v1/drains", get(servers::drains))
         .route(
             "/api/v1/migrations",
             get(migrations::list).post(migrations::begin),
@@ -167,10 +169,7 @@ async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonReject
         Ok(Json(heartbeat)) => heartbeat,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    match desk
-        .decide(|core, now| core.handle_heartbeat(now, &heartbeat))
-        .await
-    {
+    match desk.hear(&heartbeat).await {
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
@@ -207,10 +206,6 @@ async fn map(State(desk): Shared) -> Response {
         Ok(Err(missing)) => error(StatusCode::NOT_FOUND, "no_map", missing.unwrap_or_default()),
         Err(Unsaved) => unsaved(),
     }
-}
-
-async fn servers(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.servers(now.monotonic)).await)
 }
 
 /// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.
@@ -267,32 +262,6 @@ async fn put_settings(
         Ok(()) => Json(settings).into_response(),
         Err(Unsaved) => unsaved(),
     }
-}
-
-async fn drain(State(desk): Shared, body: Result<Json<DrainRequest>, JsonRejection>) -> Response {
-    let request = match body {
-        Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
-    };
-    let drained = desk
-        .decide(|core, now| core.handle_drain(now, &request))
-        .await;
-    match drained {
-        Ok(Ok(view)) => Json(view).into_response(),
-        Ok(Err(refusal)) => {
-            let (status, reason) = match refusal {
-                DrainRefusal::UnknownServer { .. } => (StatusCode::NOT_FOUND, "unknown_server"),
-                DrainRefusal::NobodyElse { .. } => (StatusCode::CONFLICT, "nobody_else"),
-                DrainRefusal::BadRate { .. } => (StatusCode::BAD_REQUEST, "bad_rate"),
-            };
-            error(status, reason, refusal.to_string())
-        }
-        Err(Unsaved) => unsaved(),
-    }
-}
-
-async fn drains(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.drains(now.monotonic)).await)
 }
 
 async fn no_such_path(State(desk): Shared, request: Request) -> Response {

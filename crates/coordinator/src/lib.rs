@@ -39,7 +39,9 @@ mod pages;
 mod patient;
 mod pieces;
 mod plans;
+mod reach;
 mod serve;
+mod servers;
 mod state_file;
 mod store;
 

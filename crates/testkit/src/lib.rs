@@ -8,6 +8,7 @@
 //!   the failure message, sends it signals, and ends it when dropped.
 //! * [`Memcached`] is the reference: Debian's memcached on a free port.
 //! * [`Cluster`] is a coordinator with servers and proxies.
+//! * [`worker_ports`] answer as a server whose heartbeats a test writes by hand.
 //! * [`Client`] is a small blocking text client that never hides a byte.
 //!
 //! Nothing here sleeps to wait. A process announces readiness by a line, a file that appears is
@@ -28,6 +29,7 @@ mod memcached;
 mod port_file;
 mod process;
 mod wait;
+mod worker_ports;
 
 pub use binary::require_program;
 pub use client::{Client, IO_TIMEOUT, MetaReply, Value};
@@ -35,3 +37,4 @@ pub use cluster::{Cluster, ClusterOptions};
 pub use memcached::Memcached;
 pub use process::{Builder, EXIT_DEADLINE, Process, READY_DEADLINE, Signal};
 pub use wait::{poll_until, undisturbed};
+pub use worker_ports::worker_ports;

@@ -196,7 +196,10 @@ mod tests {
 
     /// A state with so many servers, whose names are as long as they may be.
     fn state(servers: u16) -> SavedState {
-        let config = CoordinatorConfig::new("test");
+        let config = CoordinatorConfig {
+            initial_servers: usize::from(servers.max(1)),
+            ..CoordinatorConfig::new("test")
+        };
         let mut core = CoordinatorCore::new(config, 5, Instant(0)).unwrap();
         let now = Now {
             monotonic: Instant(0),

@@ -136,7 +136,7 @@ pub enum MemberEvent {
     Lost,
     /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
     Found,
-    /// The name belongs to another process, which is alive: there is nothing to do here any more. Told once.
+    /// The name belongs to another process, or was forgotten: this process can do nothing here any more. Told once.
     NameLost {
         /// One line for people.
         message: String,
@@ -450,6 +450,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         }
         let is_patient = |at: Instant| at.elapsed() < NAME_PATIENCE;
         let is_lost = reason == Reason::DuplicateName.as_str()
+            || reason == Reason::Forgotten.as_str()
             || reason == Reason::NameTaken.as_str()
                 && !self.view.refused_at.is_some_and(is_patient);
         if is_lost && !std::mem::replace(&mut self.view.has_lost_name, true) {

@@ -2,16 +2,19 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::LazyLock;
 
+use evenkeel_testkit::worker_ports;
 use serde_json::{Value, json};
 
 use crate::support::{Running, args, call, exchange, request};
 use evenkeel_coordinator::api::limits::HEARTBEAT_LEN_MAX;
 
 fn heartbeat() -> Value {
+    static PORTS: LazyLock<Vec<u16>> = LazyLock::new(|| worker_ports(7, 2));
     json!({
         "cluster": "test", "kind": "server", "name": "s1", "boot": 7, "host": "127.0.0.1",
-        "port": 11211, "worker_ports": [11212, 11213], "rack": null, "epoch": 0,
+        "port": 11211, "worker_ports": *PORTS, "rack": null, "epoch": 0,
         "load": {"requests_per_second": [10.5, 20.0]},
     })
 }

@@ -11,7 +11,7 @@ use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde_json::{Value, json};
 
-use crate::support::{DEADLINE, Member, Running, config, is_even, lively};
+use crate::support::{DEADLINE, Member, Running, config, is_even, life, lively};
 
 const OFF: Settings = Settings {
     hot_keys: Mode::Off,
@@ -60,11 +60,7 @@ fn a_cluster_forms_grows_loses_a_server_and_gets_it_back() {
     third.handle.stop();
     let shrunk = proxy.wait_map("a map with one down", |map| map.servers_up_count() == 2);
     assert_eq!(shrunk.document().cachelets, grown.document().cachelets);
-    let reborn = Member::start({
-        let mut config = config(&[at], MemberKind::Server, 3);
-        config.boot = BootId(77);
-        config
-    });
+    let reborn = Member::start(life(&[at], MemberKind::Server, 3, 77));
     let whole = proxy.wait_map("a map with all up", |map| map.servers_up_count() == 3);
     assert_eq!(whole.server(ServerId(2)).unwrap().boot, BootId(77));
     assert_eq!(whole.document().cachelets, grown.document().cachelets);
@@ -204,11 +200,7 @@ fn a_name_passes_on_when_its_holder_has_fallen_silent() {
     let running = Running::start(&lively());
     let older = Member::server(running.address, 1);
     older.wait_map("a map", is_even);
-    let younger = Member::start({
-        let mut config = config(&[running.address], MemberKind::Server, 1);
-        config.boot = BootId(5);
-        config
-    });
+    let younger = Member::start(life(&[running.address], MemberKind::Server, 1, 5));
     let refused = younger.wait_for("a refusal", |event| match event {
         MemberEvent::Refused { reason, message } => Some((reason.clone(), message.clone())),
         _ => None,

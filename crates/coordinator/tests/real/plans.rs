@@ -3,17 +3,20 @@
 use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings, Verdict};
 use evenkeel_coordinator::api::{MigrationEnd, MigrationRequest, MigrationStage, WorkerName};
 use evenkeel_coordinator::client::{ApiClient, ClientError, ClientResult};
+use evenkeel_testkit::worker_ports;
 use evenkeel_types::CacheletId;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 
 use crate::support::{Running, args, call};
 
 /// What server `n` of two with a worker each says; every cachelet of even number is of the first.
 fn heartbeat(n: u16, epoch: u64, migrations: &Value) -> String {
+    static PORTS: LazyLock<[Vec<u16>; 2]> = LazyLock::new(|| [1, 2].map(|n| worker_ports(n, 1)));
     json!({
         "cluster": "test", "kind": "server", "name": format!("s{n}"), "boot": n,
-        "host": "127.0.0.1", "port": 11000 + 10 * n, "worker_ports": [11001 + 10 * n],
+        "host": "127.0.0.1", "port": 11000 + 10 * n, "worker_ports": PORTS[usize::from(n) - 1],
         "epoch": epoch, "migrations": migrations,
     })
     .to_string()

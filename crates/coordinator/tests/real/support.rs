@@ -14,6 +14,7 @@ use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_coordinator::{Args, Coordinator};
 use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_testkit::worker_ports;
 use evenkeel_types::{BootId, Epoch};
 
 /// Longest wait for anything; reached only by a failure.
@@ -85,8 +86,13 @@ pub struct Member {
 }
 
 pub fn config(coordinators: &[SocketAddr], kind: MemberKind, n: u16) -> MemberConfig {
+    life(coordinators, kind, n, 1_000 + u64::from(n))
+}
+
+/// The same in a certain life.
+pub fn life(coordinators: &[SocketAddr], kind: MemberKind, n: u16, boot: u64) -> MemberConfig {
     let worker_ports = match kind {
-        MemberKind::Server => vec![20_000 + 10 * n, 20_001 + 10 * n],
+        MemberKind::Server => worker_ports(boot, 2),
         MemberKind::Proxy => Vec::new(),
     };
     MemberConfig {
@@ -95,7 +101,7 @@ pub fn config(coordinators: &[SocketAddr], kind: MemberKind, n: u16) -> MemberCo
         cluster: "test".into(),
         kind,
         name: format!("m{n}"),
-        boot: BootId(1_000 + u64::from(n)),
+        boot: BootId(boot),
         host: "127.0.0.1".into(),
         port: 10_000 + n,
         worker_ports,

@@ -276,6 +276,7 @@ mod tests {
             ("GET", "/api/v1/map", Standing::Member),
             ("GET", "/api/v1/servers", Standing::Operator),
             ("POST", "/api/v1/drain", Standing::Operator),
+            ("DELETE", "/api/v1/servers/s1", Standing::Operator),
             ("GET", "/", Standing::Operator),
             ("", "", Standing::Operator),
         ] {

@@ -70,7 +70,7 @@ pub struct DrainsView {
 /// Why a server is not drained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrainRefusal {
-    /// No server of that name has ever registered.
+    /// No server of that name is known.
     #[error("no server is named {name:?}")]
     UnknownServer {
         /// The name.
@@ -178,8 +178,7 @@ impl CoordinatorCore {
             return Err(DrainRefusal::BadRate { rate });
         }
         let name = request.server.clone();
-        let found = self.servers.iter().position(|s| s.entry.name == name);
-        let Some(position) = found else {
+        let Some(position) = self.position_of(&name) else {
             return Err(DrainRefusal::UnknownServer { name });
         };
         let has_other = self.takers().any(|other| other != position);
@@ -226,7 +225,7 @@ impl CoordinatorCore {
     }
 
     /// Positions of the servers that take cachelets of others.
-    fn takers(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn takers(&self) -> impl Iterator<Item = usize> {
         let takes = |server: &Server| server.entry.up && server.drain.is_none();
         let servers = self.servers.iter().enumerate();
         servers

@@ -49,11 +49,13 @@ pub enum Cause {
     CacheletsMerged,
     /// A server that is down has ceased to serve for certain, and its cachelets go to others.
     ServerFenced,
+    /// A server that is down was forgotten: it had been gone for long and owned nothing, or an operator has said so.
+    ServerForgotten,
 }
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 19] = [
+    pub const ALL: [Cause; 20] = [
         Cause::MapCreated,
         Cause::ServerJoined,
         Cause::ServerSilent,
@@ -73,6 +75,7 @@ impl Cause {
         Cause::CacheletsSplit,
         Cause::CacheletsMerged,
         Cause::ServerFenced,
+        Cause::ServerForgotten,
     ];
 
     /// Its name in metrics and answers; stable.
@@ -97,6 +100,7 @@ impl Cause {
             Cause::CacheletsSplit => "cachelets_split",
             Cause::CacheletsMerged => "cachelets_merged",
             Cause::ServerFenced => "server_fenced",
+            Cause::ServerForgotten => "server_forgotten",
         }
     }
 }

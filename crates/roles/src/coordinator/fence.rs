@@ -59,7 +59,7 @@ pub(super) struct Fence {
     refused_since: Option<Instant>,
     /// It is down and owns nothing any more.
     is_given_up: bool,
-    /// Its process has said that it serves nothing any more.
+    /// Its process serves nothing any more, as it has said itself or an operator has.
     is_over: bool,
 }
 
@@ -80,7 +80,7 @@ impl Fence {
         }
     }
 
-    /// Its process has ended, and said so after the last answer to a client.
+    /// Its process has ended: it said so after its last answer to a client, or an operator says so.
     pub(super) fn end(&mut self) {
         self.is_over = true;
     }
@@ -145,6 +145,12 @@ impl Electorates {
         }
     }
 
+    /// Whether a server is in any of them. O(changes · log servers).
+    pub(super) fn name(&self, server: ServerId) -> bool {
+        let mut lists = self.0.iter();
+        lists.any(|list| list.servers.binary_search(&server).is_ok())
+    }
+
     /// Those that a server may go by that works by `oldest` or a later map; `None` where that was forgotten.
     fn since(&self, oldest: Epoch) -> Option<impl Iterator<Item = &Electorate>> {
         let covering = self.0.iter().rposition(|it| it.from <= oldest)?;
@@ -155,7 +161,8 @@ impl Electorates {
 impl Server {
     /// Whether the server is down, and its cachelets can go to others once it has ceased to serve.
     fn may_be_given_up(&self) -> bool {
-        !self.entry.up && self.fence.leased && !self.fence.is_given_up
+        let can_cease = self.fence.leased || self.fence.is_over;
+        !self.entry.up && can_cease && !self.fence.is_given_up
     }
 
     /// Whether the server is down and has ceased to serve for certain.

@@ -117,6 +117,17 @@ pub const PAUSE_PER_SILENCE: u32 = 2;
 /// A proxy is forgotten after this many silences; it owns nothing, so nothing is lost.
 pub const PROXY_FORGET_SILENCES: u32 = 20;
 
+/// New names of servers that are taken in a [`MINUTE`] once the initial servers are there: more than anybody starts by hand, and
+/// few enough that invented ones are forgotten before [`SERVERS_MAX`] is reached.
+pub const JOINS_PER_MINUTE: usize = 32;
+
+/// The time in which new names are counted.
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// The name of a server that is down and owns nothing is forgotten after this long; a coordinator that was started anew
+/// counts anew. Long enough to be seen by whoever is called, and for any restart.
+pub const FORGET_AFTER: Duration = Duration::from_secs(3_600);
+
 /// Most proxies that are members at one time: one for each application process of a large site.
 pub const PROXIES_MAX: usize = 4096;
 

@@ -8,7 +8,7 @@ use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 use super::drain::Drain;
 use super::event::Cause;
 use super::fence::Fence;
-use super::message::Heartbeat;
+use super::message::{Heartbeat, MemberKind};
 use super::placing::Slot;
 use super::refusal::Refusal;
 use super::{Change, CoordinatorCore, limits};
@@ -29,6 +29,8 @@ pub(super) struct Server {
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
+    /// Its name is not known any more, and its id is free once nothing means it: see `names`.
+    pub(super) is_forgotten: bool,
     /// What is known of whether it serves when it is down.
     pub(super) fence: Fence,
     pub(super) load: Vec<f64>,
@@ -97,6 +99,7 @@ impl CoordinatorCore {
         self.hear_of_migrations(now, (id, heartbeat.epoch), &heartbeat.migrations, changes);
         let server = &mut self.servers[position];
         server.last_heard = now;
+        server.is_forgotten = false;
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
@@ -136,6 +139,19 @@ impl CoordinatorCore {
         changes.push(Change::of_server(Cause::ServerLeft, id));
     }
 
+    /// Whether this heartbeat would be believed and speaks for a process that is not known: whoever passes it on should
+    /// find out first that it is there.
+    pub fn is_doubted(&self, now: Instant, heartbeat: &Heartbeat) -> bool {
+        let mut servers = self.servers.iter();
+        let known = servers.find(|server| server.entry.name == heartbeat.name);
+        let is_new = |known: &Server| {
+            known.entry.boot != heartbeat.boot && self.check_holder(now, known, heartbeat).is_ok()
+        };
+        heartbeat.kind == MemberKind::Server
+            && self.check(heartbeat).is_ok()
+            && known.is_none_or(is_new)
+    }
+
     /// Registers a new name.
     fn join(
         &mut self,
@@ -143,16 +159,23 @@ impl CoordinatorCore {
         heartbeat: &Heartbeat,
         changes: &mut Vec<Change>,
     ) -> Result<usize, Refusal> {
-        let position = self.servers.len();
+        if heartbeat.epoch > Epoch(0) {
+            let name = heartbeat.name.clone();
+            return Err(Refusal::Forgotten { name });
+        }
+        let position = self.free_id().unwrap_or(self.servers.len());
         if position == SERVERS_MAX {
             return Err(Refusal::TooManyServers);
         }
         self.check_room_for_workers(heartbeat, None)?;
         self.check_address(heartbeat, None)?;
+        if self.servers.len() >= self.config.initial_servers && !self.joins.take(now) {
+            return Err(Refusal::TooManyJoins);
+        }
         // SERVERS_MAX positions fit u16.
         let id = ServerId(position as u16);
         let next = self.next_epoch();
-        self.servers.push(Server {
+        let server = Server {
             entry: entry_of(id, heartbeat, next),
             fence: Fence::new(next),
             former: Vec::new(),
@@ -162,8 +185,13 @@ impl CoordinatorCore {
             splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
+            is_forgotten: false,
             load: Vec::new(),
-        });
+        };
+        match self.servers.get_mut(position) {
+            Some(free) => *free = server,
+            None => self.servers.push(server),
+        }
         changes.push(Change::of_server(Cause::ServerJoined, id));
         Ok(position)
     }
@@ -205,21 +233,7 @@ impl CoordinatorCore {
         heartbeat: &Heartbeat,
         changes: &mut Vec<Change>,
     ) -> Result<usize, Refusal> {
-        if self.servers[position].former.contains(&heartbeat.boot) {
-            return Err(Refusal::DuplicateName {
-                name: heartbeat.name.clone(),
-                boot: heartbeat.boot,
-            });
-        }
-        let holder = &self.servers[position];
-        let held = self.config.silent / limits::NAME_HELD_PER_SILENCE;
-        if holder.entry.up && now.since(holder.last_heard) < held {
-            return Err(Refusal::NameTaken {
-                name: heartbeat.name.clone(),
-                host: holder.entry.host.clone(),
-                port: holder.entry.port,
-            });
-        }
+        self.check_holder(now, &self.servers[position], heartbeat)?;
         self.check_room_for_workers(heartbeat, Some(position))?;
         self.check_address(heartbeat, Some(position))?;
         let next = self.next_epoch();
@@ -246,6 +260,30 @@ impl CoordinatorCore {
         self.begin_new_life(id, (workers != workers_before).then_some(workers));
         self.migrations_meet_new_life(now, id, workers, changes);
         Ok(position)
+    }
+
+    /// Whether another process may have the name.
+    fn check_holder(
+        &self,
+        now: Instant,
+        holder: &Server,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), Refusal> {
+        if holder.former.contains(&heartbeat.boot) {
+            return Err(Refusal::DuplicateName {
+                name: heartbeat.name.clone(),
+                boot: heartbeat.boot,
+            });
+        }
+        let held = self.config.silent / limits::NAME_HELD_PER_SILENCE;
+        if holder.entry.up && now.since(holder.last_heard) < held {
+            return Err(Refusal::NameTaken {
+                name: heartbeat.name.clone(),
+                host: holder.entry.host.clone(),
+                port: holder.entry.port,
+            });
+        }
+        Ok(())
     }
 
     /// What a restarted server owned begins anew, spread over its workers where their number is another. The

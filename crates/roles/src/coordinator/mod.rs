@@ -17,7 +17,7 @@
 //! Rules that hold at all times:
 //!
 //! - The epoch only grows, over restarts too; each map is immutable.
-//! - An id belongs to a server's name for ever.
+//! - An id belongs to a server's name until that is forgotten and nothing means it any more (see `names`).
 //! - A cachelet has at most one owner in a map, and a new owner only after the former one has
 //!   confirmed that it let go (see `placing`), or has ceased to serve for certain (see `fence`).
 //! - A name has one holder. Another process gets it when the holder has ended or fallen silent; until then it
@@ -42,6 +42,7 @@ mod load;
 mod members;
 mod message;
 mod migrating;
+mod names;
 mod pieces;
 mod placing;
 pub mod plans;
@@ -65,6 +66,7 @@ use cluster_loads::ClusterLoads;
 use fence::Electorates;
 use members::{Proxy, Server};
 use migrating::Migrations;
+use names::Joins;
 use placing::Accounts;
 use plans::{Plans, SavedPlans};
 
@@ -89,6 +91,7 @@ pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
     MigrationStage, MigrationView, MigrationsView, WorkerName,
 };
+pub use names::{RemoveRefusal, RemovedView};
 pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use refusal::{Fault, Reason, Refusal};
@@ -121,6 +124,7 @@ pub struct CoordinatorCore {
     settings: Settings,
     /// By id.
     servers: Vec<Server>,
+    joins: Joins,
     /// By name.
     proxies: BTreeMap<String, Proxy>,
     /// Empty before the first map, as `slots`.
@@ -194,6 +198,7 @@ impl CoordinatorCore {
             epoch: Epoch(0),
             settings: Settings::default(),
             servers: Vec::new(),
+            joins: Joins::default(),
             proxies: BTreeMap::new(),
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
@@ -254,10 +259,15 @@ impl CoordinatorCore {
         match member {
             Ok(server_id) => Ok(self.answer(now.monotonic, heartbeat, server_id)),
             Err(refusal) => {
-                *self.counters.refusals.entry(refusal.reason()).or_default() += 1;
+                self.count_refusal(&refusal);
                 Err(refusal)
             }
         }
+    }
+
+    /// Counts a heartbeat that is refused, also by who looked whether its process is there.
+    pub fn count_refusal(&mut self, refusal: &Refusal) {
+        *self.counters.refusals.entry(refusal.reason()).or_default() += 1;
     }
 
     /// Looks for members that have fallen silent. To be called at [`poll_deadline`](Self::poll_deadline).
@@ -357,6 +367,7 @@ impl CoordinatorCore {
         self.tend_migrations(now.monotonic, &mut changes);
         self.tend_plans(now, &mut changes);
         self.place(now.monotonic, &mut changes);
+        self.forget_gone(now.monotonic, &mut changes);
         if changes.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use core::fmt;
 use evenkeel_policy::placement::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch};
 
-use super::limits::{LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};
+use super::limits::{JOINS_PER_MINUTE, LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};
 
 /// Why a heartbeat is refused. Nothing of a refused heartbeat is used, not even the sign of life.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -110,6 +110,29 @@ pub enum Refusal {
         /// Name of the server that has it.
         owner: String,
     },
+    /// The server works by a map of this coordinator, which has forgotten it.
+    #[error("server {name:?} was away for so long that it was forgotten; start it again")]
+    Forgotten {
+        /// The name.
+        name: String,
+    },
+    /// A port of the server does not answer as the process that sent the heartbeat.
+    #[error("server {name:?} is not to be reached at {host}:{port}: {why}")]
+    Unreachable {
+        /// The name.
+        name: String,
+        /// Where it says that others reach it.
+        host: String,
+        /// The first port of a worker that was no use.
+        port: u16,
+        /// What came of it.
+        why: String,
+    },
+    /// Too many new names lately.
+    #[error(
+        "{JOINS_PER_MINUTE} servers with new names were taken within a minute; it is tried again"
+    )]
+    TooManyJoins,
     /// No room for another server.
     #[error("there are {SERVERS_MAX} servers already")]
     TooManyServers,
@@ -159,13 +182,19 @@ pub enum Reason {
     ChangedInOneLife,
     /// See [`Refusal::AddressTaken`].
     AddressTaken,
+    /// See [`Refusal::Forgotten`].
+    Forgotten,
+    /// See [`Refusal::Unreachable`].
+    Unreachable,
+    /// See [`Refusal::TooManyJoins`].
+    TooManyJoins,
     /// See [`Refusal::TooManyServers`], [`Refusal::TooManyProxies`], [`Refusal::TooManyWorkers`].
     TooManyMembers,
 }
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 16] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -178,6 +207,9 @@ impl Reason {
         Reason::NameTaken,
         Reason::ChangedInOneLife,
         Reason::AddressTaken,
+        Reason::Forgotten,
+        Reason::Unreachable,
+        Reason::TooManyJoins,
         Reason::TooManyMembers,
     ];
 
@@ -196,6 +228,9 @@ impl Reason {
             Reason::NameTaken => "name_taken",
             Reason::ChangedInOneLife => "changed_in_one_life",
             Reason::AddressTaken => "address_taken",
+            Reason::Forgotten => "forgotten",
+            Reason::Unreachable => "unreachable",
+            Reason::TooManyJoins => "too_many_joins",
             Reason::TooManyMembers => "too_many_members",
         }
     }
@@ -223,6 +258,9 @@ impl Refusal {
             Refusal::NameTaken { .. } => Reason::NameTaken,
             Refusal::ChangedInOneLife { .. } => Reason::ChangedInOneLife,
             Refusal::AddressTaken { .. } => Reason::AddressTaken,
+            Refusal::Forgotten { .. } => Reason::Forgotten,
+            Refusal::Unreachable { .. } => Reason::Unreachable,
+            Refusal::TooManyJoins => Reason::TooManyJoins,
             Refusal::TooManyServers | Refusal::TooManyProxies | Refusal::TooManyWorkers => {
                 Reason::TooManyMembers
             }
@@ -243,8 +281,10 @@ impl Refusal {
             | Reason::DuplicateName
             | Reason::NameTaken
             | Reason::ChangedInOneLife
-            | Reason::AddressTaken => Fault::Conflict,
-            Reason::TooManyMembers => Fault::Full,
+            | Reason::AddressTaken
+            | Reason::Forgotten
+            | Reason::Unreachable => Fault::Conflict,
+            Reason::TooManyJoins | Reason::TooManyMembers => Fault::Full,
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct SavedState {
     pub epoch: Epoch,
     /// The operator's choices.
     pub settings: Settings,
-    /// Every server that ever registered; its position is its id.
+    /// Every server that has registered and whose id no other has got since; its position is its id.
     pub servers: Vec<SavedServer>,
     /// Cachelet of each virtual node; empty before the first map.
     pub virtual_nodes: Vec<CacheletId>,
@@ -84,6 +84,9 @@ pub struct SavedServer {
     /// See [`Heartbeat::leased`](super::Heartbeat::leased).
     #[serde(default)]
     pub leased: bool,
+    /// Whether its name is forgotten, and its id waits for another.
+    #[serde(default)]
+    pub forgotten: bool,
     /// Whether it can pass cachelets on with their contents.
     #[serde(default)]
     pub migrates: bool,
@@ -93,6 +96,15 @@ pub struct SavedServer {
 }
 
 impl SavedServer {
+    fn fence(&self) -> Fence {
+        let mut fence = Fence::restore(self.works_by_at_least, self.votes_from, self.leased);
+        if self.forgotten {
+            // An operator has said so, or there is nothing that it could serve.
+            fence.end();
+        }
+        fence
+    }
+
     fn in_map(&self) -> ServerEntry {
         ServerEntry {
             leaving: self.draining,
@@ -268,6 +280,7 @@ impl CoordinatorCore {
             .servers
             .into_iter()
             .map(|saved| Server {
+                fence: saved.fence(),
                 entry: saved.entry,
                 former: saved.former,
                 drain: saved.draining.then(|| match saved.ending {
@@ -279,7 +292,7 @@ impl CoordinatorCore {
                 splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
-                fence: Fence::restore(saved.works_by_at_least, saved.votes_from, saved.leased),
+                is_forgotten: saved.forgotten,
                 load: Vec::new(),
             })
             .collect();
@@ -305,6 +318,7 @@ impl CoordinatorCore {
                     works_by_at_least: server.fence.works_by_at_least,
                     votes_from: server.fence.votes_from,
                     leased: server.fence.leased,
+                    forgotten: server.is_forgotten,
                     migrates: server.migrates,
                     splits: server.splits,
                 })

@@ -5,6 +5,7 @@ mod drains;
 mod fence;
 mod loads;
 mod migrations;
+mod names;
 mod plans;
 mod random;
 mod serving_leases;

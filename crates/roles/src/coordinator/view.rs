@@ -12,7 +12,7 @@ use super::{CoordinatorCore, millis};
 pub struct ServersView {
     /// Epoch of the newest map; 0 before the first.
     pub epoch: Epoch,
-    /// Every server that ever registered, by id.
+    /// Every server that is known, by id.
     pub servers: Vec<ServerView>,
 }
 
@@ -120,9 +120,10 @@ impl CoordinatorCore {
             requests_per_second: server.load.clone(),
             silent_ms: millis(now.since(server.last_heard)),
         };
+        let known = (self.servers.iter().zip(cachelets)).filter(|(server, _)| !server.is_forgotten);
         ServersView {
             epoch: self.epoch,
-            servers: self.servers.iter().zip(cachelets).map(view).collect(),
+            servers: known.map(view).collect(),
         }
     }
 

@@ -233,7 +233,7 @@ fn two_servers_that_are_up_cannot_share_an_address() {
 
 #[test]
 fn members_beyond_the_limits() {
-    let mut world = World::new(1);
+    let mut world = World::new(limits::WORKERS_TOTAL_MAX / WORKERS_MAX);
     for n in 0..limits::PROXIES_MAX {
         world.send(&proxy(&format!("p{n}"))).unwrap();
     }

@@ -265,6 +265,7 @@ fn a_coordinator_that_begins_anew_knows_of_the_dead_for_whom_cachelets_wait() {
         leased: true,
         ..server(5, 2)
     });
+    world.send(&members[members.len() - 1]).unwrap();
     pass(&mut world, 200, &mut members);
     assert!(world.core.cachelets_in_transit() > 0);
     world.restart();

@@ -28,6 +28,8 @@ fn looked_at(map: &ClusterMap) -> impl Iterator<Item = usize> + use<> {
 /// One server process and what it believes.
 struct Process {
     heartbeat: Heartbeat,
+    /// Of its names: another once it was removed.
+    names: u64,
     alive: bool,
     /// Heartbeats and answers get through.
     connected: bool,
@@ -51,6 +53,7 @@ impl Process {
     fn new(n: u16) -> Process {
         Process {
             heartbeat: server(n, 2),
+            names: 0,
             alive: false,
             connected: true,
             works_by: None,
@@ -68,6 +71,7 @@ impl Process {
             // Some have a version that cannot.
             migrates: !n.is_multiple_of(4),
             splits: !n.is_multiple_of(4),
+            name: format!("s{n}-{}", self.names),
             ..server(n, workers)
         };
         self.alive = true;
@@ -215,6 +219,7 @@ impl Model {
                 let ms = self.random.next_u64() % 60_000;
                 self.world.sleep(ms);
             }
+            13 if self.chance(300) => self.remove(i),
             13 => {
                 let request = DrainRequest {
                     server: self.processes[i].heartbeat.name.clone(),
@@ -299,9 +304,14 @@ impl Model {
         let me = self.ids[&process.heartbeat.name];
         let is_source = |m: &&Migration| map.owner(m.cachelet).is_some_and(|o| o.server == me);
         for migration in map.document().migrations.iter().filter(is_source) {
-            let j = self
-                .process_of(migration.to.server)
-                .expect("a known server");
+            let Some(j) = self.process_of(migration.to.server) else {
+                // Its target was removed, and has another name now.
+                let states = &mut self.processes[i].migrations;
+                if states.get(&migration.cachelet) != Some(&MigrationState::Moved) {
+                    states.insert(migration.cachelet, MigrationState::Aborted);
+                }
+                continue;
+            };
             self.step_of_migration(i, j, migration);
             if self.processes[i].works_by.is_none() {
                 // It has died of it.
@@ -373,6 +383,21 @@ impl Model {
         }
     }
 
+    /// An operator says of a process that has ended that it will not come back. It may come back all the same, or under another
+    /// name, and another server may get its id.
+    fn remove(&mut self, i: usize) {
+        let process = &mut self.processes[i];
+        let name = process.heartbeat.name.clone();
+        if process.alive || (self.world.core.remove_server(self.world.now, &name)).is_err() {
+            return;
+        }
+        self.ids.remove(&name);
+        process.works_by = None;
+        if self.chance(700) {
+            self.processes[i].names += 1;
+        }
+    }
+
     /// Starts a process, or starts it again.
     fn start(&mut self, i: usize) {
         self.boots += 1;
@@ -395,6 +420,8 @@ impl Model {
         let id = answer.server_id.unwrap();
         let known = self.ids.entry(process.heartbeat.name.clone()).or_insert(id);
         assert_eq!(*known, id, "an id belongs to a name");
+        let holders = self.ids.values().filter(|its| **its == id);
+        assert_eq!(holders.count(), 1, "a name has an id of its own");
         if !answer_lost && let Some(map) = answer.map {
             process.received = Some(map);
         }

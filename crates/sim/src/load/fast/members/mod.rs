@@ -273,6 +273,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         ending: false,
         works_by_at_least: document.epoch,
         votes_from: document.epoch,
+        forgotten: false,
         leased: false,
         migrates: true,
         splits: false,

@@ -1,0 +1,205 @@
+//! Whether a server is there, before it is believed: its workers' ports have to answer as the process that sent the heartbeat.
+//!
+//! A name that stands for nothing would be given cachelets, whose keys nobody would serve. So the first heartbeat of
+//! each process waits until the coordinator has said hello to each of its workers, by the host and the ports
+//! under which all others will look for them, and was answered by that worker of that process. What a firewall or a
+//! wrong `--host` would keep from the proxies is found out at the start, too.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_protocol::{HelloReply, Limits, Reply, ReplyOutcome, compose, parse_reply};
+use evenkeel_types::{BootId, Epoch};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::api::{Heartbeat, Refusal};
+
+/// Time for all workers of a server: less than a member waits for the answer to its heartbeat.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// Workers of one server that are asked at a time: a server far away with many is known within the time.
+const WORKERS_AT_ONCE: usize = 8;
+
+/// Servers that are looked for at a time. Others wait, and come again with their next heartbeats.
+const SERVERS_AT_ONCE: usize = 16;
+
+/// A worker's answer is shorter.
+const ANSWER_LEN_MAX: usize = 512;
+
+/// Looks for servers.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    permits: Semaphore,
+}
+
+impl Reach {
+    pub(crate) fn new() -> Self {
+        Reach {
+            permits: Semaphore::new(SERVERS_AT_ONCE),
+        }
+    }
+
+    /// Asks each worker of the server who it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Unreachable`] names the first worker that is no use.
+    pub(crate) async fn look_for(&self, server: &Heartbeat) -> Result<(), Refusal> {
+        let looking = async {
+            // Never closed.
+            let _permit = self.permits.acquire().await;
+            ask_all(server).await
+        };
+        let first = server.worker_ports.first().copied().unwrap_or(0);
+        let late = |_| {
+            Err((
+                first,
+                format!("no answer within {} ms", PATIENCE.as_millis()),
+            ))
+        };
+        let asked = timeout(PATIENCE, looking).await.unwrap_or_else(late);
+        asked.map_err(|(port, why)| Refusal::Unreachable {
+            name: server.name.clone(),
+            host: server.host.clone(),
+            port,
+            why,
+        })
+    }
+}
+
+/// Asks all workers; an error tells which port is no use, and why.
+async fn ask_all(server: &Heartbeat) -> Result<(), (u16, String)> {
+    let mut workers = (0u16..).zip(server.worker_ports.iter().copied());
+    let mut asked = JoinSet::new();
+    let first = server.worker_ports.first().copied().unwrap_or(0);
+    let address = match lookup_host((server.host.as_str(), first)).await {
+        Ok(mut addresses) => addresses.next(),
+        Err(error) => return Err((first, error.to_string())),
+    };
+    let Some(address) = address else {
+        return Err((first, "the host has no address".to_owned()));
+    };
+    loop {
+        while asked.len() < WORKERS_AT_ONCE
+            && let Some((worker, port)) = workers.next()
+        {
+            let (address, boot) = (SocketAddr::new(address.ip(), port), server.boot);
+            asked.spawn(async move {
+                let answer = ask(address, worker, boot).await;
+                answer.map_err(|why| (port, why))
+            });
+        }
+        match asked.join_next().await {
+            None => return Ok(()),
+            // Of a task that was not cancelled and does not panic.
+            Some(answer) => answer.unwrap_or_else(|error| Err((first, error.to_string())))?,
+        }
+    }
+}
+
+async fn ask(address: SocketAddr, worker: u16, boot: BootId) -> Result<(), String> {
+    let answer = hello(address).await.map_err(|error| error.to_string())?;
+    match answer {
+        Some(hello) if hello.boot == boot && hello.worker.worker == worker => Ok(()),
+        Some(hello) => Err(format!(
+            "it is worker {} of process {} that answers there, not {worker} of {boot}",
+            hello.worker.worker, hello.boot
+        )),
+        None => Err("it is no Evenkeel server that answers there".to_owned()),
+    }
+}
+
+/// Says hello; `None` for an answer that is none.
+async fn hello(address: SocketAddr) -> std::io::Result<Option<HelloReply>> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut line = Vec::new();
+    compose::request::hello(&mut line, Epoch(0));
+    stream.write_all(&line).await?;
+    let mut answer = Vec::with_capacity(ANSWER_LEN_MAX);
+    loop {
+        let is_over = stream.read_buf(&mut answer).await? == 0;
+        match parse_reply(&answer, &Limits::default()) {
+            ReplyOutcome::Reply {
+                reply: Reply::Hello(hello),
+                ..
+            } => return Ok(Some(hello)),
+            ReplyOutcome::Incomplete { .. } if !is_over && answer.len() < ANSWER_LEN_MAX => {}
+            _ => return Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{LoadReport, MemberKind};
+    use evenkeel_testkit::worker_ports;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    fn server(boot: u64, worker_ports: Vec<u16>) -> Heartbeat {
+        serde_json::from_value(serde_json::json!({
+            "cluster": "c", "kind": MemberKind::Server, "name": "s1", "boot": boot, "host": "localhost",
+            "port": 1, "worker_ports": worker_ports, "epoch": 0, "load": LoadReport::default(),
+        }))
+        .unwrap()
+    }
+
+    fn look_for(server: &Heartbeat) -> Result<(), Refusal> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(Reach::new().look_for(server))
+    }
+
+    /// Which port is no use, and why.
+    fn found(server: &Heartbeat) -> (u16, String) {
+        match look_for(server) {
+            Err(Refusal::Unreachable { port, why, .. }) => (port, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_server_all_of_whose_workers_answer_is_there() {
+        let workers = 2 * WORKERS_AT_ONCE as u16 + 1;
+        assert_eq!(look_for(&server(7, worker_ports(7, workers))), Ok(()));
+    }
+
+    #[test]
+    fn one_of_whom_a_worker_is_missing_or_another_s_is_not() {
+        let ports = worker_ports(7, 3);
+        let (port, why) = found(&server(8, ports.clone()));
+        assert!(ports.contains(&port) && why.contains("process 7"), "{why}");
+        let crossed = vec![ports[0], ports[2], ports[1]];
+        let (port, why) = found(&server(7, crossed.clone()));
+        assert!(crossed[1..].contains(&port), "{port}");
+        assert!(why.contains("it is worker"), "{why}");
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let closed_port = closed.local_addr().unwrap().port();
+        drop(closed);
+        let (port, why) = found(&server(7, vec![ports[0], closed_port]));
+        assert_eq!(port, closed_port);
+        assert!(why.contains("refused"), "{why}");
+    }
+
+    #[test]
+    fn who_says_nothing_or_something_else_is_not() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let (at, why) = found(&server(7, vec![port]));
+        assert_eq!(at, port);
+        assert!(why.contains("no answer within"), "{why}");
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (stream, _) = other.accept().unwrap();
+            std::io::Write::write_all(&mut &stream, b"ERROR\r\n").unwrap();
+        });
+        assert!(found(&server(7, vec![port])).1.contains("no Evenkeel"));
+    }
+}
