@@ -22,7 +22,9 @@ pub struct Args {
     /// Listen beyond this machine without --api-token-file or --tls-client-ca: whoever can connect can change the cluster
     #[arg(long, env = "EVENKEEL_COORDINATOR_INSECURE")]
     pub insecure: bool,
-    /// File that keeps ids, epochs and owners over restarts; without it they are kept in memory alone
+    /// File that keeps ids, epochs and owners over restarts. Where none is given it is coordinator-CLUSTER.state in
+    /// /var/lib/evenkeel for root and in ~/.local/state/evenkeel for others ($STATE_DIRECTORY and $XDG_STATE_HOME are
+    /// heeded); a coordinator on a free port (port 0) keeps them in memory alone
     #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_STATE")]
     pub state: Option<PathBuf>,
     /// Servers to wait for before the first map is made

@@ -11,7 +11,9 @@ use evenkeel_roles::coordinator::access::Denial;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::api::{CoordinatorCore, Heartbeat, HeartbeatAnswer, HotKeysBoard, Refusal};
+use crate::api::{
+    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, HotKeysBoard, MapEvent, Refusal,
+};
 use crate::reach::Reach;
 use crate::store::StateStore;
 
@@ -220,7 +222,11 @@ impl Desk {
         let term = chair.term.as_mut().ok_or(Unsaved)?;
         // Read under the lock, so that the core never sees time go backwards.
         let now = self.now();
+        let had_map = term.core.map().is_some();
         let result = decide(&mut term.core, now);
+        if !had_map && let Some(event) = term.core.events().next() {
+            tell_of_first_map(event);
+        }
         if term.saved == Some(term.core.revision()) {
             return Ok(result);
         }
@@ -318,6 +324,17 @@ impl Desk {
             monotonic: Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)),
             unix: since_1970.map_or(0, |d| u32::try_from(d.as_secs()).unwrap_or(u32::MAX)),
         }
+    }
+}
+
+/// A coordinator that had no state says so where it has taken the map over from servers.
+fn tell_of_first_map(event: &MapEvent) {
+    if event.cause == Cause::MapTakenOver {
+        eprintln!(
+            "evenkeel coordinator: the map was taken over from servers {}; its epoch is {} now, and settings are those of the flags",
+            event.servers.join(", "),
+            event.epoch
+        );
     }
 }
 

@@ -16,10 +16,10 @@ use axum::routing::{delete, get, post};
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
-use crate::api::limits::HEARTBEAT_LEN_MAX;
+use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent, Mode,
-    Refusal, Settings,
+    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent,
+    MapOffer, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -79,7 +79,12 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/metrics", get(show_metrics))
         .route("/api/v1/heartbeat", post(heartbeat))
         .route("/api/v1/hot-keys", post(hot_keys))
-        .route("/api/v1/map", get(map))
+        .route(
+            "/api/v1/map",
+            get(map)
+                .post(offer_map)
+                .layer(DefaultBodyLimit::max(ANSWER_LEN_MAX)),
+        )
         .route("/api/v1/servers", get(servers::list))
         .route("/api/v1/servers/{name}", delete(servers::remove))
         .route("/api/v1/cachelets", get(cachelets))
@@ -206,6 +211,18 @@ async fn map(State(desk): Shared) -> Response {
         Ok(Err(missing)) => error(StatusCode::NOT_FOUND, "no_map", missing.unwrap_or_default()),
         Err(Unsaved) => unsaved(),
     }
+}
+
+/// A server that was asked for its map gives it. Says nothing of what becomes of it.
+async fn offer_map(State(desk): Shared, body: Result<Json<MapOffer>, JsonRejection>) -> Response {
+    let offer = match body {
+        Ok(Json(offer)) => offer,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    told(
+        desk.decide(|core, now| core.handle_map_offer(now, &offer))
+            .await,
+    )
 }
 
 /// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.

@@ -43,6 +43,7 @@ mod reach;
 mod serve;
 mod servers;
 mod state_file;
+mod state_place;
 mod store;
 
 /// The words of the API: heartbeats, settings, views.

@@ -1,8 +1,10 @@
 //! The process: listening, one thread for everything, stopping cleanly.
 
+use std::fs;
 use std::future::Future;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ use crate::guard::{Caller, Guard, Secured};
 use crate::http;
 use crate::patient::Patient;
 use crate::state_file::StateFile;
+use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
@@ -56,12 +59,6 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
 pub fn run(args: &Args) -> Result<(), RunError> {
     let coordinator = Coordinator::bind(args)?;
-    if args.state.is_none() && !is_elected(args) {
-        eprintln!(
-            "evenkeel coordinator: without --state FILE a restart forgets the map, and members \
-             have to be restarted too"
-        );
-    }
     let (address, guard) = (coordinator.address(), Arc::clone(&coordinator.guard));
     if let Some(warning) = guard.warning(address) {
         eprintln!("evenkeel coordinator: {warning}");
@@ -97,7 +94,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Takes the state file, reads it, and listens; with etcd, listens alone.
+    /// Listens; takes the state file and reads it, unless the state is in etcd.
     ///
     /// # Errors
     ///
@@ -113,11 +110,6 @@ impl Coordinator {
             .enable_all()
             .build()
             .context("start the runtime")?;
-        // Before listening: a file in use is the more telling mistake.
-        let alone = match is_elected(args) {
-            true => None,
-            false => Some(open_alone(args, &runtime)?),
-        };
         let listener = TcpListener::bind(&args.listen).map_err(|error| {
             RunError::Usage(format!("cannot listen on {}: {error}", args.listen))
         })?;
@@ -134,9 +126,9 @@ impl Coordinator {
         listener
             .set_nonblocking(true)
             .context("make the listening socket non-blocking")?;
-        let desk = match alone {
-            Some(desk) => desk,
-            None => elected(args, address)?,
+        let desk = match is_elected(args) {
+            true => elected(args, address)?,
+            false => open_alone(args, &runtime)?,
         };
         Ok(Coordinator {
             listener,
@@ -197,7 +189,8 @@ fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
 
 /// The desk of the only coordinator, which goes on from its state file, if it has one.
 fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
-    let (store, state): (Box<dyn StateStore>, _) = match &args.state {
+    let path = state_path(args);
+    let (store, state): (Box<dyn StateStore>, _) = match &path {
         None => (Box::new(MemoryStore), None),
         Some(path) => {
             let (file, state) =
@@ -206,7 +199,8 @@ fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
         }
     };
     let desk = Desk::new();
-    let core = restore_or_begin(args, state, desk.now().monotonic)?;
+    let path = path.unwrap_or_default();
+    let core = restore_or_begin(args, &path, state, desk.now().monotonic)?;
     runtime.block_on(async {
         desk.begin_term(core, store, false, 0).await;
         // The lineage must be on the disk before anybody hears of it.
@@ -216,15 +210,51 @@ fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
     Ok(desk)
 }
 
-/// A core that goes on from `state`, or a new one.
+/// Where the state is kept; nowhere on a port that nobody can find again, or where no directory can be had.
+fn state_path(args: &Args) -> Option<PathBuf> {
+    if args.state.is_some() || args.listen.ends_with(":0") {
+        return args.state.clone();
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let path = default_place(&args.cluster, is_root, |name| std::env::var_os(name));
+    let created = path
+        .as_ref()
+        .and_then(|path| path.parent())
+        .map(fs::create_dir_all);
+    let why = match created {
+        Some(Ok(())) => None,
+        Some(Err(error)) => Some(error.to_string()),
+        None => Some("neither HOME nor XDG_STATE_HOME is set".to_owned()),
+    };
+    match (path, why) {
+        (Some(path), None) => {
+            eprintln!(
+                "evenkeel coordinator: the state is kept in {}",
+                path.display()
+            );
+            Some(path)
+        }
+        (path, why) => {
+            let place = path.map_or_else(String::new, |path| format!(" in {}", path.display()));
+            eprintln!(
+                "evenkeel coordinator: no state can be kept{place}: {}; give --state FILE. Until then a restart takes the map \
+                 over from the servers, without settings",
+                why.unwrap_or_default()
+            );
+            None
+        }
+    }
+}
+
+/// A core that goes on from the `state` at `path`, or a new one.
 fn restore_or_begin(
     args: &Args,
+    path: &Path,
     state: Option<SavedState>,
     now: evenkeel_types::Instant,
 ) -> Result<CoordinatorCore, RunError> {
     match state {
         Some(state) => CoordinatorCore::restore(args.config(), state, now).map_err(|error| {
-            let path = args.state.clone().unwrap_or_default();
             RunError::Usage(format!("state file {}: cannot {error}", path.display()))
         }),
         None => CoordinatorCore::new(args.config(), new_lineage(), now)

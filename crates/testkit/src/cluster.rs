@@ -72,6 +72,7 @@ pub struct Cluster {
     /// The proxies.
     pub proxies: Vec<Process>,
     options: ClusterOptions,
+    folders: Vec<tempfile::TempDir>,
 }
 
 impl Cluster {
@@ -86,6 +87,7 @@ impl Cluster {
             servers: Vec::new(),
             proxies: Vec::new(),
             options,
+            folders: Vec::new(),
         };
         for index in 0..cluster.options.servers {
             let server = cluster.spawn_server(index);
@@ -145,11 +147,21 @@ impl Cluster {
     }
 
     /// Kills the coordinator and starts it again at its address. It goes on from what it has saved if it was given a
-    /// file for it (`--state`).
+    /// file for it (`--state`); otherwise it knows nothing.
     pub fn restart_coordinator(&mut self) {
         let address = self.coordinator.address().to_string();
         self.coordinator.kill();
-        self.coordinator = spawn_coordinator(&address, &self.options);
+        let mut options = self.options.clone();
+        if !options.coordinator_args.iter().any(|it| it == "--state") {
+            // Not the default place, which outlives the test.
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let state = folder.path().join("state").display().to_string();
+            options
+                .coordinator_args
+                .extend(["--state".to_owned(), state]);
+            self.folders.push(folder);
+        }
+        self.coordinator = spawn_coordinator(&address, &options);
     }
 
     /// Waits until every proxy carries out deletes of keys that nobody stores. A get would not tell: of a server that does

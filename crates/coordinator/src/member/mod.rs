@@ -25,7 +25,7 @@ use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};
 use crate::api::{
-    Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, Reason, Settings,
+    Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, Reason, Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::NOT_LEADER;
@@ -208,6 +208,7 @@ impl MemberHandle {
         let member = Member {
             endpoints: endpoints?,
             preferred: None,
+            followed: None,
             line: Line::new(&config.access, REQUEST_TIMEOUT),
             heartbeat,
             orders: orders.clone(),
@@ -264,6 +265,8 @@ struct Member<R, E> {
     endpoints: Vec<Endpoint>,
     /// The coordinator that answered last, if it is to be asked first.
     preferred: Option<Endpoint>,
+    /// The coordinator that was followed last: no other is offered its map, as it could still be alive.
+    followed: Option<Endpoint>,
     line: Line,
     /// The next heartbeat, but for the report.
     heartbeat: Heartbeat,
@@ -323,6 +326,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.config_hash = config_hash;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
+        self.heartbeat.told = self.view.epoch;
         self.heartbeat.lineage = self.view.lineage;
         let Ok(body) = serde_json::to_vec(&self.heartbeat) else {
             let message = "the member's report cannot be written as JSON".to_owned();
@@ -336,7 +340,8 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             match endpoint.post(&self.line, "/api/v1/heartbeat", &body) {
                 Ok(answer) => match self.handle_answer(sent, answer) {
                     Ok(()) => {
-                        self.preferred = Some(endpoint);
+                        self.preferred = Some(endpoint.clone());
+                        self.followed = Some(endpoint);
                         return;
                     }
                     // Its successor may be among the others.
@@ -365,6 +370,13 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                         turns.push_front(leader);
                     }
                 }
+                Err(CallError::Refused {
+                    reason, message, ..
+                }) if reason == Reason::MapWanted.as_str() => {
+                    self.offer_map(&endpoint);
+                    self.preferred = Some(endpoint);
+                    return self.handle_refusal(&reason, message);
+                }
                 // It cannot serve us now; another might.
                 Err(CallError::Refused {
                     status: 500..,
@@ -389,6 +401,26 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         match unable {
             Some((reason, message)) => self.handle_refusal(&reason, message),
             None => self.handle_silence(),
+        }
+    }
+
+    /// Gives a coordinator that has lost its state the map to go on from, where it was followed before.
+    fn offer_map(&self, endpoint: &Endpoint) {
+        let (Some(map), Some(lineage)) = (&self.view.map, self.view.lineage) else {
+            return;
+        };
+        let offer = MapOffer {
+            name: self.heartbeat.name.clone(),
+            boot: self.heartbeat.boot,
+            lineage,
+            map: map.document().clone(),
+        };
+        if self.followed.as_ref() == Some(endpoint)
+            && let Ok(body) = serde_json::to_vec(&offer)
+        {
+            // Where it does not arrive, the next heartbeat is asked for it again.
+            let _: Result<serde_json::Value, CallError> =
+                endpoint.post(&self.line, "/api/v1/map", &body);
         }
     }
 
@@ -478,6 +510,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         worker_ports: config.worker_ports.clone(),
         rack: config.rack.clone(),
         epoch: Epoch(0),
+        told: Epoch(0),
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,

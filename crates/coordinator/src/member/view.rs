@@ -1,7 +1,9 @@
 //! What of a coordinator's answer is news to the program, and which answers are not believed.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
 use super::MemberEvent;
@@ -19,6 +21,8 @@ pub(super) struct View {
     /// Greatest token of a leader that has answered in this lineage.
     pub(super) leader: u64,
     pub(super) epoch: Epoch,
+    /// The map of that epoch.
+    pub(super) map: Option<Arc<ClusterMap>>,
     pub(super) cluster_load: Option<f64>,
     pub(super) balances: Option<bool>,
     pub(super) settings: Option<Settings>,
@@ -86,6 +90,7 @@ impl View {
             && map.epoch() > self.epoch
         {
             self.epoch = map.epoch();
+            self.map = Some(Arc::clone(&map));
             events.push(MemberEvent::Map(map));
         }
         let load = answer.mean_worker_load;

@@ -5,13 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_coordinator::Args;
+use evenkeel_coordinator::api::limits::TAKEOVER_EPOCHS;
 use evenkeel_coordinator::api::{Cause, MemberKind, Mode, Settings};
 use evenkeel_coordinator::client::ClientError;
 use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
+use evenkeel_testkit::poll_until;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde_json::{Value, json};
 
-use crate::support::{DEADLINE, Member, Running, config, is_even, life, lively};
+use crate::support::{DEADLINE, Member, Running, call, config, is_even, life, lively};
 
 const OFF: Settings = Settings {
     hot_keys: Mode::Off,
@@ -165,34 +167,57 @@ fn a_coordinator_that_returns_from_its_state_file_changes_nothing() {
 }
 
 #[test]
-fn a_coordinator_that_lost_its_state_is_not_believed() {
+fn a_coordinator_that_lost_its_state_takes_the_map_over() {
     let running = Running::start(&lively());
     let at = running.address;
     let member = Member::server(at, 1);
     let map = member.wait_map("a map", is_even);
     drop(running);
     member.wait_event(&MemberEvent::Lost);
+    let folder = tempfile::tempdir().unwrap();
     let forgetful = Running::start(&Args {
         listen: at.to_string(),
+        state: Some(folder.path().join("state")),
         ..lively()
     });
+    let taken = member.wait_map("the map again", |map| map.epoch() > Epoch(TAKEOVER_EPOCHS));
+    assert_eq!(taken.document().cachelets, map.document().cachelets);
+    assert_eq!(
+        taken.document().since,
+        map.document().since,
+        "nothing is lost"
+    );
+    let events = forgetful.client().events().unwrap();
+    assert_eq!(events[0].cause, Cause::MapTakenOver);
+    assert_eq!(events[0].servers, ["m1"]);
+}
+
+/// Another coordinator without state is not given the map: the first one may be alive.
+#[test]
+fn only_where_it_was_followed_a_coordinator_takes_the_map_over() {
+    let running = Running::start(&lively());
+    let other = Running::start(&lively());
+    let list = [running.address, other.address];
+    let member = Member::start(config(&list, MemberKind::Server, 1));
+    member.wait_map("a map", is_even);
+    drop(running);
     let reason = member.wait_for("a refusal", |event| match event {
-        MemberEvent::Refused { reason, message } => Some((reason.clone(), message.clone())),
+        MemberEvent::Refused { reason, .. } => Some(reason.clone()),
         _ => None,
     });
-    assert_eq!(reason.0, "foreign_map");
-    assert!(
-        reason.1.contains("restore the state file or restart"),
-        "{}",
-        reason.1
-    );
-    assert_eq!(forgetful.client().servers().unwrap().servers, []);
-    let no_map = forgetful.client().map().unwrap_err();
+    assert_eq!(reason, "map_wanted");
+    // It was asked twice and has not said.
+    let metric = "evenkeel_coordinator_refusals_total{reason=\"map_wanted\"} ";
+    poll_until(DEADLINE, "another heartbeat", || {
+        let (_, text) = call(other.address, "GET", "/metrics", "");
+        let count = text.lines().find_map(|line| line.strip_prefix(metric))?;
+        (count.parse::<u64>().ok()? >= 2).then_some(())
+    });
+    let no_map = other.client().map().unwrap_err();
     assert!(
         matches!(no_map, ClientError::Refused { status: 404, .. }),
         "{no_map}"
     );
-    assert_eq!(map.epoch(), Epoch(1));
 }
 
 #[test]

@@ -53,9 +53,8 @@ impl Standing {
     pub fn needed(method: &str, path: &str) -> Standing {
         match (method, path) {
             ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => Standing::Anybody,
-            ("POST", "/api/v1/heartbeat" | "/api/v1/hot-keys") | ("GET", "/api/v1/map") => {
-                Standing::Member
-            }
+            ("POST", "/api/v1/heartbeat" | "/api/v1/hot-keys")
+            | ("GET" | "POST", "/api/v1/map") => Standing::Member,
             _ => Standing::Operator,
         }
     }
@@ -274,6 +273,7 @@ mod tests {
             ("GET", "/healthz/", Standing::Operator),
             ("POST", "/api/v1/heartbeat", Standing::Member),
             ("GET", "/api/v1/map", Standing::Member),
+            ("POST", "/api/v1/map", Standing::Member),
             ("GET", "/api/v1/servers", Standing::Operator),
             ("POST", "/api/v1/drain", Standing::Operator),
             ("DELETE", "/api/v1/servers/s1", Standing::Operator),

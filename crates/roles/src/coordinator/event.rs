@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Cause {
     /// Enough servers had registered for the first map.
     MapCreated,
+    /// A coordinator without state has taken the map over from its servers.
+    MapTakenOver,
     /// A server with a new name registered.
     ServerJoined,
     /// A server was silent for too long and is taken to be down.
@@ -55,8 +57,9 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 20] = [
+    pub const ALL: [Cause; 21] = [
         Cause::MapCreated,
+        Cause::MapTakenOver,
         Cause::ServerJoined,
         Cause::ServerSilent,
         Cause::ServerLeft,
@@ -82,6 +85,7 @@ impl Cause {
     pub const fn as_str(self) -> &'static str {
         match self {
             Cause::MapCreated => "map_created",
+            Cause::MapTakenOver => "map_taken_over",
             Cause::ServerJoined => "server_joined",
             Cause::ServerSilent => "server_silent",
             Cause::ServerLeft => "server_left",

@@ -128,6 +128,10 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 /// counts anew. Long enough to be seen by whoever is called, and for any restart.
 pub const FORGET_AFTER: Duration = Duration::from_secs(3_600);
 
+/// Epochs that are left out when a map is taken over from servers: more changes than a predecessor can have made that none of
+/// those who were asked has heard of.
+pub const TAKEOVER_EPOCHS: u64 = 1_000_000;
+
 /// Most proxies that are members at one time: one for each application process of a large site.
 pub const PROXIES_MAX: usize = 4096;
 

@@ -51,15 +51,19 @@ pub(super) struct Proxy {
 }
 
 impl CoordinatorCore {
-    /// Checks what concerns servers and proxies alike.
-    pub(super) fn check(&self, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+    /// Checks whether a heartbeat makes sense and is meant for this cluster.
+    pub(super) fn check_sender(&self, heartbeat: &Heartbeat) -> Result<(), Refusal> {
         if heartbeat.cluster != self.config.cluster {
             return Err(Refusal::WrongCluster {
                 ours: self.config.cluster.clone(),
                 theirs: heartbeat.cluster.chars().take(SHOWN_CLUSTER_LEN).collect(),
             });
         }
-        heartbeat.validate()?;
+        heartbeat.validate()
+    }
+
+    /// Checks whether the map that a member works by is of this coordinator.
+    pub(super) fn check_map(&self, heartbeat: &Heartbeat) -> Result<(), Refusal> {
         if heartbeat.epoch == Epoch(0) {
             return Ok(());
         }
@@ -148,7 +152,7 @@ impl CoordinatorCore {
             known.entry.boot != heartbeat.boot && self.check_holder(now, known, heartbeat).is_ok()
         };
         heartbeat.kind == MemberKind::Server
-            && self.check(heartbeat).is_ok()
+            && self.check_sender(heartbeat).is_ok()
             && known.is_none_or(is_new)
     }
 

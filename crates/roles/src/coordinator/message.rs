@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::placement::map::{ClusterMap, MIGRATIONS_MAX, NAME_LEN_MAX, WORKERS_MAX};
+use evenkeel_policy::placement::map::{
+    ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX, WORKERS_MAX,
+};
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,9 @@ pub struct Heartbeat {
     /// cachelet that this map does not give to it. 0 before the first map.
     #[serde(default)]
     pub epoch: Epoch,
+    /// Newest map that the member was told, which it may not work by yet. 0 before the first.
+    #[serde(default)]
+    pub told: Epoch,
     /// [`HeartbeatAnswer::lineage`] of that map; absent before the first.
     #[serde(default)]
     pub lineage: Option<u64>,
@@ -88,6 +93,19 @@ pub struct Heartbeat {
     /// That this is the last heartbeat of this life: the process has stopped serving.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub leaves: bool,
+}
+
+/// A server's map, for a coordinator that has lost its state and [asks](Refusal::MapWanted) for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MapOffer {
+    /// The server.
+    pub name: String,
+    /// The life of its process.
+    pub boot: BootId,
+    /// See [`Heartbeat::lineage`].
+    pub lineage: u64,
+    /// The newest map that it was told.
+    pub map: MapDocument,
 }
 
 /// How far a migration has come, at one of its ends.

@@ -49,6 +49,7 @@ pub mod plans;
 mod refusal;
 mod sharing;
 mod state;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -69,6 +70,7 @@ use migrating::Migrations;
 use names::Joins;
 use placing::Accounts;
 use plans::{Plans, SavedPlans};
+use takeover::Takeover;
 
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
@@ -85,7 +87,8 @@ pub use event::{Cause, MapEvent};
 pub use fence::Electorate;
 pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
 pub use message::{
-    Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, MigrationReport, MigrationState, Settings,
+    Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
+    Settings,
 };
 pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
@@ -125,6 +128,10 @@ pub struct CoordinatorCore {
     /// By id.
     servers: Vec<Server>,
     joins: Joins,
+    /// Servers that work by a map of a predecessor, while there is none here.
+    takeover: Option<Takeover>,
+    /// First map that was made after the map was taken over from servers; 0 where it never was.
+    taken_over: Epoch,
     /// By name.
     proxies: BTreeMap<String, Proxy>,
     /// Empty before the first map, as `slots`.
@@ -199,6 +206,8 @@ impl CoordinatorCore {
             settings: Settings::default(),
             servers: Vec::new(),
             joins: Joins::default(),
+            takeover: None,
+            taken_over: Epoch(0),
             proxies: BTreeMap::new(),
             virtual_nodes: Vec::new(),
             slots: Vec::new(),
@@ -249,7 +258,11 @@ impl CoordinatorCore {
     ) -> Result<HeartbeatAnswer, Refusal> {
         self.notice_pause(now.monotonic);
         let mut changes = Vec::new();
-        let member = self.check(heartbeat).and_then(|()| match heartbeat.kind {
+        let checked = self
+            .check_sender(heartbeat)
+            .and_then(|()| self.hear_witness(now, heartbeat))
+            .and_then(|()| self.check_map(heartbeat));
+        let member = checked.and_then(|()| match heartbeat.kind {
             MemberKind::Server => self
                 .handle_server(now.monotonic, heartbeat, &mut changes)
                 .map(Some),
@@ -273,6 +286,7 @@ impl CoordinatorCore {
     /// Looks for members that have fallen silent. To be called at [`poll_deadline`](Self::poll_deadline).
     pub fn handle_timeout(&mut self, now: Now) {
         self.notice_pause(now.monotonic);
+        self.try_to_take_over(now);
         self.finish(now, Vec::new());
         self.tend_drains(now.monotonic);
     }

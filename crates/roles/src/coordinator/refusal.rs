@@ -110,6 +110,12 @@ pub enum Refusal {
         /// Name of the server that has it.
         owner: String,
     },
+    /// The coordinator has no state, and the server has a newer map than any that it was offered.
+    #[error("the coordinator has lost its state and asks its servers for the map")]
+    MapWanted,
+    /// The coordinator has no state, and waits for more servers before it takes their map over.
+    #[error("the coordinator has lost its state and takes the map over from its servers")]
+    TakingOver,
     /// The server works by a map of this coordinator, which has forgotten it.
     #[error("server {name:?} was away for so long that it was forgotten; start it again")]
     Forgotten {
@@ -151,7 +157,7 @@ pub enum Fault {
     Invalid,
     /// The message contradicts what the coordinator knows. An operator has to decide who is right.
     Conflict,
-    /// A limit of the coordinator is reached. It may work later.
+    /// A limit of the coordinator is reached, or it is not ready yet. It may work later.
     Full,
 }
 
@@ -182,6 +188,10 @@ pub enum Reason {
     ChangedInOneLife,
     /// See [`Refusal::AddressTaken`].
     AddressTaken,
+    /// See [`Refusal::MapWanted`].
+    MapWanted,
+    /// See [`Refusal::TakingOver`].
+    TakingOver,
     /// See [`Refusal::Forgotten`].
     Forgotten,
     /// See [`Refusal::Unreachable`].
@@ -194,7 +204,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -207,6 +217,8 @@ impl Reason {
         Reason::NameTaken,
         Reason::ChangedInOneLife,
         Reason::AddressTaken,
+        Reason::MapWanted,
+        Reason::TakingOver,
         Reason::Forgotten,
         Reason::Unreachable,
         Reason::TooManyJoins,
@@ -228,6 +240,8 @@ impl Reason {
             Reason::NameTaken => "name_taken",
             Reason::ChangedInOneLife => "changed_in_one_life",
             Reason::AddressTaken => "address_taken",
+            Reason::MapWanted => "map_wanted",
+            Reason::TakingOver => "taking_over",
             Reason::Forgotten => "forgotten",
             Reason::Unreachable => "unreachable",
             Reason::TooManyJoins => "too_many_joins",
@@ -258,6 +272,8 @@ impl Refusal {
             Refusal::NameTaken { .. } => Reason::NameTaken,
             Refusal::ChangedInOneLife { .. } => Reason::ChangedInOneLife,
             Refusal::AddressTaken { .. } => Reason::AddressTaken,
+            Refusal::MapWanted => Reason::MapWanted,
+            Refusal::TakingOver => Reason::TakingOver,
             Refusal::Forgotten { .. } => Reason::Forgotten,
             Refusal::Unreachable { .. } => Reason::Unreachable,
             Refusal::TooManyJoins => Reason::TooManyJoins,
@@ -284,7 +300,10 @@ impl Refusal {
             | Reason::AddressTaken
             | Reason::Forgotten
             | Reason::Unreachable => Fault::Conflict,
-            Reason::TooManyJoins | Reason::TooManyMembers => Fault::Full,
+            Reason::MapWanted
+            | Reason::TakingOver
+            | Reason::TooManyJoins
+            | Reason::TooManyMembers => Fault::Full,
         }
     }
 }

@@ -37,10 +37,11 @@ impl CoordinatorCore {
         if changes.is_empty() && self.cachelets_in_transit() == 0 && !wishes {
             return;
         }
-        let servers = &self.servers;
+        let (servers, all_follow) = (&self.servers, self.all_follow_takeover(now));
         let plan = placing::plan(&self.slots, &self.accounts, &parties, |server, epoch| {
             let server = &servers[usize::from(server.0)];
-            server.applied >= epoch || server.has_ceased(now)
+            let is_sure = epoch >= self.taken_over || all_follow;
+            is_sure && (server.applied >= epoch || server.has_ceased(now))
         });
         self.carry_out(now, &plan, changes);
     }

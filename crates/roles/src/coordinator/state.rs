@@ -60,6 +60,9 @@ pub struct SavedState {
     /// Which servers were up by the maps that servers may still work by.
     #[serde(default)]
     pub electorates: Vec<Electorate>,
+    /// First map that was made after the map was taken over from servers; 0 where it never was.
+    #[serde(default)]
+    pub taken_over: Epoch,
 }
 
 /// A server that has registered.
@@ -276,6 +279,7 @@ impl CoordinatorCore {
         core.accounts = state.accounts;
         core.plans = Plans::new(state.plans);
         core.electorates = Electorates::restore(state.electorates);
+        core.taken_over = state.taken_over;
         core.servers = state
             .servers
             .into_iter()
@@ -332,6 +336,7 @@ impl CoordinatorCore {
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),
+            taken_over: self.taken_over,
         }
     }
 }

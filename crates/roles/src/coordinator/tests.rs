@@ -11,8 +11,9 @@ mod random;
 mod serving_leases;
 mod shares;
 mod stories;
+mod takeover;
 
-use evenkeel_policy::placement::map::SERVERS_MAX;
+use evenkeel_policy::placement::map::{MapDocument, SERVERS_MAX};
 use evenkeel_types::{BootId, WorkerRef};
 
 use super::*;
@@ -117,6 +118,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         worker_ports: (1..=workers).map(|w| 10_000 + 100 * n + w).collect(),
         rack: None,
         epoch: Epoch(0),
+        told: Epoch(0),
         lineage: None,
         load: LoadReport::default(),
         hot_keys: None,

@@ -138,6 +138,7 @@ impl World {
             worker_ports: Vec::new(),
             rack: None,
             epoch,
+            told: epoch,
             lineage: lineage(epoch),
             load: LoadReport::default(),
             hot_keys: None,

@@ -10,7 +10,7 @@
 //! with its owner; whatever is served at any two times in the same stay must be the same contents, whatever cachelets were
 //! split and merged meanwhile.
 
-use evenkeel_policy::placement::map::{MapDocument, Migration};
+use evenkeel_policy::placement::map::Migration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -35,6 +35,8 @@ struct Process {
     connected: bool,
     /// The map it works by.
     works_by: Option<Arc<ClusterMap>>,
+    /// The newest map that it was told.
+    told: Option<Arc<ClusterMap>>,
     /// A map it has received and not carried out yet.
     received: Option<Arc<ClusterMap>>,
     /// What it holds of virtual nodes that it owns or takes.
@@ -57,6 +59,7 @@ impl Process {
             alive: false,
             connected: true,
             works_by: None,
+            told: None,
             received: None,
             holds: BTreeMap::new(),
             migrations: BTreeMap::new(),
@@ -76,6 +79,7 @@ impl Process {
         };
         self.alive = true;
         self.works_by = None;
+        self.told = None;
         self.received = None;
         self.holds.clear();
         self.migrations.clear();
@@ -145,6 +149,7 @@ impl Process {
                 bytes: 1,
             });
         Heartbeat {
+            told: self.told.as_ref().map_or(Epoch(0), |map| map.epoch()),
             migrations: reports.collect(),
             ..self.heartbeat.clone()
         }
@@ -159,6 +164,8 @@ struct Model {
     is_calm: bool,
     processes: Vec<Process>,
     boots: u64,
+    /// Names that were removed.
+    removed: Vec<String>,
     /// Ids by name, as first seen.
     ids: BTreeMap<String, ServerId>,
     last_map: Option<Arc<ClusterMap>>,
@@ -182,6 +189,7 @@ impl Model {
             is_calm: seed % 2 == 1,
             processes: (1..=SERVERS).map(Process::new).collect(),
             boots: 1,
+            removed: Vec::new(),
             ids: BTreeMap::new(),
             last_map: None,
             contents: 0,
@@ -214,6 +222,7 @@ impl Model {
             7..10 if self.is_calm => self.processes[i].connected = self.chance(800),
             7..10 => self.processes[i].connected = !self.processes[i].connected,
             10..12 => self.world.restart(),
+            12 if self.chance(200) => self.lose_state(),
             12 => {
                 // The coordinator's process is stopped for a while.
                 let ms = self.random.next_u64() % 60_000;
@@ -392,6 +401,7 @@ impl Model {
             return;
         }
         self.ids.remove(&name);
+        self.removed.push(name);
         process.works_by = None;
         if self.chance(700) {
             self.processes[i].names += 1;
@@ -414,17 +424,76 @@ impl Model {
         }
         let answer = match self.world.send(&process.heartbeat()) {
             // A new life, before the former one is known to have ended.
-            Err(Refusal::NameTaken { .. }) => return,
+            Err(Refusal::NameTaken { .. } | Refusal::TakingOver) => return,
+            Err(Refusal::MapWanted) => return self.offer_map(i),
             answer => answer.unwrap(),
         };
+        process.heartbeat.lineage = Some(answer.lineage);
         let id = answer.server_id.unwrap();
         let known = self.ids.entry(process.heartbeat.name.clone()).or_insert(id);
         assert_eq!(*known, id, "an id belongs to a name");
         let holders = self.ids.values().filter(|its| **its == id);
         assert_eq!(holders.count(), 1, "a name has an id of its own");
         if !answer_lost && let Some(map) = answer.map {
+            process.told = Some(map.clone());
             process.received = Some(map);
         }
+    }
+
+    /// Who joined by a newer map than that was taken over finds no votes for its leases, of which these processes know nothing.
+    fn end_unknown(&mut self, map: &ClusterMap) {
+        for process in &mut self.processes {
+            let name = &process.heartbeat.name;
+            if !map.servers().iter().any(|server| server.name == *name) {
+                self.ids.remove(name);
+                process.works_by = None;
+                process.alive = false;
+            }
+        }
+    }
+
+    fn offer_map(&mut self, i: usize) {
+        let process = &self.processes[i];
+        let offer = MapOffer {
+            name: process.heartbeat.name.clone(),
+            boot: process.heartbeat.boot,
+            lineage: process.heartbeat.lineage.expect("it works by a map"),
+            map: process
+                .told
+                .as_ref()
+                .expect("it was told")
+                .document()
+                .clone(),
+        };
+        self.world.core.handle_map_offer(self.world.now, &offer);
+    }
+
+    /// The coordinator is started again without its state, and takes the map over from those servers that it hears. Others
+    /// go on by maps of before, some by newer ones.
+    fn lose_state(&mut self) {
+        if self.world.core.map().is_none() {
+            return;
+        }
+        let kept = self.world.core.saved_state();
+        let (config, now) = (self.world.core.config().clone(), self.world.now.monotonic);
+        self.world.core = CoordinatorCore::new(config, LINEAGE + 1, now).unwrap();
+        // What it made last was perhaps told to nobody.
+        self.last_map = None;
+        for _ in 0..100 {
+            for i in 0..self.processes.len() {
+                if self.processes[i].works_by.is_some() {
+                    self.report(i);
+                }
+            }
+            self.check();
+            if let Some(map) = self.world.core.map().cloned() {
+                return self.end_unknown(&map);
+            }
+            self.world.pass(100);
+        }
+        // Too few have come: the operator finds the state again.
+        let config = self.world.core.config().clone();
+        self.world.core = CoordinatorCore::restore(config, kept, self.world.now.monotonic).unwrap();
     }
 
     /// What must hold at every moment.
@@ -522,6 +591,17 @@ impl Model {
         }
     }
 
+    /// Removes again what a coordinator that has lost its state does not know to be removed.
+    fn remove_again(&mut self) {
+        for name in &self.removed {
+            let is_used = |process: &Process| process.heartbeat.name == *name;
+            if !self.processes.iter().any(is_used) {
+                // It may be known as removed, or not yet as down.
+                let _ = self.world.core.remove_server(self.world.now, name);
+            }
+        }
+    }
+
     /// All faults stop; within a few rounds everything must be in order.
     fn heal_and_check(&mut self) {
         for i in 0..self.processes.len() {
@@ -541,12 +621,15 @@ impl Model {
             let _ = self.world.core.handle_drain(now, &request);
         }
         for _ in 0..300 {
+            self.remove_again();
             for i in 0..self.processes.len() {
                 let process = &mut self.processes[i];
                 let answer = match self.world.send(&process.heartbeat()) {
                     Err(Refusal::NameTaken { .. }) => continue,
                     answer => answer.unwrap(),
                 };
+                process.heartbeat.lineage = Some(answer.lineage);
+                process.told = answer.map.clone().or(process.told.take());
                 self.ids
                     .insert(process.heartbeat.name.clone(), answer.server_id.unwrap());
                 process.received = answer.map.or(process.received.take());

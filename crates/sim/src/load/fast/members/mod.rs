@@ -295,6 +295,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
             settings: balancing.plans,
             ..SavedPlans::default()
         },
+        taken_over: Epoch(0),
         electorates: Vec::new(),
     };
     let config = CoordinatorConfig::new(CLUSTER);

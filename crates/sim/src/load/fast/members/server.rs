@@ -340,6 +340,7 @@ impl Members {
             worker_ports: entry.worker_ports.clone(),
             rack: None,
             epoch: member.map.epoch(),
+            told: member.map.epoch(),
             lineage: Some(LINEAGE),
             load: LoadReport {
                 requests_per_second: loads.iter().map(WorkerLoad::undiverted_load).collect(),
