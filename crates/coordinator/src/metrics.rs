@@ -220,7 +220,6 @@ fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
         for (part, load) in [
             ("own", worker.load),
             ("replicas", worker.replica_load),
-            ("guests", worker.guest_load),
             ("diverted", worker.diverted_load),
         ] {
             text.of_worker(

@@ -10,7 +10,7 @@
 //! measured anew from the moment when it came, not from the beginning of its counts.
 //!
 //! What belongs to a worker but to none of its cachelets is told apart: reads of replicas that it holds for
-//! others, requests for guests, and what others serve of its own hot keys. Moving a cachelet moves none of
+//! others, and what others serve of its own hot keys. Moving a cachelet moves none of
 //! these.
 //!
 //! The time of a processor is not measured for each cachelet: that would take two looks at the clock a
@@ -166,8 +166,6 @@ pub struct WorkerLoad {
     pub replica_load: f64,
     /// What others serve of its hot keys.
     pub diverted_load: f64,
-    /// What it serves of keys whose home is another server.
-    pub guest_load: f64,
     /// Part of its time that it does not sleep, from 0 to 1.
     pub busy: f64,
     /// Its keys that have replicas elsewhere.
@@ -181,7 +179,7 @@ pub struct WorkerLoad {
 impl WorkerLoad {
     /// All that it serves.
     pub fn served_load(&self) -> f64 {
-        self.load + self.replica_load + self.guest_load
+        self.load + self.replica_load
     }
 
     /// What it would serve of its own if nothing were replicated.
@@ -389,8 +387,7 @@ mod tests {
         };
         let mut worker = WorkerLoad {
             load: 300.0,
-            replica_load: 60.0,
-            guest_load: 40.0,
+            replica_load: 100.0,
             diverted_load: 50.0,
             busy: 0.8,
             cachelets: vec![of(A, 100.0), of(B, 200.0)],
@@ -400,7 +397,7 @@ mod tests {
         assert_eq!(worker.cachelets[0].busy, 0.2);
         assert_eq!(worker.cachelets[1].busy, 0.4);
         assert_eq!(worker.undiverted_load(), 350.0);
-        (worker.load, worker.replica_load, worker.guest_load) = (0.0, 0.0, 0.0);
+        (worker.load, worker.replica_load) = (0.0, 0.0);
         worker.divide_busy();
         assert_eq!(worker.cachelets[1].busy, 0.0);
     }

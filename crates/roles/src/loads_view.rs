@@ -64,8 +64,6 @@ pub struct WorkerColumns {
     pub replica_load: Vec<u64>,
     /// What others serve of its hot keys.
     pub diverted_load: Vec<u64>,
-    /// What it serves of others' keys.
-    pub guest_load: Vec<u64>,
     /// Its keys that have replicas elsewhere.
     pub replicated_keys: Vec<u64>,
     /// Part of its time that it does not sleep, in millionths.
@@ -279,7 +277,6 @@ impl WorkerColumns {
         self.load.push(whole(load.load, RATE_MAX));
         self.replica_load.push(whole(load.replica_load, RATE_MAX));
         self.diverted_load.push(whole(load.diverted_load, RATE_MAX));
-        self.guest_load.push(whole(load.guest_load, RATE_MAX));
         self.replicated_keys
             .push(load.replicated_keys.min(KEYS_MAX));
         self.busy_ppm.push(whole(load.busy * WHOLE as f64, WHOLE));
@@ -297,7 +294,6 @@ impl WorkerColumns {
                 ("load", &self.load, RATE_MAX),
                 ("replica_load", &self.replica_load, RATE_MAX),
                 ("diverted_load", &self.diverted_load, RATE_MAX),
-                ("guest_load", &self.guest_load, RATE_MAX),
                 ("replicated_keys", &self.replicated_keys, KEYS_MAX),
                 ("busy_ppm", &self.busy_ppm, WHOLE),
                 ("memory_bytes", &self.memory_bytes, BYTES_MAX),
@@ -317,7 +313,6 @@ impl WorkerColumns {
             load: rate(&self.load)?,
             replica_load: rate(&self.replica_load)?,
             diverted_load: rate(&self.diverted_load)?,
-            guest_load: rate(&self.guest_load)?,
             replicated_keys: number(&self.replicated_keys)?,
             busy: rate(&self.busy_ppm)? / WHOLE as f64,
             memory_bytes: number(&self.memory_bytes)?,
@@ -434,7 +429,6 @@ mod tests {
             load: cachelets.iter().map(|load| load.load).sum(),
             replica_load: 100.0,
             diverted_load: 50.0,
-            guest_load: 20.0,
             busy: 0.25,
             memory_bytes: 123_456,
             cachelets,
@@ -450,7 +444,6 @@ mod tests {
             load: f64::INFINITY,
             replica_load: f64::MAX,
             diverted_load: 1e300,
-            guest_load: 1e300,
             busy: 1.0,
             memory_bytes: u64::MAX,
             cachelets: (0..cachelets)
@@ -589,7 +582,6 @@ mod tests {
             load: twice(&columns.load),
             replica_load: twice(&columns.replica_load),
             diverted_load: twice(&columns.diverted_load),
-            guest_load: twice(&columns.guest_load),
             replicated_keys: twice(&columns.replicated_keys),
             busy_ppm: twice(&columns.busy_ppm),
             memory_bytes: twice(&columns.memory_bytes),

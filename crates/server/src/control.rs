@@ -70,6 +70,8 @@ pub struct Gauges {
     hot_keys: AtomicBool,
     /// Whether it takes part in migrations.
     migrations: AtomicBool,
+    /// Whether it has refused keys of other servers.
+    refuses_keys: AtomicBool,
 }
 
 impl Gauges {
@@ -102,6 +104,16 @@ impl Gauges {
     /// Whether it takes part in migrations.
     pub fn has_migrations(&self) -> bool {
         self.migrations.load(Ordering::Relaxed)
+    }
+
+    /// The worker says whether it has refused keys of other servers to clients without a map.
+    pub fn set_refuses_keys(&self, refuses: bool) {
+        self.refuses_keys.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Whether it has refused keys of other servers to clients without a map.
+    pub fn refuses_keys(&self) -> bool {
+        self.refuses_keys.load(Ordering::Relaxed)
     }
 
     /// The worker has let go of everything that this map does not give it.

@@ -662,6 +662,7 @@ impl Worker {
             gauges.set_load(core.load());
             gauges.set_has_hot_keys(core.has_hot_keys());
             gauges.set_has_migrations(core.has_migrations());
+            gauges.set_refuses_keys(core.has_refused_keys());
         }
         if self.unmaintained || now.monotonic >= self.next_maintenance {
             self.unmaintained = self.parts.core.maintain(now);

@@ -115,6 +115,7 @@ pub fn join(
         me: None,
         hot_keys_most: args.hot_keys,
         test_endless_lease: args.test_endless_lease,
+        has_warned: false,
     };
     MemberHandle::start(config, report, move |event| listener.hear(event))
         .map_err(|error| UsageError(error.to_string()))
@@ -177,6 +178,8 @@ struct Listener {
     /// What is done at most, whatever the coordinator says.
     hot_keys_most: Mode,
     test_endless_lease: bool,
+    /// Operators know that clients ask for keys of other servers.
+    has_warned: bool,
 }
 
 impl Listener {
@@ -199,6 +202,7 @@ impl Listener {
                 self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
             }
             MemberEvent::Answered { sent, epoch, lease } => {
+                self.warn_of_strangers();
                 let lease = lease.filter(|_| !self.test_endless_lease);
                 self.lease.handle_answer(sent, epoch, lease);
             }
@@ -219,6 +223,18 @@ impl Listener {
                     "evenkeel server: the coordinator refuses this server ({reason}): {message}"
                 );
             }
+        }
+    }
+
+    /// Says once that clients bring keys to the wrong server: they were pointed at servers instead of a proxy.
+    fn warn_of_strangers(&mut self) {
+        let mut workers = self.workers.iter();
+        if !self.has_warned && workers.any(|worker| worker.gauges.refuses_keys()) {
+            self.has_warned = true;
+            eprintln!(
+                "evenkeel server: clients ask this server for keys of others, and are refused: point them at a proxy \
+                 (keys_of_others in `stats evenkeel`; this is said once)"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! Attacks on real processes that have worked once, or would if somebody had not thought of them. Each of them must fail for ever.
 
+mod direct_clients;
 mod forgetful;
 mod invented;
 mod names;

@@ -165,7 +165,6 @@ fn measuring() -> Value {
         "load",
         "replica_load",
         "diverted_load",
-        "guest_load",
         "busy_ppm",
         "memory_bytes",
     ];

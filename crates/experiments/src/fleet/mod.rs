@@ -286,7 +286,7 @@ impl Fleet {
         self.cluster.is_some() && self.plan.workers > 1
     }
 
-    /// What each worker serves in small requests a second, smoothed over 1.5 s: own keys, replicas and guests. Of the
+    /// What each worker serves in small requests a second, smoothed over 1.5 s: own keys and replicas. Of the
     /// servers that have told their coordinator lately; none without one.
     ///
     /// # Errors
@@ -297,8 +297,7 @@ impl Fleet {
         };
         let most = self.servers.len() * usize::from(self.plan.workers);
         let loads = cluster.api.cachelets(LoadOrder::Place, most)?;
-        let served =
-            |worker: &WorkerLoadView| worker.load + worker.replica_load + worker.guest_load;
+        let served = |worker: &WorkerLoadView| worker.load + worker.replica_load;
         Ok(loads.workers.iter().map(served).collect())
     }
 }

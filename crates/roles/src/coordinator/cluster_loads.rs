@@ -70,8 +70,6 @@ pub struct WorkerLoadView {
     pub replica_load: f64,
     /// What others serve of its hot keys.
     pub diverted_load: f64,
-    /// What it serves of keys whose home is elsewhere.
-    pub guest_load: f64,
     /// Part of its time that it does not sleep.
     pub busy: f64,
     /// Bytes that it holds of the memory limit.
@@ -273,7 +271,6 @@ fn worker_view(server: &str, load: &WorkerLoad, left_out: &LeftOut) -> WorkerLoa
         load: load.load,
         replica_load: load.replica_load,
         diverted_load: load.diverted_load,
-        guest_load: load.guest_load,
         busy: load.busy,
         memory_bytes: load.memory_bytes,
         cachelets: load.cachelets.len(),

@@ -256,6 +256,8 @@ counters! {
     leases_by_votes,
     /// Requests for owned keys that were not carried out for lack of a lease.
     requests_without_lease,
+    /// Keys of other servers that were asked for by clients that know no map.
+    keys_of_others,
     /// Connections closed because their answers may have been composed after the end of a lease.
     answers_too_late,
     /// Votes for other servers.

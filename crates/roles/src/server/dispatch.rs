@@ -6,7 +6,7 @@ use super::engine::At;
 use super::forward::Form;
 use super::message::{ReturnAddress, Task};
 use super::observe::Deed;
-use super::placement::{CHANGING, NOBODY};
+use super::placement::{CHANGING, ELSEWHERE, NOBODY};
 use super::session::{ConnectionId, Port, Session};
 use super::stats;
 use super::time::Seconds;
@@ -27,6 +27,9 @@ const ONLY_SERVERS: &[u8] = b"SERVER_ERROR only servers say that, and on a worke
 const NO_LEASE: &[u8] =
     b"SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
 
+/// Another server owns the key, and the client knows no map.
+const OF_ANOTHER: &[u8] = b"SERVER_ERROR key belongs to another server: use a proxy\r\n";
+
 /// Where a command on one key goes.
 enum Route {
     Here(At),
@@ -37,6 +40,8 @@ enum Route {
     Nowhere,
     /// Nowhere: the server may not serve what it owns at present.
     NoLease,
+    /// Nowhere: another server owns the key, and the client cannot be sent there.
+    OfAnother,
 }
 
 /// The form of a classic get, for passing single keys on.
@@ -68,6 +73,19 @@ impl GetForm {
         };
         Some((keys, GetForm { touch, with_cas }))
     }
+}
+
+/// Ends the answer to a classic get: with an error where one of its keys is another server's, as that is no miss.
+#[inline]
+pub(super) fn end_get(session: &mut Session) {
+    session.keys_done = 0;
+    let has_asked_elsewhere = core::mem::take(&mut session.has_asked_elsewhere);
+    let end = if has_asked_elsewhere {
+        OF_ANOTHER
+    } else {
+        text::END
+    };
+    session.sink().extend_from_slice(end);
 }
 
 impl WorkerCore {
@@ -148,7 +166,7 @@ impl WorkerCore {
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
     pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
         let located = self.locate(key);
-        if located.place.worker == NOBODY {
+        if [NOBODY, ELSEWHERE].contains(&located.place.worker) {
             return;
         }
         if located.place.worker == self.config.index {
@@ -228,12 +246,16 @@ impl WorkerCore {
                 self.engine.counters.requests_without_lease += 1;
                 reply(session, NO_LEASE, wants_no_reply(request));
             }
+            Route::OfAnother => {
+                self.engine.counters.keys_of_others += 1;
+                reply(session, OF_ANOTHER, wants_no_reply(request));
+            }
         }
         true
     }
 
     /// Finds where a key's command goes. Only a command that names its map (`Y`) can be sent
-    /// elsewhere: others come from clients that place keys by rules of their own.
+    /// elsewhere: others come from clients that know no map.
     #[inline]
     fn route(
         &self,
@@ -267,6 +289,8 @@ impl WorkerCore {
             Route::Nowhere
         } else if located.place.worker == NOBODY {
             Route::NoLease
+        } else if located.place.worker == ELSEWHERE {
+            Route::OfAnother
         } else {
             Route::Worker(located)
         }
@@ -435,8 +459,7 @@ impl WorkerCore {
             self.read_key(now, id, session, located, key, form);
             session.keys_done += 1;
         }
-        session.keys_done = 0;
-        session.sink().extend_from_slice(text::END);
+        end_get(session);
         true
     }
 
@@ -453,6 +476,11 @@ impl WorkerCore {
     ) {
         if located.place.worker == NOBODY {
             self.engine.counters.requests_without_lease += 1;
+            return;
+        }
+        if located.place.worker == ELSEWHERE {
+            self.engine.counters.keys_of_others += 1;
+            session.has_asked_elsewhere = true;
             return;
         }
         if located.place.worker == self.config.index {

@@ -48,7 +48,7 @@ pub struct At {
     pub placement: Option<KeyHash>,
     /// What the asker knows of leases.
     pub reader: Reader,
-    /// False for guests: a key whose home is elsewhere is never found to be hot here.
+    /// False for a key whose home is elsewhere: it is never found to be hot here.
     pub owned: bool,
     /// Epoch from which on this server holds the key's cachelet without a break.
     pub since: Epoch,

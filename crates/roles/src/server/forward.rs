@@ -9,7 +9,7 @@ use super::dispatch::{GetForm, confine, key_of, meta_of};
 use super::held::Whom;
 use super::in_order::Ticket;
 use super::message::Message;
-use super::placement::{CHANGING, NOBODY};
+use super::placement::{CHANGING, ELSEWHERE, NOBODY};
 use super::plain::{WINDOW, read_probed};
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
@@ -338,7 +338,7 @@ impl WorkerCore {
         bytes: &[u8],
     ) -> bool {
         let host = self.handovers.host_of(&located.place);
-        if host == self.config.index || host == CHANGING || host == NOBODY {
+        if host == self.config.index || [CHANGING, NOBODY, ELSEWHERE].contains(&host) {
             return false;
         }
         self.engine.counters.passed_on += 1;

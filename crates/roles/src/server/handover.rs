@@ -33,7 +33,7 @@
 
 use super::held::Whom;
 use super::message::{Message, ReturnAddress, Task};
-use super::placement::{CHANGING, LocalPlace, LocalPlacement, guest};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement};
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
@@ -224,7 +224,7 @@ impl WorkerCore {
         self.carry_out_orders(now);
     }
 
-    /// Whether this worker hosts a cachelet. False for guests.
+    /// Whether this worker hosts a cachelet.
     pub fn hosts_cachelet(&self, cachelet: CacheletId) -> bool {
         let seat = self.placement.seat(cachelet);
         seat.is_some() && self.engine.store.has(cachelet)
@@ -510,7 +510,7 @@ impl WorkerCore {
             };
             (host == me).then_some(*id)
         });
-        hosted.chain([guest(me)]).collect()
+        hosted.collect()
     }
 
     /// Takes what came too early for the former placement.

@@ -67,20 +67,17 @@ impl WorkerCore {
         // Writing into memory cannot fail, here and below.
         let _ = write!(
             out,
-            "STAT worker:{} load={:.0} replica_load={:.0} diverted_load={:.0} guest_load={:.0} busy={:.3} \
+            "STAT worker:{} load={:.0} replica_load={:.0} diverted_load={:.0} busy={:.3} \
              memory_bytes={} intervals={}\r\n",
             worker.worker,
             worker.load,
             worker.replica_load,
             worker.diverted_load,
-            worker.guest_load,
             worker.busy,
             worker.memory_bytes,
             worker.intervals
         );
-        let guests = store.cachelet_ids().filter(|id| self.is_guest(*id));
-        let guests = guests.map(|id| self.meter.load_of(id));
-        for load in worker.cachelets.into_iter().chain(guests).take(LINES_MAX) {
+        for load in worker.cachelets.into_iter().take(LINES_MAX) {
             let stats = store.cachelet_stats(load.cachelet).unwrap_or_default();
             write_cachelet(out, worker.worker, &load, &stats);
         }

@@ -1,6 +1,5 @@
 //! How much the cachelets of a worker add to its load, told once in an interval to whoever balances.
 
-use super::placement::guest;
 use super::worker::WorkerCore;
 use evenkeel_policy::cachelet_load::{CacheletCounts, CacheletLoad, CacheletMeter, WorkerLoad};
 use evenkeel_storage::{CacheletStats, Store};
@@ -11,13 +10,9 @@ impl WorkerCore {
     /// Takes time in proportion to the cachelets.
     pub fn cachelet_loads(&self) -> WorkerLoad {
         let (hot, store) = (&self.engine.hot, &self.engine.store);
-        let (mut cachelets, mut guest_load) = (Vec::new(), 0.0);
+        let mut cachelets = Vec::new();
         for id in store.cachelet_ids() {
             let load = self.meter.load_of(id);
-            if self.is_guest(id) {
-                guest_load += load.load;
-                continue;
-            }
             let stats = store.cachelet_stats(id).unwrap_or_default();
             cachelets.push(CacheletLoad {
                 memory_bytes: stats.held_bytes,
@@ -32,7 +27,6 @@ impl WorkerCore {
             load: cachelets.iter().map(|load| load.load).sum(),
             replica_load: hot.replica_load(),
             diverted_load: hot.diverted_load(),
-            guest_load,
             busy: hot.busy(),
             replicated_keys: hot.replicated_count() as u64,
             memory_bytes: store.held_bytes() + self.engine.replicas.held_bytes(),
@@ -62,11 +56,6 @@ impl WorkerCore {
         if self.meter.is_due(now) {
             self.meter.roll(now, counts(&self.engine.store));
         }
-    }
-
-    /// Whether a cachelet here is for keys whose home is elsewhere.
-    pub(super) fn is_guest(&self, id: CacheletId) -> bool {
-        id == guest(self.config.index)
     }
 }
 

@@ -1,11 +1,8 @@
 //! Where a key lives, as one server sees it.
 //!
-//! The cluster map names a home for every key. A client that knows the map goes there. A client
-//! that knows nothing of it may bring any key to any server, because it places keys by a ring of its
-//! own, and then expects to find them again where it put them. So a server keeps two kinds of
-//! cachelets: those it owns by the map, and one *guest* cachelet per worker for keys whose home is
-//! elsewhere (or nowhere yet). Both kinds never hold the same key: the map decides which one a key
-//! is in, and what a server stops owning is forgotten.
+//! The cluster map names a home for every key. A client that knows the map goes there. To a client
+//! that knows nothing of it a server answers for the keys that it owns, and refuses others: a copy of its own, kept
+//! for that client, would be reached by no write and no delete that goes to the home. What a server stops owning is forgotten.
 //!
 //! A server without a coordinator owns every key, and nobody else needs to know where it keeps one.
 //! So it spreads them by the hash of its tables, which each command computes anyway.
@@ -26,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Cachelets of each worker of a server that has no coordinator.
 pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
 
-/// Guest cachelets are numbered downwards from here; a map may not reach into their numbers.
-const GUEST_CACHELET_LAST: u16 = u16::MAX;
+/// The cachelet of keys that are kept at no worker of this server; a map may not number that many.
+const NO_CACHELET: CacheletId = CacheletId(u16::MAX);
 
 /// Stands for the worker that holds a cachelet while commands of this worker's connections have to wait,
 /// because earlier ones are still on their way to the former host. No worker has this number.
@@ -36,6 +33,9 @@ pub const CHANGING: u16 = u16::MAX;
 /// Stands for the worker that holds a cachelet of the server's own while the server may not serve what it owns. No
 /// worker has this number.
 pub const NOBODY: u16 = u16::MAX - 1;
+
+/// Stands for the worker that holds a key whose home is another server, or none yet. No worker has this number.
+pub const ELSEWHERE: u16 = u16::MAX - 2;
 
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +62,14 @@ impl Node {
     }
 
     /// One of which the keys belong elsewhere.
-    fn of_guests(index: usize, workers: u16) -> Self {
-        let worker = (index % usize::from(workers)) as u16;
-        Node {
-            cachelet: guest(worker),
-            worker,
-            home: worker,
-            owned: false,
-            since: Epoch(0),
-            stay: Epoch(0),
-        }
-    }
+    const ELSEWHERE: Node = Node {
+        cachelet: NO_CACHELET,
+        worker: ELSEWHERE,
+        home: ELSEWHERE,
+        owned: false,
+        since: Epoch(0),
+        stay: Epoch(0),
+    };
 }
 
 /// Where to carry out a command on a key.
@@ -80,9 +77,9 @@ impl Node {
 pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
     pub cachelet: CacheletId,
-    /// Local worker that hosts the cachelet, or [`CHANGING`], or [`NOBODY`].
+    /// Local worker that hosts the cachelet, or [`CHANGING`], [`NOBODY`] or [`ELSEWHERE`].
     pub worker: u16,
-    /// False for a guest: the key's home is another server, or unknown.
+    /// False where the key's home is another server, or unknown.
     pub owned: bool,
     /// Epoch from which on its contents have gone on without a break. Who routes by an older map may know
     /// of writes that another home acknowledged in between, and must learn of the newer map first.
@@ -118,11 +115,6 @@ impl By {
     }
 }
 
-/// The guest cachelet of a worker. It never changes its worker.
-pub(super) fn guest(worker: u16) -> CacheletId {
-    CacheletId(GUEST_CACHELET_LAST - worker)
-}
-
 /// The shift that turns a 64-bit hash into one of `nodes` (a power of two above one).
 fn shift_for(nodes: usize) -> u32 {
     64 - nodes.trailing_zeros()
@@ -154,11 +146,9 @@ impl LocalPlacement {
         }
     }
 
-    /// A server that waits for its first map: every key is a guest.
-    pub fn unmapped(workers: u16) -> Self {
-        let nodes = (0..VIRTUAL_NODES)
-            .map(|node| Node::of_guests(node, workers))
-            .collect();
+    /// A server that waits for its first map: it owns no key.
+    pub fn unmapped() -> Self {
+        let nodes = vec![Node::ELSEWHERE; VIRTUAL_NODES];
         LocalPlacement {
             epoch: Epoch(0),
             by: By::Placement,
@@ -173,7 +163,7 @@ impl LocalPlacement {
     /// in the cachelet that has come, though the map may have split or merged it since.
     ///
     /// # Errors
-    /// Says why, when the map numbers so many cachelets that they would meet the guests, or gives
+    /// Says why, when the map numbers more cachelets than there may be, or gives
     /// this server a worker that it does not have.
     pub fn updated(
         &self,
@@ -184,8 +174,8 @@ impl LocalPlacement {
     ) -> Result<Self, &'static str> {
         let document = map.document();
         let count = document.virtual_nodes.len();
-        if document.cachelets.len() > usize::from(GUEST_CACHELET_LAST - workers) {
-            return Err("the map has more cachelets than a server can tell from its guests");
+        if document.cachelets.len() > usize::from(NO_CACHELET.0) {
+            return Err("the map has more cachelets than a server can tell apart");
         }
         let histories = document.histories();
         let mut nodes = Vec::with_capacity(count);
@@ -221,7 +211,7 @@ impl LocalPlacement {
                         stay,
                     }
                 }
-                None => Node::of_guests(index, workers),
+                None => Node::ELSEWHERE,
             });
         }
         self.send_home_what_begins_anew(&mut nodes);
@@ -301,7 +291,7 @@ impl LocalPlacement {
         self.epoch
     }
 
-    /// Where a cachelet is that this server owns; `None` for others, guests among them. O(nodes).
+    /// Where a cachelet is that this server owns; `None` for others. O(nodes).
     pub fn seat(&self, cachelet: CacheletId) -> Option<Seat> {
         let its = |node: &&Node| node.owned && node.cachelet == cachelet;
         let seats = self.nodes.iter().filter(its).map(Seat::of);
@@ -379,10 +369,10 @@ impl LocalPlacement {
     }
 
     /// A cachelet of this server has passed to another server, which the map does not say yet. O(nodes).
-    pub fn let_go(&mut self, cachelet: CacheletId, workers: u16) {
-        for (index, node) in self.nodes.iter_mut().enumerate() {
+    pub fn let_go(&mut self, cachelet: CacheletId) {
+        for node in &mut self.nodes {
             if node.owned && node.cachelet == cachelet {
-                *node = Node::of_guests(index, workers);
+                *node = Node::ELSEWHERE;
             }
         }
     }

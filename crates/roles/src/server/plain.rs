@@ -15,7 +15,7 @@
 
 use super::commands::{get, store};
 use super::connections::Progress;
-use super::dispatch::GetForm;
+use super::dispatch::{GetForm, end_get};
 use super::engine::{At, Engine};
 use super::placement::CHANGING;
 use super::session::{ConnectionId, Session};
@@ -23,7 +23,7 @@ use super::time::TimeBase;
 use super::worker::{Located, WorkerCore};
 use core::ops::Range;
 use evenkeel_policy::hot_keys::server::Reader;
-use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set, text};
+use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set};
 use evenkeel_storage::{Hint, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now};
 
@@ -223,8 +223,7 @@ impl WorkerCore {
             read_probed(engine, now, probe, key, &mut session.out);
             answered.keys += 1;
             if sent.is_last() {
-                session.out.extend_from_slice(text::END);
-                session.keys_done = 0;
+                end_get(session);
                 answered.end = Some(sent.request_end());
             } else {
                 session.keys_done += 1;
@@ -261,8 +260,7 @@ impl WorkerCore {
             answered.keys += 1;
             session.keys_done += 1;
             if sent.is_last() {
-                session.sink().extend_from_slice(text::END);
-                session.keys_done = 0;
+                end_get(session);
                 answered.end = Some(sent.request_end());
             }
         }

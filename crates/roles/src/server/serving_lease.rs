@@ -20,7 +20,7 @@
 //!
 //! Without a lease a worker keeps its contents. An aware client is told that nobody owns the key
 //! (`MOVED` with the worker's own name) and asks again after a pause; any other is told of a miss, or why its
-//! command is not carried out. Guests, replicas and what is on its way between servers go on.
+//! command is not carried out. Replicas and what is on its way between servers go on.
 //!
 //! A process may be stopped at any moment. What a worker has composed is under the lease if the clock shows less
 //! than its end *after* that; so the driver looks at the clock again before answers leave, and closes the

@@ -164,6 +164,8 @@ pub struct Session {
     pub need: usize,
     /// Keys of the multi-get at the front of the input that are already answered.
     pub keys_done: usize,
+    /// Whether one of the keys of the classic get that is being answered is another server's.
+    pub has_asked_elsewhere: bool,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.

@@ -11,7 +11,7 @@ use super::message::Message;
 use super::migration::Migrations;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
-use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY, guest};
+use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY};
 use super::plain::Run;
 use super::recut::Recuts;
 use super::replicas::Replicas;
@@ -185,7 +185,7 @@ impl WorkerCore {
             config.start.monotonic,
         )?;
         let placement = if config.clustered {
-            LocalPlacement::unmapped(config.workers)
+            LocalPlacement::unmapped()
         } else {
             LocalPlacement::standalone(config.workers)
         };
@@ -194,7 +194,6 @@ impl WorkerCore {
         for id in here.map(|(id, _)| *id) {
             store.create_cachelet(id);
         }
-        store.create_cachelet(guest(config.index));
         let engine = Engine::new(
             store,
             replicas,
@@ -371,7 +370,6 @@ impl WorkerCore {
         self.settle_meters(now.monotonic);
         self.placement = placement;
         self.look_for_misplaced(map);
-        self.forget_overtaken_guests(now);
         self.server = server;
         self.map = Some(map.clone());
         self.update_cluster_config();
@@ -391,17 +389,9 @@ impl WorkerCore {
         self.engine.skip_versions([life, index, reason.0]);
     }
 
-    /// Forgets guests whose keys this server owns now: they would be older than what is stored from here on, should
-    /// the server lose the keys again. O(guests of this worker).
-    pub(super) fn forget_overtaken_guests(&mut self, now: Now) {
-        let (guests, seconds) = (guest(self.config.index), TimeBase::seconds(now));
-        let (store, placement) = (&self.engine.store, &self.placement);
-        let owned = |key: &[u8]| placement.locate(key, store.hash(key)).0.owned;
-        let keys = store.items(guests, seconds).map(|item| item.key());
-        let overtaken: Vec<Box<[u8]>> = keys.filter(|key| owned(key)).map(Box::from).collect();
-        for key in overtaken {
-            self.engine.store.delete(guests, &key, seconds);
-        }
+    /// Whether a client without a map has asked for another server's key since the start or `stats reset`.
+    pub fn has_refused_keys(&self) -> bool {
+        self.engine.counters.keys_of_others > 0
     }
 
     /// Mean load of the cluster's workers, in requests per second.

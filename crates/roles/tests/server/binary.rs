@@ -361,14 +361,22 @@ fn an_agreed_client_names_the_cachelet_and_others_are_not_asked() {
         ..loud(set(key, b"v"))
     };
     for server in 0..2 {
-        // Who has not said hello is served anywhere, whatever the field says.
+        // Who has not said hello is served at the home, whatever the field says, and refused elsewhere.
         let stranger = &mut Client::open(&mut cluster.servers[server], 0);
         let said = one(
             stranger,
             &mut cluster.servers[server],
             at_cachelet(cachelet + 1),
         );
-        assert_eq!(said.0, Status::Success);
+        let expected = match server == home {
+            true => Status::Success,
+            false => Status::NotMyVbucket,
+        };
+        assert_eq!(said.0, expected);
+        assert!(
+            server == home || said.1.ends_with(b"use a proxy"),
+            "{said:?}"
+        );
 
         let client = &mut Client::open(&mut cluster.servers[server], 0);
         let (status, words) = one(client, &mut cluster.servers[server], hello(1));

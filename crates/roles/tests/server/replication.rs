@@ -26,6 +26,8 @@ fn agreed(cluster: &mut Cluster, server: usize) -> Client {
     client
 }
 
+const OF_ANOTHER: &str = "SERVER_ERROR key belongs to another server: use a proxy\r\n";
+
 #[test]
 fn flags_of_the_extension_need_a_hello() {
     let mut server = Server::standalone(1);
@@ -42,9 +44,9 @@ fn flags_of_the_extension_need_a_hello() {
 }
 
 #[test]
-fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_served() {
+fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_refused() {
     let mut cluster = Cluster::new(3);
-    let key = key_of(&cluster, 1);
+    let (key, own) = (key_of(&cluster, 1), key_of(&cluster, 0));
     let mut aware = agreed(&mut cluster, 0);
     let server = &mut cluster.servers[0];
     assert_eq!(
@@ -56,20 +58,33 @@ fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_served() {
         "MOVED 1 2 0 1\r\n"
     );
     let mut plain = Client::open(server, 0);
+    for command in [
+        "set KEY 0 0 1\r\nx",
+        "get KEY",
+        "mg KEY v",
+        "delete KEY",
+        "incr KEY 1",
+        "touch KEY 0",
+    ] {
+        let command = command.replace("KEY", &key) + "\r\n";
+        assert_eq!(
+            plain.ask(server, at(0), command.as_str()),
+            OF_ANOTHER,
+            "{command}"
+        );
+    }
+    // What is known is answered, and the end says that it is not all.
     assert_eq!(
-        plain.ask(server, at(0), format!("set {key} 0 0 1\r\nx\r\n")),
+        plain.ask(server, at(0), format!("set {own} 0 0 1\r\nx\r\n")),
         "STORED\r\n"
     );
-    assert_eq!(
-        plain.ask(server, at(0), format!("get {key}\r\n")),
-        format!("VALUE {key} 0 1\r\nx\r\nEND\r\n")
-    );
-    // What a guest left there is not what the home holds.
-    let mut home = agreed(&mut cluster, 1);
-    assert_eq!(
-        home.ask(&mut cluster.servers[1], at(0), format!("mg {key} v Y1\r\n")),
-        "EN\r\n"
-    );
+    for keys in [format!("{own} {key}"), format!("{key} {own}")] {
+        let answer = plain.ask(server, at(0), format!("get {keys}\r\n"));
+        assert_eq!(answer, format!("VALUE {own} 0 1\r\nx\r\n{OF_ANOTHER}"));
+    }
+    let answer = plain.ask(server, at(0), format!("get {own}\r\n"));
+    assert_eq!(answer, format!("VALUE {own} 0 1\r\nx\r\nEND\r\n"));
+    assert_eq!(server.workers[0].counts().keys_of_others, 8);
 }
 
 #[test]
@@ -105,34 +120,6 @@ fn what_a_server_no_longer_owns_is_forgotten() {
     assert_eq!(read("2"), "MOVED 3 1 0 1\r\n");
     assert_eq!(read("1 W1"), "MOVED 3 1 0 2\r\n");
     assert_eq!(read("3 W2"), "EN\r\n");
-}
-
-#[test]
-fn what_a_guest_left_does_not_come_back_when_its_key_was_owned_in_between() {
-    let mut server = Server::new(config(1, true));
-    let (two, three) = (map(1, 2), map(2, 3));
-    let at_epoch = |map: &evenkeel_policy::placement::map::ClusterMap, epoch: u64| {
-        let mut document = map.document().clone();
-        document.epoch.0 = epoch;
-        let map = evenkeel_policy::placement::map::ClusterMap::new(document);
-        std::sync::Arc::new(map.expect("a sound map"))
-    };
-    let owner = |map: &evenkeel_policy::placement::map::ClusterMap, key: &str| {
-        let place = map.locate(evenkeel_types::KeyHash::of(key.as_bytes()));
-        place.worker.map(|worker| worker.server.0)
-    };
-    let keys = (0..).map(|i| format!("k{i}"));
-    let mut moving =
-        keys.filter(|key| owner(&two, key) != Some(1) && owner(&three, key) == Some(1));
-    let key = moving.next().expect("a key that comes here");
-    server.workers[0].handle_map(at(0), &two, ServerId(1));
-    let mut client = Client::open(&mut server, 0);
-    client.ask(&mut server, at(0), format!("set {key} 0 0 3\r\nold\r\n"));
-    server.workers[0].handle_map(at(0), &three, ServerId(1));
-    client.ask(&mut server, at(0), format!("set {key} 0 0 3\r\nnew\r\n"));
-    server.workers[0].handle_map(at(0), &at_epoch(&two, 3), ServerId(1));
-    let answer = client.ask(&mut server, at(0), format!("get {key}\r\n"));
-    assert_eq!(answer, "END\r\n");
 }
 
 #[test]
@@ -185,10 +172,8 @@ fn replicas_are_apart_from_the_keys_of_the_shadow_itself() {
         "MOVED 1 1 0 1\r\n"
     );
     let mut plain = Client::open(server, 0);
-    assert_eq!(
-        plain.ask(server, at(0), format!("get {key}\r\n")),
-        "END\r\n"
-    );
+    let answer = plain.ask(server, at(0), format!("get {key}\r\n"));
+    assert_eq!(answer, OF_ANOTHER, "no replica is shown");
     let replicas = plain.ask(server, at(0), "stats replicas\r\n");
     let facts = "version=7 bytes=2 home=1/0 epoch=1 age_s=0 stored_s=0 reads=1";
     assert_eq!(replicas, format!("STAT {key} {facts}\r\nEND\r\n"));

@@ -102,7 +102,7 @@ fn flush_and_statistics_concern_every_worker() {
     assert!(stats.contains("STAT curr_items 100\r\n"), "{stats}");
     assert!(stats.contains("STAT cmd_set 100\r\n"), "{stats}");
     let cachelets = client.ask(&mut server, at(0), "stats cachelets\r\n");
-    assert_eq!(cachelets.matches("items=").count(), 4 * 17);
+    assert_eq!(cachelets.matches("items=").count(), 4 * 16);
     let sum = |name: &str| -> u64 {
         let fields = cachelets.split_ascii_whitespace();
         let values = fields.filter_map(|field| field.strip_prefix(name)?.strip_prefix('='));

@@ -72,7 +72,7 @@ impl HostedCachelet {
 pub struct LocalInput {
     /// Now.
     pub now: Instant,
-    /// Load of each worker, by its index: its cachelets and whatever else it does, such as replicas and guests.
+    /// Load of each worker, by its index: its cachelets and whatever else it does, such as replicas.
     /// Where the cachelets have more together, their sum counts.
     pub loads: Vec<f64>,
     /// Every cachelet that the workers host, each once.

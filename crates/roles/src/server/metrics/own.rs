@@ -387,6 +387,11 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.requests_without_lease,
         ),
         (
+            "keys_of_others_total",
+            "Keys of other servers that clients without a map asked for; each was refused.",
+            sum.keys_of_others,
+        ),
+        (
             "answers_too_late_total",
             "Connections closed because answers may have outlived a serving lease.",
             sum.answers_too_late,

@@ -284,7 +284,7 @@ impl WorkerCore {
         let me = self.config.index;
         (self.engine.hot).handle_left(now.monotonic, cachelet, home == Some(me));
         self.engine.store.drop_cachelet(cachelet);
-        self.placement.let_go(cachelet, self.config.workers);
+        self.placement.let_go(cachelet);
         self.settle_meters(now.monotonic);
         let counters = &mut self.engine.counters;
         counters.migrations_passed += 1;
@@ -352,7 +352,6 @@ impl WorkerCore {
         placement: &mut LocalPlacement,
         cachelet: CacheletId,
     ) {
-        let workers = self.config.workers;
         let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
             return;
         };
@@ -361,7 +360,7 @@ impl WorkerCore {
             outgoing.order = *order;
             outgoing.pace.set_rate(order.bytes_per_second);
             if is_gone {
-                placement.let_go(cachelet, workers);
+                placement.let_go(cachelet);
             }
             return;
         }

@@ -234,7 +234,6 @@ impl WorkerCore {
         let me = self.config.index;
         let stay = (incoming.since, incoming.began);
         self.placement.take_in(map, cachelet, me, stay);
-        self.forget_overtaken_guests(now);
         self.engine.hot.handle_came(cachelet, false);
         self.settle_meters(now.monotonic);
         self.engine.counters.migrations_came += 1;

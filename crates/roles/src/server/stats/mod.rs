@@ -385,6 +385,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("leases_unusable", sum.leases_unusable),
             ("leases_by_votes", sum.leases_by_votes),
             ("requests_without_lease", sum.requests_without_lease),
+            ("keys_of_others", sum.keys_of_others),
             ("answers_too_late", sum.answers_too_late),
             ("votes_given", sum.votes_given),
             ("votes_refused", sum.votes_refused),

@@ -195,7 +195,6 @@ impl Members {
             load: cachelets.iter().map(|load| load.load).sum(),
             replica_load: hot.replica_load(),
             diverted_load: hot.diverted_load(),
-            guest_load: 0.0,
             busy: hot.busy(),
             replicated_keys: hot.replicated_count() as u64,
             memory_bytes: cachelets.iter().map(|load| load.memory_bytes).sum(),
