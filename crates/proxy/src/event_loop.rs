@@ -13,13 +13,13 @@ use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
 use crate::request_log::{Entry, Sink};
-use crate::resolver::{Lookup, literal};
 use crate::server_link::{ServerLink, Wire};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats, ProxyConfig,
     ProxyCore, ProxyStats, StatsTicket, TlsId,
 };
+use evenkeel_runtime::names::{Resolver, literal};
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, Stream, TlsContext, TlsFailure,
     TlsKind, TlsStream, TurnClock, Wire as ClientWire,
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 /// What sockets are read into; shared by all sockets of a worker.
@@ -79,7 +79,7 @@ pub struct Parts {
     /// All workers, this one included.
     pub workers: Arc<[WorkerHandle]>,
     /// Looks names up.
-    pub resolver: Sender<Lookup>,
+    pub resolver: Resolver,
     /// The clusters whose maps it works by.
     pub clusters: Clusters,
     /// Says that its gauges show something new.
@@ -608,15 +608,11 @@ impl Worker {
         match address {
             Some(address) => self.resolved(now, id, Some(address)),
             None => {
-                let lookup = Lookup {
-                    worker: self.parts.index,
-                    backend: id,
-                    host,
-                    port,
-                };
-                if self.parts.resolver.send(lookup).is_err() {
-                    self.resolved(now, id, None);
-                }
+                let me = self.parts.workers[self.parts.index].clone();
+                self.parts.resolver.look_up(&host, move |ip| {
+                    let address = ip.map(|ip| SocketAddr::new(ip, port));
+                    me.say(Control::Resolved(id, address));
+                });
             }
         }
     }

@@ -12,11 +12,11 @@ use crate::looks::Looks;
 use crate::pages::Facts;
 use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
-use crate::resolver;
 use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
+use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
     ProcessSignal, ProcessSignals, TlsKind, UsageError, accept_forever, bind_unix,
@@ -142,7 +142,8 @@ impl Proxy {
             .map_err(|error| UsageError(format!("--request-log: {error}")))?;
         let sink = request_log.as_ref().map(|log| log.sink().clone());
         let reload_counts = Arc::new(ReloadCounts::default());
-        let (lookups, lookups_asked) = channel();
+        let resolver =
+            Resolver::start(&settings.nameservers).context("failed to start looking names up")?;
         let (news, is_news) = sync_channel(1);
         let mut handles = Vec::new();
         let mut rests = Vec::new();
@@ -167,11 +168,6 @@ impl Proxy {
             rests.push((core, poll, incoming, control));
         }
         let workers: Arc<[WorkerHandle]> = handles.into();
-        spawn_named("resolver".into(), {
-            let workers = Arc::clone(&workers);
-            let discoveries = discoveries.clone();
-            move || resolver::run(&lookups_asked, &workers, &discoveries)
-        })?;
         let in_force = InForce::new(
             settings.clone(),
             Arc::clone(&config),
@@ -199,7 +195,7 @@ impl Proxy {
                 incoming,
                 control,
                 workers: Arc::clone(&workers),
-                resolver: lookups.clone(),
+                resolver: resolver.clone(),
                 clusters: clusters.clone(),
                 news: news.clone(),
                 connections: Arc::clone(&connections),

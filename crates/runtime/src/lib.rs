@@ -24,6 +24,7 @@ mod listen_spec;
 mod mapped_heap;
 mod mapping;
 mod mesh;
+pub mod names;
 mod notify;
 mod options;
 mod parent;

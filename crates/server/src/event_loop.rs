@@ -9,31 +9,32 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod links;
 mod naps;
 mod shortage;
 
 use crate::budget::{Held, Level, Share, TIGHT_READ};
 use crate::connection::Connection;
-use crate::control::{Control, Gauges};
+use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
-use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, LinkId, LinkRequest, Message, Peer, Port, ProcessRequest, WorkerCore,
+    CloseReason, ConnectionId, Message, Peer, Port, ProcessRequest, WorkerCore,
 };
+use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::{
     Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
-    MeshPort, ProcessSignal, Stream, TurnClock, accept,
+    MeshPort, ProcessSignal, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now};
+use links::Links;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use naps::Naps;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -98,6 +99,10 @@ pub struct Parts {
     pub certificates: Option<Arc<Certificates>>,
     /// Words from the process.
     pub control: Receiver<Control>,
+    /// How it is reached, for answers that it waits for.
+    pub me: WorkerHandle,
+    /// Finds the addresses of other servers.
+    pub resolver: Resolver,
     /// Queues to and from the other workers.
     pub mesh: MeshPort<Message>,
     /// All connections of the process.
@@ -135,8 +140,7 @@ struct Worker {
     clients: Vec<Option<Client>>,
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
-    links: BTreeMap<usize, LinkSocket>,
-    next_link: usize,
+    links: Links,
     scratch: Box<[u8]>,
     next_stall_look: Instant,
     next_maintenance: Instant,
@@ -180,8 +184,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
-        links: BTreeMap::new(),
-        next_link: FIRST_LINK,
+        links: Links::default(),
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
         next_maintenance: Instant::default(),
@@ -448,6 +451,7 @@ impl Worker {
                     let _ = to.send(self.parts.core.migration_reports());
                 }
                 Control::Give { cachelet, to } => self.parts.core.order_move(now, cachelet, to),
+                Control::Resolved(link, address) => self.resolved(now, link, address),
                 Control::Sampling(ratio) => self.parts.core.set_sampling_ratio(ratio),
                 Control::DescribeReplicas(to) => {
                     let _ = to.send(self.parts.core.replica_views(now));
@@ -571,68 +575,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// Opens, closes and moves links as the core asks.
-    fn serve_links(&mut self, now: Now) {
-        if self.links.is_empty() && !self.parts.core.has_link_requests() {
-            return;
-        }
-        while let Some(request) = self.parts.core.poll_link_request() {
-            match request {
-                LinkRequest::Connect { link, host, port } => {
-                    if self.connect(link, &host, port).is_err() {
-                        self.parts.core.link_lost(now, link);
-                    }
-                }
-                LinkRequest::Close(id) => self.links.retain(|_, link| link.id != id),
-            }
-        }
-        let waiting: Vec<usize> = self
-            .links
-            .iter()
-            .filter(|(_, link)| {
-                self.parts
-                    .core
-                    .link_out(link.id)
-                    .is_some_and(|out| !out.is_empty())
-            })
-            .map(|(token, _)| *token)
-            .collect();
-        for token in waiting {
-            self.serve_link(now, token);
-        }
-    }
-
-    fn connect(&mut self, link: LinkId, host: &str, port: u16) -> io::Result<()> {
-        let address = (host, port)
-            .to_socket_addrs()?
-            .next()
-            .ok_or(ErrorKind::NotFound)?;
-        let mut stream = Stream::connect(address)?;
-        let token = self.next_link;
-        self.next_link += 1;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.parts
-            .poll
-            .registry()
-            .register(&mut stream, Token(token), both)?;
-        self.links.insert(token, LinkSocket::new(link, stream));
-        Ok(())
-    }
-
-    fn serve_link(&mut self, now: Now, token: usize) {
-        let Some(link) = self.links.get_mut(&token) else {
-            return;
-        };
-        let id = link.id;
-        if link
-            .serve(&mut self.parts.core, now, &mut self.scratch)
-            .is_err()
-        {
-            self.links.remove(&token);
-            self.parts.core.link_lost(now, id);
-        }
     }
 
     fn send_messages(&mut self) -> io::Result<()> {

@@ -25,6 +25,7 @@ use evenkeel_roles::server::{
     AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
     WorkerCore, first_version,
 };
+use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, Listener, Notifier, OverLimit,
     UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
@@ -130,6 +131,7 @@ impl Server {
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
         let config = worker_config(args, extended, clock, boot)?;
 
+        let resolver = Resolver::start(&[]).context("failed to start looking names up")?;
         let mut workers = Vec::new();
         let mut worker_ports = Vec::new();
         let mut acceptor_ends = Vec::new();
@@ -176,6 +178,8 @@ impl Server {
                 kinds: listeners.kinds.clone(),
                 certificates: certificates.clone(),
                 control,
+                me: workers[index].clone(),
+                resolver: resolver.clone(),
                 mesh,
                 connections: connections.clone(),
                 gauges,
@@ -249,7 +253,7 @@ impl Server {
             let address = tcp.ok_or_else(|| {
                 UsageError("--coordinator needs a TCP address that others can reach (-l)".into())
             })?;
-            let lease = SharedLease::new(boot, clock, workers.clone());
+            let lease = SharedLease::new(boot, clock, workers.clone(), resolver.clone());
             helpers.push(spawn_named("lease".into(), {
                 let (lease, stop) = (lease.clone(), stop.clone());
                 move || {
