@@ -20,6 +20,7 @@ use evenkeel_roles::proxy::{
     ProxyCore, ProxyStats, StatsTicket, TlsId,
 };
 use evenkeel_runtime::names::{Resolver, literal};
+use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, Stream, TlsContext, TlsFailure,
     TlsKind, TlsStream, TurnClock, Wire as ClientWire,
@@ -96,6 +97,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where it says what it does.
+    pub mark: TurnMark,
     /// Where requests are logged; `None` where none are.
     pub request_log: Option<Sink>,
 }
@@ -169,16 +172,19 @@ pub fn run(parts: Parts) -> io::Result<()> {
         stopping: None,
         unfinished: false,
     };
+    worker.parts.mark.begin();
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     let mut clock = TurnClock::new(worker.parts.clock);
     let mut now = clock.now().monotonic;
     loop {
         // By the time of the last turn: that is late by the length of a turn at most.
         let wait = worker.wait(now);
+        worker.parts.mark.rest();
         match worker.parts.poll.poll(&mut events, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        worker.parts.mark.turn();
         let read = clock.now();
         now = read.monotonic;
         worker.parts.core.set_unix_time(read.unix);
@@ -187,11 +193,16 @@ pub fn run(parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
+            worker.parts.mark.step(Step::Words);
             worker.take_words(now);
+            worker.parts.mark.step(Step::Connections);
             worker.take_incoming();
         }
+        worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.parts.mark.step(Step::Housekeeping);
         worker.keep_time(now);
+        worker.parts.mark.step(Step::Output);
         worker.carry_out(now);
         if worker
             .stopping

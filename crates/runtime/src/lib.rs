@@ -38,6 +38,7 @@ mod tls;
 mod topology;
 mod units;
 pub mod uring;
+pub mod watchdog;
 mod wire;
 
 pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};

@@ -53,6 +53,8 @@ pub enum Control {
     },
     /// Where the worker at the other end of a link listens, or that its name has no address.
     Resolved(LinkId, Option<SocketAddr>),
+    /// The certificates were read again as this worker wished, or why not.
+    Refreshed(Result<(), String>),
     /// Sample less for hot keys, in parts of what is sampled normally.
     Sampling(f64),
     /// Say which replicas are held for others.

@@ -11,6 +11,7 @@
 
 mod links;
 mod naps;
+mod process;
 mod shortage;
 
 use crate::budget::{Held, Level, Share, TIGHT_READ};
@@ -19,14 +20,14 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, Message, Peer, Port, ProcessRequest, WorkerCore,
+    CloseReason, ConnectionId, Message, Peer, Port, ReturnAddress, WorkerCore,
 };
 use evenkeel_runtime::names::Resolver;
+use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
     Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
-    MeshPort, ProcessSignal, TurnClock, accept,
+    MeshPort, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now};
 use links::Links;
@@ -111,6 +112,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where it says what it does.
+    pub mark: TurnMark,
     /// What its answers pass before they leave.
     pub exit: Exit,
     /// `-o idle_timeout`; zero for never.
@@ -141,6 +144,8 @@ struct Worker {
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
     links: Links,
+    /// Who wants the certificates read again, in turn; the first one's are being read.
+    refreshes: VecDeque<ReturnAddress>,
     scratch: Box<[u8]>,
     next_stall_look: Instant,
     next_maintenance: Instant,
@@ -179,12 +184,14 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     }
     parts.transport.start(registry)?;
     parts.exit.begin();
+    parts.mark.begin();
     let mut worker = Worker {
         naps: Naps::default(),
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
         links: Links::default(),
+        refreshes: VecDeque::new(),
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
         next_maintenance: Instant::default(),
@@ -208,10 +215,12 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         let wait = worker.wait(now.monotonic);
         let nap = worker.naps.begin(wait, || clock.now().monotonic);
         let parts = &mut worker.parts;
+        parts.mark.rest();
         match parts.transport.wait(&mut parts.poll, &mut events, wait) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        worker.parts.mark.turn();
         let read = clock.now();
         now = worker.parts.core.now(read);
         if let Some(nap) = nap {
@@ -222,19 +231,27 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
+            worker.parts.mark.step(Step::Words);
             worker.take_words(now, read.monotonic);
+            worker.parts.mark.step(Step::Connections);
             worker.take_incoming(now);
             worker.messages_left = true;
         }
         worker.look_at_lease(read.monotonic);
         if worker.messages_left || !worker.deferred.is_empty() {
+            worker.parts.mark.step(Step::Messages);
             worker.take_messages(now);
         }
         worker.count_connections();
+        worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.parts.mark.step(Step::Process);
         worker.ask_process()?;
+        worker.parts.mark.step(Step::Links);
         worker.serve_links(now);
+        worker.parts.mark.step(Step::Output);
         worker.send_messages()?;
+        worker.parts.mark.step(Step::Housekeeping);
         worker.keep_time(now);
         worker.take_touched();
         if worker
@@ -451,6 +468,7 @@ impl Worker {
                     let _ = to.send(self.parts.core.migration_reports());
                 }
                 Control::Give { cachelet, to } => self.parts.core.order_move(now, cachelet, to),
+                Control::Refreshed(read) => self.refreshed(read),
                 Control::Resolved(link, address) => self.resolved(now, link, address),
                 Control::Sampling(ratio) => self.parts.core.set_sampling_ratio(ratio),
                 Control::DescribeReplicas(to) => {
@@ -550,31 +568,6 @@ impl Worker {
             }
         }
         self.take_touched();
-    }
-
-    /// Passes on what clients ask of the whole process.
-    fn ask_process(&mut self) -> io::Result<()> {
-        while let Some(request) = self.parts.core.poll_process_request() {
-            match request {
-                ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
-                ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
-                // Holds the other clients of this worker up for as long as the disk does, as in memcached.
-                ProcessRequest::RefreshCertificates(to) => {
-                    let mut answer = text::OK.to_vec();
-                    match &self.parts.certificates {
-                        None => answer = text::TLS_NOT_ENABLED.to_vec(),
-                        Some(certificates) => {
-                            if let Err(error) = certificates.reload() {
-                                answer.clear();
-                                compose::answer::server_error(&mut answer, &error);
-                            }
-                        }
-                    }
-                    self.parts.core.answer_process_request(to, &answer);
-                }
-            }
-        }
-        Ok(())
     }
 
     fn send_messages(&mut self) -> io::Result<()> {

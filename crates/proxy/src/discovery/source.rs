@@ -181,6 +181,7 @@ impl DiscoverySpec {
 ///
 /// # Errors
 /// `FILE:LINE: what`, or why it cannot be read.
+#[allow(clippy::disallowed_methods, reason = "on a thread for what waits")]
 pub fn read_servers_file(path: &Path) -> Result<Vec<Server>, String> {
     let named = |what: String| format!("{}: {what}", path.display());
     let mut text = String::new();
