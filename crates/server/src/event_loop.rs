@@ -26,8 +26,8 @@ use evenkeel_roles::server::{
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
-    MeshPort, TurnClock, accept,
+    ARRIVALS_PER_TURN, Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount,
+    EXHAUSTED_PAUSE, HANDSHAKE_PART, Listener, MeshPort, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now};
 use links::Links;
@@ -143,6 +143,10 @@ struct Worker {
     clients: Vec<Option<Client>>,
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
+    /// Connections whose TLS handshake is to go on, which is served after all others.
+    opening: VecDeque<ConnectionId>,
+    /// More connections wait to be taken than fit the last turn.
+    arrivals_left: bool,
     links: Links,
     /// Who wants the certificates read again, in turn; the first one's are being read.
     refreshes: VecDeque<ReturnAddress>,
@@ -190,6 +194,8 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
+        opening: VecDeque::new(),
+        arrivals_left: false,
         links: Links::default(),
         refreshes: VecDeque::new(),
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
@@ -233,9 +239,12 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         if worker.parts.attention.is_called() {
             worker.parts.mark.step(Step::Words);
             worker.take_words(now, read.monotonic);
+            worker.arrivals_left = true;
+            worker.messages_left = true;
+        }
+        if worker.arrivals_left {
             worker.parts.mark.step(Step::Connections);
             worker.take_incoming(now);
-            worker.messages_left = true;
         }
         worker.look_at_lease(read.monotonic);
         if worker.messages_left || !worker.deferred.is_empty() {
@@ -245,6 +254,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.count_connections();
         worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.serve_opening(now, read.monotonic);
         worker.parts.mark.step(Step::Process);
         worker.ask_process()?;
         worker.parts.mark.step(Step::Links);
@@ -267,6 +277,8 @@ impl Worker {
     /// How long the poll may sleep.
     fn wait(&mut self, now: Instant) -> Duration {
         let busy = !self.ready.is_empty()
+            || !self.opening.is_empty()
+            || self.arrivals_left
             || self.parts.core.has_outbox()
             || self.unmaintained
             || self.messages_left;
@@ -317,7 +329,10 @@ impl Worker {
     fn accept(&mut self, now: Now) {
         self.accept_again = None;
         let own = self.own_listener();
-        while let Some(listener) = &self.parts.listener {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let Some(listener) = &self.parts.listener else {
+                return;
+            };
             match accept(listener, &self.parts.connections) {
                 Accepted::Stream(stream) => self.adopt(
                     now,
@@ -334,6 +349,8 @@ impl Worker {
                 }
             }
         }
+        // They are not announced again.
+        self.accept_again = Some(now.monotonic);
     }
 
     fn own_listener(&self) -> usize {
@@ -341,8 +358,14 @@ impl Worker {
     }
 
     fn take_incoming(&mut self, now: Now) {
-        while let Ok(arrival) = self.parts.incoming.try_recv() {
-            self.adopt(now, arrival);
+        for _ in 0..ARRIVALS_PER_TURN {
+            match self.parts.incoming.try_recv() {
+                Ok(arrival) => self.adopt(now, arrival),
+                Err(_) => {
+                    self.arrivals_left = false;
+                    return;
+                }
+            }
         }
     }
 
@@ -404,7 +427,10 @@ impl Worker {
     fn enqueue(&mut self, id: ConnectionId) {
         if let Some(client) = self.client(id).filter(|client| !client.queued) {
             client.queued = true;
-            self.ready.push_back(id);
+            match client.socket.is_opening() {
+                true => self.opening.push_back(id),
+                false => self.ready.push_back(id),
+            }
         }
     }
 
@@ -530,44 +556,64 @@ impl Worker {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
-            let place = self.clients.get_mut(id.slot as usize);
-            let Some(client) = place
-                .and_then(Option::as_mut)
-                .filter(|client| client.connection.id() == id)
-            else {
-                continue;
-            };
-            client.queued = false;
-            let (socket, connection) = (&mut client.socket, &mut client.connection);
-            let parts = &mut self.parts;
-            let level = self.levels.answers;
-            if connection.answer_level() != level {
-                connection.set_answer_level(&mut parts.core, level);
-            }
-            let most = match self.levels.input {
-                Level::Easy => SCRATCH_BYTES,
-                _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
-            };
-            let scratch = &mut self.scratch[..most];
-            let (core, exit) = (&mut parts.core, &mut parts.exit);
-            let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
-            if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
-                self.held_back.push_back(id);
-            }
-            let unsettled = connection.held() != client.counted || connection.asks() > 0;
-            match served {
-                Served::Idle => {}
-                Served::More => self.enqueue(id),
-                Served::Closed => {
-                    self.close(id);
-                    continue;
-                }
-            }
-            if unsettled {
-                self.settle(now, id);
-            }
+            self.serve_client(now, id);
         }
         self.take_touched();
+    }
+
+    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
+    fn serve_opening(&mut self, now: Now, begun: Instant) {
+        if self.opening.is_empty() {
+            return;
+        }
+        let clock = self.parts.clock;
+        let served = clock.monotonic();
+        let until = served + served.since(begun) / HANDSHAKE_PART;
+        while let Some(id) = self.opening.pop_front() {
+            self.serve_client(now, id);
+            if clock.monotonic() >= until {
+                return;
+            }
+        }
+    }
+
+    fn serve_client(&mut self, now: Now, id: ConnectionId) {
+        let place = self.clients.get_mut(id.slot as usize);
+        let Some(client) = place
+            .and_then(Option::as_mut)
+            .filter(|client| client.connection.id() == id)
+        else {
+            return;
+        };
+        client.queued = false;
+        let (socket, connection) = (&mut client.socket, &mut client.connection);
+        let parts = &mut self.parts;
+        let level = self.levels.answers;
+        if connection.answer_level() != level {
+            connection.set_answer_level(&mut parts.core, level);
+        }
+        let most = match self.levels.input {
+            Level::Easy => SCRATCH_BYTES,
+            _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
+        };
+        let scratch = &mut self.scratch[..most];
+        let (core, exit) = (&mut parts.core, &mut parts.exit);
+        let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
+        if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
+            self.held_back.push_back(id);
+        }
+        let unsettled = connection.held() != client.counted || connection.asks() > 0;
+        match served {
+            Served::Idle => {}
+            Served::More => self.enqueue(id),
+            Served::Closed => {
+                self.close(id);
+                return;
+            }
+        }
+        if unsettled {
+            self.settle(now, id);
+        }
     }
 
     fn send_messages(&mut self) -> io::Result<()> {
@@ -647,7 +693,7 @@ impl Worker {
     /// Whether a stopping worker has nothing left to do for its clients: nothing to answer, or, while
     /// draining, no client that has begun anything. Those that are idle are let go.
     fn is_drained(&mut self) -> bool {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.opening.is_empty() || self.arrivals_left {
             return false;
         }
         if !self.draining {

@@ -4,4 +4,5 @@ mod names;
 mod pages;
 mod proxy_config;
 mod slow_names;
+mod storms;
 mod strangers;
