@@ -1,5 +1,6 @@
 //! Attacks on real processes that have worked once, or would if somebody had not thought of them. Each of them must fail for ever.
 
+mod inputs;
 mod names;
 mod pages;
 mod proxy_config;
