@@ -20,6 +20,7 @@ pub use questions::{Family, Names, Records, Service, Unanswered};
 use crate::spawn_named;
 use hickory_resolver::TokioResolver;
 use kept::{Kept, Standing, Then};
+use questions::name_of;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -163,7 +164,7 @@ impl Resolver {
     async fn ask(&self, host: &str) -> Option<(IpAddr, Instant)> {
         let _place = self.0.places.acquire().await.ok()?;
         let asker = self.asker()?;
-        match asker.lookup_ip(host).await {
+        match asker.lookup_ip(name_of(host).ok()?).await {
             Ok(found) => {
                 let address = found.iter().next()?;
                 Some((address, found.valid_until()))

@@ -9,7 +9,8 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use hickory_resolver::proto::ProtoError;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -166,6 +167,7 @@ impl Names {
                 self.resolver.insert(made?)
             }
         };
+        let name = name_of(name).map_err(|error| Unanswered::Failed(error.to_string()))?;
         match resolver.lookup(name, kind).await {
             Ok(lookup) => {
                 let records = lookup.answers();
@@ -198,6 +200,11 @@ impl Names {
         options.use_hosts_file = ResolveHosts::Never;
         finish(builder)
     }
+}
+
+/// A name as the name service knows it. Names of hosts should have no underscores, and in containers they often do.
+pub(super) fn name_of(text: &str) -> Result<Name, ProtoError> {
+    Name::from_str_relaxed(text)
 }
 
 fn finish(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<TokioResolver, NetError> {

@@ -21,7 +21,8 @@ fn name_server() -> (SocketAddr, Receiver<String>) {
             let question = Message::from_vec(&buffer[..len]).expect("a question");
             let query = question.queries.first().expect("it asks for something");
             let name = query.name().to_string();
-            let answers = name.starts_with("known") && query.query_type() == RecordType::A;
+            let answers =
+                name.to_lowercase().starts_with("known") && query.query_type() == RecordType::A;
             // The test may have seen enough.
             let _ = asked.send(name);
             if !answers {
@@ -78,6 +79,20 @@ fn what_was_found_is_not_asked_for_again() {
     assert_eq!(questions.try_iter().count(), 1);
     let counts = resolver.counts();
     assert_eq!((counts.asked, counts.failed), (1, 0));
+}
+
+#[test]
+fn names_as_containers_have_them_are_asked_for() {
+    let (server, _questions) = name_server();
+    let resolver = Resolver::start(&[server]).expect("a thread");
+    for name in ["known_to-all.my_project.test.", "KNOWN.test."] {
+        let found = look_up(&resolver, name);
+        assert_eq!(found.recv_timeout(DEADLINE), Ok(Some(ADDRESS)), "{name}");
+    }
+    for name in ["..", "", &"x".repeat(300)] {
+        let found = look_up(&resolver, name);
+        assert_eq!(found.recv_timeout(DEADLINE), Ok(None), "{name}");
+    }
 }
 
 #[test]
