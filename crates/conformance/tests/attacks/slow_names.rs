@@ -210,4 +210,7 @@ fn a_proxy_looks_each_name_up_by_itself() {
     let mut client = Client::connect(proxy.address());
     assert_eq!(client.set("k", b"v"), "STORED");
     assert_eq!(client.get("k").expect("it is stored").data, b"v");
+    let stats = client.stats("proxy");
+    assert_ne!(stats["names_asked"], "0");
+    assert!(stats.contains_key("turns_slow") && stats.contains_key("turns_starved"));
 }

@@ -16,4 +16,6 @@ fn slow_turns_are_counted() {
         assert_eq!(client.get("k"), None);
         (client.stats("evenkeel")["turns_slow"] != "0").then_some(())
     });
+    // What it costs is known to whoever has set a toll, so that nothing is said of it.
+    assert!(!server.stderr_text().contains("in one turn"));
 }
