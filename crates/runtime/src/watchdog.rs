@@ -11,8 +11,8 @@
 //!
 //! So what is found has taken so long for certain, and is told while it goes on, which a loop that looks at the clock itself
 //! could not do of one that hangs. A turn of 50 to 100 ms may be missed. Where the watchdog itself was not run, the process was
-//! stopped or the machine has too much to do: nothing is concluded from such a time. Of a thread that waits for a processor
-//! although the watchdog gets one, the kernel says so: its turn is counted apart.
+//! stopped or the machine has too much to do: nothing is concluded from such a time. Turns of a thread that would run, as the kernel
+//! says, and is not run although the watchdog is, are counted apart.
 
 use std::fs;
 use std::sync::Arc;
@@ -175,8 +175,8 @@ pub fn watch(
         last = now;
         for (watched, sight) in watched.iter().zip(&mut sights) {
             let state = watched.slot.state.load(Ordering::Relaxed);
-            let times = || Times::of(watched.slot.thread.load(Ordering::Relaxed));
-            let Some(slow) = sight.look(state, now, was_run, times) else {
+            let health = || Health::of(watched.slot.thread.load(Ordering::Relaxed));
+            let Some(slow) = sight.look(state, now, was_run, health) else {
                 continue;
             };
             let count = match slow.why {
@@ -212,9 +212,9 @@ pub fn watch(
 enum Why {
     /// It needs the processor.
     Works,
-    /// It is in a call that waits, or was stopped alone.
+    /// It is in a call that waits.
     Waits,
-    /// It would run, and is not run.
+    /// It would run, and is not run: others have the processors, or another machine has them.
     Starved,
 }
 
@@ -238,23 +238,27 @@ struct Slow {
     is_first: bool,
 }
 
-/// How long a thread has run so far, and has waited for a processor.
+/// How a thread is, as the kernel knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
+struct Health {
+    /// How long it has run so far.
     ran: Duration,
-    starved: Duration,
+    /// It would run now, or does.
+    is_runnable: bool,
 }
 
-impl Times {
-    /// As the kernel counts them; zero where it does not say.
-    fn of(thread: i32) -> Times {
-        let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-        let text = text.unwrap_or_default();
-        let mut nanos = text.split(' ').map(|word| word.parse().unwrap_or(0));
-        let mut next = || Duration::from_nanos(nanos.next().unwrap_or(0));
-        Times {
-            ran: next(),
-            starved: next(),
+impl Health {
+    /// Of a thread of this process. Where the kernel does not say, it seems to wait.
+    fn of(thread: i32) -> Health {
+        let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
+        let times = read("schedstat").unwrap_or_default();
+        let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
+        // The name of a thread, in brackets, may have spaces and brackets itself.
+        let state = read("stat").unwrap_or_default();
+        let state = state.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        Health {
+            ran: Duration::from_nanos(nanos.unwrap_or(0)),
+            is_runnable: state.starts_with('R'),
         }
     }
 }
@@ -266,8 +270,8 @@ struct Sight {
     state: u64,
     /// When this turn was seen first, and at the look before; none where it rested.
     seen: Option<(Instant, Instant)>,
-    /// At the look before, where the turn had been seen already.
-    times: Option<Times>,
+    /// How long its thread had run at the look before, where the turn had been seen already.
+    ran: Option<Duration>,
     is_told: bool,
 }
 
@@ -277,7 +281,7 @@ impl Sight {
         state: u64,
         now: Instant,
         was_run: bool,
-        times: impl FnOnce() -> Times,
+        health: impl FnOnce() -> Health,
     ) -> Option<Slow> {
         let step = state as u8;
         let is_same = state >> 8 == self.state >> 8;
@@ -291,7 +295,7 @@ impl Sight {
                 *self = Sight {
                     state,
                     seen: (step != 0).then_some((now, now)),
-                    times: None,
+                    ran: None,
                     // One that was told of before the watchdog was held up is the same one.
                     is_told: self.is_told && is_same,
                 };
@@ -299,20 +303,17 @@ impl Sight {
             }
         };
         let (first, before) = since;
-        let times = times();
-        let earlier = self.times.replace(times);
+        let health = health();
+        let earlier = self.ran.replace(health.ran).unwrap_or(health.ran);
         let took = now - first;
         if took < SLOW_TURN {
             return None;
         }
-        let of = now - before;
-        let earlier = earlier.unwrap_or(times);
-        let ran = times.ran.saturating_sub(earlier.ran);
-        let starved = times.starved.saturating_sub(earlier.starved);
-        let why = match (starved * 2 >= of, ran * 2 >= of) {
-            (true, _) => Why::Starved,
-            (false, true) => Why::Works,
+        let ran = health.ran.saturating_sub(earlier);
+        let why = match (ran * 2 >= now - before, health.is_runnable) {
+            (true, _) => Why::Works,
             (false, false) => Why::Waits,
+            (false, true) => Why::Starved,
         };
         let is_first = !std::mem::replace(&mut self.is_told, true);
         Some(Slow {
@@ -336,21 +337,21 @@ mod tests {
         turn << 8 | u64::from(step as u8)
     }
 
-    /// Looks at one state again and again, at the watchdog's pace, of a thread that has run and starved so long at each.
+    /// Looks at states at the watchdog's pace, of a thread that has run so many milliseconds at each.
     fn looks(
         sight: &mut Sight,
         from: Instant,
         states: &[u64],
         ran: u64,
-        starved: u64,
+        is_runnable: bool,
     ) -> Vec<Slow> {
-        let times = |look: usize| Times {
+        let health = |look: usize| Health {
             ran: Duration::from_millis(ran) * look as u32,
-            starved: Duration::from_millis(starved) * look as u32,
+            is_runnable,
         };
         let each = states.iter().enumerate();
         each.filter_map(|(look, state)| {
-            sight.look(*state, from + LOOK * look as u32, true, || times(look))
+            sight.look(*state, from + LOOK * look as u32, true, || health(look))
         })
         .collect()
     }
@@ -358,7 +359,7 @@ mod tests {
     #[test]
     fn a_turn_that_goes_on_is_found_and_counted_once() {
         let (mut sight, now) = (Sight::default(), Instant::now());
-        let found = looks(&mut sight, now, &[state(7, Step::Links); 4], 0, 0);
+        let found = looks(&mut sight, now, &[state(7, Step::Links); 4], 0, false);
         assert_eq!(found.len(), 2);
         let slow = found[0];
         assert_eq!(
@@ -372,19 +373,21 @@ mod tests {
     fn turns_that_end_and_rests_are_not_slow() {
         let (mut sight, now) = (Sight::default(), Instant::now());
         let turns: Vec<_> = (0..10).map(|turn| state(turn, Step::Serving)).collect();
-        assert_eq!(looks(&mut sight, now, &turns, 25, 0), []);
-        assert_eq!(looks(&mut sight, now, &[7 << 8; 10], 0, 0), []);
+        assert_eq!(looks(&mut sight, now, &turns, 25, true), []);
+        assert_eq!(looks(&mut sight, now, &[7 << 8; 10], 0, false), []);
     }
 
     #[test]
     fn who_works_is_told_from_who_is_not_run() {
-        for (ran, starved, why) in [
-            (25, 0, Why::Works),
-            (1, 20, Why::Starved),
-            (1, 1, Why::Waits),
+        for (ran, is_runnable, why) in [
+            (25, true, Why::Works),
+            (20, false, Why::Works),
+            (1, true, Why::Starved),
+            (1, false, Why::Waits),
         ] {
             let (mut sight, now) = (Sight::default(), Instant::now());
-            let found = looks(&mut sight, now, &[state(7, Step::Words); 3], ran, starved);
+            let states = [state(7, Step::Words); 3];
+            let found = looks(&mut sight, now, &states, ran, is_runnable);
             assert_eq!(found.iter().map(|slow| slow.why).collect::<Vec<_>>(), [why]);
         }
     }
@@ -393,14 +396,14 @@ mod tests {
     fn nothing_is_concluded_from_a_time_in_which_the_watchdog_was_stopped() {
         let (mut sight, now) = (Sight::default(), Instant::now());
         let in_turn = state(7, Step::Serving);
-        assert_eq!(sight.look(in_turn, now, true, Times::default), None);
+        assert_eq!(sight.look(in_turn, now, true, Health::default), None);
         let later = now + Duration::from_secs(5);
-        assert_eq!(sight.look(in_turn, later, false, Times::default), None);
+        assert_eq!(sight.look(in_turn, later, false, Health::default), None);
         assert_eq!(
-            sight.look(in_turn, later + LOOK, true, Times::default),
+            sight.look(in_turn, later + LOOK, true, Health::default),
             None
         );
-        let found = sight.look(in_turn, later + SLOW_TURN, true, Times::default);
+        let found = sight.look(in_turn, later + SLOW_TURN, true, Health::default);
         assert_eq!(found.expect("from then on").took, SLOW_TURN);
     }
 
