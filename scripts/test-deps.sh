@@ -14,6 +14,9 @@ need_program redis-server redis-server
 need_program etcd etcd-server
 need_program go golang-go
 need_program openssl openssl
+need_program unshare util-linux
+# As root it may not be on the PATH of users.
+[ -x /usr/sbin/ip ] || need_program ip iproute2
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 \
   || install_packages "Python 3 with venv is missing" python3 python3-venv
 

@@ -65,6 +65,12 @@ impl Application {
         }
     }
 
+    /// Whether something has to be agreed on before the first byte.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.wire.is_opening()
+    }
+
     /// The socket said that there is something to read, or that the peer's end of stream is.
     pub fn mark_readable(&mut self, ends: bool) {
         self.readable = true;

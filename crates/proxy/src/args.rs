@@ -2,11 +2,12 @@
 
 use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
-use crate::discovery::{DiscoverySpec, Family, Source};
+use crate::discovery::{DiscoverySpec, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
+use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
 use std::net::SocketAddr;
 use std::path::PathBuf;

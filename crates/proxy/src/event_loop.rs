@@ -13,16 +13,17 @@ use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
 use crate::request_log::{Entry, Sink};
-use crate::resolver::{Lookup, literal};
 use crate::server_link::{ServerLink, Wire};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
     BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats, ProxyConfig,
     ProxyCore, ProxyStats, StatsTicket, TlsId,
 };
+use evenkeel_runtime::names::{Resolver, literal};
+use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    Arrival, Attention, Certificates, Clock, ConnectionCount, Stream, TlsContext, TlsFailure,
-    TlsKind, TlsStream, TurnClock, Wire as ClientWire,
+    ARRIVALS_PER_TURN, Arrival, Attention, Certificates, Clock, ConnectionCount, HANDSHAKE_PART,
+    Stream, TlsContext, TlsFailure, TlsKind, TlsStream, TurnClock, Wire as ClientWire,
 };
 use evenkeel_types::Instant;
 use mio::event::Event;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 /// What sockets are read into; shared by all sockets of a worker.
@@ -79,7 +80,7 @@ pub struct Parts {
     /// All workers, this one included.
     pub workers: Arc<[WorkerHandle]>,
     /// Looks names up.
-    pub resolver: Sender<Lookup>,
+    pub resolver: Resolver,
     /// The clusters whose maps it works by.
     pub clusters: Clusters,
     /// Says that its gauges show something new.
@@ -96,6 +97,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where it says what it does.
+    pub mark: TurnMark,
     /// Where requests are logged; `None` where none are.
     pub request_log: Option<Sink>,
 }
@@ -131,6 +134,10 @@ struct Worker {
     links: Vec<Option<Link>>,
     /// Sockets to read in the next turn.
     ready: VecDeque<Ready>,
+    /// Applications whose TLS handshake is to go on, which is served after all others.
+    opening: VecDeque<ClientId>,
+    /// More connections wait to be taken than fit the last turn.
+    arrivals_left: bool,
     /// The newest map of each cluster.
     maps: BTreeMap<MapSource, Arc<ClusterMap>>,
     questions: BTreeMap<u64, StatsQuestion>,
@@ -160,6 +167,8 @@ pub fn run(parts: Parts) -> io::Result<()> {
         applications: Vec::new(),
         links: Vec::new(),
         ready: VecDeque::new(),
+        opening: VecDeque::new(),
+        arrivals_left: false,
         maps: BTreeMap::new(),
         questions: BTreeMap::new(),
         next_question: 0,
@@ -169,16 +178,19 @@ pub fn run(parts: Parts) -> io::Result<()> {
         stopping: None,
         unfinished: false,
     };
+    worker.parts.mark.begin();
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     let mut clock = TurnClock::new(worker.parts.clock);
     let mut now = clock.now().monotonic;
     loop {
         // By the time of the last turn: that is late by the length of a turn at most.
         let wait = worker.wait(now);
+        worker.parts.mark.rest();
         match worker.parts.poll.poll(&mut events, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        worker.parts.mark.turn();
         let read = clock.now();
         now = read.monotonic;
         worker.parts.core.set_unix_time(read.unix);
@@ -187,11 +199,20 @@ pub fn run(parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
+            worker.parts.mark.step(Step::Words);
             worker.take_words(now);
+            worker.arrivals_left = true;
+        }
+        if worker.arrivals_left {
+            worker.parts.mark.step(Step::Connections);
             worker.take_incoming();
         }
+        worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.serve_opening(now, read.monotonic);
+        worker.parts.mark.step(Step::Housekeeping);
         worker.keep_time(now);
+        worker.parts.mark.step(Step::Output);
         worker.carry_out(now);
         if worker
             .stopping
@@ -205,7 +226,10 @@ pub fn run(parts: Parts) -> io::Result<()> {
 impl Worker {
     /// How long the poll may sleep.
     fn wait(&mut self, now: Instant) -> Duration {
-        let busy = !self.ready.is_empty() || self.unfinished;
+        let busy = !self.ready.is_empty()
+            || !self.opening.is_empty()
+            || self.arrivals_left
+            || self.unfinished;
         if busy || !self.parts.attention.may_sleep() {
             return Duration::ZERO;
         }
@@ -276,7 +300,10 @@ impl Worker {
         if let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id)
             && !std::mem::replace(&mut application.queued, true)
         {
-            self.ready.push_back(Ready::Application(id));
+            match application.is_opening() {
+                true => self.opening.push_back(id),
+                false => self.ready.push_back(Ready::Application(id)),
+            }
         }
     }
 
@@ -357,11 +384,15 @@ impl Worker {
     }
 
     fn take_incoming(&mut self) {
-        while let Ok(Arrival {
-            mut stream,
-            listener,
-        }) = self.parts.incoming.try_recv()
-        {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let Ok(arrival) = self.parts.incoming.try_recv() else {
+                self.arrivals_left = false;
+                return;
+            };
+            let Arrival {
+                mut stream,
+                listener,
+            } = arrival;
             let id = self.parts.core.client_opened();
             let slot = id.0.slot as usize;
             let token = Token(FIRST_SOCKET + 2 * slot);
@@ -397,6 +428,22 @@ impl Worker {
                 Some(Ready::Application(id)) => self.serve_application(now, id),
                 Some(Ready::Link(id)) => self.serve_link(now, id),
                 None => return,
+            }
+        }
+    }
+
+    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
+    fn serve_opening(&mut self, now: Instant, begun: Instant) {
+        if self.opening.is_empty() {
+            return;
+        }
+        let clock = self.parts.clock;
+        let served = clock.monotonic();
+        let until = served + served.since(begun) / HANDSHAKE_PART;
+        while let Some(id) = self.opening.pop_front() {
+            self.serve_application(now, id);
+            if clock.monotonic() >= until {
+                return;
             }
         }
     }
@@ -608,15 +655,11 @@ impl Worker {
         match address {
             Some(address) => self.resolved(now, id, Some(address)),
             None => {
-                let lookup = Lookup {
-                    worker: self.parts.index,
-                    backend: id,
-                    host,
-                    port,
-                };
-                if self.parts.resolver.send(lookup).is_err() {
-                    self.resolved(now, id, None);
-                }
+                let me = self.parts.workers[self.parts.index].clone();
+                self.parts.resolver.look_up(&host, move |ip| {
+                    let address = ip.map(|ip| SocketAddr::new(ip, port));
+                    me.say(Control::Resolved(id, address));
+                });
             }
         }
     }
@@ -705,6 +748,8 @@ impl Worker {
     fn is_drained(&self) -> bool {
         let core = &self.parts.core;
         self.ready.is_empty()
+            && self.opening.is_empty()
+            && !self.arrivals_left
             && !self.unfinished
             && self
                 .applications

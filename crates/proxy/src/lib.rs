@@ -8,7 +8,8 @@
 //!  acceptor ── connections ──> worker 0 ─┬─ sockets ─> servers
 //!                         └──> worker 1 ─┘ each worker has its own connection to each server
 //!  coordinator thread ── map ──> workers          (worker)
-//!  resolver thread <── name, address ──> workers
+//!     names thread <── name, address ──> workers
+//!  watchdog thread <── turn and step ── workers
 //!  discovery thread ── lists of servers ──> workers
 //!  workers ── requests ──> request-log thread ──> file
 //!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
@@ -16,6 +17,8 @@
 //! ```
 
 #![forbid(unsafe_code)]
+// Event loops must not wait. Tests may.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod application;
 mod args;
@@ -31,7 +34,6 @@ mod looks;
 mod pages;
 mod reload;
 mod request_log;
-mod resolver;
 mod server_link;
 mod sharing;
 mod start;

@@ -4,6 +4,8 @@ use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
 use crate::request_log::Sink;
 use evenkeel_roles::proxy::{ProcessStats, render_metrics};
+use evenkeel_runtime::names::Resolver;
+use evenkeel_runtime::watchdog::TurnCounts;
 use evenkeel_runtime::{Clock, ConnectionCount, Page, PageKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +26,10 @@ pub struct Facts {
     pub in_force: InForce,
     /// Where requests are logged.
     pub request_log: Option<Sink>,
+    /// Turns of workers that took long.
+    pub turns: Arc<TurnCounts>,
+    /// What finds the addresses of servers.
+    pub resolver: Resolver,
 }
 
 impl Facts {
@@ -32,6 +38,7 @@ impl Facts {
         let now = self.clock.now();
         let revision = self.in_force.revision();
         let (logged, dropped) = self.request_log.as_ref().map_or((0, 0), Sink::counts);
+        let names = self.resolver.counts();
         ProcessStats {
             pid: std::process::id(),
             uptime_s: now.monotonic.as_secs(),
@@ -46,6 +53,10 @@ impl Facts {
             config_refusal: self.reload_counts.refusal(),
             request_log_written: logged,
             request_log_dropped: dropped,
+            turns_slow: self.turns.slow(),
+            turns_starved: self.turns.starved(),
+            names_asked: names.asked,
+            names_failed: names.failed,
             config_generation: revision.generation,
             config_digest: revision.digest,
             discoveries: self.in_force.discovery_stats(),

@@ -46,6 +46,7 @@ impl Target {
         }
     }
 
+    #[allow(clippy::disallowed_methods, reason = "on the thread that writes")]
     fn open(&self) -> io::Result<Open> {
         match self {
             Target::Stdout => Ok(Open::Stdout(io::stdout())),

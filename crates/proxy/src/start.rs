@@ -12,11 +12,12 @@ use crate::looks::Looks;
 use crate::pages::Facts;
 use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
-use crate::resolver;
 use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
+use evenkeel_runtime::names::Resolver;
+use evenkeel_runtime::watchdog::{self, TurnCounts};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
     ProcessSignal, ProcessSignals, TlsKind, UsageError, accept_forever, bind_unix,
@@ -142,7 +143,8 @@ impl Proxy {
             .map_err(|error| UsageError(format!("--request-log: {error}")))?;
         let sink = request_log.as_ref().map(|log| log.sink().clone());
         let reload_counts = Arc::new(ReloadCounts::default());
-        let (lookups, lookups_asked) = channel();
+        let resolver =
+            Resolver::start(&settings.nameservers).context("failed to start looking names up")?;
         let (news, is_news) = sync_channel(1);
         let mut handles = Vec::new();
         let mut rests = Vec::new();
@@ -167,11 +169,6 @@ impl Proxy {
             rests.push((core, poll, incoming, control));
         }
         let workers: Arc<[WorkerHandle]> = handles.into();
-        spawn_named("resolver".into(), {
-            let workers = Arc::clone(&workers);
-            let discoveries = discoveries.clone();
-            move || resolver::run(&lookups_asked, &workers, &discoveries)
-        })?;
         let in_force = InForce::new(
             settings.clone(),
             Arc::clone(&config),
@@ -182,6 +179,8 @@ impl Proxy {
             clock,
         );
         let mut worker_threads = Vec::new();
+        let turns = Arc::new(TurnCounts::default());
+        let mut watched_workers = Vec::new();
         let facts = Facts {
             clock,
             workers: Arc::clone(&workers),
@@ -189,8 +188,13 @@ impl Proxy {
             reload_counts: Arc::clone(&reload_counts),
             in_force: in_force.clone(),
             request_log: sink.clone(),
+            turns: Arc::clone(&turns),
+            resolver: resolver.clone(),
         };
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
+            let name = format!("proxy-{index}");
+            let (mark, watched) = watchdog::watched(name.clone());
+            watched_workers.push(watched);
             let parts = Parts {
                 index,
                 core,
@@ -199,7 +203,7 @@ impl Proxy {
                 incoming,
                 control,
                 workers: Arc::clone(&workers),
-                resolver: lookups.clone(),
+                resolver: resolver.clone(),
                 clusters: clusters.clone(),
                 news: news.clone(),
                 connections: Arc::clone(&connections),
@@ -208,11 +212,10 @@ impl Proxy {
                 certificates: certificates.clone(),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
+                mark,
                 request_log: sink.clone(),
             };
-            worker_threads.push(spawn_named(format!("proxy-{index}"), move || {
-                event_loop::run(parts)
-            })?);
+            worker_threads.push(spawn_named(name, move || event_loop::run(parts))?);
         }
         let news = News(is_news);
         let identity = identity(&settings, tcp.context("a proxy has a TCP address")?, clock);
@@ -239,6 +242,14 @@ impl Proxy {
             .map(|at| HttpPort::start(at, facts.into_answers()));
         let admin = admin.transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
+        spawn_named("watchdog".into(), {
+            let stop = Arc::clone(&stop);
+            move || {
+                watchdog::watch(&watched_workers, &turns, &stop, |line| {
+                    eprintln!("evenkeel proxy: {line}");
+                });
+            }
+        })?;
         let acceptor = spawn_named("acceptor".into(), {
             let config = AcceptorConfig {
                 listeners,

@@ -35,6 +35,15 @@ const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 /// Pause after [`Accepted::Exhausted`], so as not to spin on the same error.
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 
+/// New connections that an event loop takes in a turn: taking one costs as much as a few requests, and those that stand are
+/// served in between.
+pub const ARRIVALS_PER_TURN: usize = 32;
+
+/// TLS handshakes go on after those who are in were served, for this part of the time which that took, and one in any case: a
+/// handshake takes the processor for as long as some hundred requests. So those who are in wait for one handshake at most, or for
+/// a quarter longer, and a busy worker still lets a fifth of its time's worth of clients in.
+pub const HANDSHAKE_PART: u32 = 4;
+
 /// How often the acceptor looks at its stop flag while nobody connects.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 

@@ -24,6 +24,7 @@ mod listen_spec;
 mod mapped_heap;
 mod mapping;
 mod mesh;
+pub mod names;
 mod notify;
 mod options;
 mod parent;
@@ -37,9 +38,13 @@ mod tls;
 mod topology;
 mod units;
 pub mod uring;
+pub mod watchdog;
 mod wire;
 
-pub use acceptor::{Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever};
+pub use acceptor::{
+    ARRIVALS_PER_TURN, Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, HANDSHAKE_PART, accept,
+    accept_forever,
+};
 pub use allocator::give_back_at_once;
 pub use buffer::InputBuffer;
 pub use clock::{Clock, TurnClock, since_boot};

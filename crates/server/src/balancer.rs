@@ -59,6 +59,7 @@ impl SharedBalancer {
     }
 
     /// Balances until `stop` is set.
+    #[allow(clippy::disallowed_methods, reason = "on its own thread")]
     pub fn run(&self, workers: &[WorkerHandle], stop: &AtomicBool) {
         let mut next = Instant::now() + INTERVAL;
         let mut sampling_ratio = 1.0;

@@ -5,8 +5,11 @@ use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
-use evenkeel_roles::server::{ClassStats, Counters, Credentials, ProcessFacts, ServingLease};
+use evenkeel_roles::server::{
+    ClassStats, Counters, Credentials, LinkId, ProcessFacts, ServingLease,
+};
 use evenkeel_types::{CacheletId, Epoch, ServerId};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -48,6 +51,10 @@ pub enum Control {
         /// To whom.
         to: u16,
     },
+    /// Where the worker at the other end of a link listens, or that its name has no address.
+    Resolved(LinkId, Option<SocketAddr>),
+    /// The certificates were read again as this worker wished, or why not.
+    Refreshed(Result<(), String>),
     /// Sample less for hot keys, in parts of what is sampled normally.
     Sampling(f64),
     /// Say which replicas are held for others.

@@ -9,31 +9,33 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod links;
 mod naps;
+mod process;
 mod shortage;
 
 use crate::budget::{Held, Level, Share, TIGHT_READ};
 use crate::connection::Connection;
-use crate::control::{Control, Gauges};
+use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
-use crate::link::LinkSocket;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, LinkId, LinkRequest, Message, Peer, Port, ProcessRequest, WorkerCore,
+    CloseReason, ConnectionId, Message, Peer, Port, ReturnAddress, WorkerCore,
 };
+use evenkeel_runtime::names::Resolver;
+use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount, EXHAUSTED_PAUSE, Listener,
-    MeshPort, ProcessSignal, Stream, TurnClock, accept,
+    ARRIVALS_PER_TURN, Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount,
+    EXHAUSTED_PAUSE, HANDSHAKE_PART, Listener, MeshPort, TurnClock, accept,
 };
 use evenkeel_types::{Instant, Now};
+use links::Links;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use naps::Naps;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -98,6 +100,10 @@ pub struct Parts {
     pub certificates: Option<Arc<Certificates>>,
     /// Words from the process.
     pub control: Receiver<Control>,
+    /// How it is reached, for answers that it waits for.
+    pub me: WorkerHandle,
+    /// Finds the addresses of other servers.
+    pub resolver: Resolver,
     /// Queues to and from the other workers.
     pub mesh: MeshPort<Message>,
     /// All connections of the process.
@@ -106,6 +112,8 @@ pub struct Parts {
     pub gauges: Arc<Gauges>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where it says what it does.
+    pub mark: TurnMark,
     /// What its answers pass before they leave.
     pub exit: Exit,
     /// `-o idle_timeout`; zero for never.
@@ -135,8 +143,13 @@ struct Worker {
     clients: Vec<Option<Client>>,
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
-    links: BTreeMap<usize, LinkSocket>,
-    next_link: usize,
+    /// Connections whose TLS handshake is to go on, which is served after all others.
+    opening: VecDeque<ConnectionId>,
+    /// More connections wait to be taken than fit the last turn.
+    arrivals_left: bool,
+    links: Links,
+    /// Who wants the certificates read again, in turn; the first one's are being read.
+    refreshes: VecDeque<ReturnAddress>,
     scratch: Box<[u8]>,
     next_stall_look: Instant,
     next_maintenance: Instant,
@@ -175,13 +188,16 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     }
     parts.transport.start(registry)?;
     parts.exit.begin();
+    parts.mark.begin();
     let mut worker = Worker {
         naps: Naps::default(),
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
-        links: BTreeMap::new(),
-        next_link: FIRST_LINK,
+        opening: VecDeque::new(),
+        arrivals_left: false,
+        links: Links::default(),
+        refreshes: VecDeque::new(),
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         next_stall_look: Instant::default() + STALL_LOOK,
         next_maintenance: Instant::default(),
@@ -205,10 +221,12 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         let wait = worker.wait(now.monotonic);
         let nap = worker.naps.begin(wait, || clock.now().monotonic);
         let parts = &mut worker.parts;
+        parts.mark.rest();
         match parts.transport.wait(&mut parts.poll, &mut events, wait) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        worker.parts.mark.turn();
         let read = clock.now();
         now = worker.parts.core.now(read);
         if let Some(nap) = nap {
@@ -219,19 +237,31 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
+            worker.parts.mark.step(Step::Words);
             worker.take_words(now, read.monotonic);
-            worker.take_incoming(now);
+            worker.arrivals_left = true;
             worker.messages_left = true;
+        }
+        if worker.arrivals_left {
+            worker.parts.mark.step(Step::Connections);
+            worker.take_incoming(now);
         }
         worker.look_at_lease(read.monotonic);
         if worker.messages_left || !worker.deferred.is_empty() {
+            worker.parts.mark.step(Step::Messages);
             worker.take_messages(now);
         }
         worker.count_connections();
+        worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.serve_opening(now, read.monotonic);
+        worker.parts.mark.step(Step::Process);
         worker.ask_process()?;
+        worker.parts.mark.step(Step::Links);
         worker.serve_links(now);
+        worker.parts.mark.step(Step::Output);
         worker.send_messages()?;
+        worker.parts.mark.step(Step::Housekeeping);
         worker.keep_time(now);
         worker.take_touched();
         if worker
@@ -247,6 +277,8 @@ impl Worker {
     /// How long the poll may sleep.
     fn wait(&mut self, now: Instant) -> Duration {
         let busy = !self.ready.is_empty()
+            || !self.opening.is_empty()
+            || self.arrivals_left
             || self.parts.core.has_outbox()
             || self.unmaintained
             || self.messages_left;
@@ -297,7 +329,10 @@ impl Worker {
     fn accept(&mut self, now: Now) {
         self.accept_again = None;
         let own = self.own_listener();
-        while let Some(listener) = &self.parts.listener {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let Some(listener) = &self.parts.listener else {
+                return;
+            };
             match accept(listener, &self.parts.connections) {
                 Accepted::Stream(stream) => self.adopt(
                     now,
@@ -314,6 +349,8 @@ impl Worker {
                 }
             }
         }
+        // They are not announced again.
+        self.accept_again = Some(now.monotonic);
     }
 
     fn own_listener(&self) -> usize {
@@ -321,8 +358,14 @@ impl Worker {
     }
 
     fn take_incoming(&mut self, now: Now) {
-        while let Ok(arrival) = self.parts.incoming.try_recv() {
-            self.adopt(now, arrival);
+        for _ in 0..ARRIVALS_PER_TURN {
+            match self.parts.incoming.try_recv() {
+                Ok(arrival) => self.adopt(now, arrival),
+                Err(_) => {
+                    self.arrivals_left = false;
+                    return;
+                }
+            }
         }
     }
 
@@ -384,7 +427,10 @@ impl Worker {
     fn enqueue(&mut self, id: ConnectionId) {
         if let Some(client) = self.client(id).filter(|client| !client.queued) {
             client.queued = true;
-            self.ready.push_back(id);
+            match client.socket.is_opening() {
+                true => self.opening.push_back(id),
+                false => self.ready.push_back(id),
+            }
         }
     }
 
@@ -448,6 +494,8 @@ impl Worker {
                     let _ = to.send(self.parts.core.migration_reports());
                 }
                 Control::Give { cachelet, to } => self.parts.core.order_move(now, cachelet, to),
+                Control::Refreshed(read) => self.refreshed(read),
+                Control::Resolved(link, address) => self.resolved(now, link, address),
                 Control::Sampling(ratio) => self.parts.core.set_sampling_ratio(ratio),
                 Control::DescribeReplicas(to) => {
                     let _ = to.send(self.parts.core.replica_views(now));
@@ -508,130 +556,63 @@ impl Worker {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
-            let place = self.clients.get_mut(id.slot as usize);
-            let Some(client) = place
-                .and_then(Option::as_mut)
-                .filter(|client| client.connection.id() == id)
-            else {
-                continue;
-            };
-            client.queued = false;
-            let (socket, connection) = (&mut client.socket, &mut client.connection);
-            let parts = &mut self.parts;
-            let level = self.levels.answers;
-            if connection.answer_level() != level {
-                connection.set_answer_level(&mut parts.core, level);
-            }
-            let most = match self.levels.input {
-                Level::Easy => SCRATCH_BYTES,
-                _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
-            };
-            let scratch = &mut self.scratch[..most];
-            let (core, exit) = (&mut parts.core, &mut parts.exit);
-            let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
-            if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
-                self.held_back.push_back(id);
-            }
-            let unsettled = connection.held() != client.counted || connection.asks() > 0;
-            match served {
-                Served::Idle => {}
-                Served::More => self.enqueue(id),
-                Served::Closed => {
-                    self.close(id);
-                    continue;
-                }
-            }
-            if unsettled {
-                self.settle(now, id);
-            }
+            self.serve_client(now, id);
         }
         self.take_touched();
     }
 
-    /// Passes on what clients ask of the whole process.
-    fn ask_process(&mut self) -> io::Result<()> {
-        while let Some(request) = self.parts.core.poll_process_request() {
-            match request {
-                ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
-                ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
-                // Holds the other clients of this worker up for as long as the disk does, as in memcached.
-                ProcessRequest::RefreshCertificates(to) => {
-                    let mut answer = text::OK.to_vec();
-                    match &self.parts.certificates {
-                        None => answer = text::TLS_NOT_ENABLED.to_vec(),
-                        Some(certificates) => {
-                            if let Err(error) = certificates.reload() {
-                                answer.clear();
-                                compose::answer::server_error(&mut answer, &error);
-                            }
-                        }
-                    }
-                    self.parts.core.answer_process_request(to, &answer);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens, closes and moves links as the core asks.
-    fn serve_links(&mut self, now: Now) {
-        if self.links.is_empty() && !self.parts.core.has_link_requests() {
+    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
+    fn serve_opening(&mut self, now: Now, begun: Instant) {
+        if self.opening.is_empty() {
             return;
         }
-        while let Some(request) = self.parts.core.poll_link_request() {
-            match request {
-                LinkRequest::Connect { link, host, port } => {
-                    if self.connect(link, &host, port).is_err() {
-                        self.parts.core.link_lost(now, link);
-                    }
-                }
-                LinkRequest::Close(id) => self.links.retain(|_, link| link.id != id),
+        let clock = self.parts.clock;
+        let served = clock.monotonic();
+        let until = served + served.since(begun) / HANDSHAKE_PART;
+        while let Some(id) = self.opening.pop_front() {
+            self.serve_client(now, id);
+            if clock.monotonic() >= until {
+                return;
             }
         }
-        let waiting: Vec<usize> = self
-            .links
-            .iter()
-            .filter(|(_, link)| {
-                self.parts
-                    .core
-                    .link_out(link.id)
-                    .is_some_and(|out| !out.is_empty())
-            })
-            .map(|(token, _)| *token)
-            .collect();
-        for token in waiting {
-            self.serve_link(now, token);
-        }
     }
 
-    fn connect(&mut self, link: LinkId, host: &str, port: u16) -> io::Result<()> {
-        let address = (host, port)
-            .to_socket_addrs()?
-            .next()
-            .ok_or(ErrorKind::NotFound)?;
-        let mut stream = Stream::connect(address)?;
-        let token = self.next_link;
-        self.next_link += 1;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.parts
-            .poll
-            .registry()
-            .register(&mut stream, Token(token), both)?;
-        self.links.insert(token, LinkSocket::new(link, stream));
-        Ok(())
-    }
-
-    fn serve_link(&mut self, now: Now, token: usize) {
-        let Some(link) = self.links.get_mut(&token) else {
+    fn serve_client(&mut self, now: Now, id: ConnectionId) {
+        let place = self.clients.get_mut(id.slot as usize);
+        let Some(client) = place
+            .and_then(Option::as_mut)
+            .filter(|client| client.connection.id() == id)
+        else {
             return;
         };
-        let id = link.id;
-        if link
-            .serve(&mut self.parts.core, now, &mut self.scratch)
-            .is_err()
-        {
-            self.links.remove(&token);
-            self.parts.core.link_lost(now, id);
+        client.queued = false;
+        let (socket, connection) = (&mut client.socket, &mut client.connection);
+        let parts = &mut self.parts;
+        let level = self.levels.answers;
+        if connection.answer_level() != level {
+            connection.set_answer_level(&mut parts.core, level);
+        }
+        let most = match self.levels.input {
+            Level::Easy => SCRATCH_BYTES,
+            _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
+        };
+        let scratch = &mut self.scratch[..most];
+        let (core, exit) = (&mut parts.core, &mut parts.exit);
+        let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
+        if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
+            self.held_back.push_back(id);
+        }
+        let unsettled = connection.held() != client.counted || connection.asks() > 0;
+        match served {
+            Served::Idle => {}
+            Served::More => self.enqueue(id),
+            Served::Closed => {
+                self.close(id);
+                return;
+            }
+        }
+        if unsettled {
+            self.settle(now, id);
         }
     }
 
@@ -713,7 +694,7 @@ impl Worker {
     /// Whether a stopping worker has nothing left to do for its clients: nothing to answer, or, while
     /// draining, no client that has begun anything. Those that are idle are let go.
     fn is_drained(&mut self) -> bool {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.opening.is_empty() || self.arrivals_left {
             return false;
         }
         if !self.draining {

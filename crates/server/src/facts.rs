@@ -56,6 +56,7 @@ const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
 /// The host name or address under which clients reach the server. One that listens everywhere is
 /// known by the name of its machine.
+#[allow(clippy::disallowed_methods, reason = "on its own thread")]
 fn reached_by(args: &Args, address: SocketAddr) -> String {
     if let Some(host) = &args.advertise {
         return host.clone();
@@ -246,6 +247,7 @@ const US_PER_TICK: u64 = 10_000;
 
 /// CPU time of the process in user mode and in the kernel, in microseconds; zeros when the kernel
 /// does not say.
+#[allow(clippy::disallowed_methods, reason = "on its own thread")]
 fn cpu_time_us() -> (u64, u64) {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
         return (0, 0);

@@ -6,13 +6,15 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
 use evenkeel_roles::server::{LeaseKeeper, ServingLease, Step, Voter};
+use evenkeel_runtime::names::{Resolver, literal};
 use evenkeel_runtime::{Clock, InputBuffer, Stream};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use mio::{Events, Interest, Poll, Registry, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,16 +34,18 @@ pub struct SharedLease {
     clock: Clock,
     boot: BootId,
     workers: Vec<WorkerHandle>,
+    resolver: Resolver,
 }
 
 impl SharedLease {
     /// Of this life of a server.
-    pub fn new(boot: BootId, clock: Clock, workers: Vec<WorkerHandle>) -> Self {
+    pub fn new(boot: BootId, clock: Clock, workers: Vec<WorkerHandle>, resolver: Resolver) -> Self {
         SharedLease {
             keeper: Arc::new(Mutex::new(LeaseKeeper::new(boot))),
             clock,
             boot,
             workers,
+            resolver,
         }
     }
 
@@ -69,20 +73,16 @@ impl SharedLease {
     /// # Errors
     /// Those of the poll.
     pub fn run(&self, stop: &AtomicBool) -> io::Result<()> {
-        let mut asker = Asker {
-            poll: Poll::new()?,
-            peers: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            next_token: 0,
-        };
+        let mut asker = Asker::new(self.resolver.clone())?;
         let mut events = Events::with_capacity(64);
-        let mut resolved = Epoch(0);
+        let mut seen = Epoch(0);
         while !stop.load(Ordering::Acquire) {
             let known = lock(&self.keeper).map();
-            if let Some((map, me)) = known.filter(|(map, _)| map.epoch() != resolved) {
-                resolved = map.epoch();
-                asker.resolve(&map, me);
+            if let Some((map, me)) = known.filter(|(map, _)| map.epoch() != seen) {
+                seen = map.epoch();
+                asker.handle_map(&map, me);
             }
+            asker.take_addresses();
             let now = self.clock.monotonic();
             let deadline = lock(&self.keeper).poll_deadline();
             if now >= deadline {
@@ -141,14 +141,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where a server listens for others, as the map says it.
+type Place = (String, u16);
+
 /// The connections to other servers.
 struct Asker {
     poll: Poll,
     peers: BTreeMap<Token, Peer>,
+    /// The other servers of the map.
+    places: BTreeMap<ServerId, Place>,
     /// Found out while the coordinator still answers: names may not be known when it does not.
-    addresses: BTreeMap<ServerId, SocketAddr>,
+    addresses: BTreeMap<Place, SocketAddr>,
+    resolver: Resolver,
+    /// Addresses that were found.
+    found: (Sender<Found>, Receiver<Found>),
     next_token: usize,
 }
+
+/// Where a place is.
+type Found = (Place, SocketAddr);
 
 struct Peer {
     server: ServerId,
@@ -161,16 +172,54 @@ struct Peer {
 }
 
 impl Asker {
-    /// Finds out where all other servers of a map are, as far as that is not known.
-    fn resolve(&mut self, map: &ClusterMap, me: ServerId) {
+    fn new(resolver: Resolver) -> io::Result<Self> {
+        Ok(Asker {
+            poll: Poll::new()?,
+            peers: BTreeMap::new(),
+            places: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            resolver,
+            found: channel(),
+            next_token: 0,
+        })
+    }
+
+    /// Has it found out where all other servers of a map are. What was known stays known until there is something newer.
+    fn handle_map(&mut self, map: &ClusterMap, me: ServerId) {
         let others = map.servers_up().filter(|server| server.id != me);
-        let resolve = |host: &str, port: u16| (host, port).to_socket_addrs().ok()?.next();
-        self.addresses = others
-            .filter_map(|server| Some((server.id, resolve(&server.host, server.worker_ports[0])?)))
+        let place = |host: &str, port: u16| (host.to_owned(), port);
+        self.places = others
+            .map(|server| (server.id, place(&server.host, server.worker_ports[0])))
             .collect();
-        let addresses = &self.addresses;
-        self.peers
-            .retain(|_, peer| addresses.get(&peer.server) == Some(&peer.address));
+        let used: BTreeSet<&Place> = self.places.values().collect();
+        self.addresses.retain(|place, _| used.contains(place));
+        self.places.values().for_each(|place| self.look_up(place));
+    }
+
+    /// Has it found out where a server is; see [`take_addresses`](Self::take_addresses).
+    fn look_up(&self, place: &Place) {
+        let (host, port) = place;
+        let (found, place) = (self.found.0.clone(), place.clone());
+        // Nobody hears it any more once the server has stopped.
+        match literal(host, *port) {
+            Some(address) => drop(found.send((place, address))),
+            None => self.resolver.look_up(host, move |ip| {
+                if let Some(ip) = ip {
+                    let address = SocketAddr::new(ip, place.1);
+                    let _ = found.send((place, address));
+                }
+            }),
+        }
+    }
+
+    /// Takes over what was found, and gives up connections to other addresses.
+    fn take_addresses(&mut self) {
+        self.addresses.extend(self.found.1.try_iter());
+        let (places, addresses) = (&self.places, &self.addresses);
+        self.peers.retain(|_, peer| {
+            let place = places.get(&peer.server);
+            place.and_then(|place| addresses.get(place)) == Some(&peer.address)
+        });
     }
 
     fn ask(&mut self, round: u64, line: &[u8], voters: &[Voter]) {
@@ -182,7 +231,12 @@ impl Asker {
             .map(|(token, peer)| (peer.server, *token))
             .collect();
         for voter in voters {
-            let Some(&address) = self.addresses.get(&voter.server) else {
+            let Some(place) = self.places.get(&voter.server) else {
+                continue;
+            };
+            let Some(&address) = self.addresses.get(place) else {
+                // For a later round.
+                self.look_up(place);
                 continue;
             };
             let token = match connected.remove(&voter.server) {

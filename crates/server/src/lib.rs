@@ -5,6 +5,8 @@
 //! acceptor of the ordinary port and to the coordinator.
 
 #![forbid(unsafe_code)]
+// Event loops must not wait. Tests may.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod args;
 mod balancer;

@@ -25,6 +25,8 @@ use evenkeel_roles::server::{
     AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
     WorkerCore, first_version,
 };
+use evenkeel_runtime::names::Resolver;
+use evenkeel_runtime::watchdog::{self, TurnCounts};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, Listener, Notifier, OverLimit,
     UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
@@ -130,6 +132,9 @@ impl Server {
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
         let config = worker_config(args, extended, clock, boot)?;
 
+        let resolver = Resolver::start(&[]).context("failed to start looking names up")?;
+        let turns = Arc::new(TurnCounts::default());
+        let mut watched_workers = Vec::new();
         let mut workers = Vec::new();
         let mut worker_ports = Vec::new();
         let mut acceptor_ends = Vec::new();
@@ -165,6 +170,9 @@ impl Server {
             if let Some(credentials) = &credentials {
                 core.set_credentials(credentials.clone());
             }
+            let name = format!("worker-{index}");
+            let (mark, watched) = watchdog::watched(name.clone());
+            watched_workers.push(watched);
             let parts = Parts {
                 core,
                 poll,
@@ -176,10 +184,13 @@ impl Server {
                 kinds: listeners.kinds.clone(),
                 certificates: certificates.clone(),
                 control,
+                me: workers[index].clone(),
+                resolver: resolver.clone(),
                 mesh,
                 connections: connections.clone(),
                 gauges,
                 clock,
+                mark,
                 exit: Exit::new(
                     Toll::new(Duration::from_nanos(args.test_toll), args.test_toll_coin),
                     clock,
@@ -188,7 +199,7 @@ impl Server {
                 progress_timeout: args.progress_timeout(),
             };
             let pin = args.pin.map(|first| first + index);
-            worker_threads.push(spawn_named(format!("worker-{index}"), move || {
+            worker_threads.push(spawn_named(name, move || {
                 if let Some(Err(error)) = pin.map(pin_to_core) {
                     eprintln!("evenkeel server: {error}");
                 }
@@ -200,7 +211,12 @@ impl Server {
         let mut helpers = Vec::new();
         let facts: Arc<dyn Fn() -> ProcessFacts + Send + Sync> = Arc::new({
             let (certificates, connections) = (certificates.clone(), connections.clone());
+            let (turns, resolver) = (Arc::clone(&turns), resolver.clone());
             move || ProcessFacts {
+                turns_slow: turns.slow(),
+                turns_starved: turns.starved(),
+                names_asked: resolver.counts().asked,
+                names_failed: resolver.counts().failed,
                 tls_read_at_s: certificates.as_ref().map(|them| them.read_at_s()),
                 memory: memory.facts(),
                 ..facts::read(&fixed_facts, &connections, &pool)
@@ -214,12 +230,25 @@ impl Server {
             let (workers, facts, stop) = (workers.clone(), Arc::clone(&facts), stop.clone());
             move || {
                 while !stop.load(Ordering::Acquire) {
+                    #[allow(clippy::disallowed_methods, reason = "on its own thread")]
                     std::thread::park_timeout(FACTS_INTERVAL);
                     let facts = facts();
                     for worker in &workers {
                         worker.say(Control::Facts(Box::new(facts.clone())));
                     }
                 }
+            }
+        })?);
+        helpers.push(spawn_named("watchdog".into(), {
+            let (turns, stop) = (Arc::clone(&turns), stop.clone());
+            // Who sets a toll knows what makes turns slow.
+            let is_told = args.test_toll == 0;
+            move || {
+                watchdog::watch(&watched_workers, &turns, &stop, |line| {
+                    if is_told {
+                        eprintln!("evenkeel server: {line}");
+                    }
+                });
             }
         })?);
         helpers.push(spawn_named("acceptor".into(), {
@@ -249,7 +278,7 @@ impl Server {
             let address = tcp.ok_or_else(|| {
                 UsageError("--coordinator needs a TCP address that others can reach (-l)".into())
             })?;
-            let lease = SharedLease::new(boot, clock, workers.clone());
+            let lease = SharedLease::new(boot, clock, workers.clone(), resolver.clone());
             helpers.push(spawn_named("lease".into(), {
                 let (lease, stop) = (lease.clone(), stop.clone());
                 move || {
@@ -329,6 +358,7 @@ impl Server {
         }
         membership.hurry();
         let timer = spawn_named("end".into(), move || {
+            #[allow(clippy::disallowed_methods, reason = "on its own thread")]
             std::thread::sleep(within);
             member::end_now();
         });

@@ -73,6 +73,7 @@ impl Toll {
     }
 
     #[cold]
+    #[allow(clippy::disallowed_methods, reason = "the toll is to be a wait")]
     fn pay_for(&mut self, served: u64) {
         // Counters begin anew after `stats reset`.
         let keys = served.checked_sub(self.paid).unwrap_or(served);

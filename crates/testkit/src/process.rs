@@ -312,6 +312,19 @@ impl Process {
         self.status.is_none()
     }
 
+    /// Resident memory in bytes.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("a running process has a status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let words = line.and_then(|line| line.split_whitespace().nth(1));
+        let kilobytes: u64 = words.and_then(|word| word.parse().ok()).expect("in kB");
+        kilobytes * 1024
+    }
+
     /// Waits for the end of the process.
     ///
     /// # Panics

@@ -2,8 +2,11 @@
 
 mod direct_clients;
 mod forgetful;
+mod inputs;
 mod invented;
 mod names;
 mod pages;
 mod proxy_config;
+mod slow_names;
+mod storms;
 mod strangers;

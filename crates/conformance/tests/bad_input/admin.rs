@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use evenkeel_testkit::{Client, evenkeel};
 
-use super::{GROWTH_MAX_BYTES, assert_serves, resident_bytes};
+use super::{GROWTH_MAX_BYTES, assert_serves};
 
 /// Items that a dump has to list: lines of some ten megabytes.
 const ITEMS: usize = 100_000;
@@ -21,7 +21,7 @@ fn a_dump_that_nobody_reads_costs_little() {
         client.send(format!("set item:{n:090} 0 0 1 noreply\r\nx\r\n").as_bytes());
     }
     assert!(client.command("version").starts_with("VERSION"));
-    let before = resident_bytes(&server);
+    let before = server.resident_bytes();
     let dumps: Vec<TcpStream> = (0..DUMPS)
         .map(|n| {
             let mut stream = TcpStream::connect(server.address()).expect("it accepts");
@@ -34,7 +34,7 @@ fn a_dump_that_nobody_reads_costs_little() {
     for _ in 0..100 {
         assert_serves(&mut server);
     }
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX_BYTES, "grew by {grown} bytes");
     drop(dumps);
     assert_serves(&mut server);
@@ -43,7 +43,7 @@ fn a_dump_that_nobody_reads_costs_little() {
 #[test]
 fn a_watcher_that_does_not_read_costs_little() {
     let mut server = evenkeel::server(&["-t", "2", "-m", "64"]);
-    let before = resident_bytes(&server);
+    let before = server.resident_bytes();
     let watchers: Vec<TcpStream> = (0..10)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address()).expect("it accepts");
@@ -64,7 +64,7 @@ fn a_watcher_that_does_not_read_costs_little() {
         }
     }
     assert_serves(&mut server);
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX_BYTES, "grew by {grown} bytes");
     drop(watchers);
     assert_serves(&mut server);

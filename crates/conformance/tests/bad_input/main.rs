@@ -28,21 +28,6 @@ fn on_server_and_proxy(test: impl Fn(&mut Process)) {
     );
 }
 
-/// Resident memory of a process in bytes.
-fn resident_bytes(process: &Process) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))
-        .expect("a running process has a status");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("with its memory");
-    let kilobytes = line
-        .split_whitespace()
-        .nth(1)
-        .and_then(|word| word.parse::<u64>().ok());
-    kilobytes.expect("in kB") * 1024
-}
-
 /// The process serves others.
 fn assert_serves(process: &mut Process) {
     assert!(process.is_running(), "{} lives on", process.name());
@@ -90,7 +75,7 @@ fn a_client_that_stops_reading_is_paused_and_costs_little() {
             Client::connect(process.address()).set("large", &value),
             "STORED"
         );
-        let before = resident_bytes(process);
+        let before = process.resident_bytes();
         let mut greedy = TcpStream::connect(process.address()).expect("it accepts");
         greedy.set_nonblocking(true).expect("a socket can be");
         let request = b"get large\r\n".repeat(100);
@@ -108,7 +93,7 @@ fn a_client_that_stops_reading_is_paused_and_costs_little() {
             }
         }
         assert_serves(process);
-        let grown = resident_bytes(process).saturating_sub(before);
+        let grown = process.resident_bytes().saturating_sub(before);
         assert!(
             grown < GROWTH_MAX_BYTES,
             "{} grew by {grown} bytes",
@@ -120,7 +105,7 @@ fn a_client_that_stops_reading_is_paused_and_costs_little() {
 #[test]
 fn a_length_is_believed_only_when_the_bytes_come() {
     on_server_and_proxy(|process| {
-        let before = resident_bytes(process);
+        let before = process.resident_bytes();
         let connections: Vec<Client> = (0..200)
             .map(|n| {
                 let mut client = Client::connect(process.address());
@@ -129,7 +114,7 @@ fn a_length_is_believed_only_when_the_bytes_come() {
             })
             .collect();
         assert_serves(process);
-        let grown = resident_bytes(process).saturating_sub(before);
+        let grown = process.resident_bytes().saturating_sub(before);
         assert!(
             grown < GROWTH_MAX_BYTES,
             "{} grew by {grown} bytes",
@@ -142,7 +127,7 @@ fn a_length_is_believed_only_when_the_bytes_come() {
 #[test]
 fn a_value_far_beyond_the_limit_is_swallowed_not_kept() {
     on_server_and_proxy(|process| {
-        let before = resident_bytes(process);
+        let before = process.resident_bytes();
         let mut client = Client::connect(process.address());
         client.send(b"set huge 0 0 500000000\r\n");
         assert_eq!(client.line(), "SERVER_ERROR object too large for cache");
@@ -154,7 +139,7 @@ fn a_value_far_beyond_the_limit_is_swallowed_not_kept() {
             client.command("version").starts_with("VERSION "),
             "in step after the value"
         );
-        let grown = resident_bytes(process).saturating_sub(before);
+        let grown = process.resident_bytes().saturating_sub(before);
         assert!(
             grown < GROWTH_MAX_BYTES,
             "{} grew by {grown} bytes",

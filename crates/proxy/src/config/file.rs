@@ -135,6 +135,10 @@ pub struct Process {
 ///
 /// # Errors
 /// Everything that is wrong in it.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "at the start, and on the thread that reloads"
+)]
 pub fn read(path: &Path) -> Result<File, Rejection> {
     let unreadable = |what: String| Rejection::unreadable(path, what);
     let length = std::fs::metadata(path)
@@ -157,6 +161,10 @@ pub fn read(path: &Path) -> Result<File, Rejection> {
 ///
 /// # Errors
 /// Why it cannot be read. What takes its place and is no ordinary file is left alone, for a pipe may keep its reader waiting.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "at the start, and on the thread that reloads"
+)]
 pub fn fingerprint(path: &Path) -> Result<String, String> {
     let named = |what: String| format!("{}: {what}", path.display());
     let read = || -> io::Result<Vec<u8>> {

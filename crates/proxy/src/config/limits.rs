@@ -1,6 +1,6 @@
 //! What the command line and configuration files allow alike.
 
-use crate::discovery::Family;
+use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{parse_duration, parse_size, split_port};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

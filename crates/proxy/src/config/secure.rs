@@ -88,6 +88,10 @@ fn refuses_cluster(reader: &mut Reader, section: &Section<'_>, key: &str) -> boo
 }
 
 /// Reads the first line `user:password` of a file as servers have it for `-Y`.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "at the start, and on the thread that reloads"
+)]
 fn read_login(path: &Path) -> Result<Login, String> {
     let named = |what: &str| format!("{}: {what}", path.display());
     let length = std::fs::metadata(path).map_err(|error| named(&error.to_string()))?;

@@ -6,13 +6,14 @@ use super::hot_keys::HOT_KEYS_KEYS;
 use super::limits::{family, refresh};
 use super::reader::{At, Reader, Section};
 use crate::clusters::ClusterSpec;
-use crate::discovery::{DiscoverySpec, Family, Source, read_servers_file};
+use crate::discovery::{DiscoverySpec, Source, read_servers_file};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_policy::placement::config::{
     Distribution, HashTag, PlacementConfig, PlacementError, Server,
 };
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_roles::proxy::ServerList;
+use evenkeel_runtime::names::Family;
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;

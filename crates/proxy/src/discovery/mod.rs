@@ -12,19 +12,18 @@
 //! A list that is known stays until there is a better one. Before there is one, the pool cannot be
 //! used: a start waits for it, and a reload is refused.
 
-mod names;
 mod source;
 
-pub use names::{Family, Names};
 pub use source::{DiscoverySpec, FILE_REFRESH, Source, read_servers_file};
 
 use crate::in_force::InForce;
 use evenkeel_policy::membership::{Counts, Membership, Standing};
 use evenkeel_roles::proxy::ServerList;
+use evenkeel_runtime::names::Names;
 use evenkeel_runtime::{Clock, spawn_named};
 use evenkeel_types::Instant as Moment;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::runtime::{Builder, Handle};
@@ -201,18 +200,6 @@ impl Discoveries {
         };
         drop(former);
         self.0.end.notify_one();
-    }
-
-    /// The address of a host, as the configured name servers know it. For threads of their own: waits.
-    pub fn address(&self, host: &str) -> Option<IpAddr> {
-        let mut names = Names::new(&self.0.nameservers);
-        let found = self.0.handle.block_on(names.addresses(host, Family::All));
-        found.ok()?.0.first().copied()
-    }
-
-    /// Whether the configuration names name servers.
-    pub fn has_nameservers(&self) -> bool {
-        !self.0.nameservers.is_empty()
     }
 
     /// Notes what came of an answer. True if there is another list.

@@ -1,8 +1,10 @@
 //! Who is asked for a pool's servers, and what is made of the answer.
 
-use super::names::{Family, Names, Unanswered};
-use evenkeel_policy::membership::{Answer, Pace, of_addresses, of_services, parse_list};
+use evenkeel_policy::membership::{
+    Answer, Pace, ServiceRecord, of_addresses, of_services, parse_list,
+};
 use evenkeel_policy::placement::config::{PORT_DEFAULT, PlacementConfig, Server};
+use evenkeel_runtime::names::{Family, Names, Service, Unanswered};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -119,7 +121,13 @@ impl Source {
             }
             Source::Services { name } => {
                 let found = names.services(name).await;
-                found.map(|(records, ttl)| (of_services(records), ttl))
+                let record = |service: Service| ServiceRecord {
+                    priority: service.priority,
+                    weight: service.weight,
+                    port: service.port,
+                    target: service.target,
+                };
+                found.map(|(services, ttl)| (of_services(services.into_iter().map(record)), ttl))
             }
         };
         match found {
@@ -173,6 +181,7 @@ impl DiscoverySpec {
 ///
 /// # Errors
 /// `FILE:LINE: what`, or why it cannot be read.
+#[allow(clippy::disallowed_methods, reason = "on a thread for what waits")]
 pub fn read_servers_file(path: &Path) -> Result<Vec<Server>, String> {
     let named = |what: String| format!("{}: {what}", path.display());
     let mut text = String::new();

@@ -200,6 +200,10 @@ impl Source {
     }
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command of its own, which waits for the proxy"
+)]
 fn connect(proxy: &str) -> std::io::Result<TcpStream> {
     let mut last = std::io::Error::other("the name has no address");
     for address in proxy.to_socket_addrs()? {

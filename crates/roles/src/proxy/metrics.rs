@@ -94,6 +94,26 @@ fn of_process(text: &mut Text, process: &ProcessStats) {
             "Requests that were to be logged and were not, because the file was too slow or took no more.",
             process.request_log_dropped,
         ),
+        (
+            "turns_slow_total",
+            "Turns of workers that took 50 ms or longer.",
+            process.turns_slow,
+        ),
+        (
+            "turns_starved_total",
+            "Turns of workers that took so long because the machine did not run them.",
+            process.turns_starved,
+        ),
+        (
+            "names_asked_total",
+            "Questions to the name service for the address of a server.",
+            process.names_asked,
+        ),
+        (
+            "names_failed_total",
+            "Questions to the name service that brought no address.",
+            process.names_failed,
+        ),
     ] {
         text.counter(&format!("evenkeel_proxy_{name}"), help, count);
     }

@@ -290,6 +290,14 @@ pub struct ProcessStats {
     pub request_log_written: u64,
     /// Requests that were to be logged and were not: the file was too slow, or took no more.
     pub request_log_dropped: u64,
+    /// Turns of workers that took 50 ms or longer.
+    pub turns_slow: u64,
+    /// Turns that took so long because the machine did not run the worker.
+    pub turns_starved: u64,
+    /// Questions to the name service for the address of a server.
+    pub names_asked: u64,
+    /// Those that brought no address.
+    pub names_failed: u64,
     /// Number of the configuration in force.
     pub config_generation: u64,
     /// Fingerprint of its file; empty without one.
@@ -517,6 +525,10 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "backend_connections_up", up);
     stat(out, "request_log_written", process.request_log_written);
     stat(out, "request_log_dropped", process.request_log_dropped);
+    stat(out, "turns_slow", process.turns_slow);
+    stat(out, "turns_starved", process.turns_starved);
+    stat(out, "names_asked", process.names_asked);
+    stat(out, "names_failed", process.names_failed);
     for (name, count) in process.totals.named() {
         if let Some(name) = name.strip_prefix("proxy_") {
             stat(out, name, count);

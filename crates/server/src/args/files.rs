@@ -135,6 +135,7 @@ struct Problem {
     what: String,
 }
 
+#[allow(clippy::disallowed_methods, reason = "at the start")]
 fn read_text(path: &Path) -> Result<String, UsageError> {
     let fail = |what: String| UsageError(format!("{}: {what}", path.display()));
     let length = std::fs::metadata(path)

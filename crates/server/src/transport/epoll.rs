@@ -54,6 +54,12 @@ impl<S: Bytes> Socket<S> {
         }
     }
 
+    /// Whether something has to be agreed on before the first byte.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.stream.is_opening()
+    }
+
     /// The socket said that there is something to read, or that the client sends no more.
     pub fn mark_readable(&mut self, hung_up: bool) {
         self.readable = true;

@@ -180,6 +180,15 @@ impl Transport {
 }
 
 impl Socket {
+    /// Whether something has to be agreed on before the first byte.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        match self {
+            Socket::Epoll(socket) => socket.is_opening(),
+            Socket::Uring(_) => false,
+        }
+    }
+
     /// The poll has announced something.
     pub fn note_readiness(&mut self, event: &Readiness) {
         let over = event.is_read_closed() || event.is_error();

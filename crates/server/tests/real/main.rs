@@ -6,3 +6,4 @@ mod memory;
 mod process;
 mod settings;
 mod tls;
+mod watchdog;

@@ -72,6 +72,26 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             facts.memory.mapped_refused,
         ),
         (
+            "turns_slow_total",
+            "Turns of workers that took 50 ms or longer.",
+            facts.turns_slow,
+        ),
+        (
+            "turns_starved_total",
+            "Turns of workers that took so long because the machine did not run them.",
+            facts.turns_starved,
+        ),
+        (
+            "names_asked_total",
+            "Questions to the name service.",
+            facts.names_asked,
+        ),
+        (
+            "names_failed_total",
+            "Questions to the name service that brought no address.",
+            facts.names_failed,
+        ),
+        (
             "forwarded_in_total",
             "Commands that came from another worker.",
             sum.forwarded_in,

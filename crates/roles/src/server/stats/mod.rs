@@ -55,6 +55,14 @@ pub struct ProcessFacts {
     pub settings: Vec<(&'static str, String)>,
     /// What the memory of items is made of, and where it is.
     pub memory: MemoryFacts,
+    /// Turns of workers that took 50 ms or longer.
+    pub turns_slow: u64,
+    /// Turns that took so long because the machine did not run the worker.
+    pub turns_starved: u64,
+    /// Questions to the name service.
+    pub names_asked: u64,
+    /// Those that brought no address.
+    pub names_failed: u64,
 }
 
 /// What the memory of items is made of, and where it is.
@@ -308,6 +316,10 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("memory_nodes", memory.nodes),
             ("memory_unbound_bytes", memory.unbound_bytes),
             ("memory_used_bytes", facts.used_bytes),
+            ("turns_slow", facts.turns_slow),
+            ("turns_starved", facts.turns_starved),
+            ("names_asked", facts.names_asked),
+            ("names_failed", facts.names_failed),
             ("segments", sum.segments),
             ("segment_bytes", sum.segment_bytes),
             ("index_bytes", sum.index_bytes),

@@ -3,14 +3,15 @@
 //! The machine's own name servers (`/etc/resolv.conf`) are asked, or those that the configuration
 //! names. Nothing is kept between two questions: when to ask again is decided by who asks.
 
-use evenkeel_policy::membership::ServiceRecord;
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+    ResolverOpts,
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use hickory_resolver::proto::ProtoError;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -27,7 +28,9 @@ const ATTEMPTS: usize = 2;
 pub enum Family {
     /// All of them. A server with one of each is two servers.
     All,
+    /// The old kind alone.
     Ipv4,
+    /// The new kind alone.
     Ipv6,
 }
 
@@ -47,6 +50,19 @@ impl fmt::Display for Unanswered {
             Unanswered::Failed(why) => f.write_str(why),
         }
     }
+}
+
+/// An SRV record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Lower ones are to be used first.
+    pub priority: u16,
+    /// Share among those of one priority.
+    pub weight: u16,
+    /// Where the service is reached.
+    pub port: u16,
+    /// On which host.
+    pub target: String,
 }
 
 /// Records, and for how long they are good.
@@ -104,9 +120,9 @@ impl Names {
     }
 
     /// The SRV records of a name.
-    pub async fn services(&mut self, name: &str) -> Records<ServiceRecord> {
+    pub async fn services(&mut self, name: &str) -> Records<Service> {
         let service = |record: &Record| match &record.data {
-            RData::SRV(srv) => Some(ServiceRecord {
+            RData::SRV(srv) => Some(Service {
                 priority: srv.priority,
                 weight: srv.weight,
                 port: srv.port,
@@ -115,6 +131,27 @@ impl Names {
             _ => None,
         };
         self.records(name, RecordType::SRV, service).await
+    }
+
+    /// What asks for the address of one host: the machine's table of hosts first, then a name server. Without a name
+    /// server there is still the table.
+    pub(super) fn for_hosts(&mut self) -> Result<TokioResolver, NetError> {
+        if let Some(resolver) = &self.resolver {
+            return Ok(resolver.clone());
+        }
+        let made = self.make().or_else(|_| {
+            let nobody = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+            finish(TokioResolver::builder_with_config(
+                nobody,
+                TokioRuntimeProvider::default(),
+            ))
+        })?;
+        Ok(self.resolver.insert(made).clone())
+    }
+
+    /// The next question is asked by what the machine's files say then.
+    pub(super) fn look_anew(&mut self) {
+        self.resolver = None;
     }
 
     async fn records<T>(
@@ -126,12 +163,11 @@ impl Names {
         let resolver = match &self.resolver {
             Some(resolver) => resolver,
             None => {
-                let made = self
-                    .resolver()
-                    .map_err(|e| Unanswered::Failed(e.to_string()));
+                let made = self.make().map_err(|e| Unanswered::Failed(e.to_string()));
                 self.resolver.insert(made?)
             }
         };
+        let name = name_of(name).map_err(|error| Unanswered::Failed(error.to_string()))?;
         match resolver.lookup(name, kind).await {
             Ok(lookup) => {
                 let records = lookup.answers();
@@ -150,23 +186,34 @@ impl Names {
         }
     }
 
-    fn resolver(&self) -> Result<TokioResolver, NetError> {
-        let mut builder = if self.servers.is_empty() {
-            TokioResolver::builder_tokio()?
-        } else {
-            let servers = self.servers.iter().map(|&server| name_server(server));
-            let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
-            let mut builder =
-                TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-            let options: &mut ResolverOpts = builder.options_mut();
-            options.timeout = ANSWER_LIMIT;
-            options.attempts = ATTEMPTS;
-            options.use_hosts_file = ResolveHosts::Never;
-            builder
-        };
-        builder.options_mut().cache_size = 0;
-        builder.build()
+    fn make(&self) -> Result<TokioResolver, NetError> {
+        if self.servers.is_empty() {
+            return finish(TokioResolver::builder_tokio()?);
+        }
+        let servers = self.servers.iter().map(|&server| name_server(server));
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+        let mut builder =
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let options: &mut ResolverOpts = builder.options_mut();
+        options.timeout = ANSWER_LIMIT;
+        options.attempts = ATTEMPTS;
+        options.use_hosts_file = ResolveHosts::Never;
+        finish(builder)
     }
+}
+
+/// A name as the name service knows it. Names of hosts should have no underscores, and in containers they often do.
+pub(super) fn name_of(text: &str) -> Result<Name, ProtoError> {
+    Name::from_str_relaxed(text)
+}
+
+fn finish(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<TokioResolver, NetError> {
+    let options: &mut ResolverOpts = builder.options_mut();
+    // Nothing is kept here.
+    options.cache_size = 0;
+    // One address is enough for a connection, and the second question costs as much as the first.
+    options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
+    builder.build()
 }
 
 fn name_server(address: SocketAddr) -> NameServerConfig {
