@@ -3,4 +3,5 @@
 mod names;
 mod pages;
 mod proxy_config;
+mod slow_readers;
 mod strangers;
