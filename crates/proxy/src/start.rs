@@ -17,6 +17,7 @@ use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
+use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, HttpPort, Listener, Notifier,
     ProcessSignal, ProcessSignals, TlsKind, UsageError, accept_forever, bind_unix,
@@ -78,6 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
         None => {}
     }
+    evenkeel_runtime::give_back_at_once();
     let mut proxy = Proxy::start(&args)?;
     let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
         .context("failed to take signals")?;
@@ -182,8 +184,14 @@ impl Proxy {
             clock,
         );
         let mut worker_threads = Vec::new();
+        let buffers = Arc::new(Pool::new(
+            settings.buffer_memory,
+            settings.max_item_size,
+            settings.threads.into(),
+        ));
         let facts = Facts {
             clock,
+            buffers: Arc::clone(&buffers),
             workers: Arc::clone(&workers),
             connections: Arc::clone(&connections),
             reload_counts: Arc::clone(&reload_counts),
@@ -203,6 +211,7 @@ impl Proxy {
                 clusters: clusters.clone(),
                 news: news.clone(),
                 connections: Arc::clone(&connections),
+                buffers: Arc::clone(&buffers),
                 facts: facts.clone(),
                 tls: Arc::clone(&tls),
                 certificates: certificates.clone(),

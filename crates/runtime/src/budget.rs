@@ -95,6 +95,11 @@ impl Pool {
         }
     }
 
+    /// Its size in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes that are taken.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
@@ -122,6 +127,11 @@ impl Pool {
     pub fn has_room(&self, more: usize, is_small: bool) -> bool {
         let limit = if is_small { self.top } else { self.limit };
         self.taken().saturating_add(more) <= limit
+    }
+
+    /// A thread's part of the bytes that are left until somebody has to go at once.
+    pub fn room(&self) -> usize {
+        self.top.saturating_sub(self.taken()) / self.threads
     }
 
     /// How many wait for room, all threads together.

@@ -83,6 +83,59 @@ fn half_sent_stores_are_in_nobodys_way() {
     }
 }
 
+/// Most that the proxy may hold for applications, in bytes, and what it needs besides: code and stacks (30 MiB), answers on their
+/// way from servers, a quarter more of the former, and the old place of an output of up to 64 MiB while it moves to a larger one.
+const BUFFERS: usize = 32 << 20;
+const BESIDES: usize = 128 << 20;
+
+#[test]
+fn applications_who_stop_are_in_nobodys_way_at_a_proxy() {
+    let server = evenkeel::server(&["-t", "2", "-m", "64"]);
+    store_values(&mut Client::connect(server.address()));
+    let servers = server.address().to_string();
+    let buffers = BUFFERS.to_string();
+    let arguments = ["-s", &servers, "-t", "2", "-c", "2048"];
+    let arguments = [&arguments[..], &["--buffer-memory", &buffers]].concat();
+    // However long a busy machine takes.
+    let patient = ["--request-timeout", "60s"];
+    let proxy = evenkeel::proxy(&[&arguments[..], &patient].concat());
+    let mut witness = Client::connect(proxy.address());
+    assert_eq!(number(&mut witness, "proxy", "buffer_bytes_max"), BUFFERS);
+    let mut closed = 0;
+    for crowd in CROWDS {
+        let readers: Vec<TcpStream> = (0..crowd).map(|n| reader(proxy.address(), n)).collect();
+        let begin = [
+            format!("set half 0 0 {LARGE}\r\n").as_bytes(),
+            &[b'h'; 5000],
+        ]
+        .concat();
+        let half: Vec<TcpStream> = (0..crowd)
+            .map(|_| {
+                let mut stream = TcpStream::connect(proxy.address()).expect("the proxy accepts");
+                stream.write_all(&begin).expect("sockets take so few");
+                stream
+            })
+            .collect();
+        poll_until(DEADLINE, "some hold too much and are closed", || {
+            let now = number(&mut witness, "proxy", "clients_closed_memory");
+            (now > closed).then_some(())
+        });
+        let mut honest = Client::connect(proxy.address());
+        for n in 0..HONEST {
+            let key = format!("honest{}", n % 10);
+            assert_eq!(honest.set(&key, &[b'v'; 20_000]), "STORED");
+            let value = honest.get(&format!("small{}", n % 10));
+            assert_eq!(value.expect("it was stored").data, b"s");
+        }
+        closed = number(&mut witness, "proxy", "clients_closed_memory");
+        println!("{crowd} readers, {closed} were closed so far");
+        drop((readers, half));
+    }
+    let most = resident_at_most(&proxy);
+    println!("{} MiB resident at most", most >> 20);
+    assert!(most <= BUFFERS + BESIDES, "{most} B");
+}
+
 /// Ten large values, and ten small ones, of all workers.
 fn store_values(client: &mut Client) {
     for n in 0..LARGE_KEYS {
