@@ -40,7 +40,7 @@ fn copies_of_a_large_answer_are_bounded() {
         let clients: [ClientId; 3] = started(&mut world);
         ask_in_one_turn(&mut world, &clients.map(|client| (client, "get k\r\n")));
         world.core.set_room(300_000);
-        world.reply(101, &format!("{value}END\r\n"));
+        world.reply(101, format!("{value}END\r\n"));
         let got = clients.map(|client| world.received(client));
         let whole = format!("{value}END\r\n");
         let expected = |place: usize| if place <= copies { &whole } else { refused };
