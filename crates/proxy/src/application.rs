@@ -1,6 +1,7 @@
 //! An application's connection: its socket, what it has left over, and since when it has not moved.
 
 use evenkeel_roles::proxy::{ClientId, ProxyCore};
+use evenkeel_runtime::budget::Holding;
 use evenkeel_runtime::{InputBuffer, Stream, TlsFailure, Wire};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,6 +29,12 @@ pub struct Application {
     pub queued: bool,
     /// Since when it owes progress: half a request has come, or answers are not read.
     stalled_since: Option<Instant>,
+    /// Bytes that the process counts for it.
+    pub counted: usize,
+    /// Since when it is judged by what it moves.
+    judged_since: Instant,
+    /// Bytes that it has sent and taken since.
+    moved: usize,
 }
 
 /// What a turn with a connection came to.
@@ -54,7 +61,43 @@ impl Application {
             ended: false,
             queued: false,
             stalled_since: None,
+            counted: 0,
+            judged_since: Instant::default(),
+            moved: 0,
         }
+    }
+
+    /// Bytes of memory that it holds: of requests that have come in part, and of answers that it has not read.
+    pub fn held(&self, core: &ProxyCore) -> usize {
+        let input = match self.input.is_empty() {
+            true => 0,
+            false => self.input.capacity(),
+        };
+        input + core.client_held(self.id)
+    }
+
+    /// It holds other memory than before. It is judged anew from when it begins to hold any.
+    pub fn count(&mut self, held: usize, now: Instant) {
+        if self.counted == 0 {
+            self.judged_since = now;
+            self.moved = 0;
+        }
+        self.counted = held;
+    }
+
+    /// What it holds, and what came of it.
+    pub fn holding(&self) -> Holding {
+        Holding {
+            bytes: self.counted,
+            since: self.judged_since,
+            moved: self.moved,
+        }
+    }
+
+    /// Lets what it has moved long ago count for less: half of its time and of what it moved in it is forgotten.
+    pub fn forget_half(&mut self, now: Instant) {
+        self.judged_since = self.judged_since + now.since(self.judged_since) / 2;
+        self.moved /= 2;
     }
 
     /// Where it comes from, for the log.
@@ -110,6 +153,7 @@ impl Application {
                     self.readable = self.ends || self.wire.may_have_more(count, scratch.len());
                     self.give(core, time(core), &scratch[..count]);
                     self.stalled_since = None;
+                    self.moved += count;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -138,14 +182,21 @@ impl Application {
         }
     }
 
-    /// Writes what the socket takes.
+    /// Whether it holds memory, or has come to hold some of what it has sent.
+    pub fn holds_any(&self) -> bool {
+        self.counted > 0 || !self.input.is_empty()
+    }
+
+    /// Writes what the socket takes. False when that was not all.
     ///
     /// # Errors
     /// The connection is over.
-    pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<()> {
+    pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<bool> {
+        let mut is_drained = false;
         while self.writable {
             let bytes = core.client_output(self.id);
             if bytes.is_empty() {
+                is_drained = true;
                 break;
             }
             let len = bytes.len();
@@ -153,8 +204,10 @@ impl Application {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.stalled_since = None;
+                    self.moved += count;
                     core.client_wrote(self.id, count);
                     if count == len {
+                        is_drained = true;
                         break;
                     }
                 }
@@ -163,7 +216,8 @@ impl Application {
                 Err(error) => return Err(error),
             }
         }
-        self.wire.flush()
+        self.wire.flush()?;
+        Ok(is_drained)
     }
 
     /// Tells the application that nothing follows, where TLS has words for that, and what had gone

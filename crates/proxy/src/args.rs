@@ -1,7 +1,7 @@
 //! The command line of `evenkeel proxy`.
 
 use crate::config::front::listener;
-use crate::config::limits::{THREADS_MAX, item_size, nameserver, refresh, timeout};
+use crate::config::limits::{THREADS_MAX, buffer_memory, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_coordinator::access::AccessArgs;
@@ -184,6 +184,11 @@ pub struct Args {
     /// Largest item: bytes, or with suffix k, m or g; as the servers' -I [default: 1m]
     #[arg(short = 'I', long, value_parser = item_size)]
     pub max_item_size: Option<usize>,
+
+    /// Most memory for what applications have sent in part and have not read, all together: bytes, or with
+    /// suffix k, m or g [default: 64m]
+    #[arg(long, value_name = "SIZE", value_parser = buffer_memory, env = "EVENKEEL_PROXY_BUFFER_MEMORY")]
+    pub buffer_memory: Option<usize>,
 
     /// How long connecting to a server may take [default: 250ms]
     #[arg(long, value_parser = timeout, env = "EVENKEEL_PROXY_CONNECT_TIMEOUT")]

@@ -8,6 +8,8 @@
 //!
 //! Whatever came in during a turn leaves in one write for each socket.
 
+mod shortage;
+
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
@@ -19,6 +21,7 @@ use evenkeel_roles::proxy::{
     BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats, ProxyConfig,
     ProxyCore, ProxyStats, StatsTicket, TlsId,
 };
+use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::{Resolver, literal};
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
@@ -87,6 +90,8 @@ pub struct Parts {
     pub news: SyncSender<()>,
     /// All connections of the process.
     pub connections: Arc<ConnectionCount>,
+    /// The memory for what applications have sent in part and have not read.
+    pub buffers: Arc<Pool>,
     /// What the process knows of itself.
     pub facts: Facts,
     /// For each listener what is asked of clients that speak TLS there; `None` for plain bytes.
@@ -146,6 +151,13 @@ struct Worker {
     /// What was last said to be wrong with a server's TLS, so that it is not said with each attempt.
     tls_trouble: String,
     next_look: Instant,
+    next_sweep: Instant,
+    /// How often as much as a turn allows was read from a server since then.
+    unswept: u32,
+    /// What this worker's applications hold of the memory for all of them.
+    portion: Portion,
+    /// How much of that is taken, as of the last look.
+    level: Level,
     stopping: Option<Instant>,
     /// There was more to carry out than fits a turn.
     unfinished: bool,
@@ -175,6 +187,10 @@ pub fn run(parts: Parts) -> io::Result<()> {
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
         tls_trouble: String::new(),
         next_look: Instant::default() + LOOK,
+        next_sweep: Instant::default(),
+        unswept: 0,
+        portion: Portion::default(),
+        level: Level::Easy,
         stopping: None,
         unfinished: false,
     };
@@ -233,7 +249,10 @@ impl Worker {
         if busy || !self.parts.attention.may_sleep() {
             return Duration::ZERO;
         }
-        let look = self.next_look.since(now);
+        let look = match self.level {
+            Level::Easy => self.next_look.since(now),
+            _ => self.next_sweep.since(now),
+        };
         let due = self
             .parts
             .core
@@ -260,7 +279,7 @@ impl Worker {
             };
             let id = application.id;
             if event.is_writable() && application.mark_writable() {
-                self.flush_application(id);
+                self.flush_application(now, id);
             }
             if is_readable {
                 self.mark_application(id, ends);
@@ -461,7 +480,11 @@ impl Worker {
             true => clock.monotonic(),
             false => now,
         };
-        match application.serve(&mut self.parts.core, time, &mut self.scratch) {
+        let served = application.serve(&mut self.parts.core, time, &mut self.scratch);
+        if application.holds_any() {
+            self.settle(now, id);
+        }
+        match served {
             Served::Idle => {}
             Served::More => self.enqueue_application(id),
             Served::Closed => self.application_over(id),
@@ -469,6 +492,7 @@ impl Worker {
     }
 
     fn serve_link(&mut self, now: Instant, id: BackendId) {
+        self.make_room(now);
         let Some(Some(Link::Socket(link))) = self.links.get_mut(id.0.slot as usize) else {
             return;
         };
@@ -477,7 +501,10 @@ impl Worker {
         }
         link.queued = false;
         match link.serve(&mut self.parts.core, now, &mut self.scratch) {
-            Ok(true) => self.enqueue_link(id),
+            Ok(true) => {
+                self.unswept += 1;
+                self.enqueue_link(id);
+            }
             Ok(false) => {}
             Err(error) => {
                 // Nobody would guess what is wrong with a certificate.
@@ -505,9 +532,11 @@ impl Worker {
         let Some(place) = place.filter(|place| place.as_ref().is_some_and(|a| a.id == id)) else {
             return false;
         };
-        if let Some(mut application) = place.take()
-            && let Some(failure) = application.finish()
-        {
+        let Some(mut application) = place.take() else {
+            return false;
+        };
+        self.release(application.counted);
+        if let Some(failure) = application.finish() {
             let in_handshake = failure == TlsFailure::Handshake;
             self.parts.core.client_broke_tls(in_handshake);
         }
@@ -543,10 +572,18 @@ impl Worker {
         {
             self.parts.core.handle_timeout(now);
         }
+        if now >= self.next_sweep || self.unswept >= shortage::SWEEP_READS {
+            self.next_sweep = now + shortage::SWEEP;
+            self.unswept = 0;
+            self.sweep(now);
+        }
         if now < self.next_look {
             return;
         }
         self.next_look = now + LOOK;
+        for application in self.applications.iter_mut().flatten() {
+            application.forget_half(now);
+        }
         let stats = self.parts.core.stats();
         self.parts.gauges.set_requests(requests(stats));
         for link in self.links.iter().flatten() {
@@ -575,7 +612,7 @@ impl Worker {
                 return;
             };
             match output {
-                Output::WriteClient(id) => self.flush_application(id),
+                Output::WriteClient(id) => self.flush_application(now, id),
                 Output::FeedClient(id) => self.enqueue_application(id),
                 Output::CloseClient(id) => {
                     self.forget_application(id);
@@ -615,13 +652,15 @@ impl Worker {
         });
     }
 
-    fn flush_application(&mut self, id: ClientId) {
+    fn flush_application(&mut self, now: Instant, id: ClientId) {
         let place = self.applications.get_mut(id.0.slot as usize);
         let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id) else {
             return;
         };
-        if application.flush(&mut self.parts.core).is_err() {
-            self.application_over(id);
+        match application.flush(&mut self.parts.core) {
+            Ok(true) if !application.holds_any() => {}
+            Ok(_) => self.settle(now, id),
+            Err(_) => self.application_over(id),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
 use crate::request_log::Sink;
 use evenkeel_roles::proxy::{ProcessStats, render_metrics};
+use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::TurnCounts;
 use evenkeel_runtime::{Clock, ConnectionCount, Page, PageKind};
@@ -21,6 +22,8 @@ pub struct Facts {
     pub clock: Clock,
     pub workers: Arc<[WorkerHandle]>,
     pub connections: Arc<ConnectionCount>,
+    /// The memory for what applications have sent in part and have not read.
+    pub buffers: Arc<Pool>,
     pub reload_counts: Arc<ReloadCounts>,
     /// The configuration of all workers.
     pub in_force: InForce,
@@ -48,6 +51,8 @@ impl Facts {
             curr_connections: self.connections.open() as u64,
             total_connections: self.connections.total(),
             rejected_connections: self.connections.refused(),
+            buffer_bytes: self.buffers.taken() as u64,
+            buffer_bytes_max: self.buffers.limit() as u64,
             reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
             reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
             config_refusal: self.reload_counts.refusal(),

@@ -16,6 +16,7 @@ use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
+use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{self, TurnCounts};
 use evenkeel_runtime::{
@@ -79,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
         None => {}
     }
+    evenkeel_runtime::give_back_at_once();
     let mut proxy = Proxy::start(&args)?;
     let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
         .context("failed to take signals")?;
@@ -181,8 +183,14 @@ impl Proxy {
         let mut worker_threads = Vec::new();
         let turns = Arc::new(TurnCounts::default());
         let mut watched_workers = Vec::new();
+        let buffers = Arc::new(Pool::new(
+            settings.buffer_memory,
+            settings.max_item_size,
+            settings.threads.into(),
+        ));
         let facts = Facts {
             clock,
+            buffers: Arc::clone(&buffers),
             workers: Arc::clone(&workers),
             connections: Arc::clone(&connections),
             reload_counts: Arc::clone(&reload_counts),
@@ -207,6 +215,7 @@ impl Proxy {
                 clusters: clusters.clone(),
                 news: news.clone(),
                 connections: Arc::clone(&connections),
+                buffers: Arc::clone(&buffers),
                 facts: facts.clone(),
                 tls: Arc::clone(&tls),
                 certificates: certificates.clone(),

@@ -2,7 +2,7 @@
 //! the queues between them.
 //!
 //! A worker is one thread with one `mio::Poll`. Everything in here is either owned by one worker
-//! ([`InputBuffer`], [`Stream`]) or made for crossing between two ([`mesh`], [`Notifier`]):
+//! ([`InputBuffer`], [`Stream`]) or made for crossing between two ([`mesh`], [`Notifier`], [`budget`]):
 //!
 //! ```text
 //!   acceptor thread ── Stream ──> worker 0 ──┐ mesh: one bounded single-producer queue
@@ -12,6 +12,7 @@
 
 mod acceptor;
 mod allocator;
+pub mod budget;
 mod buffer;
 mod clock;
 mod connections;

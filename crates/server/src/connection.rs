@@ -7,14 +7,22 @@
 //! socket that announces readiness, one whose reads and writes complete by themselves, and one with
 //! TLS in between.
 
-use crate::budget::{Held, Level, TIGHT_UNREAD};
-use evenkeel_roles::server::{ConnectionId, OUT_PAUSE, WorkerCore};
+use crate::budget::{Held, SMALL_INPUT, TIGHT_UNREAD};
+use evenkeel_roles::server::{ConnectionId, OUT_PAUSE, Session, WorkerCore};
 use evenkeel_runtime::InputBuffer;
+use evenkeel_runtime::budget::{Holding, Level};
 use evenkeel_types::{Instant, Now};
 
 /// A command that needs more room than it has, and at least so many bytes, asks for it. Less comes with
 /// the connection.
 const ASK_MIN: usize = 4 << 10;
+
+/// Bytes of room that a command gets first. Then it gets twice what has come, as often as necessary: who
+/// announces much and sends little holds little, and each byte is moved once on average.
+const ROOM_MIN: usize = 8 << 10;
+
+/// A command asks for its next room when it has less than one read (of an ordinary size) left.
+const ROOM_LEFT: usize = 64 << 10;
 
 /// Output of so many bytes is written although more of it will follow at once.
 const FLUSH_AT: usize = 32 << 10;
@@ -42,11 +50,17 @@ pub struct Connection {
     waits_for_room: bool,
     /// See [`Connection::held`].
     held: Held,
-    /// Since when the input has held the command at its front.
+    /// Bytes that the command at the front of the input has in all, as far as is known.
+    command_bytes: usize,
+    /// Since when the command at the front of the input has been there, or has had room to go on.
     input_since: Instant,
+    /// Bytes of it that were there then.
+    input_before: usize,
     /// Since when the oldest unread answers are unread, within a factor of two.
     unread_since: Instant,
-    /// How many bytes were unread then and still are.
+    /// How many bytes were unread then.
+    unread_at_first: usize,
+    /// How many of them still are.
     unread_before: usize,
     /// See [`Connection::set_answer_level`].
     answer_level: Level,
@@ -81,8 +95,11 @@ impl Connection {
             asks: 0,
             waits_for_room: false,
             held: Held::default(),
+            command_bytes: 0,
             input_since: now.monotonic,
+            input_before: 0,
             unread_since: now.monotonic,
+            unread_at_first: 0,
             unread_before: 0,
             answer_level: Level::Easy,
         }
@@ -133,14 +150,21 @@ impl Connection {
     fn left_over(&mut self, core: &mut WorkerCore, now: Now, fresh: bool) {
         if fresh {
             self.input_since = now.monotonic;
+            self.input_before = 0;
         }
-        let need = core.session(self.id).map_or(0, |session| session.need);
-        let has = self.input.capacity();
-        self.asks = match need > has && need >= ASK_MIN && !self.input.is_empty() {
-            // A line tells no length, and grows by parts of itself.
-            true => need.max(has + has / 2),
-            false => 0,
-        };
+        let needed = core.session(self.id).map_or(0, |session| session.need);
+        let (len, has) = (self.input.len(), self.input.capacity());
+        // A line tells no length, and grows by parts of itself.
+        let is_line = needed == len + 1;
+        let need = if is_line { len + len / 2 } else { needed };
+        self.command_bytes = need;
+        let rest = need.saturating_sub(len);
+        let room = need.min((2 * len).max(ROOM_MIN));
+        self.asks =
+            match len > 0 && has - len < rest.min(ROOM_LEFT) && room > has && room >= ASK_MIN {
+                true => room,
+                false => 0,
+            };
     }
 
     /// Keeps what was received although no more input was welcome: a transport whose receives are
@@ -172,19 +196,32 @@ impl Connection {
         !self.more && !self.ended && self.asks == 0 && !self.is_paused(core)
     }
 
-    /// Bytes of room that the command at the front of the input needs in all; zero when it has them.
-    /// Until it is told, no more input is welcome.
+    /// Bytes of room that the command at the front of the input needs next, with those that it has; zero
+    /// when it has them. Until it is told, no more input is welcome.
     pub fn asks(&self) -> usize {
         self.asks
+    }
+
+    /// Whether all of that command is small.
+    pub fn asks_little(&self) -> bool {
+        self.command_bytes <= SMALL_INPUT
     }
 
     /// There is the room that it asked for.
     pub fn grant(&mut self, now: Now) {
         self.input.reserve(core::mem::take(&mut self.asks));
         self.held.input = self.input.capacity();
-        self.waits_for_room = false;
-        self.input_since = now.monotonic;
+        if core::mem::take(&mut self.waits_for_room) {
+            self.input_since = now.monotonic;
+            self.input_before = self.input.len();
+        }
         self.moved = true;
+    }
+
+    /// As [`Connection::grant`], with room for all of the command.
+    pub fn grant_all(&mut self, now: Now) {
+        self.asks = self.asks.max(self.command_bytes);
+        self.grant(now);
     }
 
     /// There is no room for the time being: the client's bytes stay in its socket until
@@ -216,12 +253,23 @@ impl Connection {
     }
 
     /// Looks at what it holds.
-    pub fn weigh(&mut self, core: &mut WorkerCore) {
+    pub fn weigh(&mut self, core: &mut WorkerCore, now: Now) {
         if let Some(session) = core.session(self.id) {
-            self.held = Held {
-                input: self.input.capacity(),
-                answers: session.held_bytes(),
-            };
+            self.note_held(session, now);
+        }
+    }
+
+    #[inline]
+    fn note_held(&mut self, session: &Session, now: Now) {
+        self.held = Held {
+            input: self.input.capacity(),
+            answers: session.held_bytes(),
+        };
+        if self.unread_before == 0 && self.held.answers > 0 {
+            // All that was unread at the last mark has been read.
+            self.unread_before = session.waiting_bytes();
+            self.unread_at_first = self.unread_before;
+            self.unread_since = now.monotonic;
         }
     }
 
@@ -230,14 +278,30 @@ impl Connection {
         self.held
     }
 
-    /// Since when it holds the input that it holds.
-    pub fn input_since(&self) -> Instant {
-        self.input_since
+    /// What it holds of the memory for input, and what came of it. Nothing while it waits for room: that is
+    /// not the client's fault.
+    pub fn input_holding(&self) -> Holding {
+        Holding {
+            bytes: if self.waits_for_room {
+                0
+            } else {
+                self.held.input
+            },
+            since: self.input_since,
+            moved: self.input.len().saturating_sub(self.input_before),
+        }
     }
 
-    /// Since when the client has not read what it has not read.
-    pub fn unread_since(&self) -> Instant {
-        self.unread_since
+    /// What it holds of the memory for answers, and what the client has read since.
+    pub fn answers_holding(&self) -> Holding {
+        Holding {
+            bytes: match self.unread_before {
+                0 => 0,
+                _ => self.held.answers,
+            },
+            since: self.unread_since,
+            moved: self.unread_at_first - self.unread_before,
+        }
     }
 
     /// How much of the memory for answers was taken when it was last told.
@@ -245,17 +309,22 @@ impl Connection {
         self.answer_level
     }
 
-    /// Tells how much of the memory for answers is taken; with it goes how many may be unread. While it
-    /// is full, no command is carried out.
+    /// Tells how much of the memory for answers is taken; with it goes how many may be unread. A command
+    /// that lacked room for its answer may try again.
     pub fn set_answer_level(&mut self, core: &mut WorkerCore, level: Level) {
         self.answer_level = level;
         if let Some(session) = core.session(self.id) {
             session.set_room(match level {
                 Level::Easy => OUT_PAUSE,
-                Level::Tight => TIGHT_UNREAD,
-                Level::Full => 0,
+                Level::Tight | Level::Full | Level::Over => TIGHT_UNREAD,
             });
         }
+    }
+
+    /// Whether its next command waits for memory for a large answer.
+    pub fn lacks_room(&self, core: &mut WorkerCore) -> bool {
+        core.session(self.id)
+            .is_some_and(|session| session.lacks_room)
     }
 
     /// Whether output should be written now: there is some, and no more of it will follow at once that
@@ -310,24 +379,19 @@ impl Connection {
         let Some(session) = core.session(self.id) else {
             return Next::Close;
         };
-        self.held = Held {
-            input: self.input.capacity(),
-            answers: session.held_bytes(),
-        };
-        if self.unread_before == 0 && self.held.answers > 0 {
-            // All that was unread at the last mark has been read.
-            self.unread_before = session.waiting_bytes();
-            self.unread_since = now.monotonic;
+        if self.answer_level > Level::Easy {
+            session.trim_output();
         }
+        self.note_held(session, now);
         let drained = !session.owes_output() && !session.awaits();
         // Commands that wait for memory are still to be carried out.
-        let withheld =
-            self.asks > 0 || (self.answer_level == Level::Full && !self.input.is_empty());
+        let withheld = self.asks > 0 || session.lacks_room;
         if drained && (session.closing || (self.ended && !self.more && !withheld)) {
             return Next::Close;
         }
         // While another worker has not answered, it is not the client who is late.
-        let has_begun = session.owes_output() || !self.input.is_empty();
+        let may_go_on = !self.input.is_empty() && !session.lacks_room;
+        let has_begun = session.owes_output() || may_go_on;
         let owes = (has_begun && !session.awaits()) || self.opening;
         let owes = owes && !self.waits_for_room;
         if moved {

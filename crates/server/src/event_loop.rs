@@ -14,7 +14,7 @@ mod naps;
 mod process;
 mod shortage;
 
-use crate::budget::{Held, Level, Share, TIGHT_READ};
+use crate::budget::{Held, Share, TIGHT_READ};
 use crate::connection::Connection;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
@@ -23,6 +23,7 @@ use crate::transport::{Served, Socket, Transport};
 use evenkeel_roles::server::{
     CloseReason, ConnectionId, Message, Peer, Port, ReturnAddress, WorkerCore,
 };
+use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
@@ -132,7 +133,7 @@ struct Client {
     socket: Socket,
     /// It is in the list of connections to serve.
     queued: bool,
-    /// It is in the list of connections whose commands wait for memory.
+    /// It is in the list of connections whose next command waits for memory for its answer.
     held_back: bool,
     /// What the worker's share counts for it.
     counted: Held,
@@ -170,11 +171,15 @@ struct Worker {
     input_holders: usize,
     /// Connections that wait for room for their input.
     waiters: VecDeque<(ConnectionId, Instant)>,
-    /// Connections whose commands wait until there is memory for answers, in line.
+    /// The command that was let in beyond the limit: its connection, and since when it is judged.
+    let_in: Option<(ConnectionId, Instant)>,
+    /// Connections whose next command waits until there is memory for its answer, in line.
     held_back: VecDeque<ConnectionId>,
-    next_shortage_look: Instant,
-    /// Messages of other workers that wait until there is memory for answers.
+    /// What is left of other workers' messages and waits until there is memory for answers.
     deferred: VecDeque<(u16, Message)>,
+    /// How many wait here, as far as other workers were told.
+    told_waiting: Held,
+    next_shortage_look: Instant,
 }
 
 /// Runs a worker until it is told to stop.
@@ -209,9 +214,11 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         levels: Held::default(),
         input_holders: 0,
         waiters: VecDeque::new(),
+        let_in: None,
         held_back: VecDeque::new(),
-        next_shortage_look: Instant::default(),
         deferred: VecDeque::new(),
+        told_waiting: Held::default(),
+        next_shortage_look: Instant::default(),
     };
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
     let mut clock = TurnClock::new(worker.parts.clock);
@@ -599,7 +606,11 @@ impl Worker {
         let scratch = &mut self.scratch[..most];
         let (core, exit) = (&mut parts.core, &mut parts.exit);
         let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
-        if level == Level::Full && !core::mem::replace(&mut client.held_back, true) {
+        if level >= Level::Full
+            && connection.lacks_room(core)
+            && !core::mem::replace(&mut client.held_back, true)
+        {
+            core.counters().response_obj_waits += 1;
             self.held_back.push_back(id);
         }
         let unsettled = connection.held() != client.counted || connection.asks() > 0;

@@ -2,7 +2,7 @@
 
 use crate::args::{Args, Extended};
 use crate::balancer::SharedBalancer;
-use crate::budget::{Budget, Pool, Share};
+use crate::budget::{Budget, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::exit::Exit;
@@ -25,6 +25,7 @@ use evenkeel_roles::server::{
     AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
     WorkerCore, first_version,
 };
+use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{self, TurnCounts};
 use evenkeel_runtime::{
@@ -123,9 +124,12 @@ impl Server {
             notifiers.push(Notifier::new(waker));
             polls.push(poll);
         }
+        // Each worker lets one command in beyond the limit, and composes one answer.
+        let (at_once, threads) = (args.max_item_size, usize::from(args.threads));
+        let bounded = |limit| Pool::new(limit, at_once, threads);
         let budget = Arc::new(Budget {
-            input: Pool::new(extended.read_buf_bytes_max(args.max_item_size)),
-            answers: Pool::new(extended.response_bytes_max(args.max_item_size)),
+            input: bounded(extended.read_buf_bytes_max(args.max_item_size)),
+            answers: bounded(extended.response_bytes_max(args.max_item_size)),
         });
         let transports = transports(args.io.io, args.threads)?;
         let meshes = mesh(&notifiers, MESH_CAPACITY);

@@ -8,5 +8,6 @@ mod names;
 mod pages;
 mod proxy_config;
 mod slow_names;
+mod slow_readers;
 mod storms;
 mod strangers;

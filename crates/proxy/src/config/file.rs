@@ -4,7 +4,7 @@
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::{hot_keys, hot_keys_coordinators};
-use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, item_size, nameserver, timeout};
+use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
@@ -32,7 +32,7 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most pools of a file: each worker keeps connections for each.
 pub const POOLS_MAX: usize = 1024;
 
-const PROCESS_KEYS: [&str; 10] = [
+const PROCESS_KEYS: [&str; 11] = [
     "unix_socket",
     "unix_mask",
     "threads",
@@ -40,6 +40,7 @@ const PROCESS_KEYS: [&str; 10] = [
     "listen_backlog",
     "max_item_size",
     "max_reqs_per_event",
+    "buffer_memory",
     "name",
     "advertise",
     "nameservers",
@@ -126,6 +127,7 @@ pub struct Process {
     pub listen_backlog: Option<u32>,
     pub max_item_size: Option<usize>,
     pub max_reqs_per_event: Option<u32>,
+    pub buffer_memory: Option<usize>,
     pub name: Option<String>,
     pub advertise: Option<String>,
     pub nameservers: Option<Vec<SocketAddr>>,
@@ -243,6 +245,9 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
             .parsed(section, "max_item_size", item_size)
             .map(|at| at.value),
         max_reqs_per_event: requests.map(u32_of),
+        buffer_memory: reader
+            .parsed(section, "buffer_memory", buffer_memory)
+            .map(|at| at.value),
         name: reader.text(section, "name").map(|at| at.value),
         advertise: reader.text(section, "advertise").map(|at| at.value),
         nameservers: nameservers(reader, section),

@@ -28,6 +28,23 @@ pub const REFRESH_RANGE: RangeInclusive<Duration> =
 /// Port of a name server that names none (RFC 1035).
 const NAMESERVER_PORT: u16 = 53;
 
+/// What applications may send in part and leave unread in all, unless configured: as much as sixty of them hold that
+/// read values of the largest ordinary size at the same time, and less than machines with a proxy beside the application miss.
+pub const BUFFER_MEMORY: usize = 64 << 20;
+
+/// Least and most of it: below, a few values of the ordinary size fill it; above, no machine has so much.
+pub const BUFFER_MEMORY_RANGE: RangeInclusive<usize> = 8 << 20..=1 << 40;
+
+/// Reads how much applications may send in part and leave unread in all.
+pub fn buffer_memory(text: &str) -> Result<usize, String> {
+    let size = parse_size(text)?;
+    if BUFFER_MEMORY_RANGE.contains(&size) {
+        Ok(size)
+    } else {
+        Err("use 8m to 1024g".into())
+    }
+}
+
 /// Reads the size of the largest item.
 pub fn item_size(text: &str) -> Result<usize, String> {
     let size = parse_size(text)?;

@@ -47,6 +47,7 @@ pub struct Settings {
     pub listen_backlog: u32,
     pub max_item_size: usize,
     pub max_reqs_per_event: u32,
+    pub buffer_memory: usize,
     pub name: Option<String>,
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
@@ -176,6 +177,10 @@ impl Settings {
                 .max_reqs_per_event
                 .or(process.max_reqs_per_event)
                 .unwrap_or(REQUESTS_PER_TURN),
+            buffer_memory: args
+                .buffer_memory
+                .or(process.buffer_memory)
+                .unwrap_or(limits::BUFFER_MEMORY),
             name: args.name.clone().or(process.name),
             advertise: args.advertise.clone().or(process.advertise),
             nameservers: match args.nameservers.as_slice() {
@@ -259,6 +264,7 @@ impl Settings {
             ("unix_socket", self.unix_socket != running.unix_socket),
             ("unix_mask", self.unix_mask != running.unix_mask),
             ("threads", self.threads != running.threads),
+            ("buffer_memory", self.buffer_memory != running.buffer_memory),
             ("conn_limit", self.conn_limit != running.conn_limit),
             (
                 "listen_backlog",

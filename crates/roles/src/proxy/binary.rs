@@ -297,7 +297,7 @@ impl ProxyCore {
             if done > 0 {
                 let may_ask = |core: &Self| {
                     let client = core.clients.get(id.0);
-                    client.is_some_and(|client| client.may_ask(era))
+                    client.is_some_and(|client| client.may_ask(era, core.out_pause))
                 };
                 if *turn == 0 || !may_ask(self) {
                     break;

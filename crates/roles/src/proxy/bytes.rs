@@ -24,6 +24,15 @@ impl ByteQueue {
         self.bytes.len() - self.start
     }
 
+    /// Bytes of memory that hold them. What an empty queue keeps is not counted.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        match self.is_empty() {
+            true => 0,
+            false => self.bytes.capacity(),
+        }
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

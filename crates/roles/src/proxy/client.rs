@@ -12,7 +12,7 @@
 
 use super::bytes::{ByteQueue, keep_buffer};
 use super::in_flight::Question;
-use super::limits::{ANSWER_RESERVE_START, OUT_PAUSE, PIPELINE_MAX};
+use super::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
 use super::per_route::{PerRoute, RouteId};
 use super::pool::PoolId;
 use super::routes::RenameId;
@@ -254,8 +254,9 @@ impl Client {
     /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
     /// write to the former home of a key, or one that is turned away there and sent on to the new one,
     /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`pace.rs`).
+    /// `pause` is how many bytes may be unread.
     #[inline]
-    pub fn may_ask(&self, era: u64) -> bool {
+    pub fn may_ask(&self, era: u64, pause: usize) -> bool {
         if self.parked > 0
             || self.waiting > 0
                 && (self.era != era || self.paced_by.is_some_and(|slot| self.is_paced_by(slot)))
@@ -266,7 +267,7 @@ impl Client {
             0 => 0,
             waiting => (waiting + 1) * self.reserve,
         };
-        self.ring.len() < PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
+        self.ring.len() < PIPELINE_MAX && self.unread() + expected <= pause
     }
 
     /// Whether nothing is asked because of that write, which is still to be answered.
@@ -279,15 +280,21 @@ impl Client {
     /// Whether so many requests may be sent one after the other, the first of which may:
     /// [`Client::may_ask`] would say so before each.
     #[inline]
-    pub fn may_ask_all(&self, count: usize) -> bool {
+    pub fn may_ask_all(&self, count: usize, pause: usize) -> bool {
         let expected = (self.waiting + count).saturating_mul(self.reserve);
-        self.ring.len() + count <= PIPELINE_MAX && self.unread() + expected <= OUT_PAUSE
+        self.ring.len() + count <= PIPELINE_MAX && self.unread() + expected <= pause
     }
 
     /// Bytes of answers that the application has not read, those that wait for their turn included.
     #[inline]
     pub fn unread(&self) -> usize {
         self.out.len() + self.held
+    }
+
+    /// Bytes of memory that hold them.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.out.held_bytes() + self.held
     }
 
     /// Bytes for the driver to write.

@@ -14,11 +14,12 @@
 
 use super::client::{Answered, State};
 use super::in_flight::{Ask, Progress, Question, Tag};
+use super::limits::STREAM_MIN;
 use super::multi_get::key_of_get;
 use super::show::{self, Tally, Unfit};
 use super::{BackendId, ClientId, ProxyCore};
 use core::{iter, mem};
-use evenkeel_protocol::Reply;
+use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
 /// What comes before how many others were answered with what was read before: the last of our own flags. It makes two reads no less
@@ -78,6 +79,10 @@ pub(super) fn words<'r>(request: &'r [u8], tag: &Tag) -> (&'r [u8], &'r [u8]) {
     let before = count.map_or(end, |count| start + count);
     (&request[..before], &request[end..])
 }
+
+/// What those are answered for whom there is no memory: [`text::OUT_OF_MEMORY_WRITING`].
+pub(super) const NO_MEMORY: Reply<'static> =
+    Reply::ServerError(b"out of memory writing get response");
 
 /// Whose the answer to a shared get is besides the one who asked first: connections, and the places among
 /// their answers.
@@ -144,11 +149,32 @@ impl ProxyCore {
         if !is_value {
             self.done(id);
         }
-        for (client, slot) in iter::once((tag.client, tag.slot)).chain(*others) {
-            self.share(client, slot, reply, raw);
+        self.share(tag.client, tag.slot, reply, raw);
+        self.release(now, tag.client);
+        for (client, slot) in *others {
+            match self.has_room_for_copy(raw.len()) {
+                true => self.share(client, slot, reply, raw),
+                false => self.share(client, slot, &NO_MEMORY, text::OUT_OF_MEMORY_WRITING),
+            }
             self.release(now, client);
         }
         Ok(())
+    }
+
+    /// Whether there is memory for another copy of an answer. One answer, asked for once, can become thousands of
+    /// copies before the driver has a chance to look; each of those who get none is told so.
+    pub(super) fn has_room_for_copy(&mut self, len: usize) -> bool {
+        if len < STREAM_MIN {
+            return true;
+        }
+        // An output that grows takes twice as much.
+        let has_room = 2 * len <= self.room;
+        if has_room {
+            self.room -= 2 * len;
+        } else {
+            self.stats.proxy_copies_refused += 1;
+        }
+        has_room
     }
 
     fn share(&mut self, id: ClientId, slot: u64, reply: &Reply<'_>, raw: &[u8]) {

@@ -8,6 +8,10 @@ use core::time::Duration;
 /// memory hostage to one slow reader.
 pub const OUT_PAUSE: usize = 8 << 20;
 
+/// The same while the process is short of memory for what applications do not read: each does one thing after the other,
+/// unless its answers are small.
+pub const OUT_PAUSE_SHORT: usize = 64 << 10;
+
 /// Bytes of answers above which an application's connection is closed. Reached only by answers that
 /// were asked for before [`OUT_PAUSE`] stopped the asking.
 pub const OUT_CLOSE: usize = 64 << 20;

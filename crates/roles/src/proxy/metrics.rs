@@ -59,6 +59,16 @@ fn of_process(text: &mut Text, process: &ProcessStats) {
         process.curr_connections,
     );
     text.gauge(
+        "evenkeel_proxy_buffer_bytes",
+        "Bytes that applications' connections hold: sent in part, or not read.",
+        process.buffer_bytes,
+    );
+    text.gauge(
+        "evenkeel_proxy_buffer_bytes_max",
+        "Most of them.",
+        process.buffer_bytes_max,
+    );
+    text.gauge(
         "evenkeel_proxy_connections_max",
         "Most connections of applications at a time.",
         process.max_connections,

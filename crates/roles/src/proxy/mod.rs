@@ -229,6 +229,10 @@ pub struct ProxyCore {
     flushes: BTreeMap<(ClientId, u64), Flush>,
     outputs: VecDeque<Output>,
     stats: ProxyStats,
+    /// How many bytes of answers an application may have unread before its requests wait.
+    out_pause: usize,
+    /// See [`ProxyCore::set_room`].
+    room: usize,
     per_route: PerRoute,
     /// `None` while no requests are logged.
     log: Option<RequestLog>,
@@ -287,6 +291,8 @@ impl ProxyCore {
             flushes: BTreeMap::new(),
             outputs: VecDeque::new(),
             stats: ProxyStats::default(),
+            out_pause: limits::OUT_PAUSE,
+            room: usize::MAX,
             per_route: PerRoute::default(),
             log: None,
             random: SplitMix64::seed_from_u64(seed),
@@ -398,6 +404,39 @@ impl ProxyCore {
         if self.forget_client(id) {
             self.stats.proxy_clients_closed_stalled += 1;
         }
+    }
+
+    /// The driver closes a connection of an application because it holds memory that others need, and hardly moves.
+    pub fn client_too_slow(&mut self, id: ClientId) {
+        if self.forget_client(id) {
+            self.stats.proxy_clients_closed_memory += 1;
+        }
+    }
+
+    /// Bytes of memory that hold answers which the application has not read.
+    #[inline]
+    pub fn client_held(&self, id: ClientId) -> usize {
+        self.clients.get(id.0).map_or(0, Client::held_bytes)
+    }
+
+    /// How many bytes of memory are left for answers, until somebody would have to be closed.
+    #[inline]
+    pub fn set_room(&mut self, bytes: usize) {
+        self.room = bytes;
+    }
+
+    /// How many of them it has not used up.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Whether the process is short of memory for what applications have not read: then each may have less of it.
+    pub fn set_short_of_memory(&mut self, short: bool) {
+        self.out_pause = match short {
+            true => limits::OUT_PAUSE_SHORT,
+            false => limits::OUT_PAUSE,
+        };
     }
 
     /// The TLS of an application's connection failed, while it was agreed on or later.
@@ -600,7 +639,7 @@ impl ProxyCore {
         if client.closing && client.is_idle() && client.output().is_empty() {
             return self.close_client(id);
         }
-        if client.stalled && client.may_ask(era) {
+        if client.stalled && client.may_ask(era, self.out_pause) {
             client.stalled = false;
             self.feed_client(id);
         }

@@ -111,7 +111,7 @@ impl ProxyCore {
             let Some(client) = self.clients.get_mut(id.0) else {
                 break;
             };
-            if done > 0 && !client.may_ask(era) {
+            if done > 0 && !client.may_ask(era, self.out_pause) {
                 client.multi_get = Some(MultiGet {
                     left: rest.left - done,
                     ..rest

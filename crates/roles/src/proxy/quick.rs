@@ -68,7 +68,7 @@ impl ProxyCore {
         let mut due: Option<Instant> = None;
         let mut done = 0;
         // Whoever calls has seen that one may be asked; only the first was looked at for hot keys.
-        while done == 0 || *turn > 0 && !self.watches && client.may_ask(self.era) {
+        while done == 0 || *turn > 0 && !self.watches && client.may_ask(self.era, self.out_pause) {
             let Some(at) = scan_get_of_one(input, done) else {
                 break;
             };
@@ -132,7 +132,7 @@ impl ProxyCore {
         homes.clear();
         let all_known = self.quick_homes(input, keys, &mut homes);
         let client = self.clients.get_mut(id.0).filter(|_| all_known);
-        let asked = match client.filter(|client| client.may_ask_all(keys.len())) {
+        let asked = match client.filter(|client| client.may_ask_all(keys.len(), self.out_pause)) {
             None => false,
             Some(client) => {
                 let first = client.push_keys(homes.iter().map(|home| home.route));

@@ -50,7 +50,7 @@ impl ProxyCore {
             }
             return Step::Wait;
         }
-        if !client.may_ask(era) {
+        if !client.may_ask(era, self.out_pause) {
             if client.parked > 0 {
                 client.held_back.get_or_insert(HeldBack::since(now)).goes_on = true;
             }

@@ -9,7 +9,7 @@
 use super::answer::show_front;
 use super::backend::Peer;
 use super::client::{Answered, HeldRead, State};
-use super::collapse::Others;
+use super::collapse::{NO_MEMORY, Others};
 use super::failover::NOBODY;
 use super::hot::{FILLER, answer_of_mg};
 use super::in_flight::{Progress, Question, Tag};
@@ -19,7 +19,7 @@ use super::{BackendId, ProxyCore, kept};
 use core::mem;
 use core::time::Duration;
 use evenkeel_policy::hot_keys::client::{Answer, Grant, Verdict};
-use evenkeel_protocol::{MetaStatus, Reply};
+use evenkeel_protocol::{MetaStatus, Reply, text};
 use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
@@ -45,7 +45,10 @@ impl ProxyCore {
                 slot,
                 ..tag
             };
-            settled = self.settle_for(now, id, tag, reply, raw);
+            settled = match self.has_room_for_copy(raw.len()) {
+                true => self.settle_for(now, id, tag, reply, raw),
+                false => self.settle_for(now, id, tag, &NO_MEMORY, text::OUT_OF_MEMORY_WRITING),
+            };
             if settled.is_ok() {
                 others.pop();
                 self.release(now, client);

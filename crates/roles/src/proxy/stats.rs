@@ -119,6 +119,10 @@ proxy_stats! {
     /// Applications' connections closed in the middle of a request, or with unread answers, because
     /// nothing moved for too long.
     proxy_clients_closed_stalled,
+    /// Applications' connections closed because they held memory that others needed, and hardly moved.
+    proxy_clients_closed_memory,
+    /// Copies of large answers to identical gets that were refused for want of memory.
+    proxy_copies_refused,
     /// Applications' connections closed because the server of a value was lost that had been passed on in
     /// part.
     proxy_clients_closed_cut,
@@ -280,6 +284,10 @@ pub struct ProcessStats {
     pub total_connections: u64,
     /// Connections refused since the start.
     pub rejected_connections: u64,
+    /// Bytes that applications' connections hold: sent in part, or not read.
+    pub buffer_bytes: u64,
+    /// Most of them (`--buffer-memory`).
+    pub buffer_bytes_max: u64,
     /// Configurations taken over since the start, without the first.
     pub reloads: u64,
     /// Configurations refused since the start.
@@ -529,6 +537,8 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "turns_starved", process.turns_starved);
     stat(out, "names_asked", process.names_asked);
     stat(out, "names_failed", process.names_failed);
+    stat(out, "buffer_bytes", process.buffer_bytes);
+    stat(out, "buffer_bytes_max", process.buffer_bytes_max);
     for (name, count) in process.totals.named() {
         if let Some(name) = name.strip_prefix("proxy_") {
             stat(out, name, count);

@@ -238,6 +238,8 @@ counters! {
     response_obj_oom,
     /// Commands that had to wait for memory for what the client sends.
     read_buf_waits,
+    /// Times that a large answer had to wait for memory.
+    response_obj_waits,
     /// Receives that found all of io_uring's receive buffers taken and had to be asked for again.
     receives_starved,
     /// Connections closed because they were idle for `-o idle_timeout`.

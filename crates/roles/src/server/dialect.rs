@@ -353,6 +353,10 @@ impl WorkerCore {
         } else {
             located.place.worker == self.config.index
         };
+        if is_here && is_read(&request.command) && self.is_too_large_now(&at, key) {
+            session.lack_room();
+            return false;
+        }
         if is_here {
             let before = session.sink().len();
             self.execute_binary(at, request, key, session.sink());
@@ -409,7 +413,7 @@ impl WorkerCore {
     }
 
     /// Carries out a binary command that another worker sent. `located` is where its key is, if that is
-    /// known.
+    /// known. False when there is no memory for the answer.
     pub(super) fn carry_out_binary_frame(
         &mut self,
         now: Now,
@@ -417,18 +421,22 @@ impl WorkerCore {
         located: Option<Located>,
         awaited: bool,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         // The sender has parsed the frame already under the limits of the same process.
         let outcome = binary::parse_request(frame, &self.config.limits);
         let Outcome::Request { request, .. } = outcome else {
-            return;
+            return true;
         };
         let Some(key) = request.command.key() else {
-            return;
+            return true;
         };
         let located = located.unwrap_or_else(|| self.locate(key));
         let at = located.at(now, Reader::Unaware);
-        if !self.hosts(&located.place) {
+        let is_here = self.hosts(&located.place);
+        if is_here && is_read(&request.command) && self.is_too_large_now(&at, key) {
+            return false;
+        }
+        if !is_here {
             answer::error_with(out, request.echo(), Status::Busy, KEY_MOVED);
         } else if awaited {
             self.execute_binary(at, &request, key, out);
@@ -436,5 +444,11 @@ impl WorkerCore {
             // Nobody awaits the removal of what a refused value was to replace, and it counts as no delete.
             store::invalidate(&mut self.engine, &at, key);
         }
+        true
     }
+}
+
+/// Whether a command is answered with the value of its key.
+fn is_read(command: &Command<'_>) -> bool {
+    matches!(command, Command::Get { .. } | Command::GetAndTouch { .. })
 }

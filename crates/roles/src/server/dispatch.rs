@@ -224,6 +224,12 @@ impl WorkerCore {
             route = self.route(now, session, key, flags);
         }
         match route {
+            Route::Here(at)
+                if matches!(request, Request::MetaGet(_)) && self.is_too_large_now(&at, key) =>
+            {
+                session.lack_room();
+                return false;
+            }
             Route::Here(at) => {
                 let before = session.sink().len();
                 self.execute(&at, key, request, session.sink());
@@ -456,11 +462,31 @@ impl WorkerCore {
                 self.wait_for_host(id);
                 return false;
             }
+            if self.lacks_room(now, session, &located, key) {
+                return false;
+            }
             self.read_key(now, id, session, located, key, form);
             session.keys_done += 1;
         }
         end_get(session);
         true
+    }
+
+    /// Whether a get of a key that is here must wait for memory for its value; then its connection does.
+    #[inline]
+    pub(super) fn lacks_room(
+        &self,
+        now: Now,
+        session: &mut Session,
+        located: &Located,
+        key: &[u8],
+    ) -> bool {
+        let is_here = located.place.worker == self.config.index;
+        let lacks = is_here && self.is_too_large_now(&located.at(now, Reader::Unaware), key);
+        if lacks {
+            session.lack_room();
+        }
+        lacks
     }
 
     /// Answers one key of a get, or asks the worker that has it.

@@ -15,7 +15,7 @@ use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use evenkeel_policy::hot_keys::server::Reader;
 use evenkeel_protocol::binary::REQUEST_MAGIC;
-use evenkeel_protocol::{KeyScratch, RequestOutcome, parse_request, text};
+use evenkeel_protocol::{KeyScratch, Request, RequestOutcome, parse_request, text};
 use evenkeel_types::Now;
 
 /// What a forwarded command is answered when its key changed worker on the way.
@@ -107,6 +107,11 @@ impl Commands {
             list: self.list[done..].to_vec(),
             bytes: unread.to_vec(),
         }
+    }
+
+    /// The connection that waits, at the worker that asks; `None` when nobody does.
+    pub fn connection(&self) -> Option<ConnectionId> {
+        self.connection
     }
 
     /// Bytes of memory that it holds; zero if they are few, of which the queues hold a bounded number.
@@ -210,14 +215,13 @@ impl WorkerCore {
     }
 
     /// Carries out what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
-    /// once the answers are large.
+    /// once the answers are large, or when there is no memory for the next one.
     pub(super) fn carry_out_commands(
         &mut self,
         now: Now,
         from: u16,
         commands: &Commands,
     ) -> Option<Commands> {
-        self.engine.counters.forwarded_in += commands.list.len() as u64;
         let asker = commands.asker.unwrap_or(from);
         if self.observers.is_on() {
             let number = commands
@@ -235,6 +239,7 @@ impl WorkerCore {
             self.run
                 .ask_ahead_for(&self.engine, window.iter().map(|command| &command.located));
             for (place, command) in window.iter().enumerate() {
+                let from_here = unread;
                 let (bytes, rest) = unread.split_at(command.len as usize);
                 unread = rest;
                 let located = self.locate_again(&command.located);
@@ -251,11 +256,18 @@ impl WorkerCore {
                     continue;
                 };
                 let before = sent.bytes.len();
-                match command.form {
-                    Form::Key => self.carry_out_key(now, bytes, located, place, &mut sent.bytes),
-                    Form::Frame => {
-                        self.carry_out_frame(now, bytes, located, true, &mut sent.bytes);
+                let out = &mut sent.bytes;
+                let has_room = match command.form {
+                    Form::Key => self.carry_out_key(now, bytes, located, place, out),
+                    Form::Frame => self.carry_out_frame(now, bytes, located, true, out),
+                };
+                if !has_room {
+                    let done = number * WINDOW + place;
+                    self.engine.counters.forwarded_in += done as u64;
+                    if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
+                        self.send_answers(asker, sent);
                     }
+                    return Some(commands.rest(done, from_here));
                 }
                 if let Some(hold) = self.held.take_of_last() {
                     let whom = Whom::At {
@@ -275,11 +287,13 @@ impl WorkerCore {
                     self.send_answers(asker, full);
                     let done = number * WINDOW + place + 1;
                     if sent_bytes >= AT_ONCE_BYTES && done < commands.list.len() {
+                        self.engine.counters.forwarded_in += done as u64;
                         return Some(commands.rest(done, unread));
                     }
                 }
             }
         }
+        self.engine.counters.forwarded_in += commands.list.len() as u64;
         if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
             self.send_answers(asker, sent);
         }
@@ -363,7 +377,7 @@ impl WorkerCore {
         self.send_answers(worker, sent);
     }
 
-    /// Gets a key for another worker. `place` is its place in the run.
+    /// Gets a key for another worker. `place` is its place in the run. False when there is no memory for the value.
     fn carry_out_key(
         &mut self,
         now: Now,
@@ -371,10 +385,12 @@ impl WorkerCore {
         located: Option<Located>,
         place: usize,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let located = located.unwrap_or_else(|| self.locate(key));
         if !self.hosts(&located.place) {
             // A key that changed worker on the way again is a miss.
+        } else if self.is_too_large_now(&located.at(now, Reader::Unaware), key) {
+            return false;
         } else if self.observers.is_on() || self.engine.hot.is_careful() {
             let at = located.at(now, Reader::Unaware);
             self.get_one(&at, key, GetForm::PLAIN, out);
@@ -382,9 +398,11 @@ impl WorkerCore {
             let probe = self.run.probe(place, &located);
             read_probed(&mut self.engine, now, &probe, key, out);
         }
+        true
     }
 
-    /// Carries out a command for another worker. `located` is where its key is, if that is known.
+    /// Carries out a command for another worker. `located` is where its key is, if that is known. False when there is no
+    /// memory for the answer.
     fn carry_out_frame(
         &mut self,
         now: Now,
@@ -392,14 +410,15 @@ impl WorkerCore {
         located: Option<Located>,
         awaited: bool,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         if frame.first() == Some(&REQUEST_MAGIC) {
             return self.carry_out_binary_frame(now, frame, located, awaited, out);
         }
         // The sender has parsed the frame already under the limits of the same process.
         let limits = self.config.limits;
         let RequestOutcome::Request { request, .. } = parse_request(frame, &limits) else {
-            return out.extend_from_slice(text::ERROR);
+            out.extend_from_slice(text::ERROR);
+            return true;
         };
         let place = |core: &Self, key: &[u8]| {
             let located = located.unwrap_or_else(|| core.locate(key));
@@ -410,22 +429,30 @@ impl WorkerCore {
             // One key of a multi-get, without the closing `END`.
             for key in keys {
                 let (at, is_here) = place(self, key);
+                if is_here && self.is_too_large_now(&at, key) {
+                    return false;
+                }
                 // A key that changed worker on the way is a miss.
                 if is_here {
                     self.get_one(&at, key, form, out);
                 }
             }
-            return;
+            return true;
         }
         let mut scratch = KeyScratch::default();
         let key = key_of(&request, &mut scratch);
         let (at, is_here) = place(self, key);
+        let is_read = matches!(request, Request::MetaGet(_));
+        if is_here && is_read && self.is_too_large_now(&at, key) {
+            return false;
+        }
         if is_here {
             let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
             self.execute(&at, key, &request, out);
         } else {
             out.extend_from_slice(KEY_MOVED);
         }
+        true
     }
 
     /// Answers came back from another worker.

@@ -70,6 +70,21 @@ pub enum Message {
 const WEIGHT_MIN: usize = 512;
 
 impl Message {
+    /// Whether a message has to be handed in behind this one, which came from the same worker before it and is left over:
+    /// what one connection asks is carried out in order, and others do not wait for it.
+    pub fn goes_behind(&self, earlier: &Message) -> bool {
+        self.asker().is_some() && self.asker() == earlier.asker()
+    }
+
+    /// The connection that is to be answered by whoever gets the message.
+    fn asker(&self) -> Option<ConnectionId> {
+        match self {
+            Message::Commands(commands) => commands.connection(),
+            Message::Whole { to, .. } => to.map(|to| to.connection),
+            _ => None,
+        }
+    }
+
     /// Bytes of client's data that the message carries; zero for a small one, of which the queues hold
     /// a bounded number.
     #[inline]

@@ -10,8 +10,8 @@
 //!
 //! Whatever is not plain ([`scan_get`] and [`scan_set`] say what is) is left to the ordinary path, and
 //! so is the rest of a multi-get that had to stop in the middle. Of what is plain, keys that another
-//! worker holds, or that somebody watches, or while answers may be held back, take the ordinary path
-//! key by key.
+//! worker holds, or that somebody watches, or while answers may be held back or have no memory, take the
+//! ordinary path key by key.
 
 use super::commands::{get, store};
 use super::connections::Progress;
@@ -158,7 +158,7 @@ impl WorkerCore {
             let window = at..self.run.keys.len().min(at + WINDOW);
             let wanted = window.len();
             let is_watched = self.observers.is_on() || self.engine.hot.is_careful();
-            let is_direct = !is_watched && session.is_direct();
+            let is_direct = !is_watched && !self.scarce && session.is_direct();
             let answered = if is_direct && self.locate_window(input, window.clone()) {
                 self.read_here(now, session, input, window)
             } else {
@@ -254,6 +254,9 @@ impl WorkerCore {
             let located = self.locate(key);
             if located.place.worker == CHANGING {
                 self.wait_for_host(id);
+                break;
+            }
+            if self.lacks_room(now, session, &located, key) {
                 break;
             }
             self.read_key(now, id, session, located, key, GetForm::PLAIN);

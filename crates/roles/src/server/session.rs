@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 pub const OUT_PAUSE: usize = 1 << 20;
 
 /// An answer larger than this, in bytes, narrows how many a connection may await: those that follow
-/// may be as large.
-const LARGE_ANSWER: usize = 64 << 10;
+/// may be as large. While there is no memory for answers, values larger than this wait for some.
+pub const LARGE_ANSWER: usize = 64 << 10;
 
 /// An output buffer of which less than one part in so many is in use gives the rest back.
 const SPARSE: usize = 4;
@@ -158,6 +158,8 @@ pub struct Session {
     awaited_narrowed: usize,
     /// Short of memory: see [`Session::set_room`].
     tight: Tight,
+    /// Its next command is answered with a large value, for which there is no memory.
+    pub lacks_room: bool,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
     /// Do not parse again before this many bytes are there.
@@ -317,9 +319,10 @@ impl Session {
     }
 
     /// Pauses the connection at so many bytes of unread answers, at most [`OUT_PAUSE`]. While a server is
-    /// short of memory for answers they are fewer, and none while it has none; then each command waits
-    /// for what other workers say to those before.
+    /// short of memory for answers they are fewer; then each command waits for what other workers say to
+    /// those before. A command that lacked room may try again.
     pub fn set_room(&mut self, bytes: usize) {
+        self.lacks_room = false;
         self.tight = match OUT_PAUSE.saturating_sub(bytes) {
             0 => Tight::default(),
             out => Tight {
@@ -327,6 +330,19 @@ impl Session {
                 awaited: self.limit(),
             },
         };
+    }
+
+    /// The next command waits for memory, and with it the connection, until [`Session::set_room`].
+    pub(super) fn lack_room(&mut self) {
+        self.set_room(0);
+        self.lacks_room = true;
+    }
+
+    /// Gives memory back that its few unread answers do not need: that of somebody's larger ones before.
+    pub fn trim_output(&mut self) {
+        if self.out.len() < self.out.capacity() / SPARSE {
+            self.out.shrink_to_fit();
+        }
     }
 
     /// How many answers may be awaited in the best of times.

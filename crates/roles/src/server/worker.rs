@@ -16,7 +16,7 @@ use super::plain::Run;
 use super::recut::Recuts;
 use super::replicas::Replicas;
 use super::serving_lease::Leave;
-use super::session::ConnectionId;
+use super::session::{ConnectionId, LARGE_ANSWER};
 use super::stats::ProcessFacts;
 use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
@@ -154,6 +154,8 @@ pub struct WorkerCore {
     connections_before_reset: (u64, u64),
     /// See [`WorkerCore::set_input_held`].
     pub(super) input_held: (u64, u64),
+    /// See [`WorkerCore::set_scarce`].
+    pub(super) scarce: bool,
 }
 
 impl WorkerCore {
@@ -243,6 +245,7 @@ impl WorkerCore {
             verbosity: None,
             connections_before_reset: (0, 0),
             input_held: (0, 0),
+            scarce: false,
             config,
         };
         core.settle_meters(core.config.start.monotonic);
@@ -255,7 +258,7 @@ impl WorkerCore {
     }
 
     /// A message from another worker arrived. Of commands with large answers a part may be left: it is to be handed in
-    /// before anything that came later, once there is memory for more answers.
+    /// before anything that came later for its connection ([`Message::goes_behind`]), once there is memory for more answers.
     #[must_use = "commands that are left were not carried out"]
     pub fn handle_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut left = None;
@@ -310,6 +313,25 @@ impl WorkerCore {
     /// What the driver holds of input that was not carried out, for `stats`: connections and bytes.
     pub fn set_input_held(&mut self, connections: u64, bytes: u64) {
         self.input_held = (connections, bytes);
+    }
+
+    /// Whether there is no memory for answers. Until there is, whoever is to be answered with a value of more than
+    /// [`LARGE_ANSWER`] bytes waits, alone: a connection ([`Session::lacks_room`](super::Session::lacks_room)), or what is
+    /// left of a message.
+    pub fn set_scarce(&mut self, scarce: bool) {
+        self.scarce = scarce;
+    }
+
+    /// Whether a read of a key that is here must wait for memory. Leaves no trace.
+    #[inline]
+    pub(super) fn is_too_large_now(&self, at: &At, key: &[u8]) -> bool {
+        self.scarce && self.is_large(at, key)
+    }
+
+    #[cold]
+    fn is_large(&self, at: &At, key: &[u8]) -> bool {
+        let item = (self.engine.store).peek_hashed(at.cachelet, key, at.table, at.seconds);
+        item.is_some_and(|item| item.value().len() > LARGE_ANSWER)
     }
 
     /// A connection whose output grew or that is to be closed, by other means than its own input.

@@ -11,5 +11,6 @@ mod migrations;
 mod moves;
 mod plain;
 mod replication;
+mod scarce;
 mod serving_lease;
 mod workers;

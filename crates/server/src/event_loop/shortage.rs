@@ -1,10 +1,11 @@
 //! What a worker does about the memory of its connections' buffers: see [`budget`](crate::budget).
 
 use super::Worker;
-use crate::budget::{Budget, HOLDER_MIN, Held, LOOK, Level, PATIENCE, Pool, WAIT_LOOK, WAIT_MAX};
+use crate::budget::{Budget, Held, LOOK, WAIT_LOOK, WAIT_MAX};
 use crate::connection::Connection;
 use evenkeel_roles::server::{CloseReason, ConnectionId, Message};
-use evenkeel_types::{Instant, Now};
+use evenkeel_runtime::budget::{Holding, Level, Pool, who_goes};
+use evenkeel_types::Now;
 use std::time::Duration;
 
 /// Answers to other workers are sent in the middle of a turn once they carry so many bytes, so that all
@@ -24,39 +25,52 @@ impl Worker {
     /// How long a wait may be, so that those who wait for memory, or hold it for too long, are looked
     /// after.
     pub(super) fn shortage_look(&self) -> Duration {
-        let somebody_waits =
-            !self.waiters.is_empty() || !self.deferred.is_empty() || !self.held_back.is_empty();
-        if somebody_waits {
+        if !self.waiters.is_empty() || self.wait_for_answers() > 0 {
             WAIT_LOOK
         } else if self.levels != Held::default() {
-            LOOK
+            self.look_interval()
         } else {
             Duration::MAX
         }
     }
 
-    /// Takes a message, now or once there is memory for its answer.
-    pub(super) fn take_message(&mut self, now: Now, from: u16, message: Message) {
-        let adds = matches!(message, Message::Commands(_) | Message::Whole { .. });
-        // What follows a deferred message stays behind it.
-        if adds && (self.levels.answers == Level::Full || !self.deferred.is_empty()) {
-            self.deferred.push_back((from, message));
-            return;
+    /// How often to look for connections to close while memory is short.
+    fn look_interval(&self) -> Duration {
+        let budget = self.parts.share.budget();
+        match budget.input.waiting() + budget.answers.waiting() {
+            0 => LOOK,
+            _ => WAIT_LOOK,
         }
-        self.carry_out_message(now, from, message);
     }
 
-    /// Carries out a message, as long as there is memory for its answers.
-    fn carry_out_message(&mut self, now: Now, from: u16, message: Message) {
+    /// How many wait for memory for their answers, connections here and at other workers.
+    fn wait_for_answers(&self) -> usize {
+        self.held_back.len() + self.deferred.len()
+    }
+
+    /// Takes a message, now or behind what is left of an earlier one.
+    pub(super) fn take_message(&mut self, now: Now, from: u16, message: Message) {
+        let goes_behind =
+            |(sender, earlier): &(u16, Message)| *sender == from && message.goes_behind(earlier);
+        if self.deferred.iter().any(goes_behind) {
+            self.deferred.push_back((from, message));
+        } else if let Some(left) = self.carry_out_message(now, from, message) {
+            self.parts.core.counters().response_obj_waits += 1;
+            self.deferred.push_back((from, left));
+        }
+    }
+
+    /// Carries out a message, as long as there is memory for its answers; gives what is left.
+    fn carry_out_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut next = Some(message);
         while let Some(message) = next {
             next = self.carry_out_part(now, from, message);
-            if self.levels.answers == Level::Full
-                && let Some(left) = next.take()
-            {
-                self.deferred.push_front((from, left));
+            // What is left belongs to somebody whose answers are large, and fill the pool by themselves.
+            if self.levels.answers > Level::Easy {
+                return next;
             }
         }
+        None
     }
 
     /// Carries out as much of a message as the core does at once; gives what is left.
@@ -75,7 +89,7 @@ impl Worker {
         if let Some(id) = answered {
             // Counted with the connection before it is not with the message any more: whoever looks in
             // between must not take it for room.
-            self.weigh_answers(id);
+            self.weigh(now, id);
             self.parts.share.budget().answers.give_back(weight);
         } else if weight > 0 {
             self.parts.share.budget().input.give_back(weight);
@@ -94,7 +108,9 @@ impl Worker {
         while self.levels.answers < Level::Full
             && let Some((from, message)) = self.deferred.pop_front()
         {
-            self.carry_out_message(now, from, message);
+            if let Some(left) = self.carry_out_message(now, from, message) {
+                self.deferred.push_front((from, left));
+            }
         }
     }
 
@@ -104,18 +120,24 @@ impl Worker {
             input: budget.input.level(),
             answers: budget.answers.level(),
         };
+        let scarce = self.levels.answers >= Level::Full;
+        self.parts.core.set_scarce(scarce);
     }
 
     /// Counts what a connection holds now, and gives it the room that it asks for, if there is some and
-    /// nobody waits for it already.
+    /// nobody waits for it already. Makes room at once where it must be.
     pub(super) fn settle(&mut self, now: Now, id: ConnectionId) {
         self.count(id);
         let nobody_waits = self.waiters.is_empty();
         let Some(client) = self.client(id) else {
             return;
         };
-        if client.connection.asks() > 0 && !client.connection.waits_for_room() {
-            if nobody_waits && self.grant(now, id) {
+        let connection = &client.connection;
+        if connection.asks() > 0 && !connection.waits_for_room() {
+            let is_small = connection.asks_little();
+            if (nobody_waits || is_small) && self.grant(now, id)
+                || is_small && self.make_input_room(now, id) && self.grant(now, id)
+            {
                 // The rest may have been received and kept meanwhile.
                 self.enqueue(id);
             } else {
@@ -123,13 +145,16 @@ impl Worker {
             }
         }
         self.look_at_levels();
+        if self.levels.answers == Level::Over {
+            self.close_slow_readers(now);
+        }
     }
 
-    /// Counts answers that have come to a connection by another way than its own turn.
-    fn weigh_answers(&mut self, id: ConnectionId) {
+    /// Counts what has changed at a connection by another way than its own turn.
+    fn weigh(&mut self, now: Now, id: ConnectionId) {
         let place = self.clients.get_mut(id.slot as usize);
         if let Some(client) = place.and_then(Option::as_mut) {
-            client.connection.weigh(&mut self.parts.core);
+            client.connection.weigh(&mut self.parts.core, now);
         }
         self.count(id);
     }
@@ -147,7 +172,7 @@ impl Worker {
         self.parts.share.change(before, after);
         self.input_holders += usize::from(after.input > 0);
         self.input_holders -= usize::from(before.input > 0);
-        let bytes = self.parts.share.input_bytes() as u64;
+        let bytes = self.parts.share.used().input as u64;
         self.parts
             .core
             .set_input_held(self.input_holders as u64, bytes);
@@ -168,9 +193,12 @@ impl Worker {
         let Some(client) = self.client(id) else {
             return true;
         };
-        let (asks, held) = (client.connection.asks(), client.counted.input);
-        let more = asks.saturating_sub(held);
-        if !self.parts.share.has_input_room(held, more) {
+        let more = client
+            .connection
+            .asks()
+            .saturating_sub(client.counted.input);
+        let is_small = client.connection.asks_little();
+        if !self.parts.share.has_input_room(more, is_small) {
             return false;
         }
         if let Some(client) = self.client(id) {
@@ -180,13 +208,48 @@ impl Worker {
         true
     }
 
+    /// Gives a connection room for all of its command although the pool is full, unless another one has
+    /// that: commands that all wait halfway would wait for each other.
+    fn let_in(&mut self, now: Now, id: ConnectionId) -> bool {
+        let is_taken = self.let_in.is_some_and(|(holder, since)| {
+            let client = self.client(holder).filter(|_| holder != id);
+            client.is_some_and(|client| client.connection.input_holding().since == since)
+        });
+        if !is_taken && let Some(client) = self.client(id) {
+            client.connection.grant_all(now);
+            let since = client.connection.input_holding().since;
+            self.let_in = Some((id, since));
+            self.count(id);
+        }
+        !is_taken
+    }
+
+    /// Ends the slowest of the commands that hold memory, so that a small one need not wait. False when
+    /// there is none to end.
+    fn make_input_room(&mut self, now: Now, id: ConnectionId) -> bool {
+        let asks = self.client(id).map_or(0, |client| client.connection.asks());
+        let holders = self.holders(Connection::input_holding);
+        let holders = holders.filter(|(holder, _)| *holder != id);
+        let slow = who_goes(now.monotonic, Level::Over, 0, asks, holders);
+        slow.iter().for_each(|id| self.give_up_input(now, *id));
+        !slow.is_empty()
+    }
+
+    /// This worker's connections, with what they hold of a pool.
+    fn holders(
+        &self,
+        holding: impl Fn(&Connection) -> Holding,
+    ) -> impl Iterator<Item = (ConnectionId, Holding)> {
+        let clients = self.clients.iter().flatten();
+        clients.map(move |client| (client.connection.id(), holding(&client.connection)))
+    }
+
     /// Has a connection wait in line for the room that it asks for.
     fn defer(&mut self, now: Now, id: ConnectionId) {
         if let Some(client) = self.client(id) {
             client.connection.defer();
         }
         self.parts.core.counters().read_buf_waits += 1;
-        self.parts.share.set_waiting(true);
         self.waiters.push_back((id, now.monotonic));
         // So that its transport hears of it.
         self.enqueue(id);
@@ -194,58 +257,76 @@ impl Worker {
 
     fn leave_line(&mut self, id: ConnectionId) {
         self.waiters.retain(|(waiter, _)| *waiter != id);
-        self.parts.share.set_waiting(false);
     }
 
     /// Looks after those who wait for memory and those who hold it, once in a turn.
     pub(super) fn relieve(&mut self, now: Now) {
         self.look_at_levels();
-        while self.levels.answers == Level::Full && self.close_slow_reader(now) {
-            self.look_at_levels();
-        }
         if self.levels.answers < Level::Full {
-            while let Some(id) = self.held_back.pop_front() {
-                if let Some(client) = self.client(id) {
-                    client.held_back = false;
-                }
-                self.enqueue(id);
-            }
+            self.take_held_back();
         }
         while let Some((id, since)) = self.waiters.front().copied() {
-            if self.grant(now, id) {
+            if self.grant(now, id) || self.let_in(now, id) {
                 self.leave_line(id);
                 self.enqueue(id);
             } else if now.monotonic.since(since) >= WAIT_MAX {
-                self.give_up_input(id);
+                self.give_up_input(now, id);
             } else {
                 break;
             }
         }
-        let awaited = self.parts.share.budget().input.is_awaited();
-        let short = awaited || self.levels != Held::default();
-        if !short || now.monotonic < self.next_shortage_look {
+        self.tell_waiting();
+        let budget = self.parts.share.budget();
+        let is_awaited = budget.input.waiting() > 0;
+        let is_short = is_awaited || self.levels != Held::default();
+        if !is_short || now.monotonic < self.next_shortage_look {
             return;
         }
-        self.next_shortage_look = now.monotonic + LOOK;
-        if awaited {
-            self.parts.share.trim();
-        }
-        if awaited || self.levels.input > Level::Easy {
-            let slowest = self.oldest(now, |connection| {
-                let holds = connection.held().input >= HOLDER_MIN && !connection.waits_for_room();
-                holds.then(|| connection.input_since())
-            });
-            if let Some(id) = slowest {
-                self.give_up_input(id);
+        self.next_shortage_look = now.monotonic + self.look_interval();
+        self.parts.share.trim();
+        let pool = &self.parts.share.budget().input;
+        // Somebody may wait for more than is left although the pool is not full.
+        let level = match is_awaited {
+            true => Level::Full,
+            false => pool.level(),
+        };
+        let holders = self.holders(Connection::input_holding);
+        let slow = who_goes(now.monotonic, level, pool.waiting(), 0, holders);
+        slow.iter().for_each(|id| self.give_up_input(now, *id));
+        self.close_slow_readers(now);
+    }
+
+    /// Lets those try again whose answers had no memory.
+    fn take_held_back(&mut self) {
+        let level = self.levels.answers;
+        while let Some(id) = self.held_back.pop_front() {
+            let place = self.clients.get_mut(id.slot as usize);
+            if let Some(client) = place.and_then(Option::as_mut)
+                && client.connection.id() == id
+            {
+                client.held_back = false;
+                client
+                    .connection
+                    .set_answer_level(&mut self.parts.core, level);
             }
-        }
-        if self.levels.answers > Level::Easy {
-            self.close_slow_reader(now);
+            self.enqueue(id);
         }
     }
 
+    /// Tells all workers how many wait here.
+    fn tell_waiting(&mut self) {
+        let waiting = Held {
+            input: self.waiters.len(),
+            answers: self.wait_for_answers(),
+        };
+        let told = core::mem::replace(&mut self.told_waiting, waiting);
+        let budget = self.parts.share.budget();
+        budget.input.tell_waiting(told.input, waiting.input);
+        budget.answers.tell_waiting(told.answers, waiting.answers);
+    }
+
     /// Ends the command that a connection is sending, and then the connection.
-    fn give_up_input(&mut self, id: ConnectionId) {
+    fn give_up_input(&mut self, now: Now, id: ConnectionId) {
         let Some(client) = self.client(id) else {
             return;
         };
@@ -257,34 +338,22 @@ impl Worker {
             client.connection.give_up_input(&mut self.parts.core);
         }
         self.parts.core.counters().read_buf_oom += 1;
+        self.weigh(now, id);
         self.enqueue(id);
     }
 
-    /// Closes the connection whose answers have been unread for longest, if that is too long.
-    fn close_slow_reader(&mut self, now: Now) -> bool {
-        let slowest = self.oldest(now, |connection| {
-            let holds = connection.held().answers >= HOLDER_MIN;
-            holds.then(|| connection.unread_since())
-        });
-        let Some(id) = slowest else {
-            return false;
-        };
-        self.parts.core.counters().response_obj_oom += 1;
-        self.close_for(id, CloseReason::Error);
-        true
-    }
-
-    /// The connection that has held memory for longest, if for longer than [`PATIENCE`]; `since` says
-    /// since when, of those that hold any.
-    fn oldest(
-        &self,
-        now: Now,
-        since: impl Fn(&Connection) -> Option<Instant>,
-    ) -> Option<ConnectionId> {
-        (self.clients.iter().flatten())
-            .filter_map(|client| Some((since(&client.connection)?, client.connection.id())))
-            .min_by_key(|(since, _)| *since)
-            .filter(|(since, _)| now.monotonic.since(*since) >= PATIENCE)
-            .map(|(_, id)| id)
+    /// Closes the connections that read least for what they hold, if there is need.
+    fn close_slow_readers(&mut self, now: Now) {
+        self.parts.share.trim();
+        let pool = &self.parts.share.budget().answers;
+        let holders = self.holders(Connection::answers_holding);
+        let excess = pool.excess(self.parts.share.used().answers);
+        let level = pool.level();
+        let slow = who_goes(now.monotonic, level, pool.waiting(), excess, holders);
+        for id in slow {
+            self.parts.core.counters().response_obj_oom += 1;
+            self.close_for(id, CloseReason::Error);
+        }
+        self.look_at_levels();
     }
 }

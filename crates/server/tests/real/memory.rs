@@ -130,9 +130,10 @@ fn fetch(address: SocketAddr, witness: &mut Client) -> Vec<u8> {
     })
 }
 
-/// A command for which there is no room waits, here until the one who holds all of it is given up.
+/// A large command for which there is no room waits, here until the one who holds all of it is given up; who has
+/// announced much and sent little holds little, and a small command waits for nobody.
 #[test]
-fn a_command_waits_for_room_that_another_holds() {
+fn a_large_command_waits_for_room_that_another_holds() {
     for way in WAYS {
         let server = evenkeel::server(&[
             "-t",
@@ -146,25 +147,47 @@ fn a_command_waits_for_room_that_another_holds() {
         ]);
         let mut witness = Client::connect(server.address());
         assert_eq!(witness.stats("settings")["read_buf_mem_limit"], "1048576");
-        let mut holder = sent(
-            server.address(),
-            format!("set a 0 0 {LARGE}\r\nhalf").as_bytes(),
-        );
+        let begin = format!("set a 0 0 {LARGE}\r\n");
+        let mut boasters: Vec<TcpStream> = (0..20)
+            .map(|_| sent(server.address(), begin.as_bytes()))
+            .collect();
+        let most = [begin.as_bytes(), &[b'a'; LARGE / 10 * 9]].concat();
+        let mut holder = Pushed::new(server.address(), &most);
         poll_until(DEADLINE, "it holds its room", || {
+            holder.push();
             let held: usize = witness.stats("")["read_buf_bytes"].parse().expect("bytes");
-            (held >= LARGE).then_some(())
+            (held >= LARGE / 10 * 9).then_some(())
         });
+        // As much as the pool has beside the holder, and more at once than it has left in all.
+        for n in 0..100 {
+            let value = vec![b's'; 60_000];
+            assert_eq!(witness.set(&format!("small{n}"), &value), "STORED");
+        }
+        assert_eq!(witness.stats("")["read_buf_oom"], "0", "{way}");
         // Asks for room, waits for it, and is served once the holder has been given up.
         assert_eq!(witness.set("b", &vec![b'b'; LARGE]), "STORED");
         let stats = witness.stats("");
         assert_eq!(stats["read_buf_oom"], "1", "{way}");
-        assert_eq!(witness.stats("evenkeel")["read_buf_waits"], "1", "{way}");
+        let waits: usize = witness.stats("evenkeel")["read_buf_waits"]
+            .parse()
+            .expect("a number");
+        assert!(waits >= 1, "{way}");
         let mut told = String::new();
-        holder.set_read_timeout(Some(DEADLINE)).expect("an option");
-        holder.read_to_string(&mut told).expect("then the end");
+        let stream = &mut holder.stream;
+        stream.set_nonblocking(false).expect("an option");
+        stream.set_read_timeout(Some(DEADLINE)).expect("an option");
+        stream.read_to_string(&mut told).expect("then the end");
         assert_eq!(told, "SERVER_ERROR out of memory reading request\r\n");
-        // A value that is larger than all of the memory is let in when nobody else is there.
+        // A value that is larger than all of the memory is let in, too, although others wait halfway.
         assert_eq!(witness.set("c", &vec![b'c'; 3 * LARGE]), "STORED");
+        // Those who have announced much go on where they were.
+        for boaster in &mut boasters {
+            let rest = [vec![b'a'; LARGE], b"\r\n".to_vec()].concat();
+            boaster.write_all(&rest).expect("it is read");
+            let mut said = [0; 8];
+            boaster.read_exact(&mut said).expect("an answer");
+            assert_eq!(&said, b"STORED\r\n", "{way}");
+        }
     }
 }
 

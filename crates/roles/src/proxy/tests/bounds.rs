@@ -122,6 +122,27 @@ fn large_answers_are_asked_for_a_few_at_a_time() {
 }
 
 #[test]
+fn a_process_short_of_memory_asks_for_one_large_answer_after_the_other() {
+    let mut world = World::memcached_with(1, one_turn);
+    let (reader, honest) = (world.client(), world.client());
+    world.core.set_short_of_memory(true);
+    world.stop_reading(reader, true);
+    world.send(reader, "get a\r\n".repeat(50));
+    assert_eq!(world.asked(101), "get a\r\n");
+    let value = format!("VALUE a 0 100000\r\n{}\r\nEND\r\n", "x".repeat(100_000));
+    world.reply(101, &value);
+    assert_eq!(world.asked(101), "", "it has not read the first");
+    // Who has nothing unread is not concerned.
+    world.send(honest, "get b\r\n");
+    assert_eq!(world.asked(101), "get b\r\n");
+    world.reply(101, "END\r\n");
+    assert_eq!(world.received(honest), "END\r\n");
+    world.stop_reading(reader, false);
+    assert_eq!(world.asked(101), "get a\r\n");
+    assert!(world.core.client_held(honest) == 0);
+}
+
+#[test]
 fn a_client_that_never_reads_is_paused_and_then_costs_nothing_more() {
     let mut world = World::memcached_with(1, one_turn);
     let client = world.client();

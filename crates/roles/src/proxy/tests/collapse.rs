@@ -30,6 +30,28 @@ fn started<const N: usize>(world: &mut World) -> [ClientId; N] {
     clients
 }
 
+/// One answer becomes as many copies as there is memory for; whoever gets none is told so. Small ones are not counted.
+#[test]
+fn copies_of_a_large_answer_are_bounded() {
+    let large = format!("VALUE k 0 100000\r\n{}\r\n", "x".repeat(100_000));
+    let refused = "SERVER_ERROR out of memory writing get response\r\n";
+    for (value, copies) in [(large.as_str(), 1), ("VALUE k 0 1\r\n1\r\n", 2)] {
+        let mut world = World::memcached(1);
+        let clients: [ClientId; 3] = started(&mut world);
+        ask_in_one_turn(&mut world, &clients.map(|client| (client, "get k\r\n")));
+        world.core.set_room(300_000);
+        world.reply(101, format!("{value}END\r\n"));
+        let got = clients.map(|client| world.received(client));
+        let whole = format!("{value}END\r\n");
+        let expected = |place: usize| if place <= copies { &whole } else { refused };
+        for (place, got) in got.iter().enumerate() {
+            assert!(got == expected(place), "{place}: {}", got.len());
+        }
+        let counted = world.core.stats().proxy_copies_refused;
+        assert_eq!(counted, 2 - copies as u64);
+    }
+}
+
 #[test]
 fn gets_of_one_turn_are_asked_once_and_answered_each() {
     for (reply, expected) in [

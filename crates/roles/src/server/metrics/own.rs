@@ -377,6 +377,11 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.read_buf_waits,
         ),
         (
+            "responses_waited_total",
+            "Times that a large answer had to wait for memory.",
+            sum.response_obj_waits,
+        ),
+        (
             "responses_refused_total",
             "Connections closed for want of memory for answers that they do not read.",
             sum.response_obj_oom,

@@ -391,6 +391,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("strangers_refused", sum.strangers_refused),
             ("stalled_closed", sum.stalled_closed),
             ("read_buf_waits", sum.read_buf_waits),
+            ("response_obj_waits", sum.response_obj_waits),
             ("receives_starved", sum.receives_starved),
             ("maps_refused", sum.maps_refused),
             ("leases_lost", sum.leases_lost),
