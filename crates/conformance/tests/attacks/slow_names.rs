@@ -4,9 +4,10 @@
 //! The test runs in a namespace of its own, where it may say who the machine's name server is. That one leaves each question
 //! unanswered for longer than anybody here waits: a thread that waited for its answer would fail the test.
 
-use evenkeel_testkit::{Client, Cluster, ClusterOptions, Process, evenkeel, http, poll_until};
+use evenkeel_testkit::{Client, Process, evenkeel, http, poll_until, worker_ports};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -55,15 +56,22 @@ fn is_inside(test: &str) -> bool {
     false
 }
 
-/// A name server that knows that `known.test` is this machine, and says nothing of others. Gives what it is asked for.
-fn name_server() -> Receiver<String> {
+/// A name server that knows that `known.test` is this machine, and `silent.test` for as long as it is told, and says nothing of
+/// others. Gives what it is asked for.
+fn name_server(knows_silent: &Arc<AtomicBool>) -> Receiver<String> {
     let socket = UdpSocket::bind(NAME_SERVER).expect("nobody else is in this namespace");
     let (asked, questions) = channel();
+    let knows_silent = Arc::clone(knows_silent);
     thread::spawn(move || {
         let mut buffer = [0; 512];
         while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
             let name = name_of(&buffer[12..len]);
-            if name == "known.test." {
+            let is_known = match name.as_str() {
+                "known.test." => true,
+                "silent.test." => knows_silent.load(Ordering::Acquire),
+                _ => false,
+            };
+            if is_known {
                 answer(&socket, peer, &buffer[..len]);
             }
             // The test may have seen enough.
@@ -105,20 +113,23 @@ fn answer(socket: &UdpSocket, peer: SocketAddr, question: &[u8]) {
 
 /// Takes part in a cluster as a server whose name nobody knows, until it is dropped.
 struct Nameless {
-    ends: std::sync::Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Nameless {
+    /// Returns once the coordinator has found it, as long as its name is known.
     fn join(coordinator: SocketAddr) -> Nameless {
-        let ends = std::sync::Arc::new(AtomicBool::new(false));
-        let over = std::sync::Arc::clone(&ends);
+        let ends = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&ends);
+        let ports = worker_ports(77, 1);
+        let (joined, has_joined) = channel();
         let thread = thread::spawn(move || {
             let (mut epoch, mut lineage) = (json!(0), Value::Null);
             while !over.load(Ordering::Acquire) {
                 let mut heartbeat = json!({
                     "cluster": "evenkeel", "kind": "server", "name": "nameless", "boot": 77,
-                    "host": "silent.test", "port": 9, "worker_ports": [10], "epoch": epoch,
+                    "host": "silent.test", "port": 9, "worker_ports": ports, "epoch": epoch,
                 });
                 if !lineage.is_null() {
                     heartbeat["lineage"] = lineage.clone();
@@ -129,10 +140,13 @@ impl Nameless {
                 assert_eq!(status, 200, "{body}");
                 let answer: Value = serde_json::from_str(&body).expect("JSON");
                 (epoch, lineage) = (answer["epoch"].clone(), answer["lineage"].clone());
+                // The first one is waited for.
+                let _ = joined.send(());
                 // A member's pace, and not a wait for anything.
                 thread::park_timeout(Duration::from_millis(200));
             }
         });
+        has_joined.recv_timeout(DEADLINE).expect("it has joined");
         let thread = Some(thread);
         Nameless { ends, thread }
     }
@@ -154,22 +168,39 @@ fn a_worker_does_not_wait_for_a_name() {
     if !is_inside("slow_names::a_worker_does_not_wait_for_a_name") {
         return;
     }
-    let questions = name_server();
-    let cluster = Cluster::start(
-        ClusterOptions {
-            servers: 1,
-            threads: 1,
-            ..ClusterOptions::nobody_dies()
-        }
-        .with_server_args(&["--hot-trigger-rps", "10"]),
-    );
-    let mut client = cluster.proxy_client();
-    let mut at_server = cluster.server_client(0);
-    assert_eq!(client.set("hot", b"v"), "STORED");
-    let _nameless = Nameless::join(cluster.coordinator.address());
+    let knows_silent = Arc::new(AtomicBool::new(true));
+    let questions = name_server(&knows_silent);
+    let coordinator = evenkeel::coordinator(&["--initial-servers", "2", "--silent-ms", "10000"]);
+    let url = format!("http://{}", coordinator.address());
+    let _nameless = Nameless::join(coordinator.address());
+    knows_silent.store(false, Ordering::Release);
+    let server = evenkeel::server(&[
+        "-t",
+        "1",
+        "--coordinator",
+        &url,
+        "--name",
+        "s1",
+        "--test-endless-lease",
+        "--hot-trigger-rps",
+        "10",
+    ]);
+    let proxy =
+        evenkeel::proxy(&[&["--coordinator", url.as_str()], &evenkeel::PATIENT[..]].concat());
+    let mut at_server = Client::connect(server.address());
+    // Keys of the other are refused.
+    let hot = poll_until(DEADLINE, "a key of the server", || {
+        let mut keys = (0..100).map(|number| format!("hot{number}"));
+        keys.find(|key| at_server.set(key, b"v") == "STORED")
+    });
+    let mut client = Client::connect(proxy.address());
+    poll_until(DEADLINE, "the proxy to know the map", || {
+        (client.set(&hot, b"v") == "STORED").then_some(())
+    });
+    let _ = questions.try_iter().count();
     poll_until(DEADLINE, "the server to try to send replicas", || {
         for _ in 0..100 {
-            assert_eq!(client.get("hot").expect("it is stored").data, b"v");
+            assert_eq!(client.get(&hot).expect("it is stored").data, b"v");
         }
         let stats = at_server.stats("evenkeel");
         (stats["propagations"] != "0" && stats["links_lost"] != "0").then_some(())
@@ -178,7 +209,7 @@ fn a_worker_does_not_wait_for_a_name() {
     assert!(asked.iter().any(|name| name == "silent.test."), "{asked:?}");
     // It still has its leave to serve, and the connection that it had.
     for _ in 0..100 {
-        assert_eq!(client.get("hot").expect("it is stored").data, b"v");
+        assert_eq!(client.get(&hot).expect("it is stored").data, b"v");
         assert!(at_server.command("version").starts_with("VERSION "));
     }
     assert_eq!(at_server.stats("evenkeel")["answers_too_late"], "0");
@@ -189,7 +220,7 @@ fn a_proxy_looks_each_name_up_by_itself() {
     if !is_inside("slow_names::a_proxy_looks_each_name_up_by_itself") {
         return;
     }
-    let questions = name_server();
+    let questions = name_server(&Arc::default());
     let server = evenkeel::server(&["-t", "1"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("proxy.toml");
