@@ -17,7 +17,7 @@
 //! [`RATE_MIN`] goes only when somebody waits and nobody is slower.
 //!
 //! A thread counts what its connections hold by itself, in a [`Portion`], and takes from the pool in steps
-//! of [`STEP`]: a connection that holds nothing costs nothing, and what others hold in between touches no
+//! of `STEP`: a connection that holds nothing costs nothing, and what others hold in between touches no
 //! memory that threads share.
 //!
 //! Rejected: one bound for each connection (there are thousands), and one for each thread (a value of the
