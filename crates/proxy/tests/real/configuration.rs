@@ -29,7 +29,10 @@ impl File {
     }
 
     fn write(&self, text: &str) {
-        std::fs::write(&self.path, text).expect("room");
+        // At once: a look in between would find half of it, and count that.
+        let next = self.path.with_extension("next");
+        std::fs::write(&next, text).expect("room");
+        std::fs::rename(&next, &self.path).expect("the same folder");
     }
 
     fn start(&self) -> Proxy {
