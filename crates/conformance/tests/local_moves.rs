@@ -84,7 +84,7 @@ fn count(cluster: &Cluster, name: &str) -> u64 {
     stats[name].parse().expect("a number")
 }
 
-/// How many cachelets each worker hosts, guests included.
+/// How many cachelets each worker hosts.
 fn hosts(cluster: &Cluster) -> Vec<usize> {
     let mut client = cluster.server_client(0);
     let lines = client.stats("cachelets");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
@@ -225,6 +226,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save that, knows no such server (`unknown_server`), or the server is up
     /// (`still_up`), or nobody could take its cachelets (`nobody_else`).
     pub fn remove_server(&self, name: &str) -> ClientResult<RemovedView> {
+        let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let path = format!("/api/v1/servers/{name}");
         self.call(|endpoint| endpoint.delete(&self.line, &path))
     }

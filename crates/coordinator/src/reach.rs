@@ -5,7 +5,8 @@
 //! under which all others will look for them, and was answered by that worker of that process. What a firewall or a
 //! wrong `--host` would keep from the proxies is found out at the start, too.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_protocol::{HelloReply, Limits, Reply, ReplyOutcome, compose, parse_reply};
@@ -49,12 +50,12 @@ impl Reach {
     ///
     /// [`Refusal::Unreachable`] names the first worker that is no use.
     pub(crate) async fn look_for(&self, server: &Heartbeat) -> Result<(), Refusal> {
+        let first = server.worker_ports.first().copied().unwrap_or(0);
         let looking = async {
             // Never closed.
             let _permit = self.permits.acquire().await;
-            ask_all(server).await
+            ask_all(server, first).await
         };
-        let first = server.worker_ports.first().copied().unwrap_or(0);
         let late = |_| {
             Err((
                 first,
@@ -71,25 +72,21 @@ impl Reach {
     }
 }
 
-/// Asks all workers; an error tells which port is no use, and why.
-async fn ask_all(server: &Heartbeat) -> Result<(), (u16, String)> {
+/// Asks all workers; an error tells which port is no use, and why: `first` where it is none of them in particular.
+async fn ask_all(server: &Heartbeat, first: u16) -> Result<(), (u16, String)> {
     let mut workers = (0u16..).zip(server.worker_ports.iter().copied());
     let mut asked = JoinSet::new();
-    let first = server.worker_ports.first().copied().unwrap_or(0);
-    let address = match lookup_host((server.host.as_str(), first)).await {
-        Ok(mut addresses) => addresses.next(),
-        Err(error) => return Err((first, error.to_string())),
-    };
-    let Some(address) = address else {
-        return Err((first, "the host has no address".to_owned()));
-    };
+    let found = lookup_host((server.host.as_str(), first)).await;
+    let found = found.map_err(|error| (first, error.to_string()))?;
+    // A host may have an address that its server does not listen on.
+    let host: Arc<[IpAddr]> = found.map(|address| address.ip()).collect();
     loop {
         while asked.len() < WORKERS_AT_ONCE
             && let Some((worker, port)) = workers.next()
         {
-            let (address, boot) = (SocketAddr::new(address.ip(), port), server.boot);
+            let (host, boot) = (Arc::clone(&host), server.boot);
             asked.spawn(async move {
-                let answer = ask(address, worker, boot).await;
+                let answer = ask(&host, port, worker, boot).await;
                 answer.map_err(|why| (port, why))
             });
         }
@@ -101,9 +98,9 @@ async fn ask_all(server: &Heartbeat) -> Result<(), (u16, String)> {
     }
 }
 
-async fn ask(address: SocketAddr, worker: u16, boot: BootId) -> Result<(), String> {
-    let answer = hello(address).await.map_err(|error| error.to_string())?;
-    match answer {
+async fn ask(host: &[IpAddr], port: u16, worker: u16, boot: BootId) -> Result<(), String> {
+    let answer = hello(host, port).await;
+    match answer.map_err(|error| error.to_string())? {
         Some(hello) if hello.boot == boot && hello.worker.worker == worker => Ok(()),
         Some(hello) => Err(format!(
             "it is worker {} of process {} that answers there, not {worker} of {boot}",
@@ -114,8 +111,9 @@ async fn ask(address: SocketAddr, worker: u16, boot: BootId) -> Result<(), Strin
 }
 
 /// Says hello; `None` for an answer that is none.
-async fn hello(address: SocketAddr) -> std::io::Result<Option<HelloReply>> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn hello(host: &[IpAddr], port: u16) -> std::io::Result<Option<HelloReply>> {
+    let addresses: Vec<_> = host.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+    let mut stream = TcpStream::connect(&addresses[..]).await?;
     let mut line = Vec::new();
     compose::request::hello(&mut line, Epoch(0));
     stream.write_all(&line).await?;
@@ -164,25 +162,35 @@ mod tests {
         }
     }
 
+    /// The same, where a busy machine may need several tries, as a server does.
+    fn found_in_time(server: &Heartbeat) -> (u16, String) {
+        let mut tries = (0..100).map(|_| found(server));
+        let in_time = tries.find(|(_, why)| !why.contains("no answer within"));
+        in_time.expect("an answer in time")
+    }
+
     #[test]
     fn a_server_all_of_whose_workers_answer_is_there() {
         let workers = 2 * WORKERS_AT_ONCE as u16 + 1;
-        assert_eq!(look_for(&server(7, worker_ports(7, workers))), Ok(()));
+        let server = server(7, worker_ports(7, workers));
+        // A busy machine may need several tries, as a server does.
+        let found = (0..100).map(|_| look_for(&server)).find(Result::is_ok);
+        assert_eq!(found, Some(Ok(())));
     }
 
     #[test]
     fn one_of_whom_a_worker_is_missing_or_another_s_is_not() {
         let ports = worker_ports(7, 3);
-        let (port, why) = found(&server(8, ports.clone()));
+        let (port, why) = found_in_time(&server(8, ports.clone()));
         assert!(ports.contains(&port) && why.contains("process 7"), "{why}");
         let crossed = vec![ports[0], ports[2], ports[1]];
-        let (port, why) = found(&server(7, crossed.clone()));
+        let (port, why) = found_in_time(&server(7, crossed.clone()));
         assert!(crossed[1..].contains(&port), "{port}");
         assert!(why.contains("it is worker"), "{why}");
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let closed_port = closed.local_addr().unwrap().port();
         drop(closed);
-        let (port, why) = found(&server(7, vec![ports[0], closed_port]));
+        let (port, why) = found_in_time(&server(7, vec![ports[0], closed_port]));
         assert_eq!(port, closed_port);
         assert!(why.contains("refused"), "{why}");
     }
@@ -197,9 +205,11 @@ mod tests {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = other.local_addr().unwrap().port();
         std::thread::spawn(move || {
-            let (stream, _) = other.accept().unwrap();
-            std::io::Write::write_all(&mut &stream, b"ERROR\r\n").unwrap();
+            for stream in other.incoming() {
+                std::io::Write::write_all(&mut stream.unwrap(), b"ERROR\r\n").unwrap();
+            }
         });
-        assert!(found(&server(7, vec![port])).1.contains("no Evenkeel"));
+        let (_, why) = found_in_time(&server(7, vec![port]));
+        assert!(why.contains("no Evenkeel"), "{why}");
     }
 }

@@ -170,7 +170,7 @@ pub struct WorkerLoad {
     pub busy: f64,
     /// Its keys that have replicas elsewhere.
     pub replicated_keys: u64,
-    /// Bytes that it holds of the memory limit, replicas and guests included.
+    /// Bytes that it holds of the memory limit, replicas included.
     pub memory_bytes: u64,
     /// Its own cachelets, by id.
     pub cachelets: Vec<CacheletLoad>,

@@ -26,8 +26,8 @@ use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    ARRIVALS_PER_TURN, Arrival, Attention, Certificates, Clock, ConnectionCount, HANDSHAKE_PART,
-    TlsContext, TlsFailure, TlsKind, TurnClock, Wire as ClientWire,
+    ARRIVALS_PER_TURN, Arrival, Attention, Certificates, Clock, ConnectionCount, TlsContext,
+    TlsFailure, TlsKind, TurnClock, Wire as ClientWire, handshakes_until,
 };
 use evenkeel_types::Instant;
 use links::Link;
@@ -441,8 +441,7 @@ impl Worker {
             return;
         }
         let clock = self.parts.clock;
-        let served = clock.monotonic();
-        let until = served + served.since(begun) / HANDSHAKE_PART;
+        let until = handshakes_until(begun, clock.monotonic());
         while let Some(id) = self.opening.pop_front() {
             self.serve_application(now, id);
             if clock.monotonic() >= until {

@@ -2,6 +2,7 @@
 //! memcached's dispatcher thread does.
 
 use crate::{ConnectionCount, Listener, Notifier, Stream};
+use evenkeel_types::Instant;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -42,7 +43,12 @@ pub const ARRIVALS_PER_TURN: usize = 32;
 /// TLS handshakes go on after those who are in were served, for this part of the time which that took, and one in any case: a
 /// handshake takes the processor for as long as some hundred requests. So those who are in wait for one handshake at most, or for
 /// a quarter longer, and a busy worker still lets a fifth of its time's worth of clients in.
-pub const HANDSHAKE_PART: u32 = 4;
+const HANDSHAKE_PART: u32 = 4;
+
+/// Until when handshakes go on in a turn that began at `begun`, where those who are in have been served by `served`.
+pub fn handshakes_until(begun: Instant, served: Instant) -> Instant {
+    served + served.since(begun) / HANDSHAKE_PART
+}
 
 /// How often the acceptor looks at its stop flag while nobody connects.
 const STOP_LOOK: Duration = Duration::from_millis(100);

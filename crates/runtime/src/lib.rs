@@ -43,8 +43,8 @@ pub mod watchdog;
 mod wire;
 
 pub use acceptor::{
-    ARRIVALS_PER_TURN, Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, HANDSHAKE_PART, accept,
-    accept_forever,
+    ARRIVALS_PER_TURN, Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever,
+    handshakes_until,
 };
 pub use allocator::give_back_at_once;
 pub use buffer::InputBuffer;

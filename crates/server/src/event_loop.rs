@@ -28,7 +28,7 @@ use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
     ARRIVALS_PER_TURN, Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount,
-    EXHAUSTED_PAUSE, HANDSHAKE_PART, Listener, MeshPort, TurnClock, accept,
+    EXHAUSTED_PAUSE, Listener, MeshPort, TurnClock, accept, handshakes_until,
 };
 use evenkeel_types::{Instant, Now};
 use links::Links;
@@ -574,8 +574,7 @@ impl Worker {
             return;
         }
         let clock = self.parts.clock;
-        let served = clock.monotonic();
-        let until = served + served.since(begun) / HANDSHAKE_PART;
+        let until = handshakes_until(begun, clock.monotonic());
         while let Some(id) = self.opening.pop_front() {
             self.serve_client(now, id);
             if clock.monotonic() >= until {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use evenkeel_testkit::worker_ports;
 use serde_json::{Value, json};
 
-use crate::support::{Running, args, call, exchange, request};
+use crate::support::{Running, args, beat, call, exchange, request};
 use evenkeel_coordinator::api::limits::HEARTBEAT_LEN_MAX;
 
 fn heartbeat() -> Value {
@@ -20,7 +20,7 @@ fn heartbeat() -> Value {
 }
 
 fn post(address: SocketAddr, body: &str) -> (u16, String) {
-    call(address, "POST", "/api/v1/heartbeat", body)
+    beat(address, body)
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {

@@ -220,6 +220,22 @@ fn only_where_it_was_followed_a_coordinator_takes_the_map_over() {
     );
 }
 
+/// Names of servers may have characters that mean something in a path.
+#[test]
+fn a_server_is_removed_by_whatever_name_it_has() {
+    let running = Running::start(&lively());
+    let name = "rack/1?a=%2f#b";
+    match running.client().remove_server(name).unwrap_err() {
+        ClientError::Refused {
+            reason, message, ..
+        } => {
+            assert_eq!(reason, "unknown_server");
+            assert!(message.contains(name), "{message}");
+        }
+        error => panic!("{error}"),
+    }
+}
+
 #[test]
 fn a_name_passes_on_when_its_holder_has_fallen_silent() {
     let running = Running::start(&lively());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 
-use crate::support::{Running, args, call};
+use crate::support::{Running, args, beat, call};
 
 /// What server `n` of two with a worker each says; every cachelet of even number is of the first.
 fn heartbeat(n: u16, epoch: u64, migrations: &Value) -> String {
@@ -23,12 +23,7 @@ fn heartbeat(n: u16, epoch: u64, migrations: &Value) -> String {
 }
 
 fn say(at: SocketAddr, n: u16, epoch: u64, migrations: &Value) -> Value {
-    let (status, answer) = call(
-        at,
-        "POST",
-        "/api/v1/heartbeat",
-        &heartbeat(n, epoch, migrations),
-    );
+    let (status, answer) = beat(at, &heartbeat(n, epoch, migrations));
     assert_eq!(status, 200, "{answer}");
     serde_json::from_str(&answer).unwrap()
 }

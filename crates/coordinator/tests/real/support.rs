@@ -225,6 +225,16 @@ pub fn request(method: &str, path: &str, content_type: &str, body: &str) -> Vec<
     .into_bytes()
 }
 
+/// Sends a heartbeat; again where the machine was too busy for the server's ports to be found in time.
+pub fn beat(address: SocketAddr, body: &str) -> (u16, String) {
+    loop {
+        let answer = call(address, "POST", "/api/v1/heartbeat", body);
+        if !answer.1.contains("no answer within") {
+            return answer;
+        }
+    }
+}
+
 pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
     let answer = exchange(address, &request(method, path, "application/json", body));
     let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());

@@ -111,14 +111,16 @@ impl CoordinatorCore {
         if newest > Epoch(0) && heartbeat.lineage != Some(takeover.lineage) {
             return Err(Refusal::ForeignMap);
         }
-        if is_server && newest.0 <= EPOCH_MAX && takeover.witnesses.len() < SERVERS_MAX {
+        let witnesses = &mut takeover.witnesses;
+        let has_room = witnesses.len() < SERVERS_MAX || witnesses.contains_key(&heartbeat.name);
+        if is_server && newest.0 <= EPOCH_MAX && has_room {
             let witness = Witness {
                 boot: heartbeat.boot,
                 works_by: heartbeat.epoch,
                 told: newest,
                 heard: now.monotonic,
             };
-            takeover.witnesses.insert(heartbeat.name.clone(), witness);
+            witnesses.insert(heartbeat.name.clone(), witness);
         }
         let known = takeover.map.as_ref().map_or(Epoch(0), |map| map.epoch());
         let is_wanted = is_server && newest > known;
@@ -194,10 +196,7 @@ impl CoordinatorCore {
         if let Some(takeover) = &mut self.takeover {
             let witnesses = &mut takeover.witnesses;
             witnesses.retain(|_, witness| now.since(witness.heard) < silent);
-            if witnesses
-                .values()
-                .all(|witness| witness.works_by == Epoch(0))
-            {
+            if witnesses.values().all(|witness| witness.told == Epoch(0)) {
                 self.takeover = None;
             }
         }

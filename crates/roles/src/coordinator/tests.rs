@@ -133,6 +133,19 @@ fn server(n: u16, workers: u16) -> Heartbeat {
     }
 }
 
+/// Servers that serve under leases, and a map by which all of them work.
+fn leased_cluster(servers: u16, workers: u16) -> (World, Vec<Heartbeat>) {
+    let mut world = World::new(usize::from(servers));
+    let leased = |n| Heartbeat {
+        leased: true,
+        ..server(n, workers)
+    };
+    let mut members: Vec<_> = (1..=servers).map(leased).collect();
+    world.send_current(&mut members);
+    world.send_current(&mut members);
+    (world, members)
+}
+
 fn proxy(name: &str) -> Heartbeat {
     Heartbeat {
         kind: MemberKind::Proxy,

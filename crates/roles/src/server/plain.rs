@@ -73,7 +73,6 @@ pub(super) struct Probe {
     /// What the store said of the key when its memory was asked for ahead.
     hint: Hint,
     cachelet: CacheletId,
-    owned: bool,
 }
 
 impl Probe {
@@ -83,7 +82,6 @@ impl Probe {
             table: located.table,
             hint: Hint::NONE,
             cachelet: located.place.cachelet,
-            owned: located.place.owned,
         }
     }
 
@@ -97,7 +95,8 @@ impl Probe {
             table: self.table,
             placement: None,
             reader: Reader::Unaware,
-            owned: self.owned,
+            // What is probed is here, and what is here is owned.
+            owned: true,
             since: Epoch(0),
         }
     }
@@ -195,7 +194,6 @@ impl WorkerCore {
                 table,
                 hint: Hint::NONE,
                 cachelet: place.cachelet,
-                owned: place.owned,
             }
         }));
         elsewhere == 0
@@ -305,7 +303,6 @@ impl WorkerCore {
                 table,
                 hint: Hint::NONE,
                 cachelet: place.cachelet,
-                owned: place.owned,
             });
         }
         if sets.is_empty() {
@@ -347,7 +344,7 @@ pub(super) fn read_probed(
 ) {
     let place = (probe.cachelet, probe.table, probe.hint);
     let found = get::plain(engine, place, TimeBase::seconds(now), key, out);
-    if probe.owned && !engine.hot.pass_read(found.unwrap_or(0)) {
+    if !engine.hot.pass_read(found.unwrap_or(0)) {
         // A classic client knows nothing of leases: whatever the advice, it is not told.
         let (hash, reader) = (KeyHash::of(key), Reader::Unaware);
         let hot = &mut engine.hot;

@@ -5,17 +5,8 @@ use evenkeel_policy::placement::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
 use super::*;
 use crate::server::LeaseKeeper;
 
-/// Servers that serve under leases, and a map by which all of them work.
 fn cluster(servers: u16) -> (World, Vec<Heartbeat>) {
-    let mut world = World::new(usize::from(servers));
-    let leased = |n| Heartbeat {
-        leased: true,
-        ..server(n, 2)
-    };
-    let mut members: Vec<_> = (1..=servers).map(leased).collect();
-    world.send_current(&mut members);
-    world.send_current(&mut members);
-    (world, members)
+    leased_cluster(servers, 2)
 }
 
 fn owns(world: &World, server: u16) -> bool {

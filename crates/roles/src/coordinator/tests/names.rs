@@ -4,19 +4,8 @@ use super::*;
 
 const HOUR_MS: u64 = limits::FORGET_AFTER.as_millis() as u64;
 
-/// Servers 1 to `n` of one worker, which serve under leases and work by the newest map.
-fn cluster(n: u16) -> (World, Vec<Heartbeat>) {
-    let mut world = World::new(usize::from(n));
-    let server = |n| Heartbeat {
-        leased: true,
-        ..server(n, 1)
-    };
-    let mut members: Vec<_> = (1..=n).map(server).collect();
-    for member in &members {
-        world.send(member).unwrap();
-    }
-    world.send_current(&mut members);
-    (world, members)
+fn cluster(servers: u16) -> (World, Vec<Heartbeat>) {
+    leased_cluster(servers, 1)
 }
 
 /// Lets time pass while these report.

@@ -4,16 +4,7 @@ use super::*;
 
 /// A world of `n` servers of one worker at rest, whose coordinator is then started again without its state.
 fn forgetful(n: u16) -> (World, Vec<Heartbeat>, Arc<ClusterMap>) {
-    let mut world = World::new(usize::from(n));
-    let server = |n| Heartbeat {
-        leased: true,
-        ..server(n, 1)
-    };
-    let mut members: Vec<_> = (1..=n).map(server).collect();
-    for member in &members {
-        world.send(member).unwrap();
-    }
-    world.send_current(&mut members);
+    let (mut world, mut members) = leased_cluster(n, 1);
     let map = world.core.map().unwrap().clone();
     for member in &mut members {
         (member.told, member.lineage) = (member.epoch, Some(LINEAGE));
@@ -114,6 +105,19 @@ fn more_than_half_are_enough_after_a_silence() {
     world.core.remove_server(world.now, "s3").unwrap();
     world.send_current(&mut members[..2]);
     assert_eq!(unowned(&world), 0);
+}
+
+/// It has the map, though it lets go of nothing by it yet.
+#[test]
+fn who_was_told_a_map_is_a_witness_before_it_works_by_it() {
+    let (mut world, members, map) = forgetful(1);
+    let told = Heartbeat {
+        epoch: Epoch(0),
+        ..members[0].clone()
+    };
+    assert_eq!(world.send(&told), Err(Refusal::MapWanted));
+    offer(&mut world, &told, &map);
+    assert!(world.core.epoch() > Epoch(limits::TAKEOVER_EPOCHS));
 }
 
 /// Without a server that names a map there is nothing to take over.
