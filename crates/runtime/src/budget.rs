@@ -216,6 +216,11 @@ impl Holding {
         (self.moved + RATE_MIN) as u128 * 1_000_000_000 / nanos.as_nanos()
     }
 
+    /// The same for each byte that it holds, times 2^32.
+    fn rate_by_byte(&self, now: Instant) -> u128 {
+        (self.rate(now) << 32) / self.bytes.max(1) as u128
+    }
+
     fn is_slow(&self, now: Instant, patience: Duration) -> bool {
         let age = now.since(self.since);
         self.bytes >= HOLDER_MIN && age >= patience && self.rate(now) < RATE_MIN as u128
@@ -251,7 +256,7 @@ pub fn who_goes<N: Copy>(
     let mut holders: Vec<(N, Holding)> = holders.collect();
     holders.sort_by_key(|(_, holding)| {
         let holds_little = holding.bytes < HOLDER_MIN;
-        (holds_little, holding.rate(now), holding.since)
+        (holds_little, holding.rate_by_byte(now), holding.since)
     });
     let mut freed = 0;
     let mut go = Vec::new();
@@ -418,6 +423,9 @@ mod tests {
         assert_eq!(going(990, Level::Over, 0, MIB, &holders), [1]);
         let more = 2 * MIB + 1;
         assert_eq!(going(990, Level::Over, 0, more, &holders), [1, 0, 2]);
+        // Of those who have just come, who holds most.
+        let holders = [holding(MIB, 0, 0), holding(2 * MIB, 9, 0)];
+        assert_eq!(going(10, Level::Over, 0, 1, &holders), [1]);
     }
 
     /// The same rules, said one connection after the other.

@@ -9,6 +9,9 @@
 //! | `Full` | the next step of a command of more than [`LARGE_ANSWER`] bytes waits, unread, in line with others | so does a command whose answer is a larger value, here or at the worker that holds it |
 //! | `Over` | small commands wait, too | none waits |
 //!
+//! At `Full`, a client that has read a large answer to its end does not wait: it shares what is beyond the limit with the
+//! small ones. Those who wait go on two in a turn, and connections of other workers one answer after the other.
+//!
 //! So whoever has nothing unread is answered at once with values of up to [`LARGE_ANSWER`] bytes, and
 //! stores such values at once, whatever others hold. When that takes more than the quarter that is
 //! kept for it, the slowest of those who hold memory go at once.

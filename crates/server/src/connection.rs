@@ -8,7 +8,7 @@
 //! TLS in between.
 
 use crate::budget::{Held, SMALL_INPUT, TIGHT_UNREAD};
-use evenkeel_roles::server::{ConnectionId, OUT_PAUSE, Session, WorkerCore};
+use evenkeel_roles::server::{ConnectionId, LARGE_ANSWER, OUT_PAUSE, Session, WorkerCore};
 use evenkeel_runtime::InputBuffer;
 use evenkeel_runtime::budget::{Holding, Level};
 use evenkeel_types::{Instant, Now};
@@ -366,10 +366,27 @@ impl Connection {
     /// [`Connection::output`].
     pub fn wrote(&mut self, core: &mut WorkerCore, count: usize) {
         core.wrote(self.id, count);
+        if count > LARGE_ANSWER {
+            self.wrote_much(core);
+        }
         self.unread_before = self.unread_before.saturating_sub(count);
         self.moved |= count > 0;
         // What waited for room goes on.
         self.more |= self.may_have_command(core);
+    }
+
+    /// The client has taken much. When that is all that it is owed, it reads what it asks for.
+    #[cold]
+    fn wrote_much(&mut self, core: &mut WorkerCore) {
+        if let Some(session) = core.session(self.id) {
+            session.reads_well |= !session.owes_output();
+        }
+    }
+
+    /// Whether the client has read a large answer to its end.
+    pub fn reads_well(&self, core: &mut WorkerCore) -> bool {
+        core.session(self.id)
+            .is_some_and(|session| session.reads_well)
     }
 
     /// Says how to go on, after a transport has done what it could. Also keeps account of whether

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_roles::server::{
-    CloseReason, ConnectionId, Message, Peer, Port, ReturnAddress, WorkerCore,
+    CloseReason, ConnectionId, Deferred, Message, Peer, Port, ReturnAddress, WorkerCore,
 };
 use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
@@ -35,6 +35,7 @@ use links::Links;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use naps::Naps;
+use shortage::is_scarce;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -176,7 +177,7 @@ struct Worker {
     /// Connections whose next command waits until there is memory for its answer, in line.
     held_back: VecDeque<ConnectionId>,
     /// What is left of other workers' messages and waits until there is memory for answers.
-    deferred: VecDeque<(u16, Message)>,
+    deferred: Deferred,
     /// How many wait here, as far as other workers were told.
     told_waiting: Held,
     next_shortage_look: Instant,
@@ -216,7 +217,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         waiters: VecDeque::new(),
         let_in: None,
         held_back: VecDeque::new(),
-        deferred: VecDeque::new(),
+        deferred: Deferred::default(),
         told_waiting: Held::default(),
         next_shortage_look: Instant::default(),
     };
@@ -597,6 +598,10 @@ impl Worker {
         let level = self.levels.answers;
         if connection.answer_level() != level {
             connection.set_answer_level(&mut parts.core, level);
+        }
+        if level >= Level::Full {
+            let reads_well = connection.reads_well(&mut parts.core);
+            parts.core.set_scarce(is_scarce(level, reads_well));
         }
         let most = match self.levels.input {
             Level::Easy => SCRATCH_BYTES,

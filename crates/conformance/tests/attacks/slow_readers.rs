@@ -19,6 +19,9 @@ const LARGE: usize = 1_000_000;
 /// Requests of those who behave, each on the answer to the one before.
 const HONEST: usize = 200;
 
+/// Of large values.
+const HONEST_LARGE: usize = 20;
+
 /// Readers of which most are not closed yet hold, or wait for, so many more megabytes than the process may.
 const LEFT: usize = 20;
 
@@ -29,6 +32,9 @@ fn readers_who_stop_are_in_nobodys_way() {
     store_values(&mut witness);
     for crowd in CROWDS {
         let seen = poll_until(DEADLINE, "small gets between those who wait", || {
+            // It has read a large value before they come.
+            let mut honest_large = Client::connect(server.address());
+            get_large(&mut honest_large, 0);
             let before = number(&mut witness, "", "response_obj_oom");
             let waits = number(&mut witness, "evenkeel", "response_obj_waits");
             let readers: Vec<TcpStream> = (0..crowd).map(|n| reader(server.address(), n)).collect();
@@ -40,10 +46,18 @@ fn readers_who_stop_are_in_nobodys_way() {
                 let value = honest.get(&format!("small{}", n % 10));
                 assert_eq!(value.expect("it was stored").data, b"s");
             }
+            // Who has read nothing yet waits in line with them, for the same value.
+            let mut newcomer = TcpStream::connect(server.address()).expect("the server accepts");
+            newcomer
+                .write_all(b"get large0\r\n")
+                .expect("a socket takes so few");
+            (0..HONEST_LARGE).for_each(|_| get_large(&mut honest_large, 0));
+            newcomer.set_nonblocking(true).expect("an option");
+            let waits_still = newcomer.peek(&mut [0]).is_err();
             // Who waits for others to be closed is not answered while most of them stand.
             let closed = number(&mut witness, "", "response_obj_oom") - before;
             drop(readers);
-            (closed + LEFT <= crowd).then_some(closed)
+            (closed + LEFT <= crowd && waits_still).then_some(closed)
         });
         println!("{crowd} readers, {seen} of them closed meanwhile");
     }
@@ -143,6 +157,11 @@ fn store_values(client: &mut Client) {
         assert_eq!(said, "STORED");
         assert_eq!(client.set(&format!("small{n}"), b"s"), "STORED");
     }
+}
+
+fn get_large(client: &mut Client, n: usize) {
+    let value = client.get(&format!("large{}", n % LARGE_KEYS));
+    assert_eq!(value.expect("it was stored").data.len(), LARGE);
 }
 
 /// A connection that asks for more large values than anybody's socket takes, and reads nothing.

@@ -1,5 +1,6 @@
 //! The connections of a worker: which there are, and how what one of them sends is carried out.
 
+use super::message::Message;
 use super::observe::CloseReason;
 use super::session::{ConnectionId, OUT_PAUSE, Peer, Session, awaited_limit};
 use super::worker::WorkerCore;
@@ -80,8 +81,12 @@ impl WorkerCore {
 
     /// As [`close`](Self::close), for another reason than that the client is done.
     pub fn close_for(&mut self, id: ConnectionId, reason: CloseReason) {
-        if self.session(id).is_none() {
+        let Some(session) = self.session(id) else {
             return;
+        };
+        if session.awaits() {
+            let others = (0..self.config.workers).filter(|worker| *worker != self.config.index);
+            others.for_each(|worker| self.outbox.push(worker, Message::Gone(id)));
         }
         if self.observers.is_on() {
             self.observe_close(id, reason);

@@ -3,7 +3,7 @@
 
 use super::commands::{arithmetic, delete, get, meta_debug, meta_get, replica, store, touch};
 use super::engine::At;
-use super::forward::Form;
+use super::forward::{Form, Whose};
 use super::message::{ReturnAddress, Task};
 use super::observe::Deed;
 use super::placement::{CHANGING, ELSEWHERE, NOBODY};
@@ -176,7 +176,7 @@ impl WorkerCore {
             // In binary, because no line of text can hold every key that base64 can.
             let mut delete = binary::Request::new(binary::Command::Delete { key });
             delete.quiet = true;
-            self.forward(None, None, located, Form::Frame, |frame| {
+            self.forward(Whose::default(), None, located, Form::Frame, |frame| {
                 delete.write(frame)
             });
         }
@@ -237,9 +237,15 @@ impl WorkerCore {
             }
             Route::Worker(located) => {
                 let ticket = (!wants_no_reply(request)).then(|| session.await_answer(1));
-                self.forward(Some(id), ticket, located, Form::Frame, |bytes| {
-                    bytes.extend_from_slice(frame);
-                });
+                self.forward(
+                    Whose::of(id, session),
+                    ticket,
+                    located,
+                    Form::Frame,
+                    |bytes| {
+                        bytes.extend_from_slice(frame);
+                    },
+                );
             }
             Route::Elsewhere(located, hash) => {
                 self.point_elsewhere(&located, hash, flags, session);

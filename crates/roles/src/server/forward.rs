@@ -66,14 +66,33 @@ struct Command {
     located: Located,
 }
 
-/// Commands for the worker that holds their keys, in the order in which they are to be carried out.
-#[derive(Debug)]
-pub struct Commands {
+/// Who asks for commands to be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Whose {
     /// The connection that waits; `None` when nobody does.
     connection: Option<ConnectionId>,
     /// The worker of that connection, if it is not the one that sent the message: its keys have moved, and
     /// the former host has passed them on.
     asker: Option<u16>,
+    /// See [`Session::reads_well`].
+    reads_well: bool,
+}
+
+impl Whose {
+    /// A connection of the worker that sends the message.
+    pub(super) fn of(id: ConnectionId, session: &Session) -> Self {
+        Whose {
+            connection: Some(id),
+            asker: None,
+            reads_well: session.reads_well,
+        }
+    }
+}
+
+/// Commands for the worker that holds their keys, in the order in which they are to be carried out.
+#[derive(Debug)]
+pub struct Commands {
+    whose: Whose,
     list: Vec<Command>,
     /// Their bytes, one after the other.
     bytes: Vec<u8>,
@@ -91,19 +110,15 @@ pub struct Answers {
 }
 
 impl Commands {
-    /// Whether a command of this connection may join.
-    fn takes(&self, asker: Option<u16>, connection: Option<ConnectionId>) -> bool {
-        self.connection == connection
-            && self.asker == asker
-            && self.list.len() < TOGETHER_MAX
-            && self.bytes.len() < TOGETHER_BYTES
+    /// Whether a command of these may join.
+    fn takes(&self, whose: Whose) -> bool {
+        self.whose == whose && self.list.len() < TOGETHER_MAX && self.bytes.len() < TOGETHER_BYTES
     }
 
     /// What is left after the first so many, whose bytes were read.
     fn rest(&self, done: usize, unread: &[u8]) -> Commands {
         Commands {
-            connection: self.connection,
-            asker: self.asker,
+            whose: self.whose,
             list: self.list[done..].to_vec(),
             bytes: unread.to_vec(),
         }
@@ -111,7 +126,12 @@ impl Commands {
 
     /// The connection that waits, at the worker that asks; `None` when nobody does.
     pub fn connection(&self) -> Option<ConnectionId> {
-        self.connection
+        self.whose.connection
+    }
+
+    /// Whether its client had read large answers to their end when it asked.
+    pub fn asker_reads_well(&self) -> bool {
+        self.whose.reads_well
     }
 
     /// Bytes of memory that it holds; zero if they are few, of which the queues hold a bounded number.
@@ -146,12 +166,12 @@ fn weight(bytes: usize) -> usize {
 }
 
 impl WorkerCore {
-    /// Sends a command to the worker that holds its key. `ticket` is that of the awaited answer, if one
-    /// is wanted.
+    /// Sends a command to the worker that holds its key, for [`Whose::default`] if nobody waits. `ticket` is that
+    /// of the awaited answer, if one is wanted.
     #[inline]
     pub(super) fn forward(
         &mut self,
-        connection: Option<ConnectionId>,
+        whose: Whose,
         ticket: Option<Ticket>,
         located: Located,
         form: Form,
@@ -159,7 +179,7 @@ impl WorkerCore {
     ) {
         self.engine.counters.forwarded_out += 1;
         let worker = located.place.worker;
-        self.send_command(worker, (None, connection), ticket, located, form, write);
+        self.send_command(worker, whose, ticket, located, form, write);
     }
 
     /// Sends a command to a worker on behalf of a connection, of another worker perhaps.
@@ -167,7 +187,7 @@ impl WorkerCore {
     fn send_command(
         &mut self,
         worker: u16,
-        (asker, connection): (Option<u16>, Option<ConnectionId>),
+        whose: Whose,
         ticket: Option<Ticket>,
         located: Located,
         form: Form,
@@ -184,14 +204,13 @@ impl WorkerCore {
             });
         };
         self.outbox.change_last(worker, |last| match last {
-            Some(Message::Commands(commands)) if commands.takes(asker, connection) => {
+            Some(Message::Commands(commands)) if commands.takes(whose) => {
                 add(commands);
                 None
             }
             _ => {
                 let mut commands = Commands {
-                    connection,
-                    asker,
+                    whose,
                     list: Vec::with_capacity(EXPECTED.0),
                     bytes: Vec::with_capacity(EXPECTED.1),
                 };
@@ -211,7 +230,7 @@ impl WorkerCore {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let ticket = Some(session.await_answer(1));
-        self.forward(Some(id), ticket, located, form, write);
+        self.forward(Whose::of(id, session), ticket, located, form, write);
     }
 
     /// Carries out what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
@@ -222,17 +241,17 @@ impl WorkerCore {
         from: u16,
         commands: &Commands,
     ) -> Option<Commands> {
-        let asker = commands.asker.unwrap_or(from);
+        let Whose {
+            connection, asker, ..
+        } = commands.whose;
+        let asker = asker.unwrap_or(from);
         if self.observers.is_on() {
-            let number = commands
-                .connection
-                .map_or(0, |id| self.number_at(asker, id));
+            let number = connection.map_or(0, |id| self.number_at(asker, id));
             self.observers.set_asking(number);
         }
         let mut unread = &commands.bytes[..];
-        let mut answers = commands
-            .connection
-            .map(|connection| Answers::new(connection, commands.list.len()));
+        let mut answers =
+            connection.map(|connection| Answers::new(connection, commands.list.len()));
         let mut unwanted = Vec::new();
         let mut sent_bytes = 0;
         for (number, window) in commands.list.chunks(WINDOW).enumerate() {
@@ -332,21 +351,20 @@ impl WorkerCore {
         bytes: &[u8],
     ) -> bool {
         let alone = || Commands {
-            connection: commands.connection,
-            asker: commands.asker,
+            whose: commands.whose,
             list: vec![*command],
             bytes: bytes.to_vec(),
         };
         self.hold_command(from, located.place.cachelet, alone)
-            || commands.asker.is_none()
-                && self.pass_on(from, commands.connection, command, located, bytes)
+            || commands.whose.asker.is_none()
+                && self.pass_on(from, commands.whose, command, located, bytes)
     }
 
     /// Passes a command on whose key has moved since the worker `from` sent it. False when it is for here.
     fn pass_on(
         &mut self,
         from: u16,
-        connection: Option<ConnectionId>,
+        whose: Whose,
         command: &Command,
         located: Located,
         bytes: &[u8],
@@ -356,7 +374,10 @@ impl WorkerCore {
             return false;
         }
         self.engine.counters.passed_on += 1;
-        let whose = (Some(from), connection);
+        let whose = Whose {
+            asker: Some(from),
+            ..whose
+        };
         self.send_command(host, whose, command.ticket, located, command.form, |sent| {
             sent.extend_from_slice(bytes);
         });

@@ -30,6 +30,9 @@ pub enum Message {
     Commands(Commands),
     /// The answers to some of them.
     Answers(Answers),
+    /// A connection is gone that awaits answers. A driver that keeps what is left of its commands drops it, unless the
+    /// answers are on their way already: nobody will read them.
+    Gone(ConnectionId),
     /// Do your share of a command about the whole server.
     Whole {
         /// Who waits; `None` when the client asked for no reply.

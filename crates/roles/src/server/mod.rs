@@ -21,6 +21,7 @@ mod admin;
 mod commands;
 mod connections;
 mod counters;
+mod deferred;
 mod dialect;
 mod dispatch;
 mod engine;
@@ -55,6 +56,7 @@ pub use crate::auth::{
 pub use admin::{AdminConfig, CLUSTER_KEY, ProcessRequest};
 pub use connections::Progress;
 pub use counters::Counters;
+pub use deferred::Deferred;
 pub use engine::first_version;
 pub use forward::{Answers, Commands};
 pub use handover::{FLUSH_REACH, FlushGiven, Follow, Handover, Hosted, ORDER_TIME};

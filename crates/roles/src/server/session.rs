@@ -160,6 +160,8 @@ pub struct Session {
     tight: Tight,
     /// Its next command is answered with a large value, for which there is no memory.
     pub lacks_room: bool,
+    /// Its client has read a large answer to its end, so that it may have memory which is not for everybody.
+    pub reads_well: bool,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
     /// Do not parse again before this many bytes are there.

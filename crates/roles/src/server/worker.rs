@@ -269,6 +269,7 @@ impl WorkerCore {
                     .map(Message::Commands);
             }
             Message::Answers(answers) => self.take_answers(&answers),
+            Message::Gone(_) => {}
             Message::Whole { to, task } => {
                 let mut bytes = Vec::new();
                 let (to, task) = self.do_share(now, from, to, task, &mut bytes);
@@ -315,9 +316,9 @@ impl WorkerCore {
         self.input_held = (connections, bytes);
     }
 
-    /// Whether there is no memory for answers. Until there is, whoever is to be answered with a value of more than
-    /// [`LARGE_ANSWER`] bytes waits, alone: a connection ([`Session::lacks_room`](super::Session::lacks_room)), or what is
-    /// left of a message.
+    /// Whether there is no memory for the answers of whoever is served next: a connection, or the asker of a message. Until
+    /// there is, who is to be answered with a value of more than [`LARGE_ANSWER`] bytes waits, alone: a connection
+    /// ([`Session::lacks_room`](super::Session::lacks_room)), or what is left of a message.
     pub fn set_scarce(&mut self, scarce: bool) {
         self.scarce = scarce;
     }

@@ -1,7 +1,7 @@
 //! While there is no memory for answers, whoever asks for a large value waits, and nobody else.
 
 use crate::harness::{Client, Server, at};
-use evenkeel_roles::server::{LARGE_ANSWER, Message, OUT_PAUSE};
+use evenkeel_roles::server::{ConnectionId, Deferred, LARGE_ANSWER, Message, OUT_PAUSE};
 
 /// Gets of the large value in all forms, and what is said of it before it waits.
 const FORMS: [(&str, &str); 6] = [
@@ -77,6 +77,75 @@ fn sent(server: &mut Server) -> Vec<Message> {
         Ok(())
     });
     messages
+}
+
+/// Whose commands a message carries.
+fn asker(message: &Message) -> Option<ConnectionId> {
+    match message {
+        Message::Commands(commands) => commands.connection(),
+        _ => None,
+    }
+}
+
+/// Whether whoever asks has read large answers to their end.
+fn reads_well(message: &Message) -> bool {
+    matches!(message, Message::Commands(commands) if commands.asker_reads_well())
+}
+
+#[test]
+fn those_who_wait_at_another_worker_take_turns_and_who_is_gone_is_forgotten() {
+    let mut server = Server::standalone(2);
+    let [one, other, good] = [(); 3].map(|()| Client::open(&mut server, 0).id);
+    let session = server.workers[0].session(good).expect("it stands");
+    session.reads_well = true;
+    // Some of a hundred keys are at the other worker.
+    let many: String = (0..100).map(|key| format!("get key{key}\r\n")).collect();
+    let mut ask = |who: ConnectionId, question: &str| {
+        server.workers[0].handle_input(at(0), who, question.as_bytes());
+        let mut messages = sent(&mut server);
+        assert!(!messages.is_empty() && messages.iter().all(|asked| asker(asked) == Some(who)));
+        messages.remove(0)
+    };
+    let mut line = Deferred::default();
+    for who in [one, other, good] {
+        let asked = ask(who, &many);
+        assert_eq!(reads_well(&asked), who == good);
+        assert!(!line.is_behind(0, &asked));
+        line.push(0, asked);
+    }
+    let later = ask(one, &many);
+    assert!(line.is_behind(0, &later) && !line.is_behind(1, &later));
+    line.push(0, later);
+
+    // Who waited first is first; what is left of it lets others go first, and is before what was asked later.
+    let next = |line: &mut Deferred, may_go: fn(&Message) -> bool| {
+        line.take(may_go).map(|(_, message)| message)
+    };
+    let first = next(&mut line, |_| true).expect("it waits");
+    assert_eq!(asker(&first), Some(one));
+    let bytes_of_first = first.weight();
+    line.put_back(0, first);
+    assert!(line.has_next(reads_well) && !line.has_next(|_| false));
+    let of_good = next(&mut line, reads_well).expect("it waits");
+    assert_eq!(asker(&of_good), Some(good));
+    assert!(!line.has_next(reads_well));
+    let second = next(&mut line, |_| true).expect("it waits");
+    assert_eq!(asker(&second), Some(other));
+    line.push(0, second);
+
+    // All that it asked is dropped, and of nobody else.
+    server.workers[0].close(one);
+    let gone = sent(&mut server);
+    assert!(matches!(gone[..], [Message::Gone(id)] if id == one));
+    let mut dropped = Vec::new();
+    line.forget(1, one, |message| dropped.push(message.weight()));
+    assert!(dropped.is_empty(), "a connection of another worker");
+    line.forget(0, one, |message| dropped.push(message.weight()));
+    assert_eq!((dropped.len(), dropped[0]), (2, bytes_of_first));
+    assert_eq!(line.len(), 1);
+    let left = next(&mut line, |_| true).expect("it waits");
+    assert_eq!(asker(&left), Some(other));
+    assert!(line.is_empty());
 }
 
 #[test]

@@ -12,6 +12,25 @@ use std::time::Duration;
 /// workers know of them.
 const SEND_AT: usize = 256 << 10;
 
+/// So many connections, and as many messages, that have waited for memory go on in a turn: their answers are large, and
+/// others are served in between.
+const RETRIES_PER_TURN: usize = 2;
+
+/// Whether somebody's large answer has to wait at this level; `reads_well` if he has read one to its end. Who has not
+/// could be one of those for whom everybody waits: they have the pool, the others what is beyond it.
+pub(super) fn is_scarce(level: Level, reads_well: bool) -> bool {
+    match level {
+        Level::Easy | Level::Tight => false,
+        Level::Full => !reads_well,
+        Level::Over => true,
+    }
+}
+
+fn may_go(level: Level, message: &Message) -> bool {
+    let reads_well = matches!(message, Message::Commands(commands) if commands.asker_reads_well());
+    !is_scarce(level, reads_well)
+}
+
 /// Which pool a message counts against, and how many bytes.
 pub(super) fn weigh<'b>(budget: &'b Budget, message: &Message) -> (&'b Pool, usize) {
     let pool = match message {
@@ -25,7 +44,10 @@ impl Worker {
     /// How long a wait may be, so that those who wait for memory, or hold it for too long, are looked
     /// after.
     pub(super) fn shortage_look(&self) -> Duration {
-        if !self.waiters.is_empty() || self.wait_for_answers() > 0 {
+        let level = self.levels.answers;
+        if self.deferred.has_next(|message| may_go(level, message)) || self.may_take_held_back() {
+            Duration::ZERO
+        } else if !self.waiters.is_empty() || self.wait_for_answers() > 0 {
             WAIT_LOOK
         } else if self.levels != Held::default() {
             self.look_interval()
@@ -50,13 +72,17 @@ impl Worker {
 
     /// Takes a message, now or behind what is left of an earlier one.
     pub(super) fn take_message(&mut self, now: Now, from: u16, message: Message) {
-        let goes_behind =
-            |(sender, earlier): &(u16, Message)| *sender == from && message.goes_behind(earlier);
-        if self.deferred.iter().any(goes_behind) {
-            self.deferred.push_back((from, message));
+        if let Message::Gone(id) = message {
+            let budget = self.parts.share.budget();
+            self.deferred.forget(from, id, |dropped| {
+                let (pool, weight) = weigh(budget, dropped);
+                pool.give_back(weight);
+            });
+        } else if self.deferred.is_behind(from, &message) {
+            self.deferred.push(from, message);
         } else if let Some(left) = self.carry_out_message(now, from, message) {
             self.parts.core.counters().response_obj_waits += 1;
-            self.deferred.push_back((from, left));
+            self.deferred.push(from, left);
         }
     }
 
@@ -81,6 +107,8 @@ impl Worker {
             Message::Answers(answers) if weight > 0 => Some(answers.connection()),
             _ => None,
         };
+        let scarce = !may_go(self.levels.answers, &message);
+        self.parts.core.set_scarce(scarce);
         let left = self.parts.core.handle_message(now, from, message);
         if let Some(left) = &left {
             let (pool, weight) = weigh(self.parts.share.budget(), left);
@@ -102,14 +130,17 @@ impl Worker {
         left
     }
 
-    /// Carries out deferred messages, as long as there is memory for their answers.
+    /// Carries out some of the deferred messages, as long as there is memory for their answers.
     pub(super) fn take_deferred(&mut self, now: Now) {
         self.look_at_levels();
-        while self.levels.answers < Level::Full
-            && let Some((from, message)) = self.deferred.pop_front()
-        {
+        for _ in 0..RETRIES_PER_TURN {
+            let level = self.levels.answers;
+            let next = self.deferred.take(|message| may_go(level, message));
+            let Some((from, message)) = next else {
+                return;
+            };
             if let Some(left) = self.carry_out_message(now, from, message) {
-                self.deferred.push_front((from, left));
+                self.deferred.put_back(from, left);
             }
         }
     }
@@ -120,7 +151,7 @@ impl Worker {
             input: budget.input.level(),
             answers: budget.answers.level(),
         };
-        let scarce = self.levels.answers >= Level::Full;
+        let scarce = is_scarce(self.levels.answers, false);
         self.parts.core.set_scarce(scarce);
     }
 
@@ -262,7 +293,7 @@ impl Worker {
     /// Looks after those who wait for memory and those who hold it, once in a turn.
     pub(super) fn relieve(&mut self, now: Now) {
         self.look_at_levels();
-        if self.levels.answers < Level::Full {
+        if self.may_take_held_back() {
             self.take_held_back();
         }
         while let Some((id, since)) = self.waiters.front().copied() {
@@ -296,10 +327,17 @@ impl Worker {
         self.close_slow_readers(now);
     }
 
-    /// Lets those try again whose answers had no memory.
+    fn may_take_held_back(&self) -> bool {
+        self.levels.answers < Level::Full && !self.held_back.is_empty()
+    }
+
+    /// Lets some of those try again whose answers had no memory.
     fn take_held_back(&mut self) {
         let level = self.levels.answers;
-        while let Some(id) = self.held_back.pop_front() {
+        for _ in 0..RETRIES_PER_TURN {
+            let Some(id) = self.held_back.pop_front() else {
+                return;
+            };
             let place = self.clients.get_mut(id.slot as usize);
             if let Some(client) = place.and_then(Option::as_mut)
                 && client.connection.id() == id
