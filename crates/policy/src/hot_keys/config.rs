@@ -44,6 +44,10 @@ const READS_PER_STORE: f64 = 3.0;
 /// Shortest rest: below it a timer costs more than the stores that it spares.
 pub const REST_MIN: Duration = Duration::from_millis(1);
 
+/// Most replicas of a key unless it is said. How many there are follows from how hot the key is; with this bound one that
+/// takes half of all reads is spread over 64 workers, and a value that is written is sent to 63.
+pub const GAMMA_MAX_DEFAULT: u8 = 63;
+
 /// Whether hot keys are replicated. Ordered by how much is done, so that of two wishes the lesser wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -159,7 +163,7 @@ impl Default for HotKeysConfig {
             certainty: 2.0,
             copy_share: 0.2,
             reads_per_store: READS_PER_STORE,
-            gamma_max: 15,
+            gamma_max: GAMMA_MAX_DEFAULT,
             entries_max: 256,
             replicated_max: 64,
             trigger: TriggerConfig::default(),
@@ -269,12 +273,12 @@ pub(super) fn sampling_for(fixed: Option<f64>, requests: f64) -> f64 {
 }
 
 /// How many replicas a key deserves besides its home copy: enough that no copy carries more than
-/// `copy_share` of a worker's fair load, at least one, at most `gamma_max` and one on each other
-/// server that is up.
+/// `copy_share` of a worker's fair load, at least one, at most `gamma_max` and one on each of the `others`: the
+/// workers of other servers that are up.
 ///
 /// `heat` is the rate of the key over the fair load of a worker.
-pub fn gamma_for(heat: f64, copy_share: f64, servers_up: usize, gamma_max: u8) -> u8 {
-    let others = u8::try_from(servers_up.saturating_sub(1)).unwrap_or(u8::MAX);
+pub fn gamma_for(heat: f64, copy_share: f64, others: usize, gamma_max: u8) -> u8 {
+    let others = u8::try_from(others).unwrap_or(u8::MAX);
     let copies = (heat / copy_share).ceil().max(2.0);
     // Casts from f64 saturate.
     ((copies - 1.0) as u8).min(gamma_max).min(others)
@@ -336,16 +340,15 @@ mod tests {
 
     #[test]
     fn hotter_keys_get_more_replicas_within_their_bounds() {
-        let gamma = |heat, servers| gamma_for(heat, 0.03, servers, 15);
-        assert_eq!(gamma(0.10, 4), 3);
-        assert_eq!(gamma(3.70, 4), 3);
-        assert_eq!(gamma(0.01, 4), 1);
-        assert_eq!(gamma(0.06, 4), 1);
-        assert_eq!(gamma(0.07, 4), 2);
+        let gamma = |heat, others| gamma_for(heat, 0.03, others, 15);
+        assert_eq!(gamma(0.10, 3), 3);
+        assert_eq!(gamma(3.70, 3), 3);
+        assert_eq!(gamma(0.01, 3), 1);
+        assert_eq!(gamma(0.06, 3), 1);
+        assert_eq!(gamma(0.07, 3), 2);
         assert_eq!(gamma(0.50, 100), 15);
         assert_eq!(gamma_for(1e9, 0.03, 1000, 255), 255);
-        assert_eq!(gamma(0.50, 1), 0, "nobody else is there");
-        assert_eq!(gamma(0.50, 0), 0);
+        assert_eq!(gamma(0.50, 0), 0, "nobody else is there");
         assert_eq!(gamma_for(f64::INFINITY, 0.03, 4, 2), 2);
         assert_eq!(gamma_for(f64::NAN, 0.03, 4, 15), 1);
     }

@@ -70,6 +70,11 @@ impl ServerEntry {
     pub fn takes_replicas(&self) -> bool {
         self.up && !self.leaving
     }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> u16 {
+        self.worker_ports.len() as u16
+    }
 }
 
 /// A cluster map as it travels and as a planner edits it. Nothing about it is known to be sound.
@@ -467,10 +472,16 @@ impl ClusterMap {
         self.server(id).is_some_and(|server| server.up)
     }
 
-    /// How many servers besides this one replicas may be put at. O(servers).
-    pub fn replica_hosts_besides(&self, home: ServerId) -> usize {
-        let others = self.servers_up().filter(|server| server.id != home);
-        others.filter(|server| server.takes_replicas()).count()
+    /// The servers besides this one that replicas may be put at. O(servers).
+    pub fn replica_hosts_besides(&self, home: ServerId) -> impl Iterator<Item = &ServerEntry> {
+        let others = self.servers_up().filter(move |server| server.id != home);
+        others.filter(|server| server.takes_replicas())
+    }
+
+    /// How many workers they have. O(servers).
+    pub fn replica_workers_besides(&self, home: ServerId) -> usize {
+        let hosts = self.replica_hosts_besides(home);
+        hosts.map(|server| usize::from(server.workers())).sum()
     }
 
     /// Where aware clients and other servers reach that worker. O(log servers).

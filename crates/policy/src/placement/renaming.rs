@@ -11,6 +11,9 @@
 //! servers that are up and stay there are γ distinct shadow servers, and those of γ are the first of those of
 //! γ + 1.
 //!
+//! The paper's servers have one thread. Here a key may need more copies than there are servers, because each worker
+//! carries one: then a second worker of each shadow server follows, in the same order, and so on.
+//!
 //! In a pool of plain memcached servers ([`plain_shadows`]) the same is done with the placement of the
 //! pool, and the last few servers follow in the order in which the key would look for another home. So
 //! it is, too, where a hash tag makes all renamed keys fall on the home.
@@ -26,13 +29,14 @@ use super::pool::Placement;
 /// row for one key in 10,000.
 pub const TRIES_PER_REPLICA: u32 = 32;
 
-/// The shadow workers of `key`, best known as suffixes 1, 2, … γ. Fewer than `gamma` only if fewer
-/// servers besides the home are up and stay. O(γ²) plus about γ hashes of the key.
+/// The shadow workers of `key`, best known as suffixes 1, 2, … γ. Fewer than `gamma` only if servers besides
+/// the home that are up and stay have fewer workers. O(γ²) plus about γ hashes of the key.
 ///
 /// `key` is the key as it stands in the protocol (decoded), `home` the server of its home worker.
 pub fn shadows(map: &ClusterMap, key: &[u8], home: ServerId, gamma: u8) -> Vec<WorkerRef> {
     let mut renamed = RenamedKey::new(key);
-    let wanted = usize::from(gamma).min(map.replica_hosts_besides(home));
+    let hosts = map.replica_hosts_besides(home).count();
+    let wanted = usize::from(gamma).min(hosts);
     let mut found: Vec<WorkerRef> = Vec::with_capacity(wanted);
     let mut suffix = 0;
     while found.len() < wanted {
@@ -51,14 +55,8 @@ pub fn shadows(map: &ClusterMap, key: &[u8], home: ServerId, gamma: u8) -> Vec<W
         }
     }
     complete(map, KeyHash::of(key), home, wanted, &mut found);
+    add_workers(map, usize::from(gamma), &mut found);
     found
-}
-
-/// The shadow worker of one suffix (from 1): `shadows(map, key, home, suffix).last()`, or `None`
-/// when there are not so many. O(suffix²).
-pub fn shadow(map: &ClusterMap, key: &[u8], home: ServerId, suffix: u8) -> Option<WorkerRef> {
-    let all = shadows(map, key, home, suffix);
-    (suffix > 0 && all.len() == usize::from(suffix)).then(|| all[all.len() - 1])
 }
 
 /// The shadow servers of `key` in a pool of plain servers, by position in its list, best known as
@@ -95,16 +93,34 @@ fn complete(
     wanted: usize,
     found: &mut Vec<WorkerRef>,
 ) {
-    for server in map.servers_up().filter(|server| server.takes_replicas()) {
+    for server in map.replica_hosts_besides(home) {
         if found.len() >= wanted {
             return;
         }
-        if server.id != home && !found.iter().any(|w| w.server == server.id) {
+        if !found.iter().any(|w| w.server == server.id) {
             // Keys differ in the worker they use, so that the first does not get them all.
             let worker = (hash.0 % server.worker_ports.len() as u64) as u16;
             found.push(WorkerRef {
                 server: server.id,
                 worker,
+            });
+        }
+    }
+}
+
+/// Appends the other workers of the servers found, while there are fewer than `wanted`: the next one of each, again and again.
+fn add_workers(map: &ClusterMap, wanted: usize, found: &mut Vec<WorkerRef>) {
+    let firsts = found.clone();
+    let workers_of = |first: &WorkerRef| map.server(first.server).map_or(0, ServerEntry::workers);
+    let most = firsts.iter().map(workers_of).max().unwrap_or(0);
+    for round in 1..most {
+        for first in firsts.iter().filter(|first| round < workers_of(first)) {
+            if found.len() >= wanted {
+                return;
+            }
+            found.push(WorkerRef {
+                server: first.server,
+                worker: (first.worker + round) % workers_of(first),
             });
         }
     }
@@ -233,6 +249,16 @@ mod tests {
                 });
             }
         }
+        let firsts = found.clone();
+        for round in 1..3 {
+            for first in &firsts {
+                let workers = map.server(first.server).unwrap().worker_ports.len() as u16;
+                let worker = (first.worker + round) % workers;
+                if round < workers && found.len() < usize::from(gamma) {
+                    found.push(WorkerRef { worker, ..*first });
+                }
+            }
+        }
         found
     }
 
@@ -250,31 +276,30 @@ mod tests {
             let gamma = random.below(256) as u8;
             let found = shadows(&map, key.as_bytes(), home, gamma);
             assert_eq!(found, brute_force(&map, &key, home, gamma), "round {round}");
-            let others = map.replica_hosts_besides(home);
+            let others = map.replica_hosts_besides(home).count();
+            let workers = map.replica_workers_besides(home);
             assert_eq!(
                 found.len(),
-                others.min(usize::from(gamma)),
-                "every server is reachable"
+                workers.min(usize::from(gamma)),
+                "every worker is reachable"
             );
             let mut servers: Vec<ServerId> = found.iter().map(|w| w.server).collect();
             assert!(servers.iter().all(|&s| s != home && map.is_up(s)));
             assert!(found.iter().all(|&w| map.address(w).is_some()));
+            servers.truncate(others);
+            let firsts = servers.len();
             servers.sort();
             servers.dedup();
-            assert_eq!(servers.len(), found.len(), "all are distinct");
+            assert_eq!(servers.len(), firsts, "servers first");
+            let mut workers = found.clone();
+            workers.sort();
+            workers.dedup();
+            assert_eq!(workers.len(), found.len(), "all are distinct");
             for smaller in 0..gamma.min(9) {
                 let prefix = shadows(&map, key.as_bytes(), home, smaller);
                 assert!(
                     found.starts_with(&prefix),
                     "a smaller γ gives the first of them"
-                );
-                let last = shadow(&map, key.as_bytes(), home, smaller);
-                assert_eq!(
-                    last,
-                    prefix
-                        .last()
-                        .copied()
-                        .filter(|_| prefix.len() == usize::from(smaller))
                 );
             }
         }
@@ -359,7 +384,7 @@ mod tests {
         let mut counts = [0u32; 4];
         for i in 0..6000 {
             let key = format!("key-{i}");
-            let first = shadow(&map, key.as_bytes(), home, 1).unwrap();
+            let first = shadows(&map, key.as_bytes(), home, 1)[0];
             let position = map
                 .servers()
                 .iter()

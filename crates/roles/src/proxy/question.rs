@@ -312,7 +312,8 @@ impl ProxyCore {
         };
         let hash = KeyHash::of(draft.key);
         placed.hash = hash;
-        let load = |suffix| {
+        let era = pool.era();
+        let mut load = |suffix| {
             let copy = match suffix {
                 0 => pool.home(hash)?.1,
                 suffix => pool.shadow(draft.key, hash, suffix),
@@ -329,12 +330,12 @@ impl ProxyCore {
                 .is_some_and(|client| client.reads(hash));
         match draft.intent {
             Intent::Read => {
-                let ticket = leases.route_read(now, pool.era(), (hash, connection), load);
+                let ticket = leases.route_read(now, era, (hash, connection), &mut load);
                 self.stats.proxy_reads_behind_writes += u64::from(ticket.is_behind_write());
                 placed.ticket = Some(ticket);
             }
             Intent::ReadAtHome => {
-                placed.ticket = Some(leases.home_read(now, pool.era(), (hash, connection)))
+                placed.ticket = Some(leases.home_read(now, era, (hash, connection)))
             }
             Intent::Write => {
                 let can_tell = draft.tells != Tells::Nothing;

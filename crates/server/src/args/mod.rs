@@ -15,7 +15,7 @@ use crate::io::IoArgs;
 use crate::toll::Coin;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 use evenkeel_coordinator::access::AccessArgs;
-use evenkeel_policy::hot_keys::config::{Consistency, Mode};
+use evenkeel_policy::hot_keys::config::{Consistency, GAMMA_MAX_DEFAULT, Mode};
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
     parse_size,
@@ -295,7 +295,7 @@ pub struct Args {
     pub hot_trigger_rps: Option<f64>,
 
     /// Most replicas of a key besides its home copy
-    #[arg(long, default_value_t = 15, value_name = "N")]
+    #[arg(long, default_value_t = GAMMA_MAX_DEFAULT, value_name = "N")]
     pub gamma_max: u8,
 
     /// Pin worker I to core FIRST+I; where a machine has several memory nodes, its items are on that of its core

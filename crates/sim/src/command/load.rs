@@ -5,7 +5,7 @@ use crate::load::{Arrivals, Balancing, KeyPlacement, LoadPlan, ServiceModel, fas
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use core::time::Duration;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
+use evenkeel_policy::hot_keys::config::{GAMMA_MAX_DEFAULT, HotKeysConfig, Mode, ssm_entries};
 use evenkeel_roles::coordinator::plans::{PlanMode, PlanSettings};
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::io::{self, Write};
@@ -101,7 +101,7 @@ pub struct LoadArgs {
     pub lease_ms: u32,
 
     /// Most copies of a key besides its home's
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = GAMMA_MAX_DEFAULT)]
     pub gamma_max: u8,
 
     /// Share of reads that are sampled for hot keys, in per cent

@@ -158,7 +158,7 @@ fn replicas_allowed(keys: u64, workers: usize, config: &HotKeysConfig) -> u64 {
         u64::from(gamma_for(
             heat,
             config.copy_share,
-            workers,
+            workers - 1,
             config.gamma_max,
         ))
     })

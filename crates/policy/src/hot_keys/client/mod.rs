@@ -184,7 +184,7 @@ impl ClientLeases {
         now: Instant,
         epoch: Epoch,
         (hash, reader): (KeyHash, Connection),
-        load: impl Fn(u8) -> Option<usize>,
+        load: impl FnMut(u8) -> Option<usize>,
     ) -> ReadTicket {
         let (mut ticket, leased) = self.register(now, epoch, (hash, reader));
         if let Some(i) = leased {
@@ -465,7 +465,7 @@ impl ClientLeases {
     /// server whose turn it is and another one drawn by chance the one with less to do is read. A home that
     /// has clearly more to do than a shadow drawn by chance gives every other turn away: no more of them,
     /// because its answers bring leases and its reads tell it how popular the key is.
-    fn choose(&mut self, i: usize, load: impl Fn(u8) -> Option<usize>) -> u8 {
+    fn choose(&mut self, i: usize, mut load: impl FnMut(u8) -> Option<usize>) -> u8 {
         let stays = self.is(Mutant::OneCopy);
         let entry = &mut self.entries[i];
         let gamma = entry.gamma;

@@ -20,9 +20,9 @@ impl Connection {
 pub enum Route {
     /// To the home server.
     Home,
-    /// To the shadow server of this suffix (1..=γ), asking for its replica.
+    /// To the shadow worker of this suffix (1..=γ), asking for its replica.
     Shadow {
-        /// Which one; see [`shadow`](crate::placement::renaming::shadow).
+        /// Which one; see [`shadows`](crate::placement::renaming::shadows).
         suffix: u8,
     },
 }

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use crate::hot_keys::config::{ConfigError, check_amounts, check_heat, check_lease, check_shares};
+use crate::hot_keys::config::{
+    ConfigError, GAMMA_MAX_DEFAULT, check_amounts, check_heat, check_lease, check_shares,
+};
 
 /// Counters of the summary by which one worker finds hot keys, about 60 KB with keys of usual length.
 /// A count misses less than 0.2 % of the reads, a third of what makes a key hot among eight servers.
@@ -71,7 +73,7 @@ impl Default for PlainConfig {
             cold_share: 0.025,
             hot_rps_min: 100.0,
             copy_share: 0.05,
-            gamma_max: 15,
+            gamma_max: GAMMA_MAX_DEFAULT,
         }
     }
 }

@@ -88,7 +88,7 @@ impl PlainHotKeys {
         let replicated_max = replicated_max(placement.len());
         for (top, heat) in hot {
             let (share, max) = (self.config.copy_share, self.config.gamma_max);
-            let gamma = gamma_for(heat, share, placement.len(), max);
+            let gamma = gamma_for(heat, share, placement.len() - 1, max);
             match self.at(top.hash) {
                 Some(at) => grow(&mut self.entries[at], placement, gamma),
                 None if gamma == 0 => {}

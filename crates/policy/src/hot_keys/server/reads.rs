@@ -204,8 +204,8 @@ impl HotKeys {
             .unwrap_or_else(|| self.load())
             .max(1.0);
         let (share, max) = (self.config.copy_share, self.config.gamma_max);
-        let servers = map.replica_hosts_besides(self.me.server) + 1;
-        gamma_for(rate / fair, share, servers, max)
+        let workers = map.replica_workers_besides(self.me.server);
+        gamma_for(rate / fair, share, workers, max)
     }
 
     /// Shadow workers of a key, up to the first whose connection broke a moment ago: clients know

@@ -1,16 +1,21 @@
 //! Where keys live in a pool of Evenkeel servers: key → cachelet → worker, by the coordinator's map.
 //!
 //! The map is turned into one table from cachelet to backend when it arrives, so that finding the
-//! home of a key is a shift and two lookups. Shadow servers are found by renaming; only reads of hot
-//! keys under a lease need them.
+//! home of a key is a shift and two lookups. Shadow workers are found by renaming, once for each hot key and
+//! map; only reads of hot keys under a lease need them.
 
 use crate::proxy::BackendId;
 use crate::proxy::config::MapSource;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_policy::placement::renaming::shadow;
+use evenkeel_policy::placement::renaming::shadows;
+use evenkeel_types::limits::GAMMA_MAX;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Hot keys whose shadow workers are known at a time; with one more all are found anew. As many as are hot at 16 workers at
+/// once, in 4 MiB at most.
+const COPIES_KEPT: usize = 1024;
 
 /// The map and the connections that belong to it.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(in crate::proxy) struct EvenkeelPool {
     marks: BTreeMap<CacheletId, (BackendId, u64)>,
     /// Every worker of the map, ascending.
     workers: Vec<(WorkerRef, BackendId)>,
+    /// The backends of hot keys' shadow workers by this map, by hash and by suffix, from 1.
+    copies: BTreeMap<KeyHash, Box<[Option<BackendId>]>>,
 }
 
 impl EvenkeelPool {
@@ -41,6 +48,7 @@ impl EvenkeelPool {
             homes: Vec::new(),
             marks: BTreeMap::new(),
             workers: Vec::new(),
+            copies: BTreeMap::new(),
         }
     }
 
@@ -84,6 +92,7 @@ impl EvenkeelPool {
             .map(|owner| owner.and_then(|owner| self.backend(owner)))
             .collect();
         self.map = Some(map);
+        self.copies.clear();
         self.begin_era();
     }
 
@@ -143,11 +152,28 @@ impl EvenkeelPool {
         Some((place.cachelet, home))
     }
 
-    /// The backend of the shadow server of that suffix. `None` when the map has none.
-    pub fn shadow(&self, key: &[u8], hash: KeyHash, suffix: u8) -> Option<BackendId> {
+    /// The backend of the shadow worker of that suffix, from 1. `None` when the map has none. O(log keys), but O(γ²) for a key
+    /// that is not known.
+    pub fn shadow(&mut self, key: &[u8], hash: KeyHash, suffix: u8) -> Option<BackendId> {
+        if !self.copies.contains_key(&hash) {
+            self.find_copies(key, hash)?;
+        }
+        let copies = self.copies.get(&hash)?;
+        copies.get(usize::from(suffix) - 1).copied().flatten()
+    }
+
+    #[cold]
+    fn find_copies(&mut self, key: &[u8], hash: KeyHash) -> Option<()> {
         let map = self.map.as_ref()?;
         let home = map.locate(hash).worker?;
-        self.backend(shadow(map, key, home.server, suffix)?)
+        let workers = shadows(map, key, home.server, GAMMA_MAX);
+        let copies = workers.into_iter().map(|worker| self.backend(worker));
+        let copies = copies.collect();
+        if self.copies.len() >= COPIES_KEPT {
+            self.copies.clear();
+        }
+        self.copies.insert(hash, copies);
+        Some(())
     }
 
     /// The backend of a worker. O(log workers).

@@ -162,7 +162,9 @@ impl Step<'_> {
         let home = map.locate(KeyHash::of(KEY)).worker;
         let target = home.and_then(|home| match route {
             Route::Home => Some(home),
-            Route::Shadow { suffix } => renaming::shadow(map, KEY, home.server, suffix),
+            Route::Shadow { suffix } => renaming::shadows(map, KEY, home.server, suffix)
+                .get(usize::from(suffix) - 1)
+                .copied(),
         });
         let Some(target) = target else {
             self.tell(|_| "nobody is its home".into());

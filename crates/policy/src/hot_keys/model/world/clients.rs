@@ -104,7 +104,9 @@ impl World {
         let home = p.map.locate(KeyHash::of(KEYS[key])).worker;
         let target = home.and_then(|home| match route {
             Route::Home => Some(home),
-            Route::Shadow { suffix } => renaming::shadow(&p.map, KEYS[key], home.server, suffix),
+            Route::Shadow { suffix } => renaming::shadows(&p.map, KEYS[key], home.server, suffix)
+                .get(usize::from(suffix) - 1)
+                .copied(),
         });
         let server = target.map(|worker| usize::from(worker.server.0));
         match server.filter(|&server| self.servers[server].alive) {

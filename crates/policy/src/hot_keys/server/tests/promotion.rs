@@ -37,6 +37,23 @@ fn a_popular_key_of_a_loaded_worker_is_replicated_and_then_leased() {
 }
 
 #[test]
+fn a_key_that_is_hot_enough_is_at_every_worker_of_the_other_servers() {
+    let of_two_workers = map(|document| {
+        let servers = document.servers.iter_mut();
+        servers.for_each(|server| server.worker_ports = vec![1, 2]);
+    });
+    let mut home = Home::new(config());
+    home.hot.handle_map(home.now(), of_two_workers.clone(), ME);
+    home.read_for(1010);
+    let targets: Vec<WorkerRef> = home.sent().iter().map(|sent| sent.2).collect();
+    assert_eq!(
+        targets,
+        renaming::shadows(&of_two_workers, KEY, ME.server, 6)
+    );
+    assert_eq!(targets.len(), 6, "two at each of three others");
+}
+
+#[test]
 fn a_key_that_is_written_too_much_loses_its_replicas() {
     let mut home = Home::hot();
     for _ in 0..300 {
