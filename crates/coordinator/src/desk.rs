@@ -7,7 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_policy::placement::map::ServerEntry;
 use evenkeel_roles::coordinator::access::Denial;
+use evenkeel_roles::coordinator::limits::TICKS_PER_SILENCE;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
@@ -251,7 +253,7 @@ impl Desk {
         let is_doubted =
             |core: &CoordinatorCore, now: Now| core.is_doubted(now.monotonic, heartbeat);
         if self.look(is_doubted).await?
-            && let Err(refusal) = self.reach.look_for(heartbeat).await
+            && let Err(refusal) = self.reach.look_for(heartbeat.into()).await
         {
             let count = |core: &mut CoordinatorCore, _| core.count_refusal(&refusal);
             self.decide(count).await?;
@@ -259,6 +261,34 @@ impl Desk {
         }
         self.decide(|core, now| core.handle_heartbeat(now, heartbeat))
             .await
+    }
+
+    /// Says hello to a server that is not heard of, and tells the core of its answer.
+    async fn reach(&self, server: ServerEntry) {
+        if self.reach.look_for((&server).into()).await.is_ok() {
+            let reached = |core: &mut CoordinatorCore, now: Now| {
+                core.handle_reached(now.monotonic, server.id, server.boot);
+            };
+            // A term that is over has no use for it.
+            let _ = self.decide(reached).await;
+        }
+    }
+
+    /// Says hello to the servers that are not heard of, each on a task of its own: nobody waits for them. Gives the time
+    /// until that is to be done again.
+    pub(crate) async fn reach_unheard(self: &Arc<Self>) -> std::time::Duration {
+        let looked = self.look(|core, now| {
+            let unheard: Vec<ServerEntry> = core.unheard(now.monotonic).cloned().collect();
+            (unheard, core.config().silent / TICKS_PER_SILENCE)
+        });
+        let Ok((unheard, again)) = looked.await else {
+            return TERM_LOOK;
+        };
+        for server in unheard {
+            let desk = Arc::clone(self);
+            tokio::spawn(async move { desk.reach(server).await });
+        }
+        again
     }
 
     /// Looks at the core, be it saved or not: for whom nothing depends on it.

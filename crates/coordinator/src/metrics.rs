@@ -146,6 +146,11 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     );
     text.value("pauses_total", counters.pauses);
     text.counter(
+        "servers_reached_total",
+        "Answers of servers that were not heard of, where others reach them.",
+    );
+    text.value("servers_reached_total", counters.reached);
+    text.counter(
         "state_saves_total",
         "Times that the state was saved, by outcome.",
     );

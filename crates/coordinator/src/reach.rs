@@ -1,14 +1,16 @@
-//! Whether a server is there, before it is believed: its workers' ports have to answer as the process that sent the heartbeat.
+//! Whether a server is there: its workers' ports have to answer as the process that sends, or sent, the heartbeats.
 //!
 //! A name that stands for nothing would be given cachelets, whose keys nobody would serve. So the first heartbeat of
 //! each process waits until the coordinator has said hello to each of its workers, by the host and the ports
 //! under which all others will look for them, and was answered by that worker of that process. What a firewall or a
-//! wrong `--host` would keep from the proxies is found out at the start, too.
+//! wrong `--host` would keep from the proxies is found out at the start, too. Later it is asked again when its
+//! heartbeats do not come.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_policy::placement::map::ServerEntry;
 use evenkeel_protocol::{HelloReply, Limits, Reply, ReplyOutcome, compose, parse_reply};
 use evenkeel_types::{BootId, Epoch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +33,37 @@ const SERVERS_AT_ONCE: usize = 16;
 /// A worker's answer is shorter.
 const ANSWER_LEN_MAX: usize = 512;
 
+/// A process of a server, and where others reach it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process<'a> {
+    name: &'a str,
+    host: &'a str,
+    worker_ports: &'a [u16],
+    boot: BootId,
+}
+
+impl<'a> From<&'a Heartbeat> for Process<'a> {
+    fn from(of: &'a Heartbeat) -> Self {
+        Process {
+            name: &of.name,
+            host: &of.host,
+            worker_ports: &of.worker_ports,
+            boot: of.boot,
+        }
+    }
+}
+
+impl<'a> From<&'a ServerEntry> for Process<'a> {
+    fn from(of: &'a ServerEntry) -> Self {
+        Process {
+            name: &of.name,
+            host: &of.host,
+            worker_ports: &of.worker_ports,
+            boot: of.boot,
+        }
+    }
+}
+
 /// Looks for servers.
 #[derive(Debug)]
 pub(crate) struct Reach {
@@ -44,17 +77,17 @@ impl Reach {
         }
     }
 
-    /// Asks each worker of the server who it is.
+    /// Asks each worker of the server who it is: those of one process, at these ports of a host.
     ///
     /// # Errors
     ///
     /// [`Refusal::Unreachable`] names the first worker that is no use.
-    pub(crate) async fn look_for(&self, server: &Heartbeat) -> Result<(), Refusal> {
+    pub(crate) async fn look_for(&self, server: Process<'_>) -> Result<(), Refusal> {
         let first = server.worker_ports.first().copied().unwrap_or(0);
         let looking = async {
             // Never closed.
             let _permit = self.permits.acquire().await;
-            ask_all(server, first).await
+            ask_all(&server, first).await
         };
         let late = |_| {
             Err((
@@ -64,8 +97,8 @@ impl Reach {
         };
         let asked = timeout(PATIENCE, looking).await.unwrap_or_else(late);
         asked.map_err(|(port, why)| Refusal::Unreachable {
-            name: server.name.clone(),
-            host: server.host.clone(),
+            name: server.name.to_owned(),
+            host: server.host.to_owned(),
             port,
             why,
         })
@@ -73,10 +106,10 @@ impl Reach {
 }
 
 /// Asks all workers; an error tells which port is no use, and why: `first` where it is none of them in particular.
-async fn ask_all(server: &Heartbeat, first: u16) -> Result<(), (u16, String)> {
+async fn ask_all(server: &Process<'_>, first: u16) -> Result<(), (u16, String)> {
     let mut workers = (0u16..).zip(server.worker_ports.iter().copied());
     let mut asked = JoinSet::new();
-    let found = lookup_host((server.host.as_str(), first)).await;
+    let found = lookup_host((server.host, first)).await;
     let found = found.map_err(|error| (first, error.to_string()))?;
     // A host may have an address that its server does not listen on.
     let host: Arc<[IpAddr]> = found.map(|address| address.ip()).collect();
@@ -151,7 +184,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(Reach::new().look_for(server))
+        runtime.block_on(Reach::new().look_for(server.into()))
     }
 
     /// Which port is no use, and why.

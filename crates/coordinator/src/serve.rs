@@ -278,12 +278,12 @@ async fn serve_until(
     tokio::pin!(shutdown);
     // Ends early by a panic alone.
     let mut electing = tokio::spawn(elect(desk.clone()));
-    let ticking = tick(&desk);
+    let ticking = async { tokio::join!(tick(&desk), reach_unheard(&desk)) };
     tokio::pin!(ticking);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            () = &mut ticking => break,
+            _ = &mut ticking => break,
             _ = &mut electing => break,
             accepted = accept(&listener, &connections) => accepted,
         };
@@ -377,5 +377,12 @@ async fn tick(desk: &Desk) {
                 }
             })
             .await;
+    }
+}
+
+/// Says hello to servers that are not heard of, as often as the core looks who is silent. Never ends.
+async fn reach_unheard(desk: &Arc<Desk>) {
+    loop {
+        tokio::time::sleep(desk.reach_unheard().await).await;
     }
 }

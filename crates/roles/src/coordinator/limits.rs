@@ -33,6 +33,13 @@ pub const HEARTBEATS_PER_SILENCE: u32 = 6;
 /// that was killed and is started again waits for so long.
 pub const NAME_HELD_PER_SILENCE: u32 = 2;
 
+/// Who was not heard of for the silence after which a server is down, divided by this, is said hello to, and an answer counts for as long.
+pub const REACH_PER_SILENCE: u32 = 2;
+
+/// How much longer than a silence a server stays up that only answers hellos: longer than a switch or a firewall takes to come
+/// back, and shorter than an operator waits for a move.
+pub const UNHEARD_MAX: Duration = Duration::from_secs(30);
+
 /// Longest time between heartbeats while something waits for the members: the first map, or
 /// cachelets that change hands. Makes a start and a move quick without costing anything later.
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);

@@ -29,6 +29,8 @@ pub(super) struct Server {
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
+    /// When its process last answered where others reach it, while it was not heard of: see `silence`.
+    pub(super) last_reached: Option<Instant>,
     /// Its name is not known any more, and its id is free once nothing means it: see `names`.
     pub(super) is_forgotten: bool,
     /// What is known of whether it serves when it is down.
@@ -189,6 +191,7 @@ impl CoordinatorCore {
             splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
+            last_reached: None,
             is_forgotten: false,
             load: Vec::new(),
         };

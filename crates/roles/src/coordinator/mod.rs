@@ -48,6 +48,7 @@ mod placing;
 pub mod plans;
 mod refusal;
 mod sharing;
+mod silence;
 mod state;
 mod takeover;
 #[cfg(test)]
@@ -114,6 +115,8 @@ pub struct Counters {
     pub map_changes: BTreeMap<Cause, u64>,
     /// Times that the coordinator found itself to have been asleep.
     pub pauses: u64,
+    /// Answers of servers that were not heard of, where others reach them.
+    pub reached: u64,
 }
 
 /// The coordinator's state machine. See the [module](self) for its rules.
@@ -236,6 +239,7 @@ impl CoordinatorCore {
                 refusals: Reason::ALL.into_iter().map(|r| (r, 0)).collect(),
                 map_changes: Cause::ALL.into_iter().map(|c| (c, 0)).collect(),
                 pauses: 0,
+                reached: 0,
             },
         })
     }
@@ -389,20 +393,6 @@ impl CoordinatorCore {
         if !self.slots.is_empty() {
             self.publish(now, changes);
         }
-    }
-
-    fn mark_silent(&mut self, now: Instant, changes: &mut Vec<Change>) {
-        let (silent, next) = (self.config.silent, self.next_epoch());
-        let lost = |server: &&mut Server| server.entry.up && now.since(server.last_heard) >= silent;
-        for server in self.servers.iter_mut().filter(lost) {
-            server.entry.up = false;
-            server.entry.since = next;
-            server.load.clear();
-            changes.push(Change::of_server(Cause::ServerSilent, server.entry.id));
-        }
-        let forget = self.config.silent * limits::PROXY_FORGET_SILENCES;
-        self.proxies
-            .retain(|_, proxy| now.since(proxy.last_heard) < forget);
     }
 
     /// Epoch of the map that this call will make, should it make one.

@@ -296,6 +296,7 @@ impl CoordinatorCore {
                 splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
+                last_reached: None,
                 is_forgotten: saved.forgotten,
                 load: Vec::new(),
             })

@@ -10,6 +10,7 @@ mod plans;
 mod random;
 mod serving_leases;
 mod shares;
+mod silence;
 mod stories;
 mod takeover;
 

@@ -26,6 +26,8 @@ struct Process {
     stopped_until: Instant,
     /// It and the coordinator do not reach each other.
     lonely: bool,
+    /// It answers where others reach it, though its heartbeats may be lost.
+    reached: bool,
     /// Parts per thousand of time.
     rate: u64,
     beats_at: Instant,
@@ -47,6 +49,7 @@ impl Process {
             alive: true,
             stopped_until: Instant(0),
             lonely: false,
+            reached: false,
             rate,
             beats_at: Instant(0),
             answers: Vec::new(),
@@ -85,6 +88,7 @@ struct Model {
     ignores_leases: bool,
     two_owners: usize,
     fenced: u64,
+    reached: u64,
 }
 
 impl Model {
@@ -108,6 +112,7 @@ impl Model {
             ignores_leases,
             two_owners: 0,
             fenced: 0,
+            reached: 0,
         }
     }
 
@@ -125,6 +130,7 @@ impl Model {
 
     fn step(&mut self) {
         self.world.pass(STEP_MS);
+        self.reach();
         for i in 0..self.processes.len() {
             if self.processes[i].runs(self.now()) {
                 self.hear(i);
@@ -143,12 +149,31 @@ impl Model {
             0..20 => self.processes[i].stopped_until = now + long,
             20..30 => self.processes[i].alive = false,
             30..50 => self.start(i),
-            50..70 => self.processes[i].lonely ^= true,
+            50..70 => {
+                self.processes[i].lonely ^= true;
+                self.processes[i].reached = self.chance(500);
+            }
             70..85 => drop(self.parted.insert((i.min(j), i.max(j)))),
             85..95 => self.parted.clear(),
             95..97 => self.world.restart(),
             97 => self.world.sleep(long.as_millis() as u64),
             _ => self.processes.iter_mut().for_each(|p| p.lonely = true),
+        }
+    }
+
+    /// The coordinator says hello to those whose heartbeats do not come.
+    fn reach(&mut self) {
+        let now = self.now();
+        let unheard: Vec<_> = self.world.core.unheard(now).cloned().collect();
+        for server in unheard {
+            let mut processes = self.processes.iter();
+            let answers = processes.any(|process| {
+                process.heartbeat.boot == server.boot && process.reached && process.runs(now)
+            });
+            if answers {
+                let core = &mut self.world.core;
+                core.handle_reached(now, server.id, server.boot);
+            }
         }
     }
 
@@ -278,6 +303,7 @@ impl Model {
     /// Faults stop, and then one server dies for good.
     fn heal_and_kill(&mut self) {
         self.parted.clear();
+        self.reached = self.world.core.counters().reached;
         for i in 0..self.processes.len() {
             self.start(i);
             self.processes[i].lonely = false;
@@ -324,14 +350,16 @@ fn run(seed: u64, ignores_leases: bool) -> Model {
 
 #[test]
 fn no_two_servers_serve_a_cachelet_and_a_dead_ones_are_soon_with_others() {
-    let mut fenced = 0;
+    let (mut fenced, mut reached) = (0, 0);
     for seed in 0..SEEDS {
         let mut model = run(seed, false);
         fenced += model.fenced;
         model.heal_and_kill();
+        reached += model.reached;
         assert_eq!(model.two_owners, 0, "seed {seed}");
     }
     assert!(fenced > 0, "servers were given up while things went wrong");
+    assert!(reached > 0, "and some only answered hellos");
 }
 
 #[test]
