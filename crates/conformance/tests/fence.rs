@@ -3,8 +3,11 @@
 
 use evenkeel_conformance::migrations::{self, count_all, server};
 use evenkeel_conformance::users::{Tally, assert_unnoticed, while_used};
-use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{
+    Client, Cluster, ClusterOptions, Process, Signal, evenkeel, http, poll_until,
+};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// What is awaited has come by then, unless something hangs.
@@ -208,4 +211,49 @@ fn a_coordinator_that_comes_back_moves_nothing() {
     assert_unnoticed(&tally, &cluster.servers);
     assert_eq!(count_all(&cluster, "votes_refused"), 0);
     assert_eq!(epoch(&cluster), before);
+}
+
+/// Its way to the coordinator is broken, and nobody else's to it.
+#[test]
+fn a_server_that_only_the_coordinator_does_not_hear_keeps_what_it_has() {
+    const SHORT: Duration = Duration::from_secs(2);
+    let silent_ms = SHORT.as_millis().to_string();
+    let coordinator = evenkeel::coordinator(&["--initial-servers", "3", "--silent-ms", &silent_ms]);
+    let to = coordinator.address().to_string();
+    let mut relay = evenkeel::command("bench")
+        .args(["relay", "--to", &to])
+        .ready_prefix("evenkeel bench relay listening on ")
+        .spawn();
+    let url = |address: SocketAddr| format!("http://{address}");
+    let direct = url(coordinator.address());
+    let ways = [direct.clone(), direct.clone(), url(relay.address())];
+    let start = |way: &String| evenkeel::server(&["-t", "2", "-m", "64", "--coordinator", way]);
+    let servers: Vec<Process> = ways.iter().map(start).collect();
+    let proxy = evenkeel::proxy(&[&["--coordinator", &direct], &evenkeel::PATIENT[..]].concat());
+    let port = u64::from(servers[2].address().port());
+    let unheard = || {
+        let (_, body) = http::get(coordinator.address(), "/api/v1/servers").ok()?;
+        let view: Value = serde_json::from_str(&body).ok()?;
+        let servers = view["servers"].as_array()?;
+        let it = servers.iter().find(|server| server["port"] == port)?;
+        Some((it["up"] == true, it["silent_ms"].as_u64()?))
+    };
+    let mut client = Client::connect(proxy.address());
+    poll_until(DEADLINE, "it stays up for two silences", || {
+        // A busy machine can be too slow for it; then once more.
+        poll_until(DEADLINE, "all are there", || {
+            let stored = (0..KEYS).all(|number| client.set(&key(number), b"v") == "STORED");
+            (stored && unheard()?.0).then_some(())
+        });
+        relay.signal(Signal::Stop);
+        let is_up = poll_until(DEADLINE, "two silences, or its end", || {
+            let (is_up, silent_ms) = unheard()?;
+            let is_over = silent_ms >= 2 * SHORT.as_millis() as u64;
+            (is_over || !is_up).then_some(is_up)
+        });
+        let kept = (0..KEYS).filter(|number| client.get(&key(*number)).is_some());
+        let all_kept = is_up && kept.count() == KEYS;
+        relay.signal(Signal::Continue);
+        all_kept.then_some(())
+    });
 }
