@@ -82,6 +82,8 @@ pub(super) struct Size {
     pub steady: Duration,
     /// How long a burst lasts, and the coordinator is away.
     pub event: Duration,
+    /// How many links drop, one after the other.
+    pub drops: usize,
     /// How long each rate is held while a capacity is looked for, and how exactly it is found.
     pub trial: Duration,
     pub precision: f64,
@@ -96,6 +98,7 @@ impl Size {
             keys: run.by_scale([500, 60_000, 60_000, 1_000_000]),
             steady: ms([1_000, 4_000, 12_000, 30_000]),
             event: ms([500, 5_000, 10_000, 10_000]),
+            drops: run.by_scale([1, 4, 4, 4]),
             trial: ms([0, 2_000, 6_000, 15_000]),
             precision: run.by_scale([1.0, 0.06, 0.03, 0.03]),
             patient: run.scale == Scale::Quick,
@@ -330,7 +333,8 @@ impl Scene<'_> {
                 let home = self.fleet.hottest_home()?;
                 names.sort_by_key(|name| *name != home);
                 names.truncate(names.len().div_ceil(LINKS_SHARE));
-                for (down, name) in LINKS_DOWN.into_iter().zip(names.iter().cycle()) {
+                let downs = LINKS_DOWN.into_iter().take(size.drops);
+                for (down, name) in downs.zip(names.iter().cycle()) {
                     watch.begin(EVENT);
                     self.fleet.hold_link(name, true)?;
                     watch.go_on(down)?;
