@@ -111,10 +111,11 @@ struct Scene<'c> {
     cell: &'c Cell,
     size: &'c Size,
     fleet: Fleet,
+    /// All of its load.
     load: LoadSpec,
     /// What is replayed instead of it.
     trace: Option<PathBuf>,
-    /// Requests a second of all of the load.
+    /// Requests a second of an open loop.
     rate: f64,
     targets: Vec<Target>,
 }
@@ -253,9 +254,8 @@ impl Scene<'_> {
                 watch.go_on(REPLACED)?;
             }
             Event::ProxyKilled => {
-                watch.begin(EVENT);
-                self.fleet.restart_proxy()?;
                 watch.begin(RECOVERY);
+                self.fleet.restart_proxy()?;
                 watch.go_on(REPLACED)?;
             }
             Event::Crowd => {
