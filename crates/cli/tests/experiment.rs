@@ -182,6 +182,72 @@ fn nothing_is_lost_of_loads_on_hot_keys_below_the_capacity() {
 }
 
 #[test]
+fn a_run_that_goes_on_with_another_measures_nothing_again() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let out = folder.path().to_str().expect("a plain name");
+    let run = ["run", "overload", "--scale", "quick", "--cells"];
+    let cells = ["proxy killed,links", "--format", "json", "--out", out];
+    let run = [&run[..], &cells].concat();
+    let measured = json(&run);
+    let again = json(&[&run[..], &["--resume"]].concat());
+    let parts = |report: &serde_json::Value| report["tables"][0]["rows"].clone();
+    assert_eq!(parts(&measured), parts(&again));
+    let notes = |report: &serde_json::Value| report["notes"].to_string();
+    let taken = "2 figures are those of the run";
+    assert!(notes(&again).contains(taken), "{again}");
+    assert!(!notes(&measured).contains(taken), "{measured}");
+    let rows = parts(&measured);
+    let rows = rows.as_array().expect("rows");
+    let (proxy, links) = rows.split_at(4);
+    let labels = |rows: &[serde_json::Value]| {
+        let labels = rows.iter().map(|row| row[1].as_str().expect("a name"));
+        labels.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        labels(proxy),
+        ["first second", "steady", "recovery", "after"]
+    );
+    assert_eq!(
+        labels(links),
+        ["first second", "steady", "event", "recovery", "after"]
+    );
+    // A second in which the coordinator alone does not hear a server costs nothing.
+    for row in links {
+        assert!(row[6] == "0" && row[7] == "0", "failed or missed: {row}");
+    }
+    let plots = again["plots"].as_array().expect("plots");
+    assert_eq!(plots.len(), 4, "of each what was served, and how fast");
+    for plot in plots {
+        let file = format!("{}.svg", plot["name"].as_str().expect("a name"));
+        assert!(folder.path().join(&file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_on_servers_that_have_all_of_its_keys() {
+    let data = tempfile::TempDir::new().expect("a folder");
+    let folder = data.path().join("ibm-docker-registry");
+    std::fs::create_dir(&folder).expect("a folder");
+    // Nearly all are asked for once while the cell lasts: they are there before anybody has read them.
+    let keys: String = (0..9_000)
+        .map(|n| format!("v2\nblob/{}\n", n % 4_500))
+        .collect();
+    std::fs::write(folder.join("ibm-docker-725k.txt.gz"), keys).expect("room");
+    let data = data.path().to_str().expect("a plain name");
+    let run = ["run", "overload", "--scale", "quick", "--format", "json"];
+    let registry = ["--cells", "Docker registry"];
+    let replayed = json(&[&run[..], &registry, &["--data", data]].concat());
+    let rows = replayed["tables"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2, "the first second and the rest");
+    for row in rows {
+        assert!(row[6] == "0" && row[7] == "0", "failed or missed: {row}");
+        assert_ne!(row[3], "0", "served: {row}");
+    }
+    let notes = replayed["notes"].to_string();
+    assert!(!notes.contains("stood in"), "{notes}");
+}
+
+#[test]
 fn workers_are_compared_as_many_as_are_told() {
     let report = json(&[
         "run",

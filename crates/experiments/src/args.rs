@@ -19,9 +19,10 @@ pub struct RunArgs {
     /// Its name, as `evenkeel experiment list` shows it; `all` for all of them
     pub name: String,
 
-    /// How large: small for minutes on two cores, the paper's own size, or beyond it
-    #[arg(long, value_enum, default_value_t)]
-    pub scale: Scale,
+    /// How large: small for minutes on two cores, the paper's own size, or beyond it [default: small; of overload as much of
+    /// the paper's size as an hour is enough for]
+    #[arg(long, value_enum)]
+    pub scale: Option<Scale>,
 
     /// By real processes or in the simulator; with `real,sim` by each that it has [default: the first that it has]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -55,6 +56,10 @@ pub struct RunArgs {
     /// Folder for NAME-MODE.json and the plots (SVG); none are written without it
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
+
+    /// Of overload, go on with a run that was cut off: what it has left in the folder of --out is not measured again
+    #[arg(long, requires = "out")]
+    pub resume: bool,
 
     /// What is printed
     #[arg(long, value_enum, default_value_t)]

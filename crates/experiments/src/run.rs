@@ -26,10 +26,12 @@ const EXIT_BAD_USAGE: u8 = 2;
 const ALL_NAMES: &str = "all";
 
 /// How an experiment is to be run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     /// How large.
     pub scale: Scale,
+    /// Whether somebody has said so: else an experiment may choose.
+    pub is_scale_told: bool,
     /// By what.
     pub mode: Mode,
     /// What makes real servers small.
@@ -44,6 +46,10 @@ pub struct Run {
     pub seed: u64,
     /// Folder of the public data sets, if there is one.
     pub data: Option<PathBuf>,
+    /// Folder that files are written to, if any are.
+    pub out: Option<PathBuf>,
+    /// Whether what is there already is not measured again.
+    pub resume: bool,
     /// What experiments before it have measured.
     pub measured: Rc<Measured>,
     /// Shows how far it is.
@@ -73,6 +79,7 @@ impl Run {
     pub(crate) fn silent(scale: Scale, mode: Mode) -> Run {
         Run {
             scale,
+            is_scale_told: true,
             mode,
             small_by: SmallBy::Clock,
             fidelity: Fidelity::Fast,
@@ -80,6 +87,8 @@ impl Run {
             cells: Vec::new(),
             seed: 1,
             data: None,
+            out: None,
+            resume: false,
             measured: Rc::default(),
             progress: Progress(ProgressBar::hidden()),
         }
@@ -121,7 +130,7 @@ impl Run {
 }
 
 /// A line that says what is being done; on a terminal only.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -184,7 +193,8 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
     for &(experiment, mode) in &chosen {
         let begun = Instant::now();
         let run = Run {
-            scale: args.scale,
+            scale: args.scale.unwrap_or_default(),
+            is_scale_told: args.scale.is_some(),
             mode,
             small_by: args.small_by,
             fidelity: args.fidelity,
@@ -192,6 +202,8 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             cells: args.cells.clone(),
             seed: args.seed,
             data: args.data.clone(),
+            out: args.out.clone(),
+            resume: args.resume,
             measured: Rc::clone(&measured),
             progress: Progress::new(format!("{} {mode}", experiment.name)),
         };

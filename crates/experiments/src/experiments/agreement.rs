@@ -165,6 +165,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         connections: 2 * CONNECTIONS,
+        relays: false,
     }
 }
 

@@ -14,6 +14,9 @@ use crate::args::Mode;
 use crate::report::Report;
 use crate::run::Run;
 
+/// The requests of IBM's Docker registry (Anwar et al., FAST 2018), in the folder of public data: one key has 46 % of them.
+const REGISTRY_TRACE: &str = "ibm-docker-registry/ibm-docker-725k.txt.gz";
+
 /// An experiment.
 #[derive(Debug)]
 pub struct Experiment {

@@ -23,6 +23,10 @@ pub(in crate::experiments) struct Moment {
     pub seconds: f64,
     pub gets: u64,
     pub hits: u64,
+    /// Requests answered a second.
+    pub requests_per_second: f64,
+    /// Microseconds that 99 % of the requests did not exceed.
+    pub p99_us: f64,
 }
 
 /// All that was answered in some time, together.
@@ -53,6 +57,8 @@ impl Part {
             seconds: ended,
             gets: sample.counters.gets,
             hits: sample.counters.hits,
+            requests_per_second: answered(sample) / sample.seconds.max(f64::MIN_POSITIVE),
+            p99_us: sample.latency_us(0.99),
         });
         self.add_sum(sample);
     }
@@ -73,14 +79,8 @@ impl Part {
 
     /// Requests answered a second.
     pub fn requests_per_second(&self) -> f64 {
-        let requests = self.sum.as_ref().map_or(0, |sum| {
-            // Requests that nobody answered are errors, but not among those that were answered.
-            let counters = sum.counters;
-            counters
-                .requests
-                .saturating_sub(counters.errors.saturating_sub(counters.unanswered))
-        });
-        requests as f64 / self.seconds.max(f64::MIN_POSITIVE)
+        let requests = self.sum.as_ref().map_or(0.0, answered);
+        requests / self.seconds.max(f64::MIN_POSITIVE)
     }
 
     /// The latency in microseconds that this share of the requests did not exceed; 0 before the first look.
@@ -106,6 +106,11 @@ impl Part {
         }
     }
 
+    /// Keys that were asked for.
+    pub fn gets(&self) -> u64 {
+        self.sum.as_ref().map_or(0, |sum| sum.counters.gets)
+    }
+
     /// Keys that were not found.
     pub fn misses(&self) -> u64 {
         self.sum.as_ref().map_or(0, |sum| sum.counters.misses)
@@ -115,6 +120,14 @@ impl Part {
     pub fn errors(&self) -> u64 {
         self.sum.as_ref().map_or(0, |sum| sum.counters.errors)
     }
+}
+
+/// Requests that were answered as they should. Those that nobody answered are errors, but not among those that were
+/// answered.
+fn answered(sample: &LiveSample) -> f64 {
+    let counters = sample.counters;
+    let refused = counters.errors.saturating_sub(counters.unanswered);
+    counters.requests.saturating_sub(refused) as f64
 }
 
 /// Loads that run, and what was seen of them.

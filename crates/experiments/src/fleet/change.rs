@@ -4,7 +4,7 @@ use super::{Fleet, LOOK_INTERVAL, READY_DEADLINE, SERVERS_MAX, Small, name_of, s
 use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_coordinator::api::{
-    DrainRequest, MigrationRequest, MigrationsView, ServersView, limits,
+    Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, Settings, limits,
 };
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_policy::placement::map::ClusterMap;
@@ -81,6 +81,31 @@ impl Fleet {
     /// When there is none of that name, or it has ended.
     pub fn pause_server(&self, name: &str, paused: bool) -> anyhow::Result<()> {
         self.servers[self.place_of(name)?].server.pause(paused)
+    }
+
+    /// Holds up what a server and the coordinator say to each other, or lets it go on: connections stay, new ones are made,
+    /// and nothing comes through. Everybody else reaches the server.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the plan has no relays.
+    pub fn hold_link(&self, name: &str, held: bool) -> anyhow::Result<()> {
+        let relay = self.servers[self.place_of(name)?].relay.as_ref();
+        relay.context("it has no relay")?.pause(held)
+    }
+
+    /// Cachelets that the coordinator has taken from servers which it took for dead, since it was started.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn given_up(&self) -> anyhow::Result<u64> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(0);
+        };
+        let events = cluster.api.events()?;
+        let fenced = events
+            .iter()
+            .filter(|event| event.cause == Cause::ServerFenced);
+        Ok(fenced.map(|event| event.cachelets as u64).sum())
     }
 
     fn place_of(&self, name: &str) -> anyhow::Result<usize> {
@@ -213,6 +238,30 @@ impl Fleet {
     fn sum(&self, page: &str, name: &str) -> anyhow::Result<u64> {
         let of = |small: &Small| small.server.stats(page)?.number(name);
         self.servers.iter().map(of).sum()
+    }
+
+    /// Turns replication of hot keys on or off; servers learn it with their next heartbeats.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer.
+    pub fn set_hot_keys(&self, hot_keys: Mode) -> anyhow::Result<()> {
+        self.api()?.put_settings(Settings { hot_keys })?;
+        Ok(())
+    }
+
+    /// Kills the first proxy, and starts it again at its address.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn restart_proxy(&mut self) -> anyhow::Result<()> {
+        let mut killed = self.proxies.remove(0);
+        killed.kill();
+        let address = killed.address;
+        // Waits until it has ended.
+        drop(killed);
+        let again = self.proxy_plan.start(Some(address), &allowed_cores()?)?;
+        self.proxies.insert(0, again);
+        Ok(())
     }
 
     /// Asks the coordinator to end, and waits until it has.

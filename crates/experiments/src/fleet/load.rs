@@ -9,6 +9,7 @@ use evenkeel_bench::{
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, Popularity, Rate, ReadOnly, ValueSizes, WorkloadSpec,
 };
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Requests in flight on a connection while a fleet is filled.
@@ -94,11 +95,32 @@ impl LoadSpec {
         requests_per_second: f64,
         duration: Option<Duration>,
     ) -> anyhow::Result<Vec<LoadHandle>> {
-        let rate = Rate::Constant(requests_per_second / targets.len() as f64);
+        self.start_by(targets, Some(requests_per_second), None, duration)
+    }
+
+    /// The same, as a closed loop where no rate is told; with the requests of a trace again and again where there is one.
+    pub(crate) fn start_by(
+        &self,
+        targets: &[Target],
+        requests_per_second: Option<f64>,
+        trace: Option<&Path>,
+        duration: Option<Duration>,
+    ) -> anyhow::Result<Vec<LoadHandle>> {
+        let pace = requests_per_second.map_or(Arrivals::Closed, |all| {
+            Arrivals::Poisson(Rate::Constant(all / targets.len() as f64))
+        });
         let start = |(index, target): (u64, &Target)| {
-            let source = Source::Generated(self.workload()?);
+            let source = match trace {
+                Some(path) => Source::Trace {
+                    path: path.to_owned(),
+                    format: None,
+                    repeat: true,
+                },
+                None => Source::Generated(self.workload()?),
+            };
             Driver::start(LoadPlan {
-                pace: Arrivals::Poisson(rate),
+                pace,
+                value_sizes: ValueSizes::fixed(self.value_len as u32)?,
                 cache_aside: self.cache_aside,
                 stop: Stop {
                     after: duration,
@@ -111,6 +133,43 @@ impl LoadSpec {
         (0..).zip(targets).map(start).collect()
     }
 
+    /// Reads every key of a list in a file, one a line, and sets those that are not there.
+    ///
+    /// # Errors
+    /// When one is there neither before nor afterwards.
+    pub fn fill_list(&self, fleet: &Fleet, list: &Path) -> anyhow::Result<()> {
+        let Some(target) = fleet.targets().next() else {
+            return Ok(());
+        };
+        let source = Source::Trace {
+            path: list.to_owned(),
+            format: None,
+            repeat: false,
+        };
+        let plan = LoadPlan {
+            value_sizes: ValueSizes::fixed(self.value_len as u32)?,
+            cache_aside: true,
+            ..self.fill_plan(target, source)
+        };
+        for _ in 0..FILL_ATTEMPTS {
+            let counters = Driver::start(plan.clone())?.wait()?.counters;
+            if counters.errors == 0 && counters.sets == counters.misses {
+                return Ok(());
+            }
+        }
+        bail!("not all keys of {} were stored", list.display())
+    }
+
+    fn fill_plan(&self, target: Target, source: Source) -> LoadPlan {
+        LoadPlan {
+            connections_per_thread: FILL_CONNECTIONS,
+            pipeline: FILL_PIPELINE,
+            warm_up: Duration::ZERO,
+            answer_timeout: Duration::from_secs(30),
+            ..self.plan(target, source)
+        }
+    }
+
     /// Sets every key, all of them anew where a busy machine let some time out.
     ///
     /// # Errors
@@ -120,13 +179,7 @@ impl LoadSpec {
             return Ok(());
         };
         let source = Source::Fill(self.workload()?);
-        let plan = LoadPlan {
-            connections_per_thread: FILL_CONNECTIONS,
-            pipeline: FILL_PIPELINE,
-            warm_up: Duration::ZERO,
-            answer_timeout: Duration::from_secs(30),
-            ..self.plan(target, source)
-        };
+        let plan = self.fill_plan(target, source);
         let mut stored = 0;
         for _ in 0..FILL_ATTEMPTS {
             stored = Driver::start(plan.clone())?.wait()?.counters.sets;

@@ -11,6 +11,7 @@
 mod change;
 mod load;
 mod phases;
+mod proxies;
 mod quota;
 mod watch;
 
@@ -27,6 +28,7 @@ use evenkeel_bench::process::{Server, Stats, allowed_cores, free_port};
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, Settings, WorkerLoadView};
 use evenkeel_coordinator::client::ApiClient;
+use proxies::ProxyPlan;
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -128,6 +130,8 @@ pub enum Pool {
         /// Its name in the proxy's configuration.
         distribution: &'static str,
     },
+    /// The same as proxies place keys unless told otherwise, and replicate those that are hot.
+    PlainHotKeys,
 }
 
 /// What a fleet consists of.
@@ -153,6 +157,8 @@ pub struct FleetPlan {
     pub proxy_flags: Vec<String>,
     /// Connections that each proxy must have room for.
     pub connections: usize,
+    /// Whether each server reaches the coordinator by a relay of its own, which can be held up.
+    pub relays: bool,
 }
 
 /// Flags of proxies that do not collapse gets: where what servers have to do is compared with what clients ask.
@@ -165,6 +171,7 @@ pub fn uncollapsed() -> Vec<String> {
 pub struct Fleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
+    proxy_plan: ProxyPlan,
     servers: Vec<Small>,
     cluster: Option<Cluster>,
     plan: FleetPlan,
@@ -205,6 +212,8 @@ struct Small {
     name: String,
     /// Where it shows what it balances; servers of one worker have nothing to show.
     admin: Option<SocketAddr>,
+    /// Between it and the coordinator, where the plan has relays.
+    relay: Option<Server>,
     _group: Option<Group>,
 }
 
@@ -225,7 +234,7 @@ impl Fleet {
             Pool::Cluster { hot_keys, plans } => {
                 Some(Cluster::start(plan, hot_keys, plans, &cores)?)
             }
-            Pool::Plain { .. } => None,
+            Pool::Plain { .. } | Pool::PlainHotKeys => None,
         };
         let coordinator = cluster.as_ref().map(|cluster| cluster.address.to_string());
         let servers = (1..=plan.servers)
@@ -234,24 +243,14 @@ impl Fleet {
         if let Some(cluster) = &cluster {
             cluster.wait_for_map(plan.servers)?;
         }
-        let mut arguments: Vec<_> = plan.proxy_flags.iter().map(String::as_str).collect();
-        let addresses: Vec<_> = servers
-            .iter()
-            .map(|small| small.server.address.to_string())
-            .collect();
-        let listed = addresses.join(",");
-        match (plan.pool, &coordinator) {
-            (Pool::Plain { distribution }, _) => {
-                arguments.extend(["-s", &listed, "--distribution", distribution]);
-            }
-            (Pool::Cluster { .. }, Some(address)) => arguments.extend(["--coordinator", address]),
-            (Pool::Cluster { .. }, None) => unreachable!("a cluster has a coordinator"),
-        }
+        let addresses = servers.iter().map(|small| small.server.address);
+        let proxy_plan = ProxyPlan::new(plan, addresses.collect(), coordinator.as_deref())?;
         let proxies = (0..plan.proxies)
-            .map(|_| Server::evenkeel_proxy(plan.connections, &arguments, &cores))
+            .map(|_| proxy_plan.start(None, &cores))
             .collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Fleet {
             proxies,
+            proxy_plan,
             servers,
             cluster,
             plan: plan.clone(),
@@ -426,6 +425,15 @@ impl Small {
             _ => Some(SocketAddr::from(([127, 0, 0, 1], free_port()?))),
         };
         let admin_listens = admin.map(|address| address.to_string());
+        let relay = match coordinator {
+            Some(address) if plan.relays => Some(Server::evenkeel(
+                &["bench", "relay", "--to", address],
+                cores,
+            )?),
+            _ => None,
+        };
+        let relayed = relay.as_ref().map(|relay| relay.address.to_string());
+        let coordinator = relayed.as_deref().or(coordinator);
         let mut arguments = vec![
             "server",
             "-l",
@@ -457,6 +465,7 @@ impl Small {
             server,
             name: name.to_owned(),
             admin,
+            relay,
             _group: group,
         })
     }

@@ -126,6 +126,7 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         connections: 2 * size.connections,
+        relays: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The reads that detectors are shown: generated ones, and traces where they are.
 
 use super::{Key, READS_PER_SECOND};
+use crate::experiments::REGISTRY_TRACE;
 use crate::run::Run;
 use evenkeel_workload::trace::{TraceReader, TraceRequest};
 use evenkeel_workload::{Operation, ValueSizes, WorkloadSpec};
@@ -27,10 +28,7 @@ const GENERATED: [(&str, &str); 4] = [
 
 /// Traces: name, and file in the folder of data.
 const TRACES: [(&str, &str); 2] = [
-    (
-        "IBM Docker registry",
-        "ibm-docker-registry/ibm-docker-725k.txt.gz",
-    ),
+    ("IBM Docker registry", REGISTRY_TRACE),
     ("e-commerce objects (cache2k)", "cache2k/orm-busy.be32.gz"),
 ];
 

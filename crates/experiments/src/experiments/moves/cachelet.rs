@@ -195,6 +195,7 @@ fn fleet_plan() -> FleetPlan {
             CACHELETS_PER_WORKER.to_string(),
         ],
         connections: 2 * CONNECTIONS,
+        relays: false,
     }
 }
 

@@ -150,6 +150,7 @@ pub(super) fn fleet_plan(
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
+        relays: false,
     }
 }
 

@@ -176,6 +176,7 @@ fn fleet_plan(workers: u16) -> FleetPlan {
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
+        relays: false,
     }
 }
 

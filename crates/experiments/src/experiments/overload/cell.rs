@@ -4,7 +4,6 @@ use crate::args::SmallBy;
 use crate::fleet::{FleetPlan, LoadSpec, Pool, Smallness};
 use core::fmt;
 use core::time::Duration;
-use evenkeel_bench::BadUsage;
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as HotKeys;
 use evenkeel_workload::Popularity;
@@ -33,6 +32,8 @@ pub(super) struct Deployment {
     pub capacity: u64,
     pub proxies: usize,
     pub hot_keys: HotKeys,
+    /// Proxies deal keys to them as to plain memcacheds.
+    pub plain: bool,
 }
 
 impl Deployment {
@@ -42,6 +43,19 @@ impl Deployment {
         capacity: 2_500,
         proxies: 1,
         hot_keys: HotKeys::On,
+        plain: false,
+    };
+
+    /// The same with three proxies.
+    pub const THREE_PROXIES: Deployment = Deployment {
+        proxies: 3,
+        ..Deployment::EIGHT
+    };
+
+    /// The same eight servers, spoken to as plain memcacheds.
+    pub const PLAIN: Deployment = Deployment {
+        plain: true,
+        ..Deployment::EIGHT
     };
 
     /// Twelve of a millisecond.
@@ -55,35 +69,15 @@ impl Deployment {
     pub fn nominal(&self) -> f64 {
         (self.servers as u64 * self.capacity) as f64
     }
-
-    /// The processes for a load, as they are shipped. `patient`: they are more patient, and
-    /// take keys for hot that are read a few times a second.
-    pub fn plan(&self, small_by: SmallBy, connections: usize, patient: bool) -> FleetPlan {
-        let flags = |flags: &[&str]| match patient {
-            true => flags.iter().map(|&flag| flag.to_owned()).collect(),
-            false => Vec::new(),
-        };
-        FleetPlan {
-            servers: self.servers,
-            workers: 1,
-            smallness: Smallness::of_capacity(small_by, self.capacity),
-            memory_mb: MEMORY_MB,
-            proxies: self.proxies,
-            pool: Pool::Cluster {
-                hot_keys: self.hot_keys,
-                plans: PlanMode::Observe,
-            },
-            server_flags: flags(&["--hot-trigger-rps", "20", "--hot-sampling", "100"]),
-            coordinator_flags: flags(&["--silent-ms", "10000"]),
-            proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
-            connections: connections + CONNECTIONS_MORE,
-        }
-    }
 }
 
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} servers", self.servers)?;
+        write!(f, "{} ", self.servers)?;
+        if self.plain {
+            f.write_str("plain ")?;
+        }
+        f.write_str("servers")?;
         match self.proxies {
             1 => f.write_str(", 1 proxy")?,
             proxies => write!(f, ", {proxies} proxies")?,
@@ -102,6 +96,8 @@ pub(super) enum Keys {
     Zipf(f64),
     One,
     Two,
+    /// As recorded at a Docker registry of IBM.
+    Registry,
 }
 
 impl Keys {
@@ -113,7 +109,8 @@ impl Keys {
         match self {
             Keys::Uniform => Popularity::Uniform,
             Keys::Zipf(exponent) => Popularity::Zipf { exponent },
-            Keys::One => hotspot(1.0, ONE_KEY_SHARE),
+            // What stands in for it where it is not there: its hottest key among others that are alike.
+            Keys::One | Keys::Registry => hotspot(1.0, ONE_KEY_SHARE),
             Keys::Two => hotspot(2.0, 2.0 * TWO_KEYS_SHARE),
         }
     }
@@ -125,6 +122,7 @@ impl fmt::Display for Keys {
             Keys::Uniform => f.write_str("uniform"),
             Keys::Zipf(exponent) => write!(f, "Zipf {exponent}"),
             Keys::One => write!(f, "one key {:.0} %", 100.0 * ONE_KEY_SHARE),
+            Keys::Registry => f.write_str("Docker registry"),
             Keys::Two => write!(f, "two keys {:.0} % each", 100.0 * TWO_KEYS_SHARE),
         }
     }
@@ -159,12 +157,32 @@ pub(super) const CROWDED: Connections = Connections {
     depth: 1,
 };
 
+/// How much is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// So many per cent of what uniform keys carry on the same servers, whether or not answers come.
+    Percent(u32),
+    /// A request follows an answer.
+    Closed,
+}
+
+impl fmt::Display for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Offered::Percent(percent) => write!(f, "{percent} %"),
+            Offered::Closed => f.write_str("closed loop"),
+        }
+    }
+}
+
 /// What happens while the load goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Nothing,
     /// So many per cent of the capacity are offered for a while.
     Burst(u32),
+    /// Half as much again is offered for five seconds.
+    Surge,
     /// A key that nobody has read gets two fifths of all requests.
     Crowd,
     /// Other keys become the hot ones, again and again.
@@ -179,8 +197,14 @@ pub(super) enum Event {
     OtherSlow,
     /// All applications lose their connections, and come back with 2,000 at once.
     Reconnect,
+    /// No lease is granted for three seconds: the operator has turned hot keys off, and on again.
+    LeasesRefused,
+    /// A proxy is killed, and started again at once.
+    ProxyKilled,
     /// The coordinator is away for a while.
     CoordinatorAway,
+    /// A quarter of the servers and the coordinator do not hear each other, one server after another; all others hear both.
+    LinksDown,
 }
 
 impl fmt::Display for Event {
@@ -188,6 +212,9 @@ impl fmt::Display for Event {
         match self {
             Event::Nothing => Ok(()),
             Event::Burst(percent) => write!(f, ", burst of {percent} %"),
+            Event::Surge => f.write_str(", half as much again 5 s"),
+            Event::LeasesRefused => f.write_str(", leases refused 3 s"),
+            Event::ProxyKilled => f.write_str(", proxy killed"),
             Event::Crowd => f.write_str(", flash crowd"),
             Event::Changes => f.write_str(", hot keys change"),
             Event::HomeKilled => f.write_str(", home killed"),
@@ -196,6 +223,7 @@ impl fmt::Display for Event {
             Event::OtherSlow => f.write_str(", other server slow 3 s"),
             Event::Reconnect => f.write_str(", all reconnect"),
             Event::CoordinatorAway => f.write_str(", coordinator away"),
+            Event::LinksDown => f.write_str(", links to the coordinator drop"),
         }
     }
 }
@@ -208,8 +236,7 @@ pub(super) struct Cell {
     pub connections: Connections,
     /// Per cent of the requests that are sets, of each key alike.
     pub writes: u32,
-    /// Per cent of what uniform keys carry on the same servers.
-    pub offered: u32,
+    pub offered: Offered,
     pub event: Event,
 }
 
@@ -220,7 +247,7 @@ impl Cell {
         keys: Keys::One,
         connections: DEEP,
         writes: 5,
-        offered: 80,
+        offered: Offered::Percent(80),
         event: Event::Nothing,
     };
 
@@ -234,8 +261,37 @@ impl Cell {
         }
     }
 
+    /// The processes, as they are shipped. `patient`: they are more patient, and take keys for hot that are read a few
+    /// times a second.
+    pub fn plan(&self, small_by: SmallBy, patient: bool) -> FleetPlan {
+        let flags = |flags: &[&str]| match patient {
+            true => flags.iter().map(|&flag| flag.to_owned()).collect(),
+            false => Vec::new(),
+        };
+        let deployment = self.deployment;
+        FleetPlan {
+            servers: deployment.servers,
+            workers: 1,
+            smallness: Smallness::of_capacity(small_by, deployment.capacity),
+            memory_mb: MEMORY_MB,
+            proxies: deployment.proxies,
+            pool: match deployment.plain {
+                true => Pool::PlainHotKeys,
+                false => Pool::Cluster {
+                    hot_keys: deployment.hot_keys,
+                    plans: PlanMode::Observe,
+                },
+            },
+            server_flags: flags(&["--hot-trigger-rps", "20", "--hot-sampling", "100"]),
+            coordinator_flags: flags(&["--silent-ms", "10000"]),
+            proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
+            connections: self.connections_max() + CONNECTIONS_MORE,
+            relays: self.event == Event::LinksDown,
+        }
+    }
+
     /// Connections that there are at once, of its load and of another one that may come to it.
-    pub fn connections_max(&self) -> usize {
+    fn connections_max(&self) -> usize {
         let more = match self.event {
             Event::Reconnect => CROWDED,
             _ => self.connections,
@@ -252,7 +308,8 @@ impl Cell {
             value_len: VALUE_LEN,
             popularity: self.keys.popularity(keys),
             get_share: 1.0 - f64::from(self.writes) / 100.0,
-            cache_aside: false,
+            // A trace has no sets of its own: what it finds missing is set.
+            cache_aside: self.keys == Keys::Registry,
             read_only: None,
             reshuffle: None,
             connections: self.connections.count.div_ceil(self.deployment.proxies),
@@ -272,222 +329,15 @@ impl fmt::Display for Cell {
         }
         write!(
             f,
-            "{}, {count}x{depth}, {} % writes, {} %{}",
+            "{}, {count}x{depth}, {} % writes, {}{}",
             self.keys, self.writes, self.offered, self.event
         )
     }
 }
 
-/// For counts without clocks.
-pub(super) fn fewest() -> Vec<Cell> {
-    let events = [Event::Nothing, Event::Burst(150), Event::Crowd];
-    events
-        .map(|event| Cell {
-            event,
-            ..Cell::BASE
-        })
-        .to_vec()
-}
-
-/// What a run of two minutes has time for.
-pub(super) fn few() -> Vec<Cell> {
-    let base = Cell::BASE;
-    vec![
-        base,
-        Cell { writes: 10, ..base },
-        Cell {
-            connections: FLAT,
-            ..base
-        },
-        Cell {
-            keys: Keys::Zipf(1.2),
-            ..base
-        },
-        Cell {
-            offered: 60,
-            event: Event::Burst(150),
-            ..base
-        },
-        Cell {
-            event: Event::Crowd,
-            ..base
-        },
-        Cell {
-            event: Event::HomeKilled,
-            ..base
-        },
-    ]
-}
-
-/// One axis at a time from the base, and what the targets name.
-pub(super) fn all() -> Vec<Cell> {
-    let base = Cell::BASE;
-    let mut cells = vec![base];
-    for keys in [Keys::Zipf(0.99), Keys::Zipf(1.2), Keys::Two] {
-        cells.push(Cell { keys, ..base });
-    }
-    for connections in [FLAT, FEW] {
-        for keys in [Keys::One, Keys::Zipf(1.2)] {
-            cells.push(Cell {
-                keys,
-                connections,
-                ..base
-            });
-        }
-    }
-    for writes in [0, 1, 10] {
-        cells.push(Cell { writes, ..base });
-    }
-    for connections in [FLAT, FEW] {
-        cells.push(Cell {
-            connections,
-            writes: 10,
-            ..base
-        });
-    }
-    cells.push(Cell {
-        keys: Keys::Zipf(1.2),
-        writes: 10,
-        ..base
-    });
-    for keys in [Keys::One, Keys::Zipf(1.2)] {
-        for offered in [60, 95] {
-            cells.push(Cell {
-                keys,
-                offered,
-                ..base
-            });
-        }
-    }
-    // More than the servers have room for, with hot keys and without.
-    for hot_keys in [HotKeys::On, HotKeys::Off] {
-        cells.push(Cell {
-            deployment: Deployment {
-                hot_keys,
-                ..base.deployment
-            },
-            writes: 30,
-            ..base
-        });
-    }
-    for event in [Event::Crowd, Event::Changes] {
-        for offered in [60, 80] {
-            cells.push(Cell {
-                offered,
-                event,
-                ..base
-            });
-        }
-    }
-    cells.push(Cell {
-        offered: 60,
-        event: Event::Burst(150),
-        ..base
-    });
-    // What comes back by itself with little to spare comes back with more.
-    for event in [
-        Event::Burst(150),
-        Event::Crowd,
-        Event::HomePaused,
-        Event::OtherSlow,
-        Event::Reconnect,
-    ] {
-        cells.push(Cell {
-            offered: 95,
-            event,
-            ..base
-        });
-    }
-    for event in [
-        Event::HomeKilled,
-        Event::OtherKilled,
-        Event::HomePaused,
-        Event::OtherSlow,
-        Event::Reconnect,
-        Event::CoordinatorAway,
-    ] {
-        cells.push(Cell { event, ..base });
-    }
-    let three = Deployment {
-        proxies: 3,
-        ..Deployment::EIGHT
-    };
-    for deployment in [three, Deployment::TWELVE] {
-        for keys in [Keys::One, Keys::Zipf(1.2)] {
-            cells.push(Cell {
-                deployment,
-                keys,
-                ..base
-            });
-        }
-    }
-    cells
-}
-
-/// The cells whose names contain one of some words; all where there are none.
-///
-/// # Errors
-/// When a word is in no name; the names are told.
-pub(super) fn named(cells: Vec<Cell>, words: &[String]) -> Result<Vec<Cell>, BadUsage> {
-    let has = |cell: &Cell, word: &String| cell.to_string().contains(word.as_str());
-    if let Some(word) = words
-        .iter()
-        .find(|word| !cells.iter().any(|cell| has(cell, word)))
-    {
-        let names: Vec<String> = cells.iter().map(Cell::to_string).collect();
-        return Err(BadUsage(format!(
-            "no cell's name contains '{word}':\n  {}",
-            names.join("\n  ")
-        )));
-    }
-    let is_named = |cell: &Cell| words.is_empty() || words.iter().any(|word| has(cell, word));
-    Ok(cells.into_iter().filter(is_named).collect())
-}
-
-/// Each cell's reference comes before it, once.
-pub(super) fn with_references(cells: Vec<Cell>) -> Vec<Cell> {
-    let mut all: Vec<Cell> = Vec::with_capacity(2 * cells.len());
-    for cell in cells {
-        for cell in [cell.reference(), cell] {
-            if !all.contains(&cell) {
-                all.push(cell);
-            }
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cells_have_names_of_their_own_and_references_before_them() {
-        let cells = with_references(all());
-        let names: Vec<_> = cells.iter().map(Cell::to_string).collect();
-        for (at, name) in names.iter().enumerate() {
-            assert!(!names[..at].contains(name), "{name} twice");
-        }
-        for (at, cell) in cells.iter().enumerate() {
-            assert!(cells[..=at].contains(&cell.reference()), "{cell}");
-        }
-        let few = with_references(few());
-        assert!(few.iter().all(|cell| cells.contains(cell)));
-    }
-
-    #[test]
-    fn cells_can_be_named() {
-        let names = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            let cells = named(all(), &words)?;
-            Ok::<_, BadUsage>(cells.iter().map(Cell::to_string).collect::<Vec<_>>())
-        };
-        assert_eq!(names(&[]).unwrap().len(), all().len());
-        let killed = names(&["home killed", "other server killed"]).unwrap();
-        assert_eq!(killed.len(), 2, "{killed:?}");
-        let unknown = names(&["killed", "nothing"]).unwrap_err().to_string();
-        assert!(unknown.contains("'nothing'") && unknown.contains("coordinator away"));
-    }
 
     #[test]
     fn a_cell_says_what_it_is() {

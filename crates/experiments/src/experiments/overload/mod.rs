@@ -1,24 +1,36 @@
 //! Real servers under load up to their capacity and past it, whatever the keys' popularity: what is served, how fast, and
 //! what happens to it when something happens.
 //!
-//! Everything is measured by what uniform keys carry on the same servers. A [`cell`] is one load on a fleet of its own
-//! ([`measure`]), and is judged by the [`targets`].
+//! Everything is measured by what uniform keys carry on the same servers ([`capacity`]). A [`cell`] is one load on a fleet of
+//! its own ([`measure`]), and is judged by the [`targets`]; those that a target names are measured with several seeds.
+//!
+//! Seeds come one after the other, each with everything that it needs: a run that is cut off has all cells with the first.
 
+mod bound;
+mod capacity;
 mod cell;
+mod cells;
+mod kept;
 mod measure;
+mod seen;
+mod tables;
 mod targets;
+mod vulnerable;
 
+use self::bound::Bound;
+use self::capacity::{Capacities, Capacity};
 use self::cell::{Cell, Deployment, Keys};
-use self::measure::{Outcome, Size, measure};
-use super::Experiment;
+use self::cells::Chosen;
+use self::kept::Kept;
+use self::measure::{Size, measure};
+use self::seen::Outcome;
+use self::vulnerable::{TRIGGERS, Trigger};
+use super::{Experiment, REGISTRY_TRACE};
 use crate::args::{Mode, Scale};
-use crate::fleet::{Fleet, LoadSpec, LoadedFleet};
-use crate::report::{Report, Table};
+use crate::report::Report;
 use crate::run::Run;
 use crate::small::LIMIT_SERVICES;
-use crate::trial::{Knee, Subject, find_knee};
 use core::time::Duration;
-use evenkeel_bench::{Objective, Percentile};
 
 pub(super) const OVERLOAD: Experiment = Experiment {
     name: "overload",
@@ -28,76 +40,255 @@ pub(super) const OVERLOAD: Experiment = Experiment {
     run: overload,
 };
 
-/// Part of the sum of all servers at which a capacity is looked for first.
-const KNEE_AT: f64 = 0.9;
-
-/// Time of a rate that is not judged, by the time that is.
-const KNEE_WARM_UP: f64 = 0.5;
-
 /// What is offered where counts have to come out the same on any machine, by the sum of all servers.
 const PATIENT_AT: f64 = 0.02;
 
-/// The most that servers carry of keys of some popularity.
+/// Seeds of what a target names.
+const SEEDS: u64 = 3;
+
+/// Time of a run of which nobody has said how large it is.
+const UNLESS_TOLD: Duration = Duration::from_secs(3600);
+
+/// What was found of a trigger with one seed.
 #[derive(Clone, Debug)]
-struct Capacity {
-    deployment: Deployment,
-    keys: Keys,
-    knee: Knee,
+struct Vulnerable {
+    trigger: Trigger,
+    seed: u64,
+    /// Of the capacity, in per cent; none where the fleet came back from no load that was tried.
+    percent: Option<u32>,
+}
+
+/// What is measured, and what has been.
+struct Session<'r> {
+    run: &'r Run,
+    size: Size,
+    kept: Kept,
+    bound: Bound,
+    capacities: Capacities,
+    outcomes: Vec<Outcome>,
+    /// Cells of which the search for vulnerable loads consists; no target is about them.
+    tried: Vec<Outcome>,
+    vulnerable: Vec<Vulnerable>,
 }
 
 fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let size = Size::of(run);
-    let cells = match run.scale {
-        Scale::Quick => cell::fewest(),
-        Scale::Small => cell::with_references(cell::named(cell::few(), &run.cells)?),
-        Scale::Paper | Scale::Beyond => {
-            cell::with_references(cell::named(cell::all(), &run.cells)?)
-        }
+    // An hour of the paper's size, unless told otherwise.
+    let bounded = (!run.is_scale_told).then(|| Run {
+        scale: Scale::Paper,
+        ..run.clone()
+    });
+    let time = bounded.as_ref().map(|_| UNLESS_TOLD);
+    let run = bounded.as_ref().unwrap_or(run);
+    let chosen = chosen(run)?;
+    let mut session = Session {
+        run,
+        size: Size::of(run),
+        kept: Kept::of(run),
+        bound: Bound::new(time),
+        capacities: Capacities::default(),
+        outcomes: Vec::new(),
+        tried: Vec::new(),
+        vulnerable: Vec::new(),
     };
-    let mut capacities: Vec<Capacity> = Vec::new();
-    for (deployment, keys) in wanted(run, &cells) {
-        capacities.push(find_capacity(run, &size, deployment, keys)?);
-    }
-    let mut outcomes = Vec::with_capacity(cells.len());
-    for cell in &cells {
-        let carried = match size.patient {
-            true => PATIENT_AT * cell.deployment.nominal(),
-            false => uniform(&capacities, cell.deployment),
+    for number in 0..run.by_scale([1, 1, SEEDS, SEEDS]) {
+        let mut cells = chosen.cells.clone();
+        cells.retain(|cell| number == 0 || targets::name(cell));
+        let cells = match run.scale {
+            Scale::Quick => cells,
+            Scale::Small | Scale::Paper | Scale::Beyond => cells::with_references(cells),
         };
-        outcomes.push(measure(run, &size, cell, carried)?);
+        session.measure_all(&cells, &chosen.triggers, run.seed.wrapping_add(number))?;
+    }
+    Ok(session.report(experiment))
+}
+
+/// What is to be measured, without what it is compared with.
+fn chosen(run: &Run) -> anyhow::Result<Chosen> {
+    if !run.cells.is_empty() {
+        return Ok(Chosen::named(&run.cells)?);
+    }
+    let (cells, triggers) = match run.scale {
+        Scale::Quick => (cells::fewest(), Vec::new()),
+        Scale::Small => (cells::few(), Vec::new()),
+        Scale::Paper | Scale::Beyond => (cells::all(), TRIGGERS.to_vec()),
+    };
+    Ok(Chosen { cells, triggers })
+}
+
+impl Session<'_> {
+    /// Everything with one seed: first what others are told by, last the capacities that only other deployments have.
+    fn measure_all(
+        &mut self,
+        cells: &[Cell],
+        triggers: &[Trigger],
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        let deployments = cells.iter().map(|cell| cell.deployment);
+        let of_triggers = triggers.iter().map(|_| Cell::BASE.deployment);
+        let wanted = wanted(self.run, deployments.chain(of_triggers));
+        let is_early = |(deployment, keys): &(Deployment, Keys)| {
+            *keys == Keys::Uniform || *deployment == Cell::BASE.deployment
+        };
+        let (early, late): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_early);
+        for (deployment, keys) in early {
+            self.find_capacity(deployment, keys, seed)?;
+        }
+        for cell in cells {
+            if let Some(outcome) = self.measure_cell(&cell.to_string(), *cell, seed)? {
+                self.outcomes.push(outcome);
+            }
+        }
+        for &trigger in triggers {
+            self.find_vulnerable(trigger, seed)?;
+        }
+        for (deployment, keys) in late {
+            self.find_capacity(deployment, keys, seed)?;
+        }
+        Ok(())
     }
 
-    let mut report = run.report(experiment);
-    report.settings = vec![
-        (
-            "servers".into(),
-            "8 of 2,500 keys/s or 12 of 1,000 keys/s, one worker each".into(),
-        ),
-        ("data".into(), format!("{} keys with 100 bytes", size.keys)),
-        ("load".into(), "open loop, Poisson arrivals".into()),
-    ];
-    report.tables = vec![parts_table(&outcomes)];
-    if !capacities.is_empty() {
-        report.tables.insert(0, capacities_table(&capacities));
-        report.claims = targets::efficiencies(&capacities);
-        let carried = |deployment| uniform(&capacities, deployment);
-        report.claims.extend(targets::of_cells(&outcomes, carried));
+    fn find_capacity(
+        &mut self,
+        deployment: Deployment,
+        keys: Keys,
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        let what = format!("capacity of {deployment}: {keys}");
+        let found = self.bound.within(format!("{what}, seed {seed}"), || {
+            self.kept.or_measure(&what, seed, || {
+                capacity::find(self.run, &self.size, deployment, keys, seed)
+            })
+        })?;
+        if let Some(found) = found {
+            self.capacities.push(Capacity {
+                deployment,
+                keys,
+                seed,
+                found,
+            });
+        }
+        Ok(())
     }
-    report.notes = vec![
-        format!(
-            "A capacity is the highest rate at a 99th percentile of at most {LIMIT_SERVICES} times the time for one key. What is \
-             offered is told by the one of uniform keys on the same servers."
-        ),
-        "Latency counts from when a request was meant to be sent. Each load begins at its full rate, on servers and proxies that \
-         have just been started and filled, and is steady from its second second on."
-            .into(),
-        "Failed are requests that were refused, or not answered.".into(),
-    ];
-    Ok(report)
+
+    /// Nothing where there is no time for it. `what` is the name under which it is kept.
+    fn measure_cell(
+        &mut self,
+        what: &str,
+        cell: Cell,
+        seed: u64,
+    ) -> anyhow::Result<Option<Outcome>> {
+        let carried = match self.size.patient {
+            true => PATIENT_AT * cell.deployment.nominal(),
+            false => self.capacities.uniform(cell.deployment, seed),
+        };
+        let seen = self.bound.within(format!("{what}, seed {seed}"), || {
+            self.kept.or_measure(what, seed, || {
+                measure(self.run, &self.size, &cell, seed, carried)
+            })
+        })?;
+        Ok(seen.map(|seen| Outcome { cell, seed, seen }))
+    }
+
+    fn find_vulnerable(&mut self, trigger: Trigger, seed: u64) -> anyhow::Result<()> {
+        let mut is_whole = true;
+        let percent = trigger.vulnerable_load(|cell| {
+            if !is_whole {
+                return Ok(false);
+            }
+            // A busy machine fails at any load: whoever does not come back is tried once more.
+            for what in [cell.to_string(), format!("{cell}, once more")] {
+                let Some(tried) = self.measure_cell(&what, cell, seed)? else {
+                    is_whole = false;
+                    return Ok(false);
+                };
+                let is_back = targets::comes_back(&tried.seen);
+                self.tried.push(tried);
+                if is_back {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        if is_whole {
+            self.vulnerable.push(Vulnerable {
+                trigger,
+                seed,
+                percent,
+            });
+        }
+        Ok(())
+    }
+
+    fn report(self, experiment: &Experiment) -> Report {
+        let mut report = self.run.report(experiment);
+        report.settings = vec![
+            (
+                "servers".into(),
+                "8 of 2,500 keys/s or 12 of 1,000 keys/s, one worker each".into(),
+            ),
+            (
+                "data".into(),
+                format!("{} keys with 100 bytes", self.size.keys),
+            ),
+            ("load".into(), "open loop, Poisson arrivals".into()),
+        ];
+        if !self.capacities.is_empty() {
+            report.tables.push(tables::capacities(&self.capacities));
+            report.claims = targets::efficiencies(&self.capacities);
+            let of_cells = targets::of_cells(&self.outcomes, &self.capacities);
+            report.claims.extend(of_cells);
+        }
+        if !self.outcomes.is_empty() {
+            report.tables.push(tables::parts("Cells", &self.outcomes));
+        }
+        if !self.vulnerable.is_empty() {
+            let table = tables::vulnerable(&self.vulnerable, &self.capacities);
+            report.tables.push(table);
+            let tried = tables::parts("Loads that were tried", &self.tried);
+            report.tables.push(tried);
+        }
+        report.plots = tables::plots(&self.run.plot_name(experiment), &self.outcomes);
+        report.notes = self.notes();
+        report
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            format!(
+                "A capacity is the highest rate at a 99th percentile of at most {LIMIT_SERVICES} times the time for one key. What is \
+                 offered is told by the one of uniform keys on the same servers with the same seed."
+            ),
+            "Latency counts from when a request was meant to be sent. Each load begins at its full rate, on servers and proxies that \
+             have just been started and filled, and is steady from its second second on."
+                .into(),
+            "Failed are requests that were refused, or not answered. Figures of several seeds are the median, and in brackets the \
+             least and the most; a target holds if it does with each seed."
+                .into(),
+        ];
+        let replayed = |outcome: &Outcome| outcome.cell.keys == Keys::Registry;
+        if self.outcomes.iter().any(replayed) && measure::registry(self.run).is_none() {
+            notes.push(format!(
+                "There is no {REGISTRY_TRACE} in the folder of --data: one key with 46 % stood in for it."
+            ));
+        }
+        if self.kept.taken() > 0 {
+            notes.push(format!(
+                "{} figures are those of the run that this one went on with.",
+                self.kept.taken()
+            ));
+        }
+        if !self.bound.left_out().is_empty() {
+            notes.push(format!(
+                "There was no time for: {}.",
+                self.bound.left_out().join("; ")
+            ));
+        }
+        notes
+    }
 }
 
 /// The capacities that are needed: of uniform keys on all deployments, and, unless cells are named, of others where targets are.
-fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Deployment, Keys)> {
+fn wanted(run: &Run, deployments: impl Iterator<Item = Deployment>) -> Vec<(Deployment, Keys)> {
     let uneven: &[Keys] = match run.scale {
         Scale::Quick => return Vec::new(),
         _ if !run.cells.is_empty() => &[],
@@ -105,7 +296,7 @@ fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Deployment, Keys)> {
         Scale::Paper | Scale::Beyond => &[Keys::Zipf(0.99), Keys::Zipf(1.2), Keys::One, Keys::Two],
     };
     let mut wanted: Vec<(Deployment, Keys)> = Vec::new();
-    for deployment in cells.iter().map(|cell| cell.deployment) {
+    for deployment in deployments {
         if wanted.iter().any(|(other, _)| *other == deployment) {
             continue;
         }
@@ -115,107 +306,4 @@ fn wanted(run: &Run, cells: &[Cell]) -> Vec<(Deployment, Keys)> {
         }
     }
     wanted
-}
-
-/// What uniform keys carry there; the sum of all servers where that was not measured.
-fn uniform(capacities: &[Capacity], deployment: Deployment) -> f64 {
-    let mut of_deployment = capacities
-        .iter()
-        .filter(|found| found.deployment == deployment);
-    let found = of_deployment.find(|found| found.keys == Keys::Uniform);
-    found.map_or(deployment.nominal(), |found| {
-        found.knee.requests_per_second()
-    })
-}
-
-fn find_capacity(
-    run: &Run,
-    size: &Size,
-    deployment: Deployment,
-    keys: Keys,
-) -> anyhow::Result<Capacity> {
-    run.progress
-        .say(format!("{deployment}: the most of {keys} keys"));
-    let cell = Cell {
-        deployment,
-        keys,
-        ..Cell::BASE
-    };
-    let plan = deployment.plan(run.small_by, cell.connections_max(), size.patient);
-    let fleet = Fleet::start(&plan)?;
-    let load = LoadSpec {
-        warm_up: size.trial.mul_f64(KNEE_WARM_UP),
-        duration: size.trial,
-        ..cell.load(size.keys, run.seed)
-    };
-    load.fill(&fleet)?;
-    let mut subject = LoadedFleet {
-        fleet: &fleet,
-        load,
-    };
-    let first = subject.trial(KNEE_AT * deployment.nominal())?;
-    let objective = Objective {
-        percentile: Percentile::P99,
-        within: Duration::from_secs_f64(LIMIT_SERVICES / deployment.capacity as f64),
-    };
-    Ok(Capacity {
-        deployment,
-        keys,
-        knee: find_knee(&mut subject, objective, &[first], size.precision)?,
-    })
-}
-
-fn capacities_table(capacities: &[Capacity]) -> Table {
-    let mut table = Table::new(
-        "Capacity",
-        &["", "requests/s", "by uniform keys", "max/mean"],
-    );
-    for found in capacities {
-        let rate = found.knee.requests_per_second();
-        let even = found.knee.trial.as_ref().map(|trial| trial.max_to_mean());
-        table.row([
-            format!("{}: {}", found.deployment, found.keys),
-            format!("{rate:.0}"),
-            format!("{:.2}", rate / uniform(capacities, found.deployment)),
-            even.map_or_else(|| "-".into(), |even| format!("{even:.2}")),
-        ]);
-    }
-    table
-}
-
-fn parts_table(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new(
-        "Cells",
-        &[
-            "",
-            "",
-            "offered/s",
-            "served/s",
-            "p50 ms",
-            "p99 ms",
-            "failed",
-            "misses",
-            "wrong",
-            "max/mean",
-        ],
-    );
-    for outcome in outcomes {
-        for (at, part) in outcome.parts.iter().enumerate() {
-            let ms = |share| format!("{:.1}", part.latency_us(share) / 1000.0);
-            let once = |text: String| if at == 0 { text } else { String::new() };
-            table.row([
-                once(outcome.cell.to_string()),
-                part.label.clone(),
-                once(format!("{:.0}", outcome.offered_per_second)),
-                format!("{:.0}", part.requests_per_second()),
-                ms(0.5),
-                ms(0.99),
-                part.errors().to_string(),
-                part.misses().to_string(),
-                once(outcome.wrong_values.to_string()),
-                once(format!("{:.2}", outcome.max_to_mean)),
-            ]);
-        }
-    }
-    table
 }
