@@ -5,7 +5,7 @@ use super::{
     Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, server_flags, servers,
 };
 use evenkeel_sim::history::{Action, Effect, Operation};
-use evenkeel_testkit::{Process, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{Process, Signal, evenkeel, http, poll_until};
 use std::time::Duration;
 
 /// One of them.
@@ -108,6 +108,7 @@ fn kill_server(
     cluster.servers[server].kill();
     let after = shared.now();
     cluster.servers[server] = start_again(cluster, consistency, server, &members);
+    release_quarantined(cluster, server, &members);
     if consistency == Consistency::Atomic {
         return Vec::new();
     }
@@ -120,6 +121,32 @@ fn kill_server(
         action: Action::Delete(Effect::Done { version: None }),
     };
     keys.into_iter().map(loss).collect()
+}
+
+/// An operator knows that servers die here of no key.
+fn release_quarantined(cluster: &Cluster, server: usize, before: &str) {
+    let boot_in = |members: &str| {
+        let members: serde_json::Value = serde_json::from_str(members).ok()?;
+        let name = format!("s{}", server + 1);
+        let mut all = members["servers"].as_array()?.iter();
+        all.find(|it| it["name"] == name.as_str())?["boot"].as_u64()
+    };
+    let quarantined = poll_until(HOT_DEADLINE, "the new life to be believed", || {
+        let (_, members) = cluster.http_get("/api/v1/servers").ok()?;
+        let is_new = boot_in(&members) != boot_in(before);
+        let (_, cachelets) = cluster.http_get("/api/v1/cachelets?limit=0").ok()?;
+        let cachelets: serde_json::Value = serde_json::from_str(&cachelets).ok()?;
+        cachelets["quarantined"]
+            .as_array()
+            .filter(|_| is_new)
+            .cloned()
+    });
+    for one in &quarantined {
+        let path = format!("/api/v1/cachelets/{}/release", one["cachelet"]);
+        let (status, body) =
+            http::post_json(cluster.coordinator.address(), &path, "null").expect("an answer");
+        assert_eq!(status, 200, "{body}");
+    }
 }
 
 /// The keys whose home is this server: the home of a key that is read tracks it.

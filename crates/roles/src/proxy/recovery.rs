@@ -25,6 +25,7 @@ use super::pool::{PoolId, Servers};
 use super::routes::Rename;
 use super::show::{self, Tally};
 use super::{BackendId, Output, ProxyCore};
+use crate::quarantined::Quarantined;
 use core::fmt;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
@@ -109,12 +110,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::NoMap => f.write_str("no map of the cluster yet"),
             Failure::NoOwner => f.write_str("no server owns this key"),
-            Failure::Quarantined(cachelet) => {
-                write!(
-                    f,
-                    "cachelet {cachelet} is quarantined: its owners died one after the other"
-                )
-            }
+            Failure::Quarantined(cachelet) => Quarantined(*cachelet).fmt(f),
             Failure::Unavailable(name) => write!(f, "backend {name} unavailable"),
             Failure::Busy(name) => write!(f, "backend {name} has too many requests queued"),
             Failure::Lost(name) => write!(f, "backend {name} lost, outcome unknown"),

@@ -23,6 +23,7 @@ mod connections;
 mod counters;
 mod dialect;
 mod dispatch;
+mod elsewhere;
 mod engine;
 mod forward;
 mod handover;
