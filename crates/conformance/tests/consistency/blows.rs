@@ -1,6 +1,7 @@
 //! What happens to the processes of a cluster while applications are at work.
 
 use super::application::{KEYS, Shared};
+use super::turns::Turns;
 use super::{
     Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, server_flags, servers,
 };
@@ -35,7 +36,7 @@ impl Blow {
     ];
 }
 
-/// Lets something happen; what is stopped goes on after `pause`, and what is killed is started at once.
+/// Lets something happen; what is stopped goes on after `pause`, and what is killed is asked for its turns and started at once.
 /// Returns when the hottest key is replicated again. Gives what was lost, to be added to the history.
 pub fn strike(
     cluster: &mut Cluster,
@@ -43,28 +44,34 @@ pub fn strike(
     consistency: Consistency,
     blow: Blow,
     pause: Duration,
+    turns: &mut Turns,
 ) -> Vec<Operation> {
     let mut lost = Vec::new();
     match blow {
         Blow::HomeKilled => {
             let home = home_of_hottest(cluster, shared);
+            turns.ask_server(&cluster.servers[home]);
             lost = kill_server(cluster, shared, consistency, home);
         }
         Blow::ShadowKilled => {
             let shadow = shadow_of_hottest(cluster, shared);
+            turns.ask_server(&cluster.servers[shadow]);
             lost = kill_server(cluster, shared, consistency, shadow);
         }
         Blow::HomeStopped => {
             let home = home_of_hottest(cluster, shared);
-            stop(&mut cluster.servers[home], pause);
+            stop(&mut cluster.servers[home], pause, turns);
         }
         Blow::ShadowStopped => {
             let shadow = shadow_of_hottest(cluster, shared);
-            stop(&mut cluster.servers[shadow], pause);
+            stop(&mut cluster.servers[shadow], pause, turns);
         }
-        Blow::ProxyKilled => cluster.restart_proxy(0),
-        Blow::ProxyStopped => stop(&mut cluster.proxies[0], pause),
-        Blow::CoordinatorStopped => stop(&mut cluster.coordinator, pause),
+        Blow::ProxyKilled => {
+            turns.ask_proxy(&cluster.proxies[0]);
+            cluster.restart_proxy(0);
+        }
+        Blow::ProxyStopped => stop(&mut cluster.proxies[0], pause, turns),
+        Blow::CoordinatorStopped => stop(&mut cluster.coordinator, pause, turns),
     }
     // Homes keep away from a shadow server for a while after it was silent.
     home_of_hottest(cluster, shared);
@@ -83,7 +90,8 @@ pub fn shadow_of_hottest(cluster: &Cluster, shared: &Shared) -> usize {
     })
 }
 
-fn stop(process: &mut Process, pause: Duration) {
+fn stop(process: &mut Process, pause: Duration, turns: &mut Turns) {
+    turns.stops(process);
     process.signal(Signal::Stop);
     let_pass(pause);
     process.signal(Signal::Continue);
