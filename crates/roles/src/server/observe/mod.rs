@@ -43,7 +43,7 @@ pub struct Observers {
     /// Ends a prefix.
     delimiter: u8,
     /// See [`ObserverConfig::abort_on`].
-    abort_on: Option<String>,
+    abort_on: Option<(String, fn() -> !)>,
     /// Kinds of events that anybody watches at any worker.
     streams: Streams,
     /// What each worker's watchers want and have coming, by the worker's index.
@@ -77,8 +77,8 @@ pub struct ObserverConfig {
     pub detail: bool,
     /// What ends a prefix.
     pub delimiter: u8,
-    /// The process ends when a command names this key.
-    pub abort_on: Option<String>,
+    /// Called when a command names this key: it ends the process.
+    pub abort_on: Option<(String, fn() -> !)>,
     /// See [`WATCHER_LOG_BYTES_DEFAULT`].
     pub watcher_bytes_max: usize,
     /// See [`WORKER_LOG_BYTES_DEFAULT`].
@@ -162,9 +162,10 @@ impl Observers {
 
     /// Ends the process if this is the key of which it is to die.
     fn die_of(&self, key: &[u8]) {
-        let killer = self.abort_on.as_ref();
-        if killer.is_some_and(|killer| killer.as_bytes() == key) {
-            std::process::abort();
+        if let Some((killer, abort)) = &self.abort_on
+            && killer.as_bytes() == key
+        {
+            abort();
         }
     }
 
