@@ -1,4 +1,4 @@
-//! `evenkeel cachelets`: where the load is, as the coordinator was told.
+//! `evenkeel cachelets`: where the load is, as the coordinator was told, and what is quarantined.
 
 use crate::ask::client;
 use crate::top::Format;
@@ -8,6 +8,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
+use evenkeel_runtime::UsageError;
+use evenkeel_types::CacheletId;
 use std::io::{self, Write};
 
 /// Shows how loaded servers, workers and cachelets are.
@@ -16,8 +18,8 @@ use std::io::{self, Write};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Whom to ask
-    #[arg(long, value_name = "URL")]
-    pub coordinator: String,
+    #[arg(long, value_name = "URL", global = true)]
+    pub coordinator: Option<String>,
 
     /// How the coordinator lets this command in
     #[command(flatten)]
@@ -32,8 +34,22 @@ pub struct Args {
     pub limit: usize,
 
     /// How to print
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub format: Format,
+
+    /// What to do; without it, show them
+    #[command(subcommand)]
+    pub command: Option<What>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, clap::Subcommand)]
+pub enum What {
+    /// Lets a cachelet have an owner again that was quarantined because its owners died one after the other
+    Release {
+        /// Which
+        cachelet: u16,
+    },
 }
 
 /// An order of workers and cachelets.
@@ -50,7 +66,17 @@ pub enum Sort {
 /// # Errors
 /// When the address is none, or the coordinator does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let client = client(&args.coordinator, &args.access)?;
+    let address = args.coordinator.as_deref();
+    let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
+    let client = client(address, &args.access)?;
+    if let Some(What::Release { cachelet }) = args.command {
+        let released = client.release_cachelet(CacheletId(cachelet))?;
+        let text = match args.format {
+            Format::Table => format!("cachelet {cachelet} is given to a server again\n"),
+            Format::Json => serde_json::to_string(&released)? + "\n",
+        };
+        return write(&text);
+    }
     let order = match args.sort {
         Sort::Load => LoadOrder::Load,
         Sort::Place => LoadOrder::Place,
@@ -60,13 +86,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Table => table(&view),
         Format::Json => serde_json::to_string_pretty(&view)? + "\n",
     };
+    write(&text)
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .context("failed to write the loads")
 }
 
-/// Three tables, one below the other.
+/// Three tables, one below the other, and a fourth where something is quarantined.
 fn table(view: &ClusterLoadsView) -> String {
     let mut servers = columns(&["server", "load", "memory", "limit", "told"]);
     for server in &view.servers {
@@ -125,10 +155,18 @@ fn table(view: &ClusterLoadsView) -> String {
             load.items.to_string(),
         ]);
     }
-    format!(
+    let text = format!(
         "map {}\n\n{servers}\n\n{workers}\n\n{cachelets}\n",
         view.epoch
-    )
+    );
+    if view.quarantined.is_empty() {
+        return text;
+    }
+    let mut quarantined = columns(&["quarantined", "owners that died"]);
+    for one in &view.quarantined {
+        quarantined.add_row([one.cachelet.to_string(), one.servers.join(", ")]);
+    }
+    format!("{text}\n{quarantined}\n")
 }
 
 /// An empty table in which all but the first column are numbers.

@@ -12,7 +12,7 @@ use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::{
     ClusterLoadsView, DrainRequest, DrainView, DrainsView, HotKeysReport, LoadOrder, MapEvent,
     MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
-    RemovedView, ServerView, ServersView, Settings, SplitView,
+    ReleasedView, RemovedView, ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
@@ -268,6 +268,14 @@ impl ApiClient {
     ) -> ClientResult<MergeView> {
         let path = format!("/api/v1/cachelets/{cachelet}/merge");
         self.post(&path, &MergeRequest { with })
+    }
+
+    /// Lets a quarantined cachelet have an owner again.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; among others it is not quarantined (`not_quarantined`).
+    pub fn release_cachelet(&self, cachelet: CacheletId) -> ClientResult<ReleasedView> {
+        self.post(&format!("/api/v1/cachelets/{cachelet}/release"), &())
     }
 
     /// Wishes that a migration be given up; its source says whether that comes in time.

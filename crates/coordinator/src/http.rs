@@ -90,6 +90,10 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/cachelets", get(cachelets))
         .route("/api/v1/cachelets/{cachelet}/split", post(pieces::split))
         .route("/api/v1/cachelets/{cachelet}/merge", post(pieces::merge))
+        .route(
+            "/api/v1/cachelets/{cachelet}/release",
+            post(pieces::release),
+        )
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies))

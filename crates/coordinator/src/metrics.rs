@@ -21,6 +21,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     let proxies_up = proxies.iter().filter(|proxy| proxy.up).count();
     let cachelets = core.map().map_or(0, |map| map.document().cachelets.len());
     let in_transit = core.cachelets_in_transit();
+    let quarantined = core.quarantined().len();
 
     text.gauge(
         "epoch",
@@ -46,8 +47,10 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.labelled("proxies", "state", "up", proxies_up);
     text.labelled("proxies", "state", "down", proxies.len() - proxies_up);
     text.gauge("cachelets", "Cachelets, by whether a worker owns them.");
-    text.labelled("cachelets", "state", "owned", cachelets - in_transit);
+    let owned = cachelets - in_transit - quarantined;
+    text.labelled("cachelets", "state", "owned", owned);
     text.labelled("cachelets", "state", "in_transit", in_transit);
+    text.labelled("cachelets", "state", "quarantined", quarantined);
     text.gauge(
         "mean_worker_load_rps",
         "Mean requests per second of a worker, absurd reports clamped.",
@@ -140,6 +143,11 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     for (cause, count) in &counters.map_changes {
         text.labelled("map_changes_total", "cause", cause.as_str(), count);
     }
+    text.counter(
+        "quarantines_omitted_total",
+        "Times that cachelets whose owners died one after the other were given on, because they were too many.",
+    );
+    text.value("quarantines_omitted_total", counters.quarantines_omitted);
     text.counter(
         "pauses_total",
         "Times that the coordinator found itself to have been asleep.",

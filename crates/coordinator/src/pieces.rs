@@ -1,4 +1,4 @@
-//! The calls that split cachelets and merge them.
+//! The calls that split cachelets, merge them, and release them from quarantine.
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Json, Path, State};
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 use serde::Serialize;
 
-use crate::api::{MergeRequest, PiecesRefusal};
+use crate::api::{MergeRequest, PiecesRefusal, ReleaseRefusal};
 use crate::desk::Unsaved;
 use crate::http::{Shared, bad_body, error, unsaved};
 
@@ -38,6 +38,29 @@ pub(crate) async fn merge(
     };
     let merged = desk.decide(|core, now| core.merge_cachelets(now, [cachelet, with]));
     answer(merged.await)
+}
+
+pub(crate) async fn release(
+    State(desk): Shared,
+    cachelet: Result<Path<CacheletId>, PathRejection>,
+) -> Response {
+    let Ok(Path(cachelet)) = cachelet else {
+        return bad_cachelet();
+    };
+    let released = desk.decide(|core, now| core.release_cachelet(now, cachelet));
+    match released.await {
+        Ok(Ok(view)) => Json(view).into_response(),
+        Ok(Err(refusal)) => {
+            let (status, reason) = match refusal {
+                ReleaseRefusal::UnknownCachelet { .. } => {
+                    (StatusCode::NOT_FOUND, "unknown_cachelet")
+                }
+                ReleaseRefusal::NotQuarantined { .. } => (StatusCode::CONFLICT, "not_quarantined"),
+            };
+            error(status, reason, refusal.to_string())
+        }
+        Err(Unsaved) => unsaved(),
+    }
 }
 
 fn answer<T: Serialize>(done: Result<Result<T, PiecesRefusal>, Unsaved>) -> Response {

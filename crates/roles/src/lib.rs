@@ -12,5 +12,6 @@ mod exposition;
 pub mod hot_keys_view;
 pub mod loads_view;
 pub mod proxy;
+mod quarantined;
 pub mod server;
 mod wording;

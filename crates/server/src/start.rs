@@ -526,6 +526,10 @@ fn worker_config(
             watch: !args.disable_watch,
             shutdown: args.enable_shutdown,
             test_commands: args.test_commands,
+            test_abort_on: args
+                .test_abort_on
+                .clone()
+                .map(|key| (key, std::process::abort as fn() -> !)),
             refresh_certs: args.enable_ssl,
             cluster_config: !args.compat,
             track_sizes: extended.track_sizes,

@@ -4,6 +4,7 @@ mod direct_clients;
 mod forgetful;
 mod inputs;
 mod invented;
+mod killer_key;
 mod names;
 mod pages;
 mod proxy_config;

@@ -3,6 +3,7 @@
 use super::application::Shared;
 use super::blows::{Blow, strike};
 use super::lease::{AFTERMATH, STOPPED};
+use super::turns::Turns;
 use super::{
     Consistency, Deed, HOT_DEADLINE, IMPATIENT, PATIENT, VALUES_MIN, cluster, record, sum,
 };
@@ -56,6 +57,7 @@ fn atomic_writes_while_the_home_is_killed_and_comes_back() {
             Consistency::Atomic,
             Blow::HomeKilled,
             STOPPED,
+            &mut Turns::default(),
         )
     });
 }
@@ -69,6 +71,7 @@ fn atomic_writes_while_a_shadow_server_stops_and_goes_on() {
             Consistency::Atomic,
             Blow::ShadowStopped,
             STOPPED,
+            &mut Turns::default(),
         )
     });
 }

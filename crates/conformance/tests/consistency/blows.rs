@@ -1,11 +1,12 @@
 //! What happens to the processes of a cluster while applications are at work.
 
 use super::application::{KEYS, Shared};
+use super::turns::Turns;
 use super::{
     Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, server_flags, servers,
 };
 use evenkeel_sim::history::{Action, Effect, Operation};
-use evenkeel_testkit::{Process, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{Process, Signal, evenkeel, http, poll_until};
 use std::time::Duration;
 
 /// One of them.
@@ -35,7 +36,7 @@ impl Blow {
     ];
 }
 
-/// Lets something happen; what is stopped goes on after `pause`, and what is killed is started at once.
+/// Lets something happen; what is stopped goes on after `pause`, and what is killed is asked for its turns and started at once.
 /// Returns when the hottest key is replicated again. Gives what was lost, to be added to the history.
 pub fn strike(
     cluster: &mut Cluster,
@@ -43,28 +44,34 @@ pub fn strike(
     consistency: Consistency,
     blow: Blow,
     pause: Duration,
+    turns: &mut Turns,
 ) -> Vec<Operation> {
     let mut lost = Vec::new();
     match blow {
         Blow::HomeKilled => {
             let home = home_of_hottest(cluster, shared);
+            turns.ask_server(&cluster.servers[home]);
             lost = kill_server(cluster, shared, consistency, home);
         }
         Blow::ShadowKilled => {
             let shadow = shadow_of_hottest(cluster, shared);
+            turns.ask_server(&cluster.servers[shadow]);
             lost = kill_server(cluster, shared, consistency, shadow);
         }
         Blow::HomeStopped => {
             let home = home_of_hottest(cluster, shared);
-            stop(&mut cluster.servers[home], pause);
+            stop(&mut cluster.servers[home], pause, turns);
         }
         Blow::ShadowStopped => {
             let shadow = shadow_of_hottest(cluster, shared);
-            stop(&mut cluster.servers[shadow], pause);
+            stop(&mut cluster.servers[shadow], pause, turns);
         }
-        Blow::ProxyKilled => cluster.restart_proxy(0),
-        Blow::ProxyStopped => stop(&mut cluster.proxies[0], pause),
-        Blow::CoordinatorStopped => stop(&mut cluster.coordinator, pause),
+        Blow::ProxyKilled => {
+            turns.ask_proxy(&cluster.proxies[0]);
+            cluster.restart_proxy(0);
+        }
+        Blow::ProxyStopped => stop(&mut cluster.proxies[0], pause, turns),
+        Blow::CoordinatorStopped => stop(&mut cluster.coordinator, pause, turns),
     }
     // Homes keep away from a shadow server for a while after it was silent.
     home_of_hottest(cluster, shared);
@@ -83,7 +90,8 @@ pub fn shadow_of_hottest(cluster: &Cluster, shared: &Shared) -> usize {
     })
 }
 
-fn stop(process: &mut Process, pause: Duration) {
+fn stop(process: &mut Process, pause: Duration, turns: &mut Turns) {
+    turns.stops(process);
     process.signal(Signal::Stop);
     let_pass(pause);
     process.signal(Signal::Continue);
@@ -108,6 +116,7 @@ fn kill_server(
     cluster.servers[server].kill();
     let after = shared.now();
     cluster.servers[server] = start_again(cluster, consistency, server, &members);
+    release_quarantined(cluster, server, &members);
     if consistency == Consistency::Atomic {
         return Vec::new();
     }
@@ -120,6 +129,32 @@ fn kill_server(
         action: Action::Delete(Effect::Done { version: None }),
     };
     keys.into_iter().map(loss).collect()
+}
+
+/// An operator knows that servers die here of no key.
+fn release_quarantined(cluster: &Cluster, server: usize, before: &str) {
+    let boot_in = |members: &str| {
+        let members: serde_json::Value = serde_json::from_str(members).ok()?;
+        let name = format!("s{}", server + 1);
+        let mut all = members["servers"].as_array()?.iter();
+        all.find(|it| it["name"] == name.as_str())?["boot"].as_u64()
+    };
+    let quarantined = poll_until(HOT_DEADLINE, "the new life to be believed", || {
+        let (_, members) = cluster.http_get("/api/v1/servers").ok()?;
+        let is_new = boot_in(&members) != boot_in(before);
+        let (_, cachelets) = cluster.http_get("/api/v1/cachelets?limit=0").ok()?;
+        let cachelets: serde_json::Value = serde_json::from_str(&cachelets).ok()?;
+        cachelets["quarantined"]
+            .as_array()
+            .filter(|_| is_new)
+            .cloned()
+    });
+    for one in &quarantined {
+        let path = format!("/api/v1/cachelets/{}/release", one["cachelet"]);
+        let (status, body) =
+            http::post_json(cluster.coordinator.address(), &path, "null").expect("an answer");
+        assert_eq!(status, 200, "{body}");
+    }
 }
 
 /// The keys whose home is this server: the home of a key that is read tracks it.

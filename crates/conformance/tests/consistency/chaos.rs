@@ -2,10 +2,12 @@
 //!
 //! `CHAOS_SECONDS` says how long (`make chaos`: ten minutes, half of them with atomic writes; here half a minute).
 //! Each round has keys of its own, so that each is judged by itself and memory does not grow; the cluster is
-//! the same, with all that earlier rounds have left in it.
+//! the same, with all that earlier rounds have left in it. Where the length is said, no process that was never stopped may have had a turn of
+//! its event loop of 50 ms or longer for what it did; in the tests that is printed alone.
 
 use super::application::Shared;
 use super::blows::{Blow, strike};
+use super::turns::Turns;
 use super::{Consistency, IMPATIENT, atomic, cluster, lease, record};
 use evenkeel_conformance::exchange::seed;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -27,7 +29,9 @@ const PAUSE_MS: (u64, u64) = (50, 2500);
 const AFTERMATH: Duration = Duration::from_millis(1000);
 
 fn run(consistency: Consistency) {
-    let seconds: u64 = match std::env::var("CHAOS_SECONDS") {
+    let said = std::env::var("CHAOS_SECONDS");
+    let is_short = said.is_err();
+    let seconds: u64 = match said {
         Ok(text) => text.parse().expect("CHAOS_SECONDS is a number of seconds"),
         Err(_) => SECONDS_DEFAULT,
     };
@@ -37,6 +41,7 @@ fn run(consistency: Consistency) {
     let end = Instant::now() + Duration::from_secs(seconds) / 2;
     let mut counts: BTreeMap<Blow, u64> = BTreeMap::new();
     let mut to_come = Vec::new();
+    let mut turns = Turns::default();
     let (mut rounds, mut operations) = (0, 0);
     while Instant::now() < end || rounds == 0 {
         let shared = Shared::new(seed.wrapping_add(rounds)).in_round(rounds);
@@ -47,7 +52,14 @@ fn run(consistency: Consistency) {
                 let (least, most) = PAUSE_MS;
                 let pause = Duration::from_millis(least + random.next_u64() % (most - least));
                 println!("round {rounds}: {blow:?}, pauses {pause:?}");
-                lost.extend(strike(cluster, shared, consistency, blow, pause));
+                lost.extend(strike(
+                    cluster,
+                    shared,
+                    consistency,
+                    blow,
+                    pause,
+                    &mut turns,
+                ));
                 *counts.entry(blow).or_default() += 1;
             }
             lost
@@ -64,6 +76,10 @@ fn run(consistency: Consistency) {
         rounds += 1;
     }
     println!("{rounds} rounds, {operations} operations, no violation; {counts:?}");
+    turns.ask_all(&cluster);
+    println!("{turns:#?}");
+    // What the processes of a machine that does much else spend on each other is not told from their own.
+    assert!(is_short || turns.of_others.slow == 0, "turns were slow");
     if rounds as usize * BLOWS >= Blow::ALL.len() {
         assert_eq!(counts.len(), Blow::ALL.len(), "each has happened");
     }

@@ -2,6 +2,7 @@
 
 use super::application::Shared;
 use super::blows::{Blow, strike};
+use super::turns::Turns;
 use super::{Consistency, Deed, IMPATIENT, LEASE, PATIENT, VALUES_MIN, cluster, record, sum};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_sim::history::{Checked, History, Promises, check};
@@ -66,6 +67,7 @@ fn the_home_of_the_hottest_key_is_killed_and_comes_back() {
             Consistency::Lease,
             Blow::HomeKilled,
             STOPPED,
+            &mut Turns::default(),
         )
     });
 }
@@ -79,6 +81,7 @@ fn a_shadow_server_of_the_hottest_key_stops_and_goes_on() {
             Consistency::Lease,
             Blow::ShadowStopped,
             STOPPED,
+            &mut Turns::default(),
         )
     });
     // It is home of other keys, to which nobody could write.

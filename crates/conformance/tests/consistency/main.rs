@@ -16,6 +16,7 @@ mod chaos;
 mod drains;
 mod lease;
 mod porcupine;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -22,6 +22,8 @@ pub struct Tally {
     pub gets: u64,
     /// Sets that were acknowledged.
     pub sets: u64,
+    /// Visits that ended because the server closed the connection.
+    pub sent_away: u64,
     /// Visits by their manner.
     pub visits: BTreeMap<&'static str, u64>,
 }
@@ -31,10 +33,26 @@ impl Tally {
         self.connections += other.connections;
         self.gets += other.gets;
         self.sets += other.sets;
+        self.sent_away += other.sent_away;
         for (manner, count) in &other.visits {
             *self.visits.entry(manner).or_default() += count;
         }
     }
+}
+
+/// Why a visit ends early: the server has closed the connection. It may, while memory is short, of one that holds much and hardly
+/// moves, as any client does whose thread is not run for a second; it counts all that it closes.
+pub struct SentAway;
+
+/// Ends the visit.
+fn sent_away() -> ! {
+    std::panic::resume_unwind(Box::new(SentAway))
+}
+
+/// Whether this error says that the server has closed the connection.
+fn is_close(error: &std::io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// One thread's client.
@@ -116,7 +134,10 @@ pub struct Peer {
 
 impl Peer {
     pub fn send(&mut self, bytes: &[u8]) {
-        self.try_send(bytes).expect("the server reads what is sent");
+        match self.try_send(bytes) {
+            Err(error) if is_close(&error) => sent_away(),
+            sent => sent.expect("the server reads what is sent"),
+        }
     }
 
     pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -126,9 +147,11 @@ impl Peer {
     /// The next line without its end.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
-        self.reader
-            .read_until(b'\n', &mut line)
-            .expect("the server answers");
+        match self.reader.read_until(b'\n', &mut line) {
+            Ok(_) if !line.ends_with(b"\n") => sent_away(),
+            Err(error) if is_close(&error) => sent_away(),
+            read => read.expect("the server answers"),
+        };
         assert!(line.ends_with(b"\r\n"), "no whole line: {line:?}");
         line.truncate(line.len() - 2);
         String::from_utf8_lossy(&line).into_owned()
@@ -144,9 +167,10 @@ impl Peer {
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.reader
-            .read_exact(&mut bytes)
-            .expect("the server sends what it announced");
+        match self.reader.read_exact(&mut bytes) {
+            Err(error) if is_close(&error) => sent_away(),
+            read => read.expect("the server sends what it announced"),
+        }
         bytes
     }
 

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use super::client::{Peer, Visitor, check, value};
+use super::client::{Peer, SentAway, Visitor, check, value};
 
 /// A step of somebody slow.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -14,7 +14,7 @@ const NONSENSE_PATIENCE: Duration = Duration::from_millis(20);
 /// One connection from its beginning to its end.
 pub fn visit(visitor: &mut Visitor) {
     type Manner = (&'static str, fn(&mut Visitor));
-    const MANNERS: [Manner; 14] = [
+    const MANNERS: [Manner; 16] = [
         ("classic", classic),
         ("classic", classic),
         ("meta", meta),
@@ -26,6 +26,8 @@ pub fn visit(visitor: &mut Visitor) {
         ("half-closed", half_closed),
         ("slow reader", slow_reader),
         ("slow writer", slow_writer),
+        ("crowd that does not read", crowd_that_does_not_read),
+        ("crowd of half stores", crowd_of_half_stores),
         ("nonsense", nonsense),
         ("too large", too_large),
         ("idle", idle),
@@ -34,7 +36,13 @@ pub fn visit(visitor: &mut Visitor) {
     if name == "binary" && !visitor.binary {
         return;
     }
-    manner(visitor);
+    let visit = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| manner(visitor)));
+    if let Err(end) = visit {
+        match end.downcast::<SentAway>() {
+            Ok(_) => visitor.tally.sent_away += 1,
+            Err(failure) => std::panic::resume_unwind(failure),
+        }
+    }
     *visitor.tally.visits.entry(name).or_default() += 1;
 }
 
@@ -314,6 +322,38 @@ fn slow_reader(visitor: &mut Visitor) {
     let _ = peer.try_send(line.as_bytes());
     for _ in 0..visitor.below(40) {
         peer.sip(visitor.below(60_000) as usize, PAUSE);
+        pause();
+    }
+}
+
+/// Connections of a crowd. All threads together stay below the server's limit of 1,024 even if each has one.
+const CROWD: usize = 20;
+
+/// Many at once ask for large values, read none of it and stay for a while, unless they are sent away before.
+fn crowd_that_does_not_read(visitor: &mut Visitor) {
+    let key = visitor.key();
+    let mut peer = visitor.connect();
+    peer.send(&store("set", &key, 0, 1_000_000));
+    assert_eq!(peer.line(), "STORED");
+    visitor.tally.sets += 1;
+    let line = format!("get {key}\r\n").repeat(20);
+    crowd(visitor, line.as_bytes());
+}
+
+/// Many at once announce a large value and send a small part of it.
+fn crowd_of_half_stores(visitor: &mut Visitor) {
+    let key = visitor.key();
+    let half = store("set", &key, 0, 1_000_000);
+    crowd(visitor, &half[..5_000]);
+}
+
+fn crowd(visitor: &mut Visitor, bytes: &[u8]) {
+    let mut peers: Vec<Peer> = (0..CROWD).map(|_| visitor.connect()).collect();
+    for peer in &mut peers {
+        // Who is sent away already hears so here.
+        let _ = peer.try_send(bytes);
+    }
+    for _ in 0..visitor.below(200) {
         pause();
     }
 }

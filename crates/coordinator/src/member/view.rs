@@ -133,6 +133,7 @@ mod tests {
             stay: Vec::new(),
             merged: Vec::new(),
             migrations: Vec::new(),
+            quarantined: Vec::new(),
         };
         Arc::new(ClusterMap::new(document).unwrap())
     }

@@ -108,6 +108,11 @@ pub struct MapDocument {
     /// they belong to their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<Migration>,
+    /// Cachelets that nobody owns until an operator says so, because their owners died one after the other; in
+    /// ascending order. What asks for one of their keys is answered with an error, not with a miss. Whoever does not
+    /// know the word takes them for cachelets that change hands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quarantined: Vec<CacheletId>,
 }
 
 /// The history of a virtual node that came to its cachelet by a merge.
@@ -242,6 +247,14 @@ impl MapDocument {
         if !ascends || !has_since || !merged.iter().all(is_sound) {
             return Err(MapError::BadSince);
         }
+        let mut before = None;
+        for &cachelet in &self.quarantined {
+            let owner = self.cachelets.get(usize::from(cachelet.0));
+            if owner != Some(&None) || before >= Some(cachelet) {
+                return Err(MapError::BadQuarantine { cachelet });
+            }
+            before = Some(cachelet);
+        }
         self.validate_migrations()
     }
 
@@ -373,6 +386,12 @@ pub enum MapError {
     /// Neither empty nor one for each cachelet, or one of the future.
     #[error("accept a map: it does not say of each cachelet since when it has gone on")]
     BadSince,
+    /// One that somebody owns, that is unknown or that occurs twice.
+    #[error("accept a map: cachelet {cachelet} cannot be quarantined")]
+    BadQuarantine {
+        /// The cachelet.
+        cachelet: CacheletId,
+    },
     /// More than [`MIGRATIONS_MAX`].
     #[error("accept a map: it has {count} migrations, more than {MIGRATIONS_MAX}")]
     TooManyMigrations {
@@ -516,6 +535,11 @@ impl ClusterMap {
         let migrations = &self.document.migrations;
         let at = migrations.binary_search_by_key(&cachelet, |migration| migration.cachelet);
         at.ok().map(|at| &migrations[at])
+    }
+
+    /// Whether nobody is to own that cachelet: see [`MapDocument::quarantined`]. O(log quarantined).
+    pub fn is_quarantined(&self, cachelet: CacheletId) -> bool {
+        self.document.quarantined.binary_search(&cachelet).is_ok()
     }
 
     /// The cachelets that a worker owns, in ascending order. O(cachelets).

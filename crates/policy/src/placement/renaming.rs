@@ -215,6 +215,7 @@ mod tests {
             stay: Vec::new(),
             merged: Vec::new(),
             migrations: Vec::new(),
+            quarantined: Vec::new(),
         })
         .unwrap()
     }

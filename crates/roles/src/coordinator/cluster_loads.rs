@@ -10,6 +10,7 @@ use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
+use super::quarantine::QuarantinedView;
 use super::{CoordinatorCore, millis};
 use crate::loads_view::{BadLoadNews, LeftOut, LoadNews};
 
@@ -38,6 +39,9 @@ pub struct ClusterLoadsView {
     pub workers: Vec<WorkerLoadView>,
     /// By server, worker and number, or the most loaded first.
     pub cachelets: Vec<CacheletLoadView>,
+    /// Those that nobody owns until an operator says so, by number.
+    #[serde(default)]
+    pub quarantined: Vec<QuarantinedView>,
 }
 
 /// A server, and what is known of its load.
@@ -203,6 +207,7 @@ impl CoordinatorCore {
             servers: Vec::new(),
             workers: Vec::new(),
             cachelets: Vec::new(),
+            quarantined: self.quarantined(),
         };
         let mut known: BTreeMap<_, _> = (self.server_loads(now).into_iter())
             .map(|load| (load.server, load))

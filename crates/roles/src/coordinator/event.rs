@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_types::{Epoch, UnixSeconds};
+use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 /// Why a map changed.
@@ -51,13 +51,17 @@ pub enum Cause {
     CacheletsMerged,
     /// A server that is down has ceased to serve for certain, and its cachelets go to others.
     ServerFenced,
+    /// Owners of cachelets have died one after the other, and nobody gets these before an operator says so.
+    CacheletsQuarantined,
+    /// Cachelets may have owners again: an operator has said so, or one that was taken for dead was alive.
+    QuarantineEnded,
     /// A server that is down was forgotten: it had been gone for long and owned nothing, or an operator has said so.
     ServerForgotten,
 }
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 21] = [
+    pub const ALL: [Cause; 23] = [
         Cause::MapCreated,
         Cause::MapTakenOver,
         Cause::ServerJoined,
@@ -78,6 +82,8 @@ impl Cause {
         Cause::CacheletsSplit,
         Cause::CacheletsMerged,
         Cause::ServerFenced,
+        Cause::CacheletsQuarantined,
+        Cause::QuarantineEnded,
         Cause::ServerForgotten,
     ];
 
@@ -104,6 +110,8 @@ impl Cause {
             Cause::CacheletsSplit => "cachelets_split",
             Cause::CacheletsMerged => "cachelets_merged",
             Cause::ServerFenced => "server_fenced",
+            Cause::CacheletsQuarantined => "cachelets_quarantined",
+            Cause::QuarantineEnded => "quarantine_ended",
             Cause::ServerForgotten => "server_forgotten",
         }
     }
@@ -129,6 +137,9 @@ pub struct MapEvent {
     pub servers: Vec<String>,
     /// Cachelets concerned.
     pub cachelets: usize,
+    /// Which, of those in quarantine; of others their number has to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<CacheletId>,
 }
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ impl Fence {
         self.is_over = true;
     }
 
+    /// Whether it is known to have ended as it should.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// It has become the owner of a cachelet, perhaps after it went down.
     pub(super) fn own_again(&mut self) {
         self.is_given_up = false;
@@ -197,7 +202,7 @@ impl CoordinatorCore {
             let concerned = match slot {
                 Slot::Owned(owner) => [Some(owner.server), None],
                 Slot::Moving(moving) => [moving.from, moving.to].map(|end| Some(end.server)),
-                Slot::Released { by, .. } => [Some(*by), None],
+                Slot::Released { by, .. } | Slot::Quarantined { by, .. } => [Some(*by), None],
                 Slot::Merged => [None, None],
             };
             for server in concerned.into_iter().flatten() {
@@ -261,6 +266,7 @@ impl CoordinatorCore {
                 continue;
             }
             server.fence.is_given_up = true;
+            let suspects = self.note_death(now, id);
             let mut given_up = 0;
             for position in 0..self.slots.len() {
                 if self.slots[position]
@@ -291,6 +297,7 @@ impl CoordinatorCore {
                     ..Change::of_server(Cause::ServerFenced, id)
                 });
             }
+            self.withhold(&suspects, changes);
         }
     }
 

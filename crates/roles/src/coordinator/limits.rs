@@ -135,6 +135,14 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 /// counts anew. Long enough to be seen by whoever is called, and for any restart.
 pub const FORGET_AFTER: Duration = Duration::from_secs(3_600);
 
+/// Deaths of servers count for so long towards the quarantine of what they owned: a key that is asked for every few minutes goes from
+/// owner to owner within that time, and two servers that die of something else seldom do.
+pub const DEATHS_COUNT_FOR: Duration = Duration::from_secs(600);
+
+/// One of so many cachelets is quarantined at most. What one of four servers owned is, at its second death; beyond that
+/// too much would be without an owner for what a key may have done.
+pub const QUARANTINED_PART: usize = 4;
+
 /// Epochs that are left out when a map is taken over from servers: more changes than a predecessor can have made that none of
 /// those who were asked has heard of.
 pub const TAKEOVER_EPOCHS: u64 = 1_000_000;
@@ -217,6 +225,7 @@ const _: () = assert!(
             + WORKERS_TOTAL_MAX * 6
             + VIRTUAL_NODES * 6
             + CACHELETS_MAX * (32 + 17)
+            + CACHELETS_MAX / QUARANTINED_PART * 6
             + MIGRATIONS_MAX * 160
             + 1024
 );

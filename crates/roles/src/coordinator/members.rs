@@ -224,8 +224,10 @@ impl CoordinatorCore {
             let server = &mut self.servers[position];
             server.entry.up = true;
             server.entry.since = next;
+            let boot = server.entry.boot;
             server.fence.come_back(next);
             changes.push(Change::of_server(Cause::ServerReturned, server.entry.id));
+            self.note_alive(boot, changes);
         }
         Ok(position)
     }
@@ -244,8 +246,9 @@ impl CoordinatorCore {
         self.check_room_for_workers(heartbeat, Some(position))?;
         self.check_address(heartbeat, Some(position))?;
         let next = self.next_epoch();
+        let id = self.servers[position].entry.id;
+        let suspects = self.note_death(now, id);
         let server = &mut self.servers[position];
-        let id = server.entry.id;
         if server.former.len() == limits::FORMER_LIVES_MAX {
             server.former.remove(0);
         }
@@ -266,6 +269,7 @@ impl CoordinatorCore {
         }
         self.begin_new_life(id, (workers != workers_before).then_some(workers));
         self.migrations_meet_new_life(now, id, workers, changes);
+        self.withhold(&suspects, changes);
         Ok(position)
     }
 

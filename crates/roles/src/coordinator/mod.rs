@@ -46,6 +46,7 @@ mod names;
 mod pieces;
 mod placing;
 pub mod plans;
+mod quarantine;
 mod refusal;
 mod sharing;
 mod silence;
@@ -71,6 +72,7 @@ use migrating::Migrations;
 use names::Joins;
 use placing::Accounts;
 use plans::{Plans, SavedPlans};
+use quarantine::Deaths;
 use takeover::Takeover;
 
 pub use cluster_hot_keys::{
@@ -98,6 +100,7 @@ pub use migrating::{
 pub use names::{RemoveRefusal, RemovedView};
 pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
+pub use quarantine::{DeadLife, QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
 pub use refusal::{Fault, Reason, Refusal};
 pub use state::{RestoreError, SavedServer, SavedState, StateError};
 pub use view::{ProxiesView, ProxyView, ServerView, ServersView};
@@ -113,6 +116,9 @@ pub struct Counters {
     pub refusals: BTreeMap<Reason, u64>,
     /// Map changes, each cause present.
     pub map_changes: BTreeMap<Cause, u64>,
+    /// Times that cachelets whose owners died one after the other were given on all the same, because too many would have been
+    /// quarantined.
+    pub quarantines_omitted: u64,
     /// Times that the coordinator found itself to have been asleep.
     pub pauses: u64,
     /// Answers of servers that were not heard of, where others reach them.
@@ -153,6 +159,8 @@ pub struct CoordinatorCore {
     plans: Plans,
     /// Who was up, by which maps.
     electorates: Electorates,
+    /// Who has died lately, and with what.
+    deaths: Deaths,
     /// Since it was last found out which servers find no votes, one has confirmed a map or a map was made.
     has_refusal_news: bool,
     map: Option<Arc<ClusterMap>>,
@@ -178,6 +186,8 @@ struct Change {
     cause: Cause,
     servers: BTreeSet<ServerId>,
     cachelets: usize,
+    /// See [`MapEvent::named`].
+    named: Vec<CacheletId>,
 }
 
 impl Change {
@@ -186,6 +196,7 @@ impl Change {
             cause,
             servers: BTreeSet::from([server]),
             cachelets: 0,
+            named: Vec::new(),
         }
     }
 }
@@ -222,6 +233,7 @@ impl CoordinatorCore {
             migrations: Migrations::default(),
             plans: Plans::new(plans),
             electorates: Electorates::default(),
+            deaths: Deaths::default(),
             has_refusal_news: true,
             map: None,
             has_wishes: false,
@@ -238,6 +250,7 @@ impl CoordinatorCore {
                 proxy_heartbeats: 0,
                 refusals: Reason::ALL.into_iter().map(|r| (r, 0)).collect(),
                 map_changes: Cause::ALL.into_iter().map(|c| (c, 0)).collect(),
+                quarantines_omitted: 0,
                 pauses: 0,
                 reached: 0,
             },
@@ -386,6 +399,7 @@ impl CoordinatorCore {
         self.tend_plans(now, &mut changes);
         self.place(now.monotonic, &mut changes);
         self.forget_gone(now.monotonic, &mut changes);
+        self.forget_deaths(now.monotonic);
         if changes.is_empty() {
             return;
         }
@@ -429,6 +443,7 @@ impl CoordinatorCore {
                 cause: change.cause,
                 servers: change.servers.iter().map(name).collect(),
                 cachelets: change.cachelets,
+                named: change.named,
             });
         }
     }

@@ -144,7 +144,10 @@ impl CoordinatorCore {
     pub(super) fn free_id(&self) -> Option<usize> {
         let forgotten = self.servers.iter().filter(|server| server.is_forgotten);
         let mut ids = forgotten.map(|server| server.entry.id);
-        let is_free = |id: &ServerId| !self.electorates.name(*id) && self.cachelets_of(*id) == 0;
+        let is_free = |id: &ServerId| {
+            let is_named = self.electorates.name(*id) || self.remembers_death_of(*id);
+            !is_named && self.cachelets_of(*id) == 0
+        };
         ids.find(is_free).map(|id| usize::from(id.0))
     }
 }

@@ -31,7 +31,7 @@ pub enum PiecesRefusal {
         cachelet: CacheletId,
     },
     /// It has no owner, or is moving to another server.
-    #[error("cachelet {cachelet} is changing hands")]
+    #[error("cachelet {cachelet} is changing hands, or quarantined")]
     ChangingHands {
         /// The cachelet.
         cachelet: CacheletId,
@@ -209,7 +209,7 @@ impl CoordinatorCore {
     fn may_recut(&self, cachelet: CacheletId) -> Result<WorkerRef, PiecesRefusal> {
         let owner = match self.slots.get(usize::from(cachelet.0)) {
             None | Some(Slot::Merged) => return Err(PiecesRefusal::UnknownCachelet { cachelet }),
-            Some(Slot::Moving(_) | Slot::Released { .. }) => {
+            Some(Slot::Moving(_) | Slot::Released { .. } | Slot::Quarantined { .. }) => {
                 return Err(PiecesRefusal::ChangingHands { cachelet });
             }
             Some(Slot::Owned(owner)) => *owner,

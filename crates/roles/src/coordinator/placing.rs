@@ -151,7 +151,7 @@ pub(super) fn plan(
                 to_share += 1;
                 continue;
             }
-            Slot::Merged => continue,
+            Slot::Quarantined { .. } | Slot::Merged => continue,
             Slot::Owned(worker) => *worker,
             Slot::Moving(Moving {
                 from,

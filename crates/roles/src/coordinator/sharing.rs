@@ -26,6 +26,7 @@ impl CoordinatorCore {
                     cause: Cause::MapCreated,
                     servers: takers.iter().map(|worker| worker.server).collect(),
                     cachelets: self.slots.len(),
+                    named: Vec::new(),
                 });
             }
             return;
@@ -65,6 +66,7 @@ impl CoordinatorCore {
                 cause: Cause::CacheletsReleased,
                 servers: former,
                 cachelets: plan.releases.len(),
+                named: Vec::new(),
             });
         }
         if !plan.grants.is_empty() {
@@ -85,6 +87,7 @@ impl CoordinatorCore {
                     .map(|(_, worker)| worker.server)
                     .collect(),
                 cachelets: plan.grants.len(),
+                named: Vec::new(),
             });
         }
     }

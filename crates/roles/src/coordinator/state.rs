@@ -20,6 +20,7 @@ use super::message::Settings;
 use super::migrating::Migrations;
 use super::placing::Slot;
 use super::plans::{Plans, SavedPlans};
+use super::quarantine::{Deaths, SavedDeath};
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub struct SavedState {
     /// First map that was made after the map was taken over from servers; 0 where it never was.
     #[serde(default)]
     pub taken_over: Epoch,
+    /// Who has died lately, and with what.
+    #[serde(default)]
+    pub deaths: Vec<SavedDeath>,
 }
 
 /// A server that has registered.
@@ -87,6 +91,9 @@ pub struct SavedServer {
     /// See [`Heartbeat::leased`](super::Heartbeat::leased).
     #[serde(default)]
     pub leased: bool,
+    /// Whether its process is known to have ended as it should.
+    #[serde(default)]
+    pub over: bool,
     /// Whether its name is forgotten, and its id waits for another.
     #[serde(default)]
     pub forgotten: bool,
@@ -101,8 +108,8 @@ pub struct SavedServer {
 impl SavedServer {
     fn fence(&self) -> Fence {
         let mut fence = Fence::restore(self.works_by_at_least, self.votes_from, self.leased);
-        if self.forgotten {
-            // An operator has said so, or there is nothing that it could serve.
+        if self.forgotten || self.over {
+            // It or an operator has said so, or there is nothing that it could serve.
             fence.end();
         }
         fence
@@ -153,6 +160,11 @@ impl SavedState {
                 .zip(&self.cachelets)
                 .filter_map(|(cachelet, slot)| slot.migration(CacheletId(cachelet)))
                 .collect(),
+            quarantined: (0u16..)
+                .zip(&self.cachelets)
+                .filter(|(_, slot)| slot.is_quarantined())
+                .map(|(cachelet, _)| CacheletId(cachelet))
+                .collect(),
         })
     }
 
@@ -194,6 +206,11 @@ impl SavedState {
             // As sound as the map says below.
             Slot::Owned(_) | Slot::Moving(_) | Slot::Merged => true,
             Slot::Released { by, epoch } => usize::from(by.0) < servers && epoch <= self.epoch,
+            Slot::Quarantined { by, epoch, died } => {
+                let mut lives = died.iter().flatten();
+                let is_known = lives.all(|life| usize::from(life.server.0) < servers);
+                is_known && usize::from(by.0) < servers && epoch <= self.epoch
+            }
         };
         if !self.cachelets.iter().all(release_sound) {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
@@ -227,6 +244,14 @@ impl SavedState {
         {
             return contradiction("what it says of who was up is in no order");
         }
+        let is_sound = |death: &SavedDeath| {
+            let mut nodes = death.virtual_nodes.iter();
+            usize::from(death.life.server.0) < servers
+                && nodes.all(|node| usize::from(node.0) < self.virtual_nodes.len())
+        };
+        if !self.deaths.iter().all(is_sound) {
+            return contradiction("an unknown server has died, or with what does not exist");
+        }
         // Before the first map, a map of one virtual node that nobody owns checks the servers.
         let document = self.document().unwrap_or_else(|| MapDocument {
             epoch: Epoch(1),
@@ -237,6 +262,7 @@ impl SavedState {
             stay: Vec::new(),
             merged: Vec::new(),
             migrations: Vec::new(),
+            quarantined: Vec::new(),
         });
         Ok(document.validate()?)
     }
@@ -280,6 +306,7 @@ impl CoordinatorCore {
         core.plans = Plans::new(state.plans);
         core.electorates = Electorates::restore(state.electorates);
         core.taken_over = state.taken_over;
+        core.deaths = Deaths::restore(now, state.deaths);
         core.servers = state
             .servers
             .into_iter()
@@ -323,6 +350,7 @@ impl CoordinatorCore {
                     works_by_at_least: server.fence.works_by_at_least,
                     votes_from: server.fence.votes_from,
                     leased: server.fence.leased,
+                    over: server.fence.is_over(),
                     forgotten: server.is_forgotten,
                     migrates: server.migrates,
                     splits: server.splits,
@@ -338,6 +366,7 @@ impl CoordinatorCore {
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),
             taken_over: self.taken_over,
+            deaths: self.deaths.saved(),
         }
     }
 }

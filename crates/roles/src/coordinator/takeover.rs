@@ -165,6 +165,7 @@ impl CoordinatorCore {
             cause: Cause::MapTakenOver,
             servers: servers.map(|server| server.id).collect(),
             cachelets: map.document().cachelets.len(),
+            named: Vec::new(),
         };
         self.takeover = None;
         // A map that this coordinator could not have made is not taken over.
@@ -219,6 +220,7 @@ impl CoordinatorCore {
             votes_from: takeover.works_by_at_least(entry),
             // Its next heartbeat says so.
             leased: false,
+            over: false,
             forgotten: false,
             migrates: false,
             splits: false,
@@ -234,6 +236,11 @@ impl CoordinatorCore {
         let released = |by| Slot::Released { by, epoch };
         let slot = |(cachelet, owner): (u16, &Option<WorkerRef>)| match owner {
             _ if pieces[usize::from(cachelet)] == 0 => Slot::Merged,
+            None if map.is_quarantined(CacheletId(cachelet)) => Slot::Quarantined {
+                by: ServerId(0),
+                epoch,
+                died: None,
+            },
             // Whoever let go of it, all others are waited for.
             None => released(ServerId(0)),
             Some(owner) => match map.migration(CacheletId(cachelet)) {
@@ -266,6 +273,7 @@ impl CoordinatorCore {
                 servers: map.servers_up().map(|server| server.id).collect(),
             }],
             taken_over: Epoch(0),
+            deaths: Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod loads;
 mod migrations;
 mod names;
 mod plans;
+mod quarantine;
 mod random;
 mod serving_leases;
 mod shares;

@@ -395,7 +395,10 @@ impl ProxyCore {
             cachelet: place.cachelet.0,
         };
         let Some(worker) = place.worker else {
-            found.why = "nobody owns its cachelet".into();
+            found.why = match map.is_quarantined(place.cachelet) {
+                true => "its cachelet is quarantined: its owners died one after the other".into(),
+                false => "nobody owns its cachelet".into(),
+            };
             return;
         };
         let most = u8::try_from(map.servers_up_count()).unwrap_or(u8::MAX);

@@ -383,7 +383,7 @@ impl ProxyCore {
                 pool.shadow(draft.key, hash, suffix)
             }
         };
-        placed.target = target.ok_or(Failure::NoOwner);
+        placed.target = target.ok_or_else(|| pool.why_homeless(hash));
         placed
     }
 

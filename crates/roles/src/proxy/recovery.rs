@@ -25,10 +25,11 @@ use super::pool::{PoolId, Servers};
 use super::routes::Rename;
 use super::show::{self, Tally};
 use super::{BackendId, Output, ProxyCore};
+use crate::quarantined::Quarantined;
 use core::fmt;
 use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::{CacheletId, Instant, KeyHash};
 
 /// Why a request has no answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) enum Failure {
     NoMap,
     /// The map names no server for the key.
     NoOwner,
+    /// Nobody is to own the key's cachelet before an operator says so.
+    Quarantined(CacheletId),
     /// The server is down; it was not asked.
     Unavailable(String),
     /// Too much is queued for the server; it was not asked.
@@ -59,11 +62,15 @@ pub(super) enum Failure {
 
 impl Failure {
     /// Whether a get may be answered as a miss. Not where we are at our own limits: that would turn
-    /// a burst of requests into a burst of requests to the database behind the cache.
+    /// a burst of requests into a burst of requests to the database behind the cache. Nor where it will stay one for as long
+    /// as it takes somebody to look.
     fn is_absence(&self) -> bool {
         !matches!(
             self,
-            Failure::Busy(_) | Failure::TooManyParked | Failure::Overloaded
+            Failure::Busy(_)
+                | Failure::TooManyParked
+                | Failure::Overloaded
+                | Failure::Quarantined(_)
         )
     }
 
@@ -85,6 +92,7 @@ impl Failure {
             | Failure::Confused(name) => Some(name),
             Failure::NoMap
             | Failure::NoOwner
+            | Failure::Quarantined(_)
             | Failure::Moving
             | Failure::BehindReads
             | Failure::TooManyParked
@@ -102,6 +110,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::NoMap => f.write_str("no map of the cluster yet"),
             Failure::NoOwner => f.write_str("no server owns this key"),
+            Failure::Quarantined(cachelet) => Quarantined(*cachelet).fmt(f),
             Failure::Unavailable(name) => write!(f, "backend {name} unavailable"),
             Failure::Busy(name) => write!(f, "backend {name} has too many requests queued"),
             Failure::Lost(name) => write!(f, "backend {name} lost, outcome unknown"),
@@ -320,7 +329,7 @@ impl ProxyCore {
             return Err(Failure::NoOwner);
         };
         let (_, home) = pool.home(hash).ok_or(Failure::NoMap)?;
-        home.ok_or(Failure::NoOwner)
+        home.ok_or_else(|| pool.why_homeless(hash))
     }
 
     /// A worker says that the awaited request is not its business. It was not carried out.

@@ -28,6 +28,8 @@ pub struct AdminConfig {
     pub shutdown: bool,
     /// Whether a client may move the clock (`--test-commands`).
     pub test_commands: bool,
+    /// A command that names this key calls that, which ends the process on the spot (`--test-abort-on`).
+    pub test_abort_on: Option<(String, fn() -> !)>,
     /// Whether certificates can be read again: there are some.
     pub refresh_certs: bool,
     /// Whether `config get cluster` is answered; memcached does not know it.
@@ -51,6 +53,7 @@ impl Default for AdminConfig {
             watch: true,
             shutdown: false,
             test_commands: false,
+            test_abort_on: None,
             refresh_certs: false,
             cluster_config: true,
             track_sizes: false,

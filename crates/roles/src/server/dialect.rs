@@ -23,7 +23,6 @@ use evenkeel_types::{KeyHash, Now};
 
 /// What a forwarded binary command is answered when its key changed worker on the way.
 const NO_LEASE: &[u8] = b"no leave to serve this key";
-const OF_ANOTHER: &[u8] = b"key belongs to another server: use a proxy";
 const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
 
 impl WorkerCore {
@@ -368,9 +367,9 @@ impl WorkerCore {
             self.engine.counters.requests_without_lease += 1;
             answer::error_with(session.sink(), request.echo(), Status::Busy, NO_LEASE);
         } else if located.place.worker == ELSEWHERE {
-            self.engine.counters.keys_of_others += 1;
-            let echo = request.echo();
-            answer::error_with(session.sink(), echo, Status::NotMyVbucket, OF_ANOTHER);
+            let (echo, why) = (request.echo(), self.refuse_elsewhere(key).to_string());
+            let status = Status::NotMyVbucket;
+            answer::error_with(session.sink(), echo, status, why.as_bytes());
         } else {
             // Also a quiet command has its place in the order: it may turn out to have an answer.
             self.forward_awaited(id, session, located, Form::Frame, |bytes| {

@@ -27,9 +27,6 @@ const ONLY_SERVERS: &[u8] = b"SERVER_ERROR only servers say that, and on a worke
 const NO_LEASE: &[u8] =
     b"SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
 
-/// Another server owns the key, and the client knows no map.
-const OF_ANOTHER: &[u8] = b"SERVER_ERROR key belongs to another server: use a proxy\r\n";
-
 /// Where a command on one key goes.
 enum Route {
     Here(At),
@@ -79,13 +76,10 @@ impl GetForm {
 #[inline]
 pub(super) fn end_get(session: &mut Session) {
     session.keys_done = 0;
-    let has_asked_elsewhere = core::mem::take(&mut session.has_asked_elsewhere);
-    let end = if has_asked_elsewhere {
-        OF_ANOTHER
-    } else {
-        text::END
-    };
-    session.sink().extend_from_slice(end);
+    match session.elsewhere.take() {
+        None => session.sink().extend_from_slice(text::END),
+        Some(elsewhere) => session.sink().extend_from_slice(&elsewhere.line()),
+    }
 }
 
 impl WorkerCore {
@@ -259,8 +253,8 @@ impl WorkerCore {
                 reply(session, NO_LEASE, wants_no_reply(request));
             }
             Route::OfAnother => {
-                self.engine.counters.keys_of_others += 1;
-                reply(session, OF_ANOTHER, wants_no_reply(request));
+                let line = self.refuse_elsewhere(key).line();
+                reply(session, &line, wants_no_reply(request));
             }
         }
         true
@@ -511,8 +505,7 @@ impl WorkerCore {
             return;
         }
         if located.place.worker == ELSEWHERE {
-            self.engine.counters.keys_of_others += 1;
-            session.has_asked_elsewhere = true;
+            session.elsewhere = Some(self.refuse_elsewhere(key));
             return;
         }
         if located.place.worker == self.config.index {

@@ -3,6 +3,7 @@
 //! Most answers are written straight into `out`. Only when a command had to travel to another worker do
 //! later answers wait for earlier ones: see [`in_order`](super::in_order).
 
+use super::elsewhere::Elsewhere;
 use super::in_order::{InOrder, Ticket};
 use super::listing::Listing;
 use crate::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
@@ -168,8 +169,8 @@ pub struct Session {
     pub need: usize,
     /// Keys of the multi-get at the front of the input that are already answered.
     pub keys_done: usize,
-    /// Whether one of the keys of the classic get that is being answered is another server's.
-    pub has_asked_elsewhere: bool,
+    /// One of the keys of the classic get that is being answered is not this server's.
+    pub elsewhere: Option<Elsewhere>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.

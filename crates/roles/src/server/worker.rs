@@ -234,6 +234,7 @@ impl WorkerCore {
                 start: config.start,
                 detail: config.admin.detail,
                 delimiter: config.admin.prefix_delimiter,
+                abort_on: config.admin.test_abort_on.clone(),
                 watcher_bytes_max: config.admin.watcher_log_bytes,
                 worker_bytes_max: config.admin.worker_log_bytes,
             }),

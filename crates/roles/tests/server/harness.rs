@@ -220,6 +220,7 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
         stay: Vec::new(),
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     };
     Arc::new(ClusterMap::new(document).expect("a sound map"))
 }

@@ -88,6 +88,30 @@ fn an_aware_client_is_pointed_to_the_home_and_an_unaware_one_is_refused() {
 }
 
 #[test]
+fn a_client_that_knows_no_map_is_told_of_a_quarantine() {
+    let mut server = Server::new(config(1, true));
+    let mut document = (*map(1, 2)).document().clone();
+    let cachelet = (0..document.cachelets.len()).find(|at| document.cachelets[*at].is_some());
+    let cachelet = cachelet.expect("an owner");
+    document.cachelets[cachelet] = None;
+    document.quarantined = vec![evenkeel_types::CacheletId(cachelet as u16)];
+    let map = evenkeel_policy::placement::map::ClusterMap::new(document).expect("a sound map");
+    let place = |key: &String| map.locate(evenkeel_types::KeyHash::of(key.as_bytes()));
+    let mut keys = (0..).map(|i| format!("k{i}"));
+    let key = keys.find(|key| usize::from(place(key).cachelet.0) == cachelet);
+    let key = key.expect("a key of it");
+    server.workers[0].handle_map(at(0), &map.into(), ServerId(1));
+    let mut plain = Client::open(&mut server, 0);
+    for command in ["set KEY 0 0 1\r\nx", "get KEY", "mg KEY v", "delete KEY"] {
+        let command = command.replace("KEY", &key) + "\r\n";
+        let expected = format!(
+            "SERVER_ERROR cachelet {cachelet} is quarantined: its owners died one after the other\r\n"
+        );
+        assert_eq!(plain.ask(&mut server, at(0), command), expected);
+    }
+}
+
+#[test]
 fn what_a_server_no_longer_owns_is_forgotten() {
     let mut server = Server::new(config(1, true));
     let (two, three) = (map(1, 2), map(2, 3));

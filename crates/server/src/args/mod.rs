@@ -148,6 +148,10 @@ pub struct Args {
     #[arg(long, hide = true)]
     pub test_commands: bool,
 
+    /// Abort when a command names this key, as if there were a mistake that it meets; for tests
+    #[arg(long, hide = true, value_name = "KEY")]
+    pub test_abort_on: Option<String>,
+
     /// Spend so much time on each key besides what it takes, which makes this a small server; for tests
     /// and experiments
     #[arg(long, hide = true, value_name = "NANOSECONDS", default_value_t = 0)]

@@ -116,6 +116,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
         stay: Vec::new(),
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     };
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;
     Ok(Arc::new(map))

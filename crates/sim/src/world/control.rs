@@ -257,6 +257,14 @@ impl World {
 
     pub(super) fn tick_coordinator(&mut self) {
         let now = self.coordinator.process.now(self.time);
+        // An operator who knows that it was no key is never far.
+        let quarantined = self.coordinator.core.quarantined();
+        self.report
+            .tell("cachelets quarantined", quarantined.len() as u64);
+        for one in quarantined {
+            let released = self.coordinator.core.release_cachelet(now, one.cachelet);
+            released.expect("it is quarantined");
+        }
         self.coordinator.core.handle_timeout(now);
         self.note_new_maps();
     }

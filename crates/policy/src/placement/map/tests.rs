@@ -40,6 +40,7 @@ fn document() -> MapDocument {
             cancelled: false,
             bytes_per_second: 0,
         }],
+        quarantined: vec![CacheletId(7)],
     }
 }
 
@@ -72,6 +73,7 @@ fn a_map_of_65536_virtual_nodes_and_cachelets_reaches_the_last_of_each() {
     document.since.clear();
     document.stay.clear();
     document.migrations.clear();
+    document.quarantined.clear();
     let map = ClusterMap::new(document).unwrap();
     let place = map.locate(KeyHash(u64::MAX));
     assert_eq!(
@@ -90,6 +92,8 @@ fn workers_are_found_by_their_own_ports() {
     assert_eq!(map.owner(CacheletId(1)), Some(worker(1, 1)));
     assert_eq!(map.owner(CacheletId(7)), None);
     assert_eq!(map.owner(CacheletId(8)), None);
+    let quarantined = [6, 7, 8].map(|cachelet| map.is_quarantined(CacheletId(cachelet)));
+    assert_eq!(quarantined, [false, true, false]);
     let owned: Vec<u16> = map.cachelets_of(worker(1, 0)).map(|c| c.0).collect();
     assert_eq!(owned, [0, 4]);
 }
@@ -143,11 +147,23 @@ fn bad_migration(cachelet: u16) -> MapError {
     }
 }
 
+fn bad_quarantine(cachelet: u16) -> MapError {
+    MapError::BadQuarantine {
+        cachelet: CacheletId(cachelet),
+    }
+}
+
 #[test]
 fn every_rule_refuses_the_document_that_breaks_it() {
     type Break = fn(&mut MapDocument);
-    let cases: [(Break, MapError); 25] = [
+    let cases: [(Break, MapError); 28] = [
         (|d| d.since.truncate(7), MapError::BadSince),
+        (
+            |d| d.quarantined = vec![CacheletId(7); 2],
+            bad_quarantine(7),
+        ),
+        (|d| d.quarantined = vec![CacheletId(6)], bad_quarantine(6)),
+        (|d| d.quarantined = vec![CacheletId(8)], bad_quarantine(8)),
         (|d| d.since[3] = Epoch(6), MapError::BadSince),
         (|d| d.stay[3] = Epoch(1), MapError::BadSince),
         (|d| d.stay.truncate(7), MapError::BadSince),

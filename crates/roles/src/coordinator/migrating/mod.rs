@@ -310,7 +310,9 @@ impl CoordinatorCore {
             None | Some(Slot::Merged) => {
                 return Err(MigrationRefusal::UnknownCachelet { cachelet });
             }
-            Some(Slot::Released { .. }) => return Err(MigrationRefusal::NobodyOwns { cachelet }),
+            Some(Slot::Released { .. } | Slot::Quarantined { .. }) => {
+                return Err(MigrationRefusal::NobodyOwns { cachelet });
+            }
             Some(Slot::Moving(_)) => return Err(MigrationRefusal::Moving { cachelet }),
             Some(Slot::Owned(from)) => *from,
         };
@@ -505,6 +507,7 @@ fn note(changes: &mut Vec<Change>, cause: Cause, servers: [ServerId; 2]) {
             cause,
             servers: BTreeSet::new(),
             cachelets: 0,
+            named: Vec::new(),
         });
         changes.len() - 1
     });

@@ -59,7 +59,7 @@ pub enum MigrationRefusal {
         worker: String,
     },
     /// Nobody owns it now.
-    #[error("nobody owns cachelet {cachelet} now, because it is changing hands")]
+    #[error("nobody owns cachelet {cachelet} now, because it is changing hands or quarantined")]
     NobodyOwns {
         /// The cachelet.
         cachelet: CacheletId,

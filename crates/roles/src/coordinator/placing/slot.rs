@@ -4,6 +4,8 @@ use evenkeel_policy::placement::map::Migration;
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::quarantine::DeadLife;
+
 /// Who has a cachelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -18,6 +20,16 @@ pub enum Slot {
         by: ServerId,
         /// First map in which nobody had it: what `by` must confirm.
         epoch: Epoch,
+    },
+    /// Nobody, until an operator says so: its owners died one after the other (see `quarantine`). Of who had it last as
+    /// of what is released.
+    Quarantined {
+        /// The last owner.
+        by: ServerId,
+        /// First map in which nobody had it.
+        epoch: Epoch,
+        /// Who died; absent where a coordinator without state has it from a map.
+        died: Option<[DeadLife; 2]>,
     },
     /// No cachelet has this number any more, since it was merged into another one.
     Merged,
@@ -63,8 +75,12 @@ impl Slot {
         match self {
             Slot::Owned(worker) => Some(worker),
             Slot::Moving(moving) => Some(moving.from),
-            Slot::Released { .. } | Slot::Merged => None,
+            Slot::Released { .. } | Slot::Quarantined { .. } | Slot::Merged => None,
         }
+    }
+
+    pub(in crate::coordinator) fn is_quarantined(&self) -> bool {
+        matches!(self, Slot::Quarantined { .. })
     }
 
     /// The migration as a map has it.

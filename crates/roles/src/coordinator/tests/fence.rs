@@ -16,7 +16,7 @@ fn owns(world: &World, server: u16) -> bool {
 }
 
 /// Lets time pass while these members report every 100 ms.
-fn pass(world: &mut World, ms: u64, members: &mut [Heartbeat]) {
+pub(super) fn pass(world: &mut World, ms: u64, members: &mut [Heartbeat]) {
     for _ in 0..ms / 100 {
         world.pass(100);
         world.send_current(members);

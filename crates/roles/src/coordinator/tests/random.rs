@@ -175,6 +175,10 @@ struct Model {
     served: BTreeMap<(usize, Epoch), u64>,
     /// Migrations of which the source has decided that the cachelet passes.
     decided: BTreeSet<(CacheletId, Epoch)>,
+    /// Lives that have said that they end, as far as the coordinator was not started without its state since.
+    announced: BTreeSet<BootId>,
+    /// Cachelets that an operator has released since the last map that was looked at.
+    released: BTreeSet<CacheletId>,
     /// Decided migrations of which the map has told; taken back ones; those after which contents began anew.
     seen: [u64; 3],
 }
@@ -195,6 +199,8 @@ impl Model {
             contents: 0,
             served: BTreeMap::new(),
             decided: BTreeSet::new(),
+            announced: BTreeSet::new(),
+            released: BTreeSet::new(),
             seen: [0; 3],
         }
     }
@@ -241,6 +247,11 @@ impl Model {
             }
             14..17 if self.chance(300) => self.split_or_merge(),
             14..17 => self.begin_migration(),
+            17 if self.chance(300) => {
+                if let Some(quarantined) = self.world.core.quarantined().first() {
+                    self.release(quarantined.cachelet);
+                }
+            }
             17 => {
                 let cachelet = CacheletId((self.random.next_u64() % 64) as u16);
                 // It may not be moving.
@@ -388,7 +399,9 @@ impl Model {
                 ..process.heartbeat()
             };
             // It may be of a life that was replaced.
-            let _ = self.world.send(&goodbye);
+            if self.world.send(&goodbye).is_ok() {
+                self.announced.insert(goodbye.boot);
+            }
         }
     }
 
@@ -406,6 +419,12 @@ impl Model {
         if self.chance(700) {
             self.processes[i].names += 1;
         }
+    }
+
+    fn release(&mut self, cachelet: CacheletId) {
+        let released = self.world.core.release_cachelet(self.world.now, cachelet);
+        released.expect("it is quarantined");
+        self.released.insert(cachelet);
     }
 
     /// Starts a process, or starts it again.
@@ -479,6 +498,7 @@ impl Model {
         self.world.core = CoordinatorCore::new(config, LINEAGE + 1, now).unwrap();
         // What it made last was perhaps told to nobody.
         self.last_map = None;
+        self.announced.clear();
         for _ in 0..100 {
             for i in 0..self.processes.len() {
                 if self.processes[i].works_by.is_some() {
@@ -511,13 +531,14 @@ impl Model {
                 "two stays of one name: {migration:?}"
             );
         }
-        if let Some(last) = &self.last_map {
+        if let Some(last) = self.last_map.clone() {
             assert!(map.epoch() >= last.epoch(), "the epoch only grows");
             if map.epoch() == last.epoch() {
-                assert_eq!(map, *last, "a map never changes");
+                assert_eq!(map, last, "a map never changes");
             }
             if map.epoch() > last.epoch() {
-                self.check_change(&last.clone(), &map);
+                self.check_change(&last, &map);
+                self.check_quarantine(&last, &map);
             }
         }
         self.last_map = Some(map);
@@ -564,6 +585,36 @@ impl Model {
                 assert_eq!(since, since_before, "nothing has changed");
             }
         }
+    }
+
+    /// What is quarantined stays so until an operator says otherwise, and is so because two lives have ended without a word.
+    fn check_quarantine(&mut self, last: &ClusterMap, map: &ClusterMap) {
+        let released = core::mem::take(&mut self.released);
+        for &cachelet in &last.document().quarantined {
+            let is_kept = map.is_quarantined(cachelet) || released.contains(&cachelet);
+            assert!(is_kept, "cachelet {cachelet} is nobody's");
+        }
+        for slot in &self.world.core.slots {
+            let Slot::Quarantined { died, .. } = slot else {
+                continue;
+            };
+            for life in died.iter().flatten() {
+                let mut processes = self.processes.iter().filter(|process| process.alive);
+                let is_alive = processes.any(|process| process.heartbeat.boot == life.boot);
+                assert!(
+                    !is_alive && !self.announced.contains(&life.boot),
+                    "{life:?}"
+                );
+            }
+        }
+        let (quarantined, all) = (
+            map.document().quarantined.len(),
+            self.world.core.slots.len(),
+        );
+        assert!(
+            quarantined * limits::QUARANTINED_PART <= all,
+            "{quarantined} of {all}"
+        );
     }
 
     /// Of all processes that run, reachable or not, at most one serves a cachelet, and contents are what the
@@ -620,7 +671,26 @@ impl Model {
             // A server that never came is unknown.
             let _ = self.world.core.handle_drain(now, &request);
         }
-        for _ in 0..300 {
+        self.live_on(300);
+        assert_eq!(self.world.core.cachelets_in_transit(), 0);
+        // Everything else is given on.
+        let quarantined = self.world.core.quarantined();
+        let owned = self.world.shares().values().sum::<usize>();
+        let slots = self.world.core.slots.iter();
+        let merged = slots.filter(|slot| **slot == Slot::Merged).count();
+        assert_eq!(
+            owned + merged + quarantined.len(),
+            self.world.core.slots.len()
+        );
+        for one in quarantined {
+            self.release(one.cachelet);
+        }
+        self.live_on(100);
+        self.check_rest();
+    }
+
+    fn live_on(&mut self, rounds: usize) {
+        for _ in 0..rounds {
             self.remove_again();
             for i in 0..self.processes.len() {
                 let process = &mut self.processes[i];
@@ -639,6 +709,9 @@ impl Model {
             self.check();
             self.world.pass(100);
         }
+    }
+
+    fn check_rest(&mut self) {
         assert_eq!(self.world.core.cachelets_in_transit(), 0);
         assert_eq!(self.world.core.migrations_under_way(), 0);
         let mut shares = self.world.shares();

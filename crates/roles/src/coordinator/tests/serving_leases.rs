@@ -89,6 +89,8 @@ struct Model {
     two_owners: usize,
     fenced: u64,
     reached: u64,
+    /// Cachelets in quarantine once faults have stopped.
+    quarantined: u64,
 }
 
 impl Model {
@@ -113,6 +115,7 @@ impl Model {
             two_owners: 0,
             fenced: 0,
             reached: 0,
+            quarantined: 0,
         }
     }
 
@@ -315,6 +318,15 @@ impl Model {
         let epoch = self.world.core.epoch();
         (0..500).for_each(|_| self.step());
         assert_eq!(self.world.core.epoch(), epoch, "all is at rest");
+        for slot in &self.world.core.slots {
+            if let Slot::Quarantined { died, .. } = slot {
+                let boots: Vec<_> = died.iter().flatten().map(|life| life.boot).collect();
+                let mut processes = self.processes.iter();
+                let is_alive = processes.any(|process| boots.contains(&process.heartbeat.boot));
+                assert!(!is_alive, "who is alive has not died");
+                self.quarantined += 1;
+            }
+        }
         self.processes[0].alive = false;
         let (_, me) = self.processes[0].keeper.map().expect("it has a map");
         let up = |model: &Model| model.world.core.map().is_some_and(|map| map.is_up(me));
@@ -323,10 +335,9 @@ impl Model {
         }
         let down = self.now();
         let owns = |model: &Model| {
-            let owners = model.world.owners();
-            owners
-                .iter()
-                .any(|owner| owner.is_none_or(|owner| owner.server == me))
+            let slots = &model.world.core.slots;
+            let mut slots = slots.iter().filter(|slot| !slot.is_quarantined());
+            slots.any(|slot| slot.owner().is_none_or(|owner| owner.server == me))
         };
         while owns(self) {
             self.step();
@@ -350,14 +361,16 @@ fn run(seed: u64, ignores_leases: bool) -> Model {
 
 #[test]
 fn no_two_servers_serve_a_cachelet_and_a_dead_ones_are_soon_with_others() {
-    let (mut fenced, mut reached) = (0, 0);
+    let (mut fenced, mut reached, mut quarantined) = (0, 0, 0);
     for seed in 0..SEEDS {
         let mut model = run(seed, false);
         fenced += model.fenced;
         model.heal_and_kill();
         reached += model.reached;
+        quarantined += model.quarantined;
         assert_eq!(model.two_owners, 0, "seed {seed}");
     }
+    assert!(quarantined > 0, "owners died one after the other");
     assert!(fenced > 0, "servers were given up while things went wrong");
     assert!(reached > 0, "and some only answered hellos");
 }

@@ -6,6 +6,7 @@
 
 use crate::proxy::BackendId;
 use crate::proxy::config::MapSource;
+use crate::proxy::recovery::Failure;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::renaming::shadows;
 use evenkeel_types::limits::GAMMA_MAX;
@@ -150,6 +151,19 @@ impl EvenkeelPool {
             .copied()
             .flatten();
         Some((place.cachelet, home))
+    }
+
+    /// Why a key has no home.
+    #[cold]
+    pub fn why_homeless(&self, hash: KeyHash) -> Failure {
+        let Some(map) = &self.map else {
+            return Failure::NoMap;
+        };
+        let cachelet = map.locate(hash).cachelet;
+        match map.is_quarantined(cachelet) {
+            true => Failure::Quarantined(cachelet),
+            false => Failure::NoOwner,
+        }
     }
 
     /// The backend of the shadow worker of that suffix, from 1. `None` when the map has none. O(log keys), but O(γ²) for a key

@@ -3,7 +3,9 @@
 use super::world::SOURCE;
 use super::world::{Connecting, World, key_of, map};
 use crate::proxy::{PoolKind, PoolSettings, ProxyConfig};
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::Epoch;
+use std::sync::Arc;
 
 /// Two servers; the map of epoch 2 gives everything to server 2.
 fn all_to_2(epoch: u64) -> std::sync::Arc<evenkeel_policy::placement::map::ClusterMap> {
@@ -128,6 +130,43 @@ fn a_server_that_is_back_at_its_address_is_asked_as_soon_as_the_map_says_so() {
     );
     world.reply(102, "HD\r\n");
     assert_eq!(world.received(client), "STORED\r\n");
+}
+
+#[test]
+fn a_quarantined_key_is_answered_with_an_error_at_once() {
+    let mut world = World::evenkeel(2);
+    let (key, cachelet) = key_of(1, 2);
+    let (other, _) = key_of(2, 2);
+    let mut document = map(2, 2, |_| 2).document().clone();
+    document.cachelets[usize::from(cachelet)] = None;
+    let changes_hands = ClusterMap::new(document.clone()).unwrap();
+    world.set_map(&Arc::new(changes_hands));
+    let [first, second] = [world.client(), world.client()];
+    world.send(first, format!("set {key} 0 0 1\r\nx\r\n"));
+    assert_eq!(world.received(first), "", "it waits for an owner");
+    document.epoch = Epoch(3);
+    document.quarantined = vec![evenkeel_types::CacheletId(cachelet)];
+    world.set_map(&Arc::new(ClusterMap::new(document).unwrap()));
+    let error = format!(
+        "SERVER_ERROR cachelet {cachelet} is quarantined: its owners died one after the other\r\n"
+    );
+    assert_eq!(world.received(first), error);
+    for request in [
+        format!("get {key}\r\n"),
+        format!("set {key} 0 0 1\r\nx\r\n"),
+        format!("mg {key} v\r\n"),
+        format!("delete {key}\r\n"),
+        format!("incr {key} 1\r\n"),
+        format!("touch {key} 1\r\n"),
+    ] {
+        world.send(second, request.clone());
+        assert_eq!(world.received(second), error, "{request}");
+    }
+    assert_eq!(world.asked(101) + &world.asked(102), "");
+    world.send(second, format!("get {key} {other}\r\n"));
+    world.asked(102);
+    world.reply(102, "EN\r\n");
+    assert_eq!(world.received(second), error, "no miss");
 }
 
 #[test]

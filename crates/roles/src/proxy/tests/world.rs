@@ -455,6 +455,7 @@ pub fn map(epoch: u64, servers: u16, owner: impl Fn(u16) -> u16) -> Arc<ClusterM
         stay: Vec::new(),
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     };
     Arc::new(ClusterMap::new(document).unwrap())
 }

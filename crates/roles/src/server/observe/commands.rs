@@ -137,6 +137,7 @@ impl WorkerCore {
         deed: Deed,
         carry_out: impl FnOnce(&mut WorkerCore),
     ) {
+        self.observers.die_of(key);
         let before = Seen::of(&self.engine, at, key);
         let newest = self.engine.newest_version();
         let (too_large, no_memory) = self.refusals();

@@ -1,4 +1,4 @@
-//! Who looks on while commands are carried out: `watch` and `stats detail`.
+//! Who looks on while commands are carried out: `watch`, `stats detail`, and tests in which a key is to end the process.
 //!
 //! While nobody does, a command pays one branch. While somebody does, it takes the way of this
 //! module: the key is looked up before and after, and what became of it is told from the difference.
@@ -42,6 +42,8 @@ pub struct Observers {
     prefixes: Prefixes,
     /// Ends a prefix.
     delimiter: u8,
+    /// See [`ObserverConfig::abort_on`].
+    abort_on: Option<(String, fn() -> !)>,
     /// Kinds of events that anybody watches at any worker.
     streams: Streams,
     /// What each worker's watchers want and have coming, by the worker's index.
@@ -63,7 +65,7 @@ pub struct Observers {
 }
 
 /// How a worker observes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ObserverConfig {
     /// Which worker this is, and of how many.
     pub worker: u16,
@@ -75,6 +77,8 @@ pub struct ObserverConfig {
     pub detail: bool,
     /// What ends a prefix.
     pub delimiter: u8,
+    /// Called when a command names this key: it ends the process.
+    pub abort_on: Option<(String, fn() -> !)>,
     /// See [`WATCHER_LOG_BYTES_DEFAULT`].
     pub watcher_bytes_max: usize,
     /// See [`WORKER_LOG_BYTES_DEFAULT`].
@@ -86,10 +90,11 @@ impl Observers {
     pub fn new(config: &ObserverConfig) -> Self {
         let start_us = config.start.monotonic.0 / 1_000;
         Observers {
-            on: config.detail,
+            on: config.detail || config.abort_on.is_some(),
             detail: config.detail,
             prefixes: Prefixes::default(),
             delimiter: config.delimiter,
+            abort_on: config.abort_on.clone(),
             streams: Streams::default(),
             targets: (0..config.workers).map(|_| Target::default()).collect(),
             watchers: Vec::new(),
@@ -152,7 +157,16 @@ impl Observers {
             .targets
             .iter()
             .fold(Streams::default(), |all, target| all.union(target.streams));
-        self.on = self.detail || !self.streams.is_empty();
+        self.on = self.detail || !self.streams.is_empty() || self.abort_on.is_some();
+    }
+
+    /// Ends the process if this is the key of which it is to die.
+    fn die_of(&self, key: &[u8]) {
+        if let Some((killer, abort)) = &self.abort_on
+            && killer.as_bytes() == key
+        {
+            abort();
+        }
     }
 
     fn count_prefix(&mut self, key: &[u8], counts: &PrefixCounts) {

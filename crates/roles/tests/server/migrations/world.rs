@@ -49,6 +49,7 @@ pub fn first_document() -> MapDocument {
         stay: vec![Epoch(1); usize::from(CACHELETS)],
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     }
 }
 

@@ -442,6 +442,7 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         stay: Vec::new(),
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     }
 }
 

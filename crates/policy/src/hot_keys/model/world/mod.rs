@@ -338,6 +338,7 @@ impl World {
             stay: Vec::new(),
             merged: Vec::new(),
             migrations: Vec::new(),
+            quarantined: Vec::new(),
         };
         let mut world = World {
             plan,

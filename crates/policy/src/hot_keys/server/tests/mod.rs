@@ -50,6 +50,7 @@ fn document() -> MapDocument {
         stay: Vec::new(),
         merged: Vec::new(),
         migrations: Vec::new(),
+        quarantined: Vec::new(),
     }
 }
 

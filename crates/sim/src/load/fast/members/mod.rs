@@ -273,6 +273,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         ending: false,
         works_by_at_least: document.epoch,
         votes_from: document.epoch,
+        over: false,
         forgotten: false,
         leased: false,
         migrates: true,
@@ -297,6 +298,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         },
         taken_over: Epoch(0),
         electorates: Vec::new(),
+        deaths: Vec::new(),
     };
     let config = CoordinatorConfig::new(CLUSTER);
     CoordinatorCore::restore(config, state, Instant(0)).map_err(|error| error.to_string())
