@@ -11,3 +11,4 @@ mod slow_names;
 mod slow_readers;
 mod storms;
 mod strangers;
+mod tokens;
