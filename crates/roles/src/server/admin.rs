@@ -71,6 +71,8 @@ pub enum ProcessRequest {
     /// Read the certificates again, and answer by
     /// [`answer_process_request`](WorkerCore::answer_process_request).
     RefreshCertificates(ReturnAddress),
+    /// Ask the coordinator for a newer map now: another server works by one.
+    AskForMap,
 }
 
 impl WorkerCore {

@@ -23,6 +23,7 @@ mod connections;
 mod counters;
 mod dialect;
 mod dispatch;
+mod early;
 mod engine;
 mod forward;
 mod handover;
