@@ -25,6 +25,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::desk::Desk;
 use crate::http::error;
+use crate::pages::without_port;
 
 /// Operators' tokens, for who has no file for them.
 const API_TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_API_TOKEN";
@@ -72,6 +73,8 @@ pub struct GuardArgs {
 /// What is asked of callers at the moment.
 pub(crate) struct Guard {
     args: GuardArgs,
+    /// By which the coordinator was told that it is reached.
+    names: Vec<String>,
     asked: Mutex<Arc<Asked>>,
 }
 
@@ -89,14 +92,18 @@ pub(crate) struct Caller {
 }
 
 impl Guard {
-    /// Reads the files.
+    /// Reads the files. `addresses` are those, with a port or without, by which the coordinator was told that it is reached.
     ///
     /// # Errors
     /// One line that names the flag and what is wrong.
-    pub(crate) fn load(args: &GuardArgs) -> Result<Guard, String> {
+    pub(crate) fn load<'a>(
+        args: &GuardArgs,
+        addresses: impl Iterator<Item = &'a str>,
+    ) -> Result<Guard, String> {
         let asked = Asked::read(args)?;
         Ok(Guard {
             args: args.clone(),
+            names: addresses.map(|at| without_port(at).to_owned()).collect(),
             asked: Mutex::new(Arc::new(asked)),
         })
     }
@@ -114,11 +121,20 @@ impl Guard {
         }
     }
 
+    /// Whether callers have to show a token or a certificate.
+    pub(crate) fn asks(&self) -> bool {
+        let rules = &self.now().rules;
+        rules.operators.is_some() || rules.wants_certificate
+    }
+
+    /// Names by which the coordinator was told that it is reached.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Whether others than this machine can connect there and change the cluster without showing anything.
     pub(crate) fn is_open(&self, listening: SocketAddr) -> bool {
-        let rules = &self.now().rules;
-        let asks = rules.operators.is_some() || rules.wants_certificate;
-        !asks && !listening.ip().is_loopback()
+        !self.asks() && !listening.ip().is_loopback()
     }
 
     /// What an operator should know who lets others than this machine connect.

@@ -120,7 +120,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             only_leader,
         ))
         .layer(middleware::from_fn_with_state(
-            desk.clone(),
+            (Arc::clone(&guard), desk.clone()),
             pages::keep_out,
         ))
         .layer(middleware::from_fn_with_state(
