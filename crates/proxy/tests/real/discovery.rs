@@ -38,7 +38,7 @@ fn cluster(client: &mut Client) -> (u64, BTreeSet<String>) {
 fn await_servers(client: &mut Client, expected: &BTreeSet<String>) -> u64 {
     poll_until(PATIENCE, "the proxy to know other servers", || {
         let (version, servers) = cluster(client);
-        (servers == expected).then_some(version)
+        (servers == *expected).then_some(version)
     })
 }
 
