@@ -103,11 +103,11 @@ impl ProxyCore {
                 .collect(),
         };
         stats::compose(&mut bytes, ticket.kind, &facts, process);
-        if let Some(client) = self.clients.get_mut(ticket.client.0) {
-            if let Some(Show::Binary(echo)) = client.slot(ticket.slot).map(|slot| slot.show) {
-                let said = mem::take(&mut bytes);
-                wording::in_binary(&said, echo, &mut bytes);
-            }
+        let client = self.clients.get_mut(ticket.client.0);
+        let slot = client.and_then(|client| client.slot(ticket.slot));
+        if let Some(Show::Binary(echo)) = slot.map(|slot| slot.show) {
+            let said = mem::take(&mut bytes);
+            wording::in_binary(&said, echo, &mut bytes);
         }
         self.fill(now, ticket.client, ticket.slot, bytes);
     }
