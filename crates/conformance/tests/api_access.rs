@@ -92,7 +92,7 @@ fn server(coordinator: &str, name: &str, more: &[&str]) -> Process {
 /// A cluster of one server that is let in as a member.
 fn guarded(folder: &Folder) -> (Process, Process) {
     let operators = folder.write("operators", &format!("# first\n{OPERATOR}\n"));
-    let members = folder.write("members", MEMBER);
+    let members = folder.write("members", &format!("{MEMBER} server s1\n"));
     let shown = folder.write("shown", MEMBER);
     let coordinator = evenkeel::coordinator(&[
         "--api-token-file",
@@ -306,7 +306,7 @@ fn tokens_are_replaced_while_everybody_works() {
     );
     folder.write("operators", OPERATOR_NEW);
     // Members: at the coordinator first; the server reads its file again when it is refused.
-    folder.write("members", MEMBER_NEW);
+    folder.write("members", &format!("{MEMBER_NEW} server\n"));
     reload(&mut coordinator, 2);
     assert_eq!(
         (
@@ -355,8 +355,16 @@ fn flags_that_would_leave_a_door_open_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         text
     };
-    let alone = run(&["--member-token-file", &token]);
+    let members = folder.write("members", &format!("{MEMBER} proxy\n"));
+    let alone = run(&["--member-token-file", &members]);
     assert!(alone.contains("goes with --api-token-file"), "{alone}");
+    // A file of before tokens had roles.
+    let both = ["--api-token-file", &token, "--member-token-file", &token];
+    let whose = run(&both);
+    assert!(
+        whose.contains("line 1: say whose the token is: write TOKEN proxy, "),
+        "{whose}"
+    );
     assert!(run(&["--api-token-file", &empty]).contains("there is no token in it"));
     assert!(run(&["--api-token-file", "/no/such/file"]).contains("/no/such/file"));
     assert!(run(&["--tls-client-ca", &token]).contains("--tls-cert"));

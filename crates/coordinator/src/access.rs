@@ -19,6 +19,7 @@ use ureq::http::HeaderValue;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
+use crate::pages::NO_PAGE;
 
 /// The token to show, for who has no file for it.
 const TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_TOKEN";
@@ -279,8 +280,9 @@ impl Means {
         }
     }
 
-    /// A request that shows the token.
+    /// A request that shows the token, and that no web page has made it.
     pub(crate) fn show<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let request = request.header(NO_PAGE, "1");
         match &self.authorization {
             Some(token) => request.header("authorization", token.clone()),
             None => request,

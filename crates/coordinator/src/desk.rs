@@ -82,17 +82,19 @@ pub(crate) enum BadRequest {
     TooLong,
     NotJson,
     FromPage,
+    ForeignHost,
     NotFound,
     BadMethod,
     Timeout,
 }
 
 impl BadRequest {
-    pub(crate) const ALL: [BadRequest; 7] = [
+    pub(crate) const ALL: [BadRequest; 8] = [
         BadRequest::BadJson,
         BadRequest::TooLong,
         BadRequest::NotJson,
         BadRequest::FromPage,
+        BadRequest::ForeignHost,
         BadRequest::NotFound,
         BadRequest::BadMethod,
         BadRequest::Timeout,
@@ -105,6 +107,7 @@ impl BadRequest {
             BadRequest::TooLong => "too_long",
             BadRequest::NotJson => "not_json",
             BadRequest::FromPage => "from_page",
+            BadRequest::ForeignHost => "foreign_host",
             BadRequest::NotFound => "not_found",
             BadRequest::BadMethod => "bad_method",
             BadRequest::Timeout => "timeout",

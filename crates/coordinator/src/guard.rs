@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use evenkeel_roles::coordinator::access::{
-    AccessRules, Denial, Standing, TOKENS_FILE_BYTES_MAX, Tokens,
+    AccessRules, Denial, MemberTokens, Standing, TOKENS_FILE_BYTES_MAX, Tokens, TokensError,
 };
 use evenkeel_runtime::{
     ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, read_secret,
@@ -23,7 +23,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::desk::Desk;
 use crate::http::error;
+use crate::pages::without_port;
 
 /// Operators' tokens, for who has no file for them.
 const API_TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_API_TOKEN";
@@ -38,7 +40,8 @@ pub struct GuardArgs {
     /// They can also be in EVENKEEL_COORDINATOR_API_TOKEN. Read again on SIGHUP, as all files of tokens and certificates
     #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_API_TOKEN_FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// File of tokens for servers and proxies, which may do with them what they need and no more; they can also be in
+    /// File of tokens for servers and proxies, which may do with them what they need and no more, with whose each is:
+    /// lines TOKEN proxy, TOKEN server NAME, or TOKEN server for servers of any name. They can also be in
     /// EVENKEEL_COORDINATOR_MEMBER_TOKEN. Without it members need a token for operators
     #[arg(
         long,
@@ -70,6 +73,8 @@ pub struct GuardArgs {
 /// What is asked of callers at the moment.
 pub(crate) struct Guard {
     args: GuardArgs,
+    /// By which the coordinator was told that it is reached.
+    names: Vec<String>,
     asked: Mutex<Arc<Asked>>,
 }
 
@@ -87,14 +92,18 @@ pub(crate) struct Caller {
 }
 
 impl Guard {
-    /// Reads the files.
+    /// Reads the files. `addresses` are those, with a port or without, by which the coordinator was told that it is reached.
     ///
     /// # Errors
     /// One line that names the flag and what is wrong.
-    pub(crate) fn load(args: &GuardArgs) -> Result<Guard, String> {
+    pub(crate) fn load<'a>(
+        args: &GuardArgs,
+        addresses: impl Iterator<Item = &'a str>,
+    ) -> Result<Guard, String> {
         let asked = Asked::read(args)?;
         Ok(Guard {
             args: args.clone(),
+            names: addresses.map(|at| without_port(at).to_owned()).collect(),
             asked: Mutex::new(Arc::new(asked)),
         })
     }
@@ -112,11 +121,20 @@ impl Guard {
         }
     }
 
+    /// Whether callers have to show a token or a certificate.
+    pub(crate) fn asks(&self) -> bool {
+        let rules = &self.now().rules;
+        rules.operators.is_some() || rules.wants_certificate
+    }
+
+    /// Names by which the coordinator was told that it is reached.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Whether others than this machine can connect there and change the cluster without showing anything.
     pub(crate) fn is_open(&self, listening: SocketAddr) -> bool {
-        let rules = &self.now().rules;
-        let asks = rules.operators.is_some() || rules.wants_certificate;
-        !asks && !listening.ip().is_loopback()
+        !self.asks() && !listening.ip().is_loopback()
     }
 
     /// What an operator should know who lets others than this machine connect.
@@ -185,11 +203,17 @@ impl Secured {
 
 impl Asked {
     fn read(args: &GuardArgs) -> Result<Asked, String> {
-        let operators = tokens(&args.api_token_file, "--api-token-file", API_TOKEN_VARIABLE)?;
+        let operators = tokens(
+            &args.api_token_file,
+            "--api-token-file",
+            API_TOKEN_VARIABLE,
+            Tokens::parse,
+        )?;
         let members = tokens(
             &args.member_token_file,
             "--member-token-file",
             MEMBER_TOKEN_VARIABLE,
+            MemberTokens::parse,
         )?;
         if operators.is_none() && members.is_some() {
             let what = "--member-token-file goes with --api-token-file: without it everybody could do what operators do";
@@ -228,7 +252,12 @@ fn context(args: &GuardArgs, chain: &Path) -> Result<Arc<TlsContext>, String> {
 }
 
 /// The tokens of a file, or of the environment.
-fn tokens(path: &Option<PathBuf>, flag: &str, variable: &str) -> Result<Option<Tokens>, String> {
+fn tokens<T>(
+    path: &Option<PathBuf>,
+    flag: &str,
+    variable: &str,
+    parse: fn(&[u8]) -> Result<T, TokensError>,
+) -> Result<Option<T>, String> {
     let (text, place) = match (path, std::env::var(variable)) {
         (Some(path), _) => {
             let (text, warning) = read_secret(path, TOKENS_FILE_BYTES_MAX)
@@ -241,14 +270,15 @@ fn tokens(path: &Option<PathBuf>, flag: &str, variable: &str) -> Result<Option<T
         (None, Ok(text)) => (text.into_bytes(), variable.to_owned()),
         (None, Err(_)) => return Ok(None),
     };
-    let tokens = Tokens::parse(&text).map_err(|error| format!("{place}: {error}"))?;
+    let tokens = parse(&text).map_err(|error| format!("{place}: {error}"))?;
     Ok(Some(tokens))
 }
 
-/// Lets only those calls on that may be made.
+/// Lets only those calls on that may be made, each with the [`Holder`](evenkeel_roles::coordinator::access::Holder) in
+/// whose name it may speak.
 pub(crate) async fn let_in(
-    State((guard, desk)): State<(Arc<Guard>, Arc<crate::desk::Desk>)>,
-    request: Request,
+    State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let needed = Standing::needed(request.method().as_str(), request.uri().path());
@@ -261,18 +291,22 @@ pub(crate) async fn let_in(
     };
     let judged = guard.now().rules.judge(needed, has_certificate, shown);
     match judged {
-        Ok(()) => next.run(request).await,
-        Err(denial) => {
-            desk.count_denial(denial);
-            denied(denial)
+        Ok(holder) => {
+            request.extensions_mut().insert(holder);
+            next.run(request).await
         }
+        Err(denial) => denied(&desk, denial),
     }
 }
 
-fn denied(denial: Denial) -> Response {
+/// The answer to a call that is not carried out, which is counted.
+pub(crate) fn denied(desk: &Desk, denial: Denial) -> Response {
+    desk.count_denial(denial);
     let status = match denial {
         Denial::NoToken | Denial::WrongToken => StatusCode::UNAUTHORIZED,
-        Denial::NoCertificate | Denial::MembersToken => StatusCode::FORBIDDEN,
+        Denial::NoCertificate | Denial::MembersToken | Denial::WrongRole | Denial::WrongName => {
+            StatusCode::FORBIDDEN
+        }
     };
     let mut response = error(status, denial.as_str(), denial.to_string());
     if status == StatusCode::UNAUTHORIZED {

@@ -6,20 +6,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Json, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
+use evenkeel_roles::coordinator::access::Holder;
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
 use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
     CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent,
-    MapOffer, Mode, Refusal, Settings,
+    MapOffer, MemberKind, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -123,7 +124,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             only_leader,
         ))
         .layer(middleware::from_fn_with_state(
-            desk.clone(),
+            (Arc::clone(&guard), desk.clone()),
             pages::keep_out,
         ))
         .layer(middleware::from_fn_with_state(
@@ -173,11 +174,18 @@ async fn election(State(desk): Shared) -> Response {
     error(StatusCode::NOT_FOUND, "no_election", message)
 }
 
-async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonRejection>) -> Response {
+async fn heartbeat(
+    State(desk): Shared,
+    Extension(holder): Extension<Holder>,
+    body: Result<Json<Heartbeat>, JsonRejection>,
+) -> Response {
     let heartbeat = match body {
         Ok(Json(heartbeat)) => heartbeat,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
+    if let Err(denial) = holder.may_speak_as(heartbeat.kind, &heartbeat.name) {
+        return guard::denied(&desk, denial);
+    }
     match desk.hear(&heartbeat).await {
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
@@ -187,12 +195,16 @@ async fn heartbeat(State(desk): Shared, body: Result<Json<Heartbeat>, JsonReject
 
 async fn hot_keys(
     State(desk): Shared,
+    Extension(holder): Extension<Holder>,
     body: Result<Json<HotKeysReport>, JsonRejection>,
 ) -> Response {
     let report = match body {
         Ok(Json(report)) => report,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
+    if let Err(denial) = holder.may_speak_as(MemberKind::Proxy, &report.proxy) {
+        return guard::denied(&desk, denial);
+    }
     match desk.share(|board, now| board.handle_report(now, &report)) {
         Ok(sum) => Json(sum).into_response(),
         Err(refusal) => {
@@ -218,11 +230,18 @@ async fn map(State(desk): Shared) -> Response {
 }
 
 /// A server that was asked for its map gives it. Says nothing of what becomes of it.
-async fn offer_map(State(desk): Shared, body: Result<Json<MapOffer>, JsonRejection>) -> Response {
+async fn offer_map(
+    State(desk): Shared,
+    Extension(holder): Extension<Holder>,
+    body: Result<Json<MapOffer>, JsonRejection>,
+) -> Response {
     let offer = match body {
         Ok(Json(offer)) => offer,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
+    if let Err(denial) = holder.may_speak_as(MemberKind::Server, &offer.name) {
+        return guard::denied(&desk, denial);
+    }
     told(
         desk.decide(|core, now| core.handle_map_offer(now, &offer))
             .await,

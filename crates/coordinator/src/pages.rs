@@ -1,26 +1,41 @@
-//! No web page may change a cluster: an operator's browser reaches coordinators that strangers do not.
+//! No web page may change a cluster, or read what it is: an operator's browser reaches coordinators that strangers do not.
 //!
 //! A page of any site can make a browser send requests of *simple* content types, without a body too, anywhere. So whatever
 //! changes something has to be sent as `application/json`, for which a browser asks first and is refused. A page whose name was made
 //! to point here (DNS rebinding) needs not ask; but browsers tell with each request that changes something which page
 //! it comes from, in `Origin`. No program that speaks to a coordinator sends that.
+//!
+//! What such a page only reads has no `Origin`, but the page's name as its `Host`. Where whoever can connect may read, with neither
+//! token nor certificate, that is taken from programs of Evenkeel alone, which say so in a header that no page can set, and else only
+//! where the host is an address or a name that this coordinator was given. No member can be shut out by that, whatever
+//! name it was told: members change things, and say what they are.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use evenkeel_roles::coordinator::access::Standing;
 
 use crate::desk::{BadRequest, Desk};
+use crate::guard::Guard;
 use crate::http::error;
 
 /// What a request that changes something has to be sent as.
 pub(crate) const JSON: &str = "application/json";
 
+/// By which programs of Evenkeel show that they are no web page: pages cannot set headers that begin with `sec-`
+/// (forbidden request-headers of the Fetch standard).
+pub(crate) const NO_PAGE: &str = "sec-evenkeel";
+
+/// The name by which each machine knows itself.
+const LOCALHOST: &str = "localhost";
+
 /// Lets only those requests on that no web page can have made.
 pub(crate) async fn keep_out(
-    State(desk): State<Arc<Desk>>,
+    State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -42,7 +57,39 @@ pub(crate) async fn keep_out(
             message,
         );
     }
+    let headers = request.headers();
+    let needs_nothing =
+        Standing::needed(request.method().as_str(), request.uri().path()) == Standing::Anybody;
+    let is_guarded = needs_nothing || guard.asks() || headers.contains_key(NO_PAGE);
+    let is_own = |host: &HeaderValue| is_own_name(host.as_bytes(), guard.names());
+    if !is_guarded && !changes && !headers.get_all(header::HOST).iter().all(is_own) {
+        let message = "this coordinator does not know the name that it was asked by (the Host header), which a web page could have \
+                       chosen: ask by its address, or by a name of --listen, or give the coordinator tokens";
+        return refuse(StatusCode::FORBIDDEN, BadRequest::ForeignHost, message);
+    }
     next.run(request).await
+}
+
+/// Whether a `Host` is an address, or one of these names. A page that a name leads to is neither.
+fn is_own_name(host: &[u8], names: &[String]) -> bool {
+    let Ok(host) = core::str::from_utf8(host) else {
+        return false;
+    };
+    let name = without_port(host);
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    bare.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case(LOCALHOST)
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// The host of `HOST:PORT`, or of `HOST` alone.
+pub(crate) fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
 }
 
 /// Whether the content type is JSON, whatever parameters stand behind it.
@@ -51,4 +98,43 @@ fn is_json(headers: &HeaderMap) -> bool {
     let said = said.and_then(|said| said.to_str().ok()).unwrap_or_default();
     let essence = said.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(JSON)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_own_and_a_name_only_where_it_was_given() {
+        let names = ["coordinator.cache".to_owned()];
+        let is_own = |host: &str| is_own_name(host.as_bytes(), &names);
+        for own in [
+            "127.0.0.1:11210",
+            "127.0.0.1",
+            "10.0.2.1:80",
+            "[::1]:11210",
+            "[fe80::1]",
+            "localhost:11210",
+            "LocalHost",
+            "coordinator.cache:11210",
+            "Coordinator.Cache",
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for foreign in [
+            "evil.example",
+            "evil.example:11210",
+            "127.0.0.1.evil.example:11210",
+            "localhost.evil.example",
+            "coordinator.cache.evil.example",
+            "cache",
+            "",
+            ":11210",
+            "[::1].evil.example",
+            "127.0.0.1@evil.example",
+        ] {
+            assert!(!is_own(foreign), "{foreign}");
+        }
+        assert!(!is_own_name(b"\xff\xfe", &names));
+    }
 }

@@ -105,7 +105,9 @@ impl Coordinator {
         config
             .validate()
             .map_err(|error| RunError::Usage(format!("cannot {error}")))?;
-        let guard = Guard::load(&args.guard).map_err(RunError::Usage)?;
+        let addresses = [Some(&args.listen), args.etcd.advertise.as_ref()];
+        let addresses = addresses.into_iter().flatten().map(String::as_str);
+        let guard = Guard::load(&args.guard, addresses).map_err(RunError::Usage)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -5,6 +5,7 @@ use evenkeel_runtime::budget::Holding;
 use evenkeel_runtime::{InputBuffer, Stream, TlsFailure, Wire};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
@@ -106,6 +107,11 @@ impl Application {
             Stream::Unix(_) => Some("unix".to_owned()),
             stream => stream.peer_address().map(|address| address.to_string()),
         }
+    }
+
+    /// The address of the proxy that it has reached; `None` by a unix socket.
+    pub fn reached(&self) -> Option<SocketAddr> {
+        self.wire.socket().own_address()
     }
 
     /// Whether something has to be agreed on before the first byte.

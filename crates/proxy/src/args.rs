@@ -141,7 +141,8 @@ pub struct Args {
     #[arg(long, env = "EVENKEEL_NAME")]
     pub name: Option<String>,
 
-    /// Host name or address to report to the coordinator [default: the first -l address]
+    /// Host name or address to report to the coordinator [default: the first -l address], and to clients that ask for the
+    /// servers [default: the address they have come to]
     #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
     pub advertise: Option<String>,
 

@@ -19,8 +19,8 @@ use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
-    BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats, ProxyConfig,
-    ProxyCore, ProxyStats, StatsTicket,
+    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats,
+    ProxyConfig, ProxyCore, ProxyStats, StatsTicket,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
@@ -35,6 +35,7 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
@@ -107,6 +108,8 @@ pub struct Parts {
     pub mark: TurnMark,
     /// Where requests are logged; `None` where none are.
     pub request_log: Option<Sink>,
+    /// The host by which clients reach the proxy, where the operator has named one, and its first address.
+    pub own_address: Arc<(Option<String>, SocketAddr)>,
 }
 
 /// A `stats` that waits for the counts of the other workers.
@@ -562,6 +565,7 @@ impl Worker {
                 Output::CloseBackend(id) => self.forget_link(id),
                 Output::WantMap { source, .. } => self.parts.clusters.hurry(source),
                 Output::Stats(ticket) => self.ask_stats(now, ticket),
+                Output::OwnAddress(ticket) => self.tell_own_address(now, ticket),
                 Output::ResetStats => {
                     for worker in self.parts.workers.iter() {
                         worker.say(Control::ResetStats);
@@ -571,6 +575,23 @@ impl Worker {
             }
         }
         self.unfinished = true;
+    }
+
+    /// A client is told to come where it has come, at the host that the operator has named if there is one.
+    fn tell_own_address(&mut self, now: Instant, ticket: AddressTicket) {
+        let place = self.applications.get(ticket.client.0.slot as usize);
+        let application = place.and_then(Option::as_ref);
+        let application = application.filter(|a| a.id == ticket.client);
+        let reached = application.and_then(Application::reached);
+        let (host, address) = &*self.parts.own_address;
+        // What came by a unix socket is told the first address.
+        let address = reached.unwrap_or(*address);
+        let host = match host {
+            Some(host) => host.clone(),
+            None => address.ip().to_canonical().to_string(),
+        };
+        let core = &mut self.parts.core;
+        core.answer_own_address(now, ticket, &host, address.port());
     }
 
     fn log(&self, request: Box<LoggedRequest>) {

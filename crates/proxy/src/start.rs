@@ -199,6 +199,8 @@ impl Proxy {
             turns: Arc::clone(&turns),
             resolver: resolver.clone(),
         };
+        let tcp = tcp.context("a proxy has a TCP address")?;
+        let own_address = Arc::new((settings.advertise.clone(), tcp));
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let name = format!("proxy-{index}");
             let (mark, watched) = watchdog::watched(name.clone());
@@ -223,11 +225,12 @@ impl Proxy {
                 clock,
                 mark,
                 request_log: sink.clone(),
+                own_address: Arc::clone(&own_address),
             };
             worker_threads.push(spawn_named(name, move || event_loop::run(parts))?);
         }
         let news = News(is_news);
-        let identity = identity(&settings, tcp.context("a proxy has a TCP address")?, clock);
+        let identity = identity(&settings, tcp, clock);
         clusters.join(&identity, clock, &workers)?;
         let sources = sources(&settings, &clusters);
         let discovered = settings

@@ -32,6 +32,14 @@ impl Stream {
         }
     }
 
+    /// This end's TCP address; `None` for a unix socket, and for a connection that is gone.
+    pub fn own_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// The error that a failed connect left behind, or `NotConnected` while it is still under way.
     pub fn take_error(&self) -> io::Result<()> {
         match self {

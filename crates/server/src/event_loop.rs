@@ -20,6 +20,7 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
+use evenkeel_coordinator::member::Hurrier;
 use evenkeel_roles::server::{
     CloseReason, ConnectionId, Deferred, Message, Peer, Port, ReturnAddress, WorkerCore,
 };
@@ -38,8 +39,8 @@ use naps::Naps;
 use shortage::is_scarce;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What a connection's input is read into; shared by all connections of a worker.
@@ -92,6 +93,8 @@ pub struct Parts {
     pub share: Share,
     /// What wakes it.
     pub attention: Attention,
+    /// Who asks the coordinator, once the server has joined a cluster.
+    pub membership: Arc<OnceLock<Hurrier>>,
     /// Its own port, for aware clients and other servers, if it has one.
     pub listener: Option<Listener>,
     /// Connections from the acceptor.

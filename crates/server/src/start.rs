@@ -37,9 +37,9 @@ use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -143,6 +143,7 @@ impl Server {
         let mut worker_ports = Vec::new();
         let mut acceptor_ends = Vec::new();
         let mut worker_threads = Vec::new();
+        let hurrier = Arc::new(OnceLock::new());
         let threads = polls.into_iter().zip(transports).zip(meshes);
         for (index, ((poll, transport), mesh)) in threads.enumerate() {
             let listener = match worker_address(args, worker_ip, index as u16)? {
@@ -183,6 +184,7 @@ impl Server {
                 transport,
                 share: Share::new(budget.clone()),
                 attention: Attention::new(notifiers[index].clone()),
+                membership: Arc::clone(&hurrier),
                 listener,
                 incoming,
                 kinds: listeners.kinds.clone(),
@@ -291,7 +293,7 @@ impl Server {
                     }
                 }
             })?);
-            Some(member::join(
+            let membership = member::join(
                 args,
                 address,
                 worker_ports,
@@ -302,7 +304,10 @@ impl Server {
                     lease,
                     end: Arc::clone(&end),
                 },
-            )?)
+            )?;
+            // It is set here alone.
+            let _ = hurrier.set(membership.hurrier());
+            Some(membership)
         };
         Ok(Server {
             clock,

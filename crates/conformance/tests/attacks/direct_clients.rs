@@ -60,3 +60,30 @@ fn a_direct_client_has_no_copies_of_its_own() {
             .then_some(())
     });
 }
+
+#[test]
+fn who_looks_for_servers_finds_the_proxy_alone() {
+    let cluster = Cluster::start(ClusterOptions {
+        servers: 1,
+        ..ClusterOptions::nobody_dies()
+    });
+    let mut client = cluster.proxy_client();
+    client.send(b"config get cluster\r\n");
+    let head = client.line();
+    assert!(head.starts_with("CONFIG cluster 0 "), "{head}");
+    assert!(client.line().parse::<u64>().is_ok(), "a version");
+    let (ip, port) = {
+        let address = cluster.proxies[0].address();
+        (address.ip(), address.port())
+    };
+    assert_eq!(client.line(), format!("{ip}|{ip}|{port}"));
+    let rest = (client.line(), client.line());
+    assert_eq!(rest, (String::new(), "END".to_owned()));
+    // Nor does the key tell by which older clients ask, nor a server itself.
+    let key = "AmazonElastiCache:cluster";
+    assert_eq!(client.get(key), None);
+    assert_eq!(client.get_many(&[key, "none"]), []);
+    let mut direct = cluster.server_client(0);
+    assert_eq!(direct.command("config get cluster"), "ERROR");
+    assert_eq!(direct.get(key), None);
+}

@@ -12,3 +12,4 @@ mod slow_names;
 mod slow_readers;
 mod storms;
 mod strangers;
+mod tokens;

@@ -41,3 +41,41 @@ fn a_web_page_changes_nothing() {
     let (status, body) = send(changes[0], "Content-Type: application/json\r\n");
     assert_eq!(status, 200, "{body}");
 }
+
+/// A page whose own name leads here (DNS rebinding) is known by that name, which its browser says.
+#[test]
+fn a_web_page_reads_nothing() {
+    let cluster = Cluster::start(ClusterOptions {
+        servers: 1,
+        ..ClusterOptions::nobody_dies()
+    });
+    let address = cluster.coordinator.address();
+    let port = address.port();
+    let ask = |path: &str, headers: &str| {
+        let text = format!("GET {path} HTTP/1.0\r\n{headers}\r\n");
+        http::request(address, &text).expect("an answer")
+    };
+    let foreign = format!("Host: evil.example:{port}\r\n");
+    for path in [
+        "/api/v1/map",
+        "/api/v1/servers",
+        "/api/v1/hotkeys",
+        "/api/v1/proxies",
+    ] {
+        let (status, body) = ask(path, &foreign);
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(body.contains("foreign_host"), "{body}");
+    }
+    for host in [
+        format!("localhost:{port}"),
+        address.to_string(),
+        format!("[::1]:{port}"),
+    ] {
+        let (status, body) = ask("/api/v1/map", &format!("Host: {host}\r\n"));
+        assert_eq!(status, 200, "{host}: {body}");
+    }
+    // Probes and scrapers come by any name, and so do members and commands, which say what they are.
+    assert_eq!(ask("/metrics", &foreign).0, 200);
+    let (status, _) = ask("/api/v1/map", &format!("{foreign}Sec-Evenkeel: 1\r\n"));
+    assert_eq!(status, 200);
+}

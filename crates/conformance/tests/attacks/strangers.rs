@@ -1,7 +1,13 @@
 //! What only servers say is refused on a server's ordinary port: nobody there plants replicas, names maps that do not exist, takes
 //! a home's link away or begins a migration.
 
-use evenkeel_testkit::{Client, Cluster, ClusterOptions};
+use evenkeel_conformance::migrations::server;
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, poll_until};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Reached only by a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn words_of_servers_are_refused_on_ordinary_ports() {
@@ -42,4 +48,40 @@ fn words_of_servers_are_refused_on_ordinary_ports() {
     );
     // What a proxy asks is answered.
     assert_eq!(stranger.command("mg hot v G"), "EN");
+}
+
+/// As an order of a home, at the port where homes give them: an epoch of the far future is not believed.
+#[test]
+fn an_epoch_of_the_future_does_not_switch_replicas_off() {
+    let cluster = Cluster::start(ClusterOptions {
+        servers: 1,
+        ..ClusterOptions::nobody_dies()
+    });
+    let entry = server(&cluster, "s1");
+    let port = entry["worker_ports"][0].as_u64().expect("a port");
+    let port = u16::try_from(port).expect("a port");
+    let at = SocketAddr::new(cluster.servers[0].address().ip(), port);
+    let peer = || {
+        let mut peer = Client::connect(at);
+        let hello = peer.command("evenkeel 1 epoch=1");
+        let epoch = hello.split_once(" epoch=").expect("an epoch").1;
+        let epoch = epoch.split(' ').next().expect("a number").to_owned();
+        (peer, epoch)
+    };
+    let (mut stranger, _) = peer();
+    stranger.send(b"ms zz 1 G Y9000000000000000000 E1\r\nx\r\n");
+    let counter = |name: &str| {
+        let stats = Client::connect(cluster.servers[0].address()).stats("evenkeel");
+        stats[name].parse::<usize>().expect("a number")
+    };
+    poll_until(PATIENCE, "the order to wait", || {
+        (counter("replica_orders_early") == 1).then_some(())
+    });
+    let (mut home, epoch) = peer();
+    let said = home.command(&format!("ms key 1 G Y{epoch} E1\r\nx"));
+    assert_eq!(
+        said, "HD",
+        "a home that works by the map of epoch {epoch} is heard"
+    );
+    assert_eq!(counter("replica_refused_old"), 0);
 }

@@ -178,6 +178,17 @@ pub struct MemberHandle {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Has a membership's next heartbeat sent, for threads that do not hold it. Does nothing once it has ended.
+#[derive(Clone, Debug)]
+pub struct Hurrier(Arc<Orders>);
+
+impl Hurrier {
+    /// As [`MemberHandle::hurry`].
+    pub fn hurry(&self) {
+        self.0.give(|order| order.hurry = true);
+    }
+}
+
 impl MemberHandle {
     /// Starts to report. `report` is asked before each heartbeat; `on_event` is called on the same
     /// thread. Neither should block: they would hold up the next heartbeat.
@@ -228,7 +239,12 @@ impl MemberHandle {
 
     /// Sends the next heartbeat now: there is something to tell, like a map that is in use.
     pub fn hurry(&self) {
-        self.orders.give(|order| order.hurry = true);
+        self.hurrier().hurry();
+    }
+
+    /// What can [`hurry`](Self::hurry) from elsewhere.
+    pub fn hurrier(&self) -> Hurrier {
+        Hurrier(Arc::clone(&self.orders))
     }
 
     /// Ends the membership. Waits for a call under way, a second for each coordinator at most.

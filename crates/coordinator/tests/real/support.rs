@@ -219,7 +219,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> String {
 pub fn request(method: &str, path: &str, content_type: &str, body: &str) -> Vec<u8> {
     let len = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: {content_type}\r\ncontent-length: {len}\r\n\r\n{body}"
     )
     .into_bytes()

@@ -64,8 +64,12 @@ fn two_pools_by_prefix_and_a_multi_get_over_both() {
     let len = client.line();
     assert!(len.starts_with("CONFIG cluster 0 "), "{len}");
     assert!(client.line().parse::<u64>().expect("a version") > 1_600_000_000);
-    let (ip, port) = (a.address().ip(), a.address().port());
-    assert_eq!(client.line(), format!("{ip}|{ip}|{port}"));
+    // The proxy, as this client reached it, and no server.
+    let own: std::net::SocketAddr = proxy.address().parse().expect("an address");
+    assert_eq!(
+        client.line(),
+        format!("{}|{}|{}", own.ip(), own.ip(), own.port())
+    );
     assert_eq!(
         (client.line(), client.line()),
         (String::new(), "END".into())

@@ -235,15 +235,12 @@ fn value(round: u64, i: usize) -> String {
     )
 }
 
-/// The servers as the proxy knows them.
+/// Ports of the servers as the proxy knows them.
 fn cluster(client: &mut Client) -> Vec<String> {
-    client.send(b"config get cluster\r\n");
-    client.line();
-    client.line();
-    let servers = client.line();
-    assert_eq!((client.line(), client.line()), ("".into(), "END".into()));
-    let port = |entry: &str| entry.rsplit('|').next().map(str::to_owned);
-    servers.split(' ').filter_map(port).collect()
+    let stats = client.stats("servers");
+    let addresses = stats.iter().filter(|(name, _)| name.ends_with(":address"));
+    let port = |(_, address): (&String, &String)| address.rsplit(':').next().map(str::to_owned);
+    addresses.filter_map(port).collect()
 }
 
 /// Two to three of five servers, one joining or leaving at a time. Each is there once: where one leaves,

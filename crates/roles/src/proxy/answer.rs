@@ -14,7 +14,7 @@ use super::recovery::Loss;
 use super::routes::{Rename, Renames};
 use super::show::{self, Tally, Unfit};
 use super::stats::{self, CoreFacts, PoolFacts};
-use super::{BackendId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
+use super::{BackendId, ClientId, ProcessStats, ProxyCore, ProxyStats, StatsTicket};
 use crate::wording;
 use core::mem;
 use core::time::Duration;
@@ -103,19 +103,26 @@ impl ProxyCore {
                 .collect(),
         };
         stats::compose(&mut bytes, ticket.kind, &facts, process);
-        if let Some(client) = self.clients.get_mut(ticket.client.0) {
-            if let Some(Show::Binary(echo)) = client.slot(ticket.slot).map(|slot| slot.show) {
-                let said = mem::take(&mut bytes);
-                wording::in_binary(&said, echo, &mut bytes);
-            }
+        let client = self.clients.get_mut(ticket.client.0);
+        let slot = client.and_then(|client| client.slot(ticket.slot));
+        if let Some(Show::Binary(echo)) = slot.map(|slot| slot.show) {
+            let said = mem::take(&mut bytes);
+            wording::in_binary(&said, echo, &mut bytes);
+        }
+        self.fill(now, ticket.client, ticket.slot, bytes);
+    }
+
+    /// Puts the answer to what was asked of the process into its place.
+    pub(super) fn fill(&mut self, now: Instant, id: ClientId, slot: u64, bytes: Vec<u8>) {
+        if let Some(client) = self.clients.get_mut(id.0) {
             let answered = Answered {
                 bytes,
                 is_error: false,
                 tally: Tally::Nothing,
             };
-            client.set_state(ticket.slot, State::Done(answered));
+            client.set_state(slot, State::Done(answered));
         }
-        self.release(now, ticket.client);
+        self.release(now, id);
     }
 
     fn reply(

@@ -188,6 +188,8 @@ pub enum Output {
     },
     /// Add up the workers' counters and say [`ProxyCore::answer_stats`].
     Stats(StatsTicket),
+    /// Say where this client reaches the proxy, by [`ProxyCore::answer_own_address`].
+    OwnAddress(AddressTicket),
     /// Say [`ProxyCore::reset_stats`] to the core of every worker.
     ResetStats,
     /// Log this request.
@@ -200,6 +202,14 @@ pub struct StatsTicket {
     client: ClientId,
     slot: u64,
     kind: StatsKind,
+}
+
+/// A `config get cluster` that awaits its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressTicket {
+    /// Who asked.
+    pub client: ClientId,
+    slot: u64,
 }
 
 /// One proxy worker. See the [module](self) for how to drive it.

@@ -167,7 +167,7 @@ impl ProxyCore {
                 None => self.stats_asked(id, arguments, None),
             },
             Request::Quit => self.close_after_answers(id),
-            Request::Admin(Admin::ConfigGet(b"cluster")) => self.cluster_config(id),
+            Request::Admin(Admin::ConfigGet(b"cluster")) => self.cluster_asked(id, None),
             Request::Admin(admin) => self.say(id, admin.answer_without_feature()),
             Request::MetaNoop => self.say(id, text::META_NOOP),
             // An application is offered no extension: whom it speaks to is the proxy's business.

@@ -123,11 +123,6 @@ impl Way {
     pub fn writes_to(&self) -> Option<PoolId> {
         (self.denied.and(Commands::WRITES) != Commands::WRITES).then_some(self.to.pool)
     }
-
-    /// The pool that gets of this way are answered by.
-    pub fn reads_from(&self) -> Option<PoolId> {
-        (!self.denied.contains(CommandClass::Get)).then_some(self.to.pool)
-    }
 }
 
 impl WayTo {

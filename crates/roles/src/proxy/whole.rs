@@ -1,57 +1,61 @@
 //! Requests about no key that are answered here. Those that go to all servers are in `flush.rs`.
 
 use super::client::{Show, Slot, State};
-use super::pool::Servers;
-use super::routes::CommandClass;
 use super::stats::StatsKind;
-use super::{ClientId, Output, ProxyCore, StatsTicket};
+use super::{AddressTicket, ClientId, Output, ProxyCore, StatsTicket};
 use crate::wording;
-use core::fmt::Display;
 use core::net::IpAddr;
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::binary::{Echo, answer};
+use evenkeel_protocol::compose;
 use evenkeel_protocol::text;
+use evenkeel_types::Instant;
 use std::io::Write;
 
 impl ProxyCore {
-    /// The servers of the default route's pool, as ElastiCache's clients ask for them.
-    pub(super) fn cluster_servers(&self) -> Option<Vec<u8>> {
-        let default = self.routes.find(b"", CommandClass::Get);
-        let pool = self.ways[default].reads_from();
-        match &self.pools.get(pool?.0)?.servers {
-            Servers::Evenkeel(pool) => {
-                let document = pool.map()?.document();
-                let up = document.servers.iter().filter(|server| server.up);
-                let servers = up.map(|server| (server.host.as_str(), server.port));
-                Some(server_list(document.epoch, servers))
-            }
-            Servers::Memcached(pool) => {
-                let servers = pool.list().servers().iter();
-                let servers = servers.map(|server| (server.host.as_str(), server.port));
-                // Newer lists have greater numbers, also after a restart.
-                Some(server_list(self.config.revision.made_at, servers))
-            }
-        }
+    /// Takes `config get cluster`, by which ElastiCache's clients find out where to send keys; in the binary protocol with
+    /// `echo`. The answer is this proxy alone: whoever is given servers asks two of three for keys that these refuse,
+    /// or misses what the proxy does for them. Other proxies are not known here.
+    pub(super) fn cluster_asked(&mut self, id: ClientId, echo: Option<Echo>) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let show = echo.map_or(Show::Nothing, Show::Binary);
+        let slot = client.push(Slot::new(show, State::Waiting));
+        self.outputs
+            .push_back(Output::OwnAddress(AddressTicket { client: id, slot }));
     }
 
-    /// Answers `config get cluster`. Without servers, what memcached says to words that it does not
-    /// know.
-    pub(super) fn cluster_config(&mut self, id: ClientId) {
-        let Some(list) = self.cluster_servers() else {
-            return self.say(id, text::ERROR);
-        };
+    /// Answers `config get cluster`: where the client reaches this proxy.
+    pub fn answer_own_address(
+        &mut self,
+        now: Instant,
+        ticket: AddressTicket,
+        host: &str,
+        port: u16,
+    ) {
+        let AddressTicket { client: id, slot } = ticket;
+        // A host that is an address stands for both. A proxy that was started again elsewhere has a greater number.
+        let ip = host.parse::<IpAddr>().map_or("", |_| host);
+        let list = format!("{}\n{host}|{ip}|{port}\n", self.config.revision.made_at);
         let mut bytes = self.spare_buffer();
-        // Writing into memory cannot fail.
-        let _ = write!(bytes, "CONFIG cluster 0 {}\r\n", list.len());
-        bytes.extend_from_slice(&list);
-        bytes.extend_from_slice(text::CRLF);
-        bytes.extend_from_slice(text::END);
-        self.say_bytes(id, bytes);
+        let shown = self
+            .clients
+            .get_mut(id.0)
+            .and_then(|client| client.slot(slot));
+        match shown.map(|slot| slot.show) {
+            Some(Show::Binary(echo)) => answer::hit(&mut bytes, echo, 0, b"", list.as_bytes(), 0),
+            _ => {
+                // Writing into memory cannot fail.
+                let _ = write!(bytes, "CONFIG cluster 0 {}\r\n{list}\r\n", list.len());
+                bytes.extend_from_slice(text::END);
+            }
+        }
+        self.fill(now, id, slot, bytes);
     }
 
     pub(super) fn version(&mut self, id: ClientId) {
         let mut line = self.spare_buffer();
-        answer::version(&mut line, &self.config.version);
+        compose::answer::version(&mut line, &self.config.version);
         self.say_bytes(id, line);
     }
 
@@ -95,22 +99,4 @@ impl ProxyCore {
         wording::in_binary(words, echo, &mut bytes);
         self.say_bytes(id, bytes);
     }
-}
-
-/// The number of a list of servers, and for each `host|ip|port`; a host that is an address stands for
-/// both.
-fn server_list<'a>(
-    version: impl Display,
-    servers: impl Iterator<Item = (&'a str, u16)>,
-) -> Vec<u8> {
-    let entries = servers.map(|(host, port)| {
-        let ip = if host.parse::<IpAddr>().is_ok() {
-            host
-        } else {
-            ""
-        };
-        format!("{host}|{ip}|{port}")
-    });
-    let entries: Vec<String> = entries.collect();
-    format!("{version}\n{}\n", entries.join(" ")).into_bytes()
 }

@@ -5,7 +5,6 @@ use super::message::{ReturnAddress, Task};
 use super::session::{ConnectionId, Session};
 use super::worker::WorkerCore;
 use core::net::IpAddr;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::admin::{self, Crawler, DebugTime, DumpForm};
 use evenkeel_protocol::{Admin, ShutdownMode, text};
 use evenkeel_types::{Instant, Now};
@@ -75,6 +74,8 @@ pub enum ProcessRequest {
     /// Read the certificates again, and answer by
     /// [`answer_process_request`](WorkerCore::answer_process_request).
     RefreshCertificates(ReturnAddress),
+    /// Ask the coordinator for a newer map now: another server works by one.
+    AskForMap,
 }
 
 impl WorkerCore {
@@ -186,21 +187,18 @@ impl WorkerCore {
         self.engine.hot.wants_clock()
     }
 
-    /// Makes the list of servers anew, from the map or, without one, from what the process knows.
+    /// Makes the list of servers anew: this one where it is alone. In a cluster there is none to give: who knows servers
+    /// and not the map is refused for the keys of all but one of them.
     pub(super) fn update_cluster_config(&mut self) {
         let config = &mut self.engine.cluster_config;
         config.clear();
         if !self.config.admin.cluster_config {
             return;
         }
-        match (self.map.as_deref(), &self.facts.address) {
-            (Some(map), _) => map_config(config, map),
-            (None, Some((host, port))) => {
-                config.extend_from_slice(b"1\n");
-                server(config, host, *port);
-                config.push(b'\n');
-            }
-            (None, None) => {}
+        if let (None, Some((host, port))) = (&self.map, &self.facts.address) {
+            config.extend_from_slice(b"1\n");
+            server(config, host, *port);
+            config.push(b'\n');
         }
     }
 }
@@ -214,20 +212,6 @@ fn server(out: &mut Vec<u8>, host: &str, port: u16) {
     };
     // Writing into memory cannot fail.
     let _ = write!(out, "{host}|{ip}|{port}");
-}
-
-/// The version, and the servers that are up.
-fn map_config(out: &mut Vec<u8>, map: &ClusterMap) {
-    let document = map.document();
-    let _ = writeln!(out, "{}", document.epoch.0);
-    let up = document.servers.iter().filter(|server| server.up);
-    for (index, entry) in up.enumerate() {
-        if index > 0 {
-            out.push(b' ');
-        }
-        server(out, &entry.host, entry.port);
-    }
-    out.push(b'\n');
 }
 
 fn write_cluster_config(out: &mut Vec<u8>, config: &[u8]) {
@@ -327,17 +311,14 @@ mod tests {
 
     #[test]
     fn a_list_of_servers_is_what_elasticache_says() {
-        let mut config = b"12\n".to_vec();
+        let mut config = b"1\n".to_vec();
         server(&mut config, "cache.example.com", 11211);
-        config.push(b' ');
-        server(&mut config, "10.0.0.5", 11212);
         config.push(b'\n');
         let mut out = Vec::new();
         write_cluster_config(&mut out, &config);
         assert_eq!(
             String::from_utf8_lossy(&out),
-            "CONFIG cluster 0 52\r\n12\n\
-             cache.example.com||11211 10.0.0.5|10.0.0.5|11212\n\r\nEND\r\n"
+            "CONFIG cluster 0 27\r\n1\ncache.example.com||11211\n\r\nEND\r\n"
         );
     }
 }

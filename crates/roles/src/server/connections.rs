@@ -97,6 +97,7 @@ impl WorkerCore {
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(id.slot);
         self.home_links.retain(|_, link| *link != id);
+        self.early.forget(id);
         self.source_lost(id);
     }
 
@@ -275,9 +276,11 @@ impl WorkerCore {
                     Step::Done(consumed)
                 } else {
                     // A multi-get or a list that waits for room, or has had its share of the turn, goes on
-                    // where it stopped; what waits for a key that moves is shown again when it has.
+                    // where it stopped; what waits for a key that moves is shown again when it has, and what waits
+                    // for a map when that has come.
+                    let waits = self.handovers.has_waiting(id) || self.early.has_waiting(id);
                     Step::Waits {
-                        more: !session.is_paused() && !self.handovers.has_waiting(id),
+                        more: !session.is_paused() && !waits,
                     }
                 }
             }

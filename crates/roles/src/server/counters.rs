@@ -178,6 +178,8 @@ counters! {
     replica_deletes,
     /// Replica stores refused because a newer version was there.
     replica_refused_old,
+    /// Orders about replicas that came before this server knew the map they were sent by, and waited for it.
+    replica_orders_early,
     /// What only servers say, and came to an ordinary port: refused.
     strangers_refused,
     /// Answers that granted a lease.

@@ -199,9 +199,14 @@ impl WorkerCore {
             if !is_read && self.refuses_stranger(session) {
                 return true;
             }
-            if !self.stage(now, id, session, key, request, meta) {
-                self.replica_command(now, key, request, meta, session.sink());
+            if self.stage(now, id, session, key, request, meta) {
+                return true;
             }
+            let epoch = meta.flags.unsigned(b'Y').map_or(Epoch(0), Epoch);
+            if !is_read && self.waits_for_map(now, id, epoch) {
+                return false;
+            }
+            self.replica_command(now, key, request, meta, session.sink());
             return true;
         }
         let flags = meta.map(|meta| &meta.flags);

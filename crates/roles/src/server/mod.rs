@@ -24,6 +24,7 @@ mod counters;
 mod deferred;
 mod dialect;
 mod dispatch;
+mod early;
 mod elsewhere;
 mod engine;
 mod forward;

@@ -109,7 +109,7 @@ pub struct Replicas {
     facts: Vec<Facts>,
     /// Positions of which no item knows.
     free: Vec<u32>,
-    /// The newest map by which any home has sent anything.
+    /// The newest map by which any home has sent anything; never newer than the server's own, see `early.rs`.
     newest_epoch: Epoch,
 }
 

@@ -3,6 +3,7 @@
 use super::admin::{AdminConfig, DebugClock, ProcessRequests};
 use super::connections::Slot;
 use super::counters::Counters;
+use super::early::Early;
 use super::engine::{At, Engine};
 use super::handover::Handovers;
 use super::held::HeldAnswers;
@@ -125,6 +126,8 @@ pub struct WorkerCore {
     links: Links,
     /// The newest connection of each home that sends replicas here.
     pub(super) home_links: BTreeMap<WorkerRef, ConnectionId>,
+    /// Orders of homes that know a newer map.
+    pub(super) early: Early,
     /// A delayed `flush_all`.
     pub(super) flush_at: Option<Seconds>,
     /// Who may come in; nobody until they are set, where authentication is on.
@@ -222,6 +225,7 @@ impl WorkerCore {
             round: (0, true),
             links: Links::default(),
             home_links: BTreeMap::new(),
+            early: Early::default(),
             flush_at: None,
             credentials: None,
             handovers: Handovers::default(),
@@ -400,6 +404,7 @@ impl WorkerCore {
         let me = self.me();
         self.engine.hot.handle_map(now.monotonic, map.clone(), me);
         self.take_early(now);
+        self.wake_early();
         self.find_migrations(now);
         self.carry_out_replication(now);
         self.release_held(now);

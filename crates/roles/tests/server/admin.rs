@@ -1,7 +1,8 @@
 //! What operators ask: lists of items, watching, statistics, the clock, the limit.
 
-use crate::harness::{Client, Server, at, config};
+use crate::harness::{Client, Server, at, config, map};
 use evenkeel_roles::server::{AdminConfig, ProcessFacts, ProcessRequest};
+use evenkeel_types::ServerId;
 
 fn server(workers: u16, admin: AdminConfig) -> Server {
     let mut config = config(workers, false);
@@ -474,6 +475,28 @@ fn the_list_of_servers_is_told_in_both_ways() {
         client.ask(&mut server, at(0), "get AmazonElastiCache:cluster\r\n"),
         "VALUE AmazonElastiCache:cluster 0 1\r\nx\r\nEND\r\n"
     );
+}
+
+#[test]
+fn a_server_of_a_cluster_gives_no_list_of_servers() {
+    let mut config = config(1, true);
+    config.admin = AdminConfig::default();
+    let mut server = Server::new(config);
+    server.workers[0].set_process_facts(ProcessFacts {
+        address: Some(("10.0.0.7".into(), 11211)),
+        ..ProcessFacts::default()
+    });
+    assert!(server.workers[0].handle_map(at(0), &map(1, 1), ServerId(1)));
+    let mut client = Client::open(&mut server, 0);
+    let told =
+        |server: &mut Server, client: &mut Client, words: &str| client.ask(server, at(0), words);
+    assert_eq!(
+        told(&mut server, &mut client, "config get cluster\r\n"),
+        "ERROR\r\n"
+    );
+    let key = "get AmazonElastiCache:cluster\r\n";
+    let said = told(&mut server, &mut client, key);
+    assert!(!said.contains("10.0.0.7"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Cluster, Server, at, config, map};
 use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_roles::server::ProcessRequest;
 use evenkeel_types::ServerId;
 
 const HELLO: &str = "evenkeel 1 epoch=1\r\n";
@@ -223,6 +224,44 @@ fn replicas_are_apart_from_the_keys_of_the_shadow_itself() {
         link.ask(server, at(60_000), format!("mg {key} v G\r\n")),
         "EN\r\n"
     );
+}
+
+#[test]
+fn an_epoch_that_somebody_names_is_believed_when_the_coordinator_has_told_it() {
+    let mut cluster = Cluster::new(2);
+    let server = &mut cluster.servers[1];
+    let mut early = Client::open(server, 0);
+    early.ask(server, at(0), HELLO);
+    let asked = |server: &mut Server| {
+        let requests = core::iter::from_fn(|| server.workers[0].poll_process_request());
+        requests
+            .filter(|request| *request == ProcessRequest::AskForMap)
+            .count()
+    };
+    // It waits, with what stands behind it, and so do others of its kind; the coordinator is asked once for them.
+    let words = "ms early 1 G Y2 E4611686018427387904\r\nx\r\nmn\r\n";
+    assert_eq!(early.ask(server, at(0), words), "");
+    for word in ["md early G Y9000000000000000000 E1", "md early G I Y3 E1"] {
+        let mut stranger = Client::open(server, 0);
+        stranger.ask(server, at(0), HELLO);
+        assert_eq!(stranger.ask(server, at(99), format!("{word}\r\n")), "");
+    }
+    assert_eq!(asked(server), 1);
+    early.send(server, at(100), b"mn\r\n");
+    assert_eq!(asked(server), 1, "ten times a second");
+    assert_eq!(server.workers[0].counters().replica_orders_early, 3);
+    // Meanwhile homes that work by the map that there is are heard.
+    let mut link = Client::open(server, 0);
+    link.ask(server, at(0), HELLO);
+    let store = |epoch: u64, version: u64| format!("ms k 1 G Y{epoch} E{version}\r\nv\r\n");
+    assert_eq!(link.ask(server, at(101), store(1, 5)), "HD\r\n");
+    assert_eq!(link.ask(server, at(101), "mg early v G\r\n"), "EN\r\n");
+    // The map comes, and what was sent by it is carried out; from then on nothing older is.
+    assert!(server.workers[0].handle_map(at(200), &map(2, 2), ServerId(2)));
+    assert_eq!(early.answers(server, at(200)), "HD\r\nMN\r\nMN\r\n");
+    assert_eq!(link.ask(server, at(201), store(1, 6)), "NS\r\n");
+    assert_eq!(link.ask(server, at(201), store(2, 1)), "HD\r\n");
+    assert_eq!(server.workers[0].counters().replica_stores, 3);
 }
 
 #[test]

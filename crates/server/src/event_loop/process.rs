@@ -15,6 +15,12 @@ impl Worker {
             match request {
                 ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
                 ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
+                ProcessRequest::AskForMap => {
+                    // Before the server has joined there is nobody to ask, and it is told the map when it does.
+                    if let Some(membership) = self.parts.membership.get() {
+                        membership.hurry();
+                    }
+                }
                 ProcessRequest::RefreshCertificates(to) if self.parts.certificates.is_none() => {
                     let core = &mut self.parts.core;
                     core.answer_process_request(to, text::TLS_NOT_ENABLED);

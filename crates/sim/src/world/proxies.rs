@@ -268,8 +268,8 @@ impl World {
                 p.core.answer_stats(now, ticket, &ProcessStats::default());
             }
             Output::ResetStats => p.core.reset_stats(),
-            // Nobody reads it here.
-            Output::Log(_) => {}
+            // Nobody reads it here, or asks for it.
+            Output::Log(_) | Output::OwnAddress(_) => {}
         }
     }
 }

@@ -53,6 +53,10 @@ impl Report {
             "server: replicas refused as old",
             counters.replica_refused_old,
         );
+        self.tell(
+            "server: replica orders early",
+            counters.replica_orders_early,
+        );
         self.tell("server: replicas removed", counters.replica_deletes);
         self.tell("server: requests pointed elsewhere", counters.moved);
         self.tell("server: answers held", counters.answers_held);

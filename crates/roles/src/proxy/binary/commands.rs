@@ -116,15 +116,9 @@ impl ProxyCore {
                 self.close_after_answers(id);
             }
             Command::Stat { arguments } => self.stats_asked(id, arguments, Some(echo)),
-            Command::ConfigGet { name } => {
-                let list = match name {
-                    b"cluster" => self.cluster_servers(),
-                    _ => None,
-                };
-                self.say_in_binary(id, |out| match list {
-                    Some(list) => answer::hit(out, echo, 0, b"", &list, 0),
-                    None => answer::error(out, echo, Status::UnknownCommand),
-                });
+            Command::ConfigGet { name: b"cluster" } => self.cluster_asked(id, Some(echo)),
+            Command::ConfigGet { .. } => {
+                self.say_in_binary(id, |out| answer::error(out, echo, Status::UnknownCommand));
             }
             Command::SaslMechanisms | Command::Sasl { .. } => self.authenticate(id, request),
             // An application is offered no extension.

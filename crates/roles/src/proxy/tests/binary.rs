@@ -526,12 +526,12 @@ fn what_asks_nobody_is_answered_in_order() {
 }
 
 #[test]
-fn elasticaches_clients_are_told_the_servers_in_binary_too() {
+fn elasticaches_clients_are_told_this_proxy_in_binary_too() {
     let mut world = World::memcached(2);
     let client = world.client();
     world.send(client, loud(Command::ConfigGet { name: b"cluster" }));
     let told = told(&mut world, client);
-    assert_eq!(told, ["0x0 0 [0,0,0,0] =1\na||101 a||102\n"]);
+    assert_eq!(told, ["0x0 0 [0,0,0,0] =1\n10.0.0.9|10.0.0.9|11311\n"]);
 }
 
 #[test]

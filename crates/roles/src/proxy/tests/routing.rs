@@ -454,31 +454,38 @@ fn leases_of_two_pools_know_nothing_of_each_other() {
 }
 
 #[test]
-fn clients_that_look_for_servers_are_told_those_of_the_default_route() {
+fn clients_that_look_for_servers_are_told_this_proxy_and_no_server() {
     let ask = |world: &mut World| {
+        world.configure(|config| config.revision.made_at = 77);
         let client = world.client();
         world.send(client, "config get cluster\r\nconfig get other\r\n");
         world.received(client)
     };
-    let mut world = World::memcached_with(2, |config| {
-        two_pools(config);
-        config.revision.made_at = 77;
-    });
-    let list = "77\na||101 a||102\n";
+    let list = "77\n10.0.0.9|10.0.0.9|11311\n";
     let len = list.len();
-    assert_eq!(
-        ask(&mut world),
-        format!("CONFIG cluster 0 {len}\r\n{list}\r\nEND\r\nERROR\r\n")
-    );
-    let mut world = World::evenkeel(2);
-    let list = "1\nh||1 h||1\n";
-    let len = list.len();
-    assert_eq!(
-        ask(&mut world),
-        format!("CONFIG cluster 0 {len}\r\n{list}\r\nEND\r\nERROR\r\n")
-    );
-    let mut world = World::memcached_with(2, |config| {
-        routes(config, vec![route("", RouteTarget::Deny)]);
-    });
-    assert_eq!(ask(&mut world), "ERROR\r\nERROR\r\n");
+    let told = format!("CONFIG cluster 0 {len}\r\n{list}\r\nEND\r\nERROR\r\n");
+    assert_eq!(ask(&mut World::memcached(2)), told);
+    assert_eq!(ask(&mut World::evenkeel(2)), told);
+    // A host with a name has no address beside it, and whoever has left is told nothing.
+    let mut world = World::memcached(1);
+    let client = world.client();
+    world.core.cluster_asked(client, None);
+    let Some(Output::OwnAddress(ticket)) = world.core.poll_output() else {
+        panic!("the address was asked for");
+    };
+    world.core.client_closed(client);
+    world
+        .core
+        .answer_own_address(world.now, ticket, "cache.example", 1);
+    let client = world.client();
+    world.core.cluster_asked(client, None);
+    let Some(Output::OwnAddress(ticket)) = world.core.poll_output() else {
+        panic!("the address was asked for");
+    };
+    world
+        .core
+        .answer_own_address(world.now, ticket, "cache.example", 1);
+    world.pump();
+    let told = world.received(client);
+    assert!(told.contains("\ncache.example||1\n"), "{told}");
 }

@@ -331,7 +331,7 @@ impl World {
         self.core.client_wrote(id, bytes.len());
     }
 
-    fn pump(&mut self) {
+    pub fn pump(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
                 Output::WriteClient(id) => self.write_client(id),
@@ -350,6 +350,10 @@ impl World {
                 }
                 Output::WantMap { epoch, .. } => self.wanted.push(epoch),
                 Output::Stats(ticket) => self.stats_asked.push(ticket),
+                Output::OwnAddress(ticket) => {
+                    self.core
+                        .answer_own_address(self.now, ticket, "10.0.0.9", 11_311);
+                }
                 Output::ResetStats => self.core.reset_stats(),
                 Output::Log(request) => self.logged.push(*request),
             }

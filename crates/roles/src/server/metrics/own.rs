@@ -357,6 +357,11 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.replica_refused_old,
         ),
         (
+            "replica_orders_early_total",
+            "Orders about replicas that waited for the map they were sent by.",
+            sum.replica_orders_early,
+        ),
+        (
             "strangers_refused_total",
             "What only servers say, refused on ordinary ports.",
             sum.strangers_refused,

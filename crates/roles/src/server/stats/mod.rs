@@ -388,6 +388,7 @@ fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
             ("replica_stores", sum.replica_stores),
             ("replica_deletes", sum.replica_deletes),
             ("replica_refused_old", sum.replica_refused_old),
+            ("replica_orders_early", sum.replica_orders_early),
             ("strangers_refused", sum.strangers_refused),
             ("stalled_closed", sum.stalled_closed),
             ("read_buf_waits", sum.read_buf_waits),

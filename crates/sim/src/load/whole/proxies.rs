@@ -139,8 +139,11 @@ impl Cluster<'_> {
                 let now = Instant(self.time);
                 p.core.answer_stats(now, ticket, &ProcessStats::default());
             }
-            // There is one map.
-            Output::WantMap { .. } | Output::ResetStats | Output::Log(_) => {}
+            // There is one map, and nobody asks for the rest.
+            Output::WantMap { .. }
+            | Output::ResetStats
+            | Output::Log(_)
+            | Output::OwnAddress(_) => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use super::super::network::{ACCEPTOR, ConnectionNumber, INITIATOR, Who};
 use super::super::plan::MS;
 use super::super::register::ON_THE_WAY;
 use super::owner_of_port;
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message};
+use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, ProcessRequest};
 
 impl World {
     /// Carries out what a worker wants after anything that it was told, and what its connections were
@@ -49,6 +49,12 @@ impl World {
             };
             let at = self.in_queue(server, (worker, to), MS / 5);
             self.at(at, self.message_event(server, (worker, to), message));
+        }
+        while let Some(request) = self.servers[server].workers[w].poll_process_request() {
+            if request == ProcessRequest::AskForMap {
+                self.report.tell("maps wanted by servers", 1);
+                self.send_heartbeat_soon(server);
+            }
         }
         while let Some(request) = self.servers[server].workers[w].poll_link_request() {
             match request {
