@@ -33,6 +33,19 @@ pub fn map(coordinator: SocketAddr) -> Option<ClusterMap> {
     serde_json::from_str(&body).ok()
 }
 
+/// Releases what is quarantined: whoever kills servers knows that they die of no key. None when the coordinator does not answer.
+pub fn release_quarantined(coordinator: SocketAddr) -> Option<()> {
+    let (_, body) = http::get(coordinator, "/api/v1/cachelets?limit=0").ok()?;
+    let cachelets: Value = serde_json::from_str(&body).ok()?;
+    for one in cachelets["quarantined"].as_array()? {
+        let path = format!("/api/v1/cachelets/{}/release", one["cachelet"]);
+        let (status, body) = http::post_json(coordinator, &path, "null").ok()?;
+        // A life that is heard of again may have ended it.
+        assert!([200, 409].contains(&status), "{status} {body}");
+    }
+    Some(())
+}
+
 /// What the coordinator of a cluster says of a server that it knows.
 pub fn server(cluster: &Cluster, name: &str) -> Value {
     let (_, body) = cluster.http_get("/api/v1/servers").expect("an answer");

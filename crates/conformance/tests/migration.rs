@@ -154,6 +154,7 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     Victim::Coordinator => cluster.restart_coordinator(),
                 }
                 poll_until(DEADLINE, "a migration to be over, and all to be up", || {
+                    migrations::release_quarantined(coordinator)?;
                     let is_over = migrations::view(coordinator)?.migrations.is_empty();
                     let map = migrations::map(coordinator)?;
                     let up = map.servers_up_count();

@@ -92,6 +92,7 @@ impl Application {
             bytes: self.counted,
             since: self.judged_since,
             moved: self.moved,
+            moves_well: false,
         }
     }
 

@@ -207,6 +207,8 @@ pub struct Holding {
     pub since: Instant,
     /// Bytes that it has moved since.
     pub moved: usize,
+    /// It has moved much before, and to the end: then it has the whole [`PATIENCE`], and goes after those who have not.
+    pub moves_well: bool,
 }
 
 impl Holding {
@@ -223,6 +225,7 @@ impl Holding {
 
     fn is_slow(&self, now: Instant, patience: Duration) -> bool {
         let age = now.since(self.since);
+        let patience = if self.moves_well { PATIENCE } else { patience };
         self.bytes >= HOLDER_MIN && age >= patience && self.rate(now) < RATE_MIN as u128
     }
 }
@@ -256,7 +259,8 @@ pub fn who_goes<N: Copy>(
     let mut holders: Vec<(N, Holding)> = holders.collect();
     holders.sort_by_key(|(_, holding)| {
         let holds_little = holding.bytes < HOLDER_MIN;
-        (holds_little, holding.rate_by_byte(now), holding.since)
+        let rate = holding.rate_by_byte(now);
+        (holds_little, holding.moves_well, rate, holding.since)
     });
     let mut freed = 0;
     let mut go = Vec::new();
@@ -380,6 +384,7 @@ mod tests {
             bytes,
             since: at(since),
             moved,
+            moves_well: false,
         }
     }
 
@@ -402,6 +407,12 @@ mod tests {
         assert_eq!(going(1000, Level::Tight, 0, 0, &holders), [0, 1]);
         assert_eq!(going(1000, Level::Full, 80, 0, &holders), [0, 1, 4]);
         assert_eq!(going(999, Level::Full, 8000, 0, &holders), [0, 1]);
+        let before = Holding {
+            moves_well: true,
+            ..holders[0]
+        };
+        assert!(going(999, Level::Full, 8000, 0, &[before]).is_empty());
+        assert_eq!(going(1000, Level::Full, 8000, 0, &[before]), [0]);
     }
 
     #[test]
@@ -423,9 +434,11 @@ mod tests {
         assert_eq!(going(990, Level::Over, 0, MIB, &holders), [1]);
         let more = 2 * MIB + 1;
         assert_eq!(going(990, Level::Over, 0, more, &holders), [1, 0, 2]);
-        // Of those who have just come, who holds most.
-        let holders = [holding(MIB, 0, 0), holding(2 * MIB, 9, 0)];
+        // Of those who have just come, who holds most; who has moved well before is last.
+        let mut holders = [holding(MIB, 0, 0), holding(2 * MIB, 9, 0)];
         assert_eq!(going(10, Level::Over, 0, 1, &holders), [1]);
+        holders[1].moves_well = true;
+        assert_eq!(going(10, Level::Over, 0, 1, &holders), [0]);
     }
 
     /// The same rules, said one connection after the other.
@@ -442,7 +455,11 @@ mod tests {
             let holders: Vec<Holding> = (0..draw(12))
                 .map(|_| {
                     let bytes = draw(64) as usize * 1024;
-                    holding(bytes, draw(2000), draw(300) as usize * 1024)
+                    let moved = draw(300) as usize * 1024;
+                    Holding {
+                        moves_well: draw(4) == 0,
+                        ..holding(bytes, draw(2000), moved)
+                    }
                 })
                 .collect();
             let level = [Level::Tight, Level::Full, Level::Over][draw(3) as usize];
@@ -453,14 +470,15 @@ mod tests {
             };
             let gone = going(2000, level, waiting, excess, &holders);
 
-            let limit = match level {
+            let limit = |of: &Holding| match level {
+                _ if of.moves_well => 1000.0,
                 Level::Tight => 1000.0,
                 _ => (1000.0 / (waiting / 8).max(1) as f64).max(100.0),
             };
             let age = |of: &Holding| at(2000).since(of.since).as_secs_f64();
             let is_slow = |of: &Holding| {
                 of.bytes >= 16 << 10
-                    && age(of) * 1000.0 >= limit
+                    && age(of) * 1000.0 >= limit(of)
                     && (of.moved as f64) < age(of) * 65536.0 - 1.0
             };
             for (name, of) in holders.iter().enumerate() {

@@ -64,6 +64,8 @@ pub struct Connection {
     unread_before: usize,
     /// See [`Connection::set_answer_level`].
     answer_level: Level,
+    /// See [`Connection::reads_well`].
+    reads_well: bool,
 }
 
 /// How to go on with a connection.
@@ -102,6 +104,7 @@ impl Connection {
             unread_at_first: 0,
             unread_before: 0,
             answer_level: Level::Easy,
+            reads_well: false,
         }
     }
 
@@ -289,6 +292,7 @@ impl Connection {
             },
             since: self.input_since,
             moved: self.input.len().saturating_sub(self.input_before),
+            moves_well: false,
         }
     }
 
@@ -301,6 +305,7 @@ impl Connection {
             },
             since: self.unread_since,
             moved: self.unread_at_first - self.unread_before,
+            moves_well: self.reads_well,
         }
     }
 
@@ -380,13 +385,13 @@ impl Connection {
     fn wrote_much(&mut self, core: &mut WorkerCore) {
         if let Some(session) = core.session(self.id) {
             session.reads_well |= !session.owes_output();
+            self.reads_well = session.reads_well;
         }
     }
 
     /// Whether the client has read a large answer to its end.
-    pub fn reads_well(&self, core: &mut WorkerCore) -> bool {
-        core.session(self.id)
-            .is_some_and(|session| session.reads_well)
+    pub fn reads_well(&self) -> bool {
+        self.reads_well
     }
 
     /// Says how to go on, after a transport has done what it could. Also keeps account of whether

@@ -603,8 +603,8 @@ impl Worker {
             connection.set_answer_level(&mut parts.core, level);
         }
         if level >= Level::Full {
-            let reads_well = connection.reads_well(&mut parts.core);
-            parts.core.set_scarce(is_scarce(level, reads_well));
+            let scarce = is_scarce(level, connection.reads_well());
+            parts.core.set_scarce(scarce);
         }
         let most = match self.levels.input {
             Level::Easy => SCRATCH_BYTES,

@@ -5,8 +5,9 @@ use super::turns::Turns;
 use super::{
     Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, server_flags, servers,
 };
+use evenkeel_conformance::migrations;
 use evenkeel_sim::history::{Action, Effect, Operation};
-use evenkeel_testkit::{Process, Signal, evenkeel, http, poll_until};
+use evenkeel_testkit::{Process, Signal, evenkeel, poll_until};
 use std::time::Duration;
 
 /// One of them.
@@ -139,22 +140,11 @@ fn release_quarantined(cluster: &Cluster, server: usize, before: &str) {
         let mut all = members["servers"].as_array()?.iter();
         all.find(|it| it["name"] == name.as_str())?["boot"].as_u64()
     };
-    let quarantined = poll_until(HOT_DEADLINE, "the new life to be believed", || {
+    poll_until(HOT_DEADLINE, "the new life to be believed", || {
         let (_, members) = cluster.http_get("/api/v1/servers").ok()?;
         let is_new = boot_in(&members) != boot_in(before);
-        let (_, cachelets) = cluster.http_get("/api/v1/cachelets?limit=0").ok()?;
-        let cachelets: serde_json::Value = serde_json::from_str(&cachelets).ok()?;
-        cachelets["quarantined"]
-            .as_array()
-            .filter(|_| is_new)
-            .cloned()
+        is_new.then(|| migrations::release_quarantined(cluster.coordinator.address()))?
     });
-    for one in &quarantined {
-        let path = format!("/api/v1/cachelets/{}/release", one["cachelet"]);
-        let (status, body) =
-            http::post_json(cluster.coordinator.address(), &path, "null").expect("an answer");
-        assert_eq!(status, 200, "{body}");
-    }
 }
 
 /// The keys whose home is this server: the home of a key that is read tracks it.
