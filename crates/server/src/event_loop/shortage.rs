@@ -130,7 +130,7 @@ impl Worker {
         left
     }
 
-    /// Carries out some of the deferred messages, as long as there is memory for their answers.
+    /// Carries out a part of some of the deferred messages, as long as there is memory for their answers.
     pub(super) fn take_deferred(&mut self, now: Now) {
         self.look_at_levels();
         for _ in 0..RETRIES_PER_TURN {
@@ -139,7 +139,7 @@ impl Worker {
             let Some((from, message)) = next else {
                 return;
             };
-            if let Some(left) = self.carry_out_message(now, from, message) {
+            if let Some(left) = self.carry_out_part(now, from, message) {
                 self.deferred.put_back(from, left);
             }
         }
