@@ -44,15 +44,17 @@ impl Worker {
     /// How long a wait may be, so that those who wait for memory, or hold it for too long, are looked
     /// after.
     pub(super) fn shortage_look(&self) -> Duration {
+        if self.waiters.is_empty() && self.wait_for_answers() == 0 {
+            return match self.levels == Held::default() {
+                true => Duration::MAX,
+                false => self.look_interval(),
+            };
+        }
         let level = self.levels.answers;
-        if self.deferred.has_next(|message| may_go(level, message)) || self.may_take_held_back() {
-            Duration::ZERO
-        } else if !self.waiters.is_empty() || self.wait_for_answers() > 0 {
-            WAIT_LOOK
-        } else if self.levels != Held::default() {
-            self.look_interval()
-        } else {
-            Duration::MAX
+        let goes_on = self.deferred.has_next(|message| may_go(level, message));
+        match goes_on || self.may_take_held_back() {
+            true => Duration::ZERO,
+            false => WAIT_LOOK,
         }
     }
 
