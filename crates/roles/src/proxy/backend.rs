@@ -339,7 +339,7 @@ impl Backend {
         // One that cannot be joined itself is seen by its client before what that asks next, which must not join one before it: that
         // could be answered with something older.
         match self.peer {
-            Peer::Worker(_) if tag.may_join() => {}
+            _ if tag.may_join() => {}
             Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
             Peer::Memcached if tag.is_get_of_one(&progress) => {}
             // Which keys it is about is not looked at.

@@ -8,9 +8,9 @@
 //! reads anything older than without this. That costs the sharing among gets of different turns, and needs
 //! no word about keys between workers and proxies when something is written.
 //!
-//! In pools of plain servers the gets of one key take part that go the quick way (see `quick.rs`), and whatever else is asked ends the
-//! joining of what is before it. Workers of a cluster are asked by `question.rs`: there it does so for its own key alone, and each
-//! of those who share an answer judges it by his own ticket.
+//! In pools of plain servers the gets of one key take part that go the quick way (see `quick.rs`) or are of a replicated key (`hot/`),
+//! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `question.rs`: there it does so
+//! for its own key alone. Each of those who share the answer to a replicated key's read judges it by his own ticket.
 
 use super::client::{Answered, State};
 use super::in_flight::{Ask, Progress, Question, Tag};

@@ -44,8 +44,8 @@ pub(super) struct Tag {
     pub is_read: bool,
     /// Whether it asks for a replica.
     pub is_replica: bool,
-    /// Whether it is a read of an Evenkeel worker that others may share. Not an `mg` of an application: of those who ask one is told to
-    /// replace a stale value.
+    /// Whether it is a read that others may share who judge the answer by their own tickets: of an Evenkeel worker, or [`Ask::Hot`].
+    /// Not an `mg` of an application: of those who ask one is told to replace a stale value.
     pub is_shared: bool,
     /// How often it was put to a place again.
     pub retries: u8,
@@ -168,7 +168,7 @@ pub(super) enum Progress {
     Moved(Moved),
     /// A line of a multi-get.
     Group(Box<Group>),
-    /// None of it, and others wait for the same: of [`Ask::Values`] and [`Ask::Single`].
+    /// None of it, and others wait for the same: of [`Ask::Values`], [`Ask::Single`] and [`Ask::Hot`].
     Shared(Box<Others>),
 }
 

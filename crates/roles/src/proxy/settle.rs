@@ -31,6 +31,22 @@ impl ProxyCore {
         reply: &Reply<'_>,
         raw: &[u8],
     ) -> Result<(), Unfit> {
+        self.for_each_asker(now, id, (reply, raw), |proxy, tag, (reply, raw)| {
+            proxy.settle_for(now, id, tag, reply, raw)
+        })?;
+        self.done(id);
+        Ok(())
+    }
+
+    /// Does something with the answer to the awaited request for whoever asked it first, and then for each of those who joined, for
+    /// whom there may be no memory. If one cannot be done, those who are left share the request as before.
+    pub(super) fn for_each_asker<'r>(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        said: (&'r Reply<'r>, &'r [u8]),
+        settle: impl Fn(&mut Self, Tag, (&Reply<'_>, &[u8])) -> Result<(), Unfit>,
+    ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
         let (_, request) = backend.awaited().ok_or(Unfit)?;
         let tag = request.tag;
@@ -38,31 +54,28 @@ impl ProxyCore {
             Progress::Shared(others) => *others,
             _ => Others::new(),
         };
-        let mut settled = self.settle_for(now, id, tag, reply, raw);
+        let mut settled = settle(self, tag, said);
         while let (Ok(()), Some(&(client, slot))) = (settled, others.last()) {
             let tag = Tag {
                 client,
                 slot,
                 ..tag
             };
-            settled = match self.has_room_for_copy(raw.len()) {
-                true => self.settle_for(now, id, tag, reply, raw),
-                false => self.settle_for(now, id, tag, &NO_MEMORY, text::OUT_OF_MEMORY_WRITING),
+            settled = match self.has_room_for_copy(said.1.len()) {
+                true => settle(self, tag, said),
+                false => settle(self, tag, (&NO_MEMORY, text::OUT_OF_MEMORY_WRITING)),
             };
             if settled.is_ok() {
                 others.pop();
                 self.release(now, client);
             }
         }
-        match settled {
-            Ok(()) => self.done(id),
+        if settled.is_err() {
             // The connection is given up, and with it what is left.
-            Err(Unfit) => {
-                let backend = self.backends.get_mut(id.0);
-                let request = backend.and_then(|backend| Some(backend.awaited()?.1));
-                if let (Some(request), false) = (request, others.is_empty()) {
-                    request.progress = Progress::Shared(Box::new(others));
-                }
+            let backend = self.backends.get_mut(id.0);
+            let request = backend.and_then(|backend| Some(backend.awaited()?.1));
+            if let (Some(request), false) = (request, others.is_empty()) {
+                request.progress = Progress::Shared(Box::new(others));
             }
         }
         settled

@@ -36,11 +36,14 @@ impl ProxyCore {
         };
         request.saw(raw.len(), outcome);
         match (&request.progress, reply) {
-            (Progress::Nothing, Reply::Value(value)) if *value.key == *key => {
-                request.progress = Progress::Answered;
+            (Progress::Nothing | Progress::Shared(_), Reply::Value(value))
+                if *value.key == *key =>
+            {
                 self.settle_hot(now, id, reply, raw)?;
+                let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
+                backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
             }
-            (Progress::Nothing, _) if is_end => {
+            (Progress::Nothing | Progress::Shared(_), _) if is_end => {
                 self.settle_hot(now, id, reply, raw)?;
                 self.done(id);
             }
@@ -50,8 +53,6 @@ impl ProxyCore {
         Ok(())
     }
 
-    /// The value, or that there is none, or why there is no answer: shows it, keeps it for its turn, or
-    /// asks the home.
     fn settle_hot(
         &mut self,
         now: Instant,
@@ -59,10 +60,24 @@ impl ProxyCore {
         reply: &Reply<'_>,
         raw: &[u8],
     ) -> Result<(), Unfit> {
+        self.for_each_asker(now, id, (reply, raw), |proxy, tag, (reply, raw)| {
+            proxy.settle_hot_for(now, id, tag, reply, raw)
+        })
+    }
+
+    /// The value, or that there is none, or why there is no answer, for one of those who asked: shows it,
+    /// keeps it for its turn, or asks the home.
+    fn settle_hot_for(
+        &mut self,
+        now: Instant,
+        id: BackendId,
+        tag: Tag,
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<(), Unfit> {
         let era = self.plain_era();
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let (question, request) = backend.awaited().ok_or(Unfit)?;
-        let tag = request.tag;
+        let (question, _) = backend.awaited().ok_or(Unfit)?;
         let key = key_of_get(question).ok_or(Unfit)?;
         let (name, key) = if tag.is_replica {
             key.split_at_checked(NAME_PREFIX_LEN).ok_or(Unfit)?

@@ -145,6 +145,7 @@ impl ProxyCore {
             route: way.route,
             is_read: true,
             is_replica: sent.name.is_some(),
+            is_shared: true,
             ..Tag::new(id, way.pool, slot, Ask::Hot, now)
         };
         let line = |out: &mut Vec<u8>| {

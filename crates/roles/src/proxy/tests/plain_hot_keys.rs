@@ -1,5 +1,6 @@
 //! Hot keys of plain servers: where reads go, what is stored, and what applications see.
 
+use super::collapse::ask_in_one_turn;
 use super::plain_servers::{PORTS, Plain};
 use crate::proxy::*;
 use evenkeel_policy::hot_keys::plain::{NamePrefix, PlainConfig, PlainMode};
@@ -88,6 +89,28 @@ fn every_connection_sees_its_own_writes_and_the_worker_those_of_others() {
     for &client in &clients {
         assert_eq!(plain.ask(client, "get hot\r\n"), "END\r\n");
     }
+}
+
+#[test]
+fn reads_behind_a_write_go_home_as_one() {
+    let mut plain = Plain::new(PlainMode::On, |_| {});
+    let writer = plain.world.client();
+    plain.ask(writer, "set hot 0 0 1\r\n0\r\n");
+    let home = plain.home("hot");
+    let clients = plain.heat("hot");
+    let before = plain.world.core.stats().proxy_gets_collapsed;
+    plain.gets.clear();
+    let mut requests = vec![(writer, "set hot 0 0 1\r\n1\r\n")];
+    requests.extend(clients.iter().map(|&client| (client, "get hot\r\n")));
+    ask_in_one_turn(&mut plain.world, &requests);
+    plain.serve();
+    for &client in &clients {
+        let answer = plain.world.received(client);
+        assert_eq!(answer, "VALUE hot 0 1\r\n1\r\nEND\r\n");
+    }
+    assert_eq!(plain.gets.get(&home), Some(&1));
+    let joined = plain.world.core.stats().proxy_gets_collapsed - before;
+    assert_eq!(joined as usize, clients.len() - 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! held.
 
 use super::plain_servers::{Item, PORTS, Plain};
-use crate::proxy::OnDown;
+use crate::proxy::{OnDown, ProxyStats};
 use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
 use evenkeel_types::Instant;
 use rand_xoshiro::SplitMix64;
@@ -69,14 +69,17 @@ fn random_pipelines_never_see_time_run_backwards() {
         Err(_) => 0x5eed,
     };
     println!("EVENKEEL_SEED={seed}");
-    let mut replica_hits = 0;
+    let (mut replica_hits, mut collapsed) = (0, 0);
     for seed in seed..seed + 40 {
-        replica_hits += random_run(seed);
+        let stats = random_run(seed);
+        replica_hits += stats.proxy_replica_hits;
+        collapsed += stats.proxy_gets_collapsed;
     }
     assert!(replica_hits > 4000, "{replica_hits}");
+    assert!(collapsed > 1000, "{collapsed}");
 }
 
-fn random_run(seed: u64) -> u64 {
+fn random_run(seed: u64) -> ProxyStats {
     let mut random = SplitMix64::seed_from_u64(seed);
     let mut below = move |bound: u64| random.next_u64() % bound;
     let mut plain = Plain::new(PlainMode::On, |config| {
@@ -100,6 +103,16 @@ fn random_run(seed: u64) -> u64 {
                     continue;
                 }
                 let now = plain.world.now;
+                // Every other request is not the last of its turn.
+                let is_last = below(2) == 0;
+                let id = clients[at];
+                let mut send = |line: &str| match is_last {
+                    true => plain.world.send(id, line),
+                    false => {
+                        let taken = plain.world.core.client_input(now, id, line.as_bytes());
+                        assert_eq!(taken, line.len());
+                    }
+                };
                 match below(30) {
                     0 => {
                         next += 1;
@@ -109,16 +122,16 @@ fn random_run(seed: u64) -> u64 {
                         application
                             .asked
                             .push_back(Asked::Write { value: Some(value) });
-                        plain.world.send(clients[at], line);
+                        send(&line);
                     }
                     1 if below(3) == 0 => {
                         application.asked.push_back(Asked::Write { value: None });
-                        plain.world.send(clients[at], "delete hot\r\n");
+                        send("delete hot\r\n");
                     }
                     _ => {
                         application.asked.push_back(Asked::Read { at: now });
                         let line = READS[below(READS.len() as u64) as usize];
-                        plain.world.send(clients[at], format!("{line}\r\n"));
+                        send(&format!("{line}\r\n"));
                     }
                 }
             }
@@ -170,7 +183,7 @@ fn random_run(seed: u64) -> u64 {
             take_answers(seed, application, &history);
         }
     }
-    plain.world.core.stats().proxy_replica_hits
+    *plain.world.core.stats()
 }
 
 fn note(plain: &Plain, home: u16, history: &mut History) {
