@@ -117,8 +117,7 @@ impl<'a> Script<'a> {
                     PlainMode::Observe,
                     PlainMode::Off,
                 ][usize::from(kind >> 6)],
-                sampling: 1.0,
-                hot_rps_min: 0.0,
+                sampling: Some(1.0),
                 write_weight: 0.5,
                 ..PlainConfig::default()
             },

@@ -134,7 +134,6 @@ fn each_call_needs_its_token() {
     ];
     let members = [
         ("POST", "/api/v1/heartbeat"),
-        ("POST", "/api/v1/hot-keys"),
         ("GET", "/api/v1/map"),
     ];
     let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");

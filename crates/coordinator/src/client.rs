@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, DrainsView, HotKeysReport, LoadOrder, MapEvent,
+    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent,
     MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
     ReleasedView, RemovedView, ServerView, ServersView, Settings, SplitView,
 };
@@ -341,15 +340,6 @@ impl ApiClient {
     pub fn put_plan_settings(&self, settings: PlanSettings) -> ClientResult<PlanSettings> {
         let body = self.body(&settings)?;
         self.call(|endpoint| endpoint.put(&self.line, "/api/v1/plan-settings", &body))
-    }
-
-    /// Tells what a proxy has counted of the keys of a pool; returns what all have.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or has heard of too many proxies (`too_many_proxies`).
-    pub fn share_hot_keys(&self, report: &HotKeysReport) -> ClientResult<SharedCounts> {
-        self.post("/api/v1/hot-keys", report)
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {

@@ -14,7 +14,7 @@ use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::api::{
-    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, HotKeysBoard, MapEvent, Refusal,
+    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal,
 };
 use crate::reach::Reach;
 use crate::store::StateStore;
@@ -33,7 +33,6 @@ pub(crate) struct Desk {
     tally: Arc<Mutex<Tally>>,
     reach: Reach,
     /// Apart, because nothing of it is saved and nobody waits for it.
-    hot_keys: Mutex<HotKeysBoard>,
 }
 
 /// Where a coordinator stands for those who ask it.
@@ -158,7 +157,6 @@ impl Desk {
             elector: None,
             tally: Arc::default(),
             reach: Reach::new(),
-            hot_keys: Mutex::default(),
         }
     }
 
@@ -311,13 +309,6 @@ impl Desk {
     /// What was counted so far.
     pub(crate) fn tally(&self) -> Tally {
         *lock(&self.tally)
-    }
-
-    /// Does something with what proxies tell of hot keys.
-    pub(crate) fn share<T>(&self, share: impl FnOnce(&mut HotKeysBoard, Instant) -> T) -> T {
-        let mut board = lock(&self.hot_keys);
-        let now = self.now().monotonic;
-        share(&mut board, now)
     }
 
     /// Counts a request that never reached the core.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, HotKeysRefusal, HotKeysReport, LoadOrder, MapEvent,
+    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent,
     MapOffer, MemberKind, Mode, Refusal, Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
@@ -79,7 +79,6 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(show_metrics))
         .route("/api/v1/heartbeat", post(heartbeat))
-        .route("/api/v1/hot-keys", post(hot_keys))
         .route(
             "/api/v1/map",
             get(map)
@@ -190,31 +189,6 @@ async fn heartbeat(
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
-    }
-}
-
-async fn hot_keys(
-    State(desk): Shared,
-    Extension(holder): Extension<Holder>,
-    body: Result<Json<HotKeysReport>, JsonRejection>,
-) -> Response {
-    let report = match body {
-        Ok(Json(report)) => report,
-        Err(rejection) => return bad_body(&desk, &rejection),
-    };
-    if let Err(denial) = holder.may_speak_as(MemberKind::Proxy, &report.proxy) {
-        return guard::denied(&desk, denial);
-    }
-    match desk.share(|board, now| board.handle_report(now, &report)) {
-        Ok(sum) => Json(sum).into_response(),
-        Err(refusal) => {
-            let (status, reason) = match refusal {
-                HotKeysRefusal::BadName => (StatusCode::BAD_REQUEST, "bad_name"),
-                HotKeysRefusal::BadCounts => (StatusCode::BAD_REQUEST, "bad_counts"),
-                HotKeysRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, "too_many_proxies"),
-            };
-            error(status, reason, refusal.to_string())
-        }
     }
 }
 

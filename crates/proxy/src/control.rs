@@ -1,6 +1,5 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
-use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{BackendId, MapSource, ProxyConfig, WorkerCounts};
 use evenkeel_types::Epoch;
@@ -35,10 +34,6 @@ pub enum Control {
     },
     /// A scraper wants this worker's counts.
     Count(Sender<WorkerCounts>),
-    /// What this worker has counted of hot keys is wanted there.
-    HotKeysWanted(Sender<Vec<(Arc<str>, SharedCounts)>>),
-    /// What all proxies have counted of the keys of a pool.
-    HotKeysShared(Arc<str>, Arc<SharedCounts>),
     /// `stats reset`.
     ResetStats,
     /// Finish.

@@ -354,13 +354,6 @@ impl Worker {
                     // Whoever asked may have given up.
                     let _ = asked.send(self.parts.core.counts(now));
                 }
-                Control::HotKeysWanted(there) => {
-                    // Whoever asked may have given up waiting.
-                    let _ = there.send(self.parts.core.hot_key_counts(now));
-                }
-                Control::HotKeysShared(pool, counts) => {
-                    self.parts.core.set_shared_hot_keys(now, &pool, &counts);
-                }
                 Control::ResetStats => self.parts.core.reset_stats(),
                 Control::Stop => self.stopping = Some(now + STOP_DRAIN),
             }

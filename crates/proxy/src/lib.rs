@@ -35,7 +35,6 @@ mod pages;
 mod reload;
 mod request_log;
 mod server_link;
-mod sharing;
 mod start;
 mod tls;
 

@@ -12,7 +12,6 @@ use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
-use crate::sharing::{self, Sharing};
 use crate::start::News;
 use evenkeel_roles::proxy::MapSource;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
@@ -80,7 +79,6 @@ pub struct Reloader {
     pub discoveries: Discoveries,
     /// Where any listener speaks TLS.
     pub certificates: Option<Arc<Certificates>>,
-    pub sharing: Sharing,
     /// What was seen of the file.
     pub looks: Looks,
     /// The process is ending.
@@ -215,7 +213,6 @@ impl Reloader {
             settings.digest.clone(),
             settings.need_restart(&self.started),
         );
-        let shared = sharing::plans(&settings);
         let sources = sources(&settings, &self.clusters);
         let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
         let config = self
@@ -237,9 +234,6 @@ impl Reloader {
             .wait_until(Instant::now() + WORKER_PATIENCE, changed_over);
         self.clusters.keep_only(&sources);
         self.discoveries.keep_only(wanted.iter());
-        if let Err(error) = self.sharing.configure(shared) {
-            eprintln!("evenkeel proxy: hot keys are not shared: {error}");
-        }
         self.sources = sources;
         self.discovered = wanted;
         self.taken = settings;

@@ -12,7 +12,6 @@ use crate::looks::Looks;
 use crate::pages::Facts;
 use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
-use crate::sharing::{Sharing, plans};
 use crate::tls::TlsWays;
 use anyhow::Context;
 use evenkeel_roles::proxy::{ProxyCore, Revision};
@@ -237,8 +236,6 @@ impl Proxy {
             .discovered()
             .map(|(_, spec)| spec.clone())
             .collect();
-        let mut sharing = Sharing::new(&identity, &workers);
-        sharing.configure(plans(&settings))?;
         let has_maps = || {
             let mut each = sources.iter();
             each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
@@ -290,7 +287,6 @@ impl Proxy {
             clusters: clusters.clone(),
             discoveries: discoveries.clone(),
             certificates,
-            sharing,
             looks: Looks::default(),
             is_stopped: false,
         }));
@@ -351,7 +347,6 @@ impl Proxy {
             // What is being taken over is taken over first.
             let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
             reloader.is_stopped = true;
-            reloader.sharing.stop();
         }
         self.discoveries.stop();
         self.stop.store(true, Ordering::Release);

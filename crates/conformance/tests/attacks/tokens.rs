@@ -69,9 +69,6 @@ fn a_members_token_speaks_for_that_member_alone() {
         heartbeat.to_string()
     };
     let offer = json!({"name": "s1", "boot": 7, "lineage": 7, "map": map}).to_string();
-    let counts =
-        json!({"pool": "p", "proxy": "p1", "counts": {"total": 0.0, "slack": 0.0, "keys": []}})
-            .to_string();
     let forged = [
         (
             PROXY,
@@ -117,7 +114,6 @@ fn a_members_token_speaks_for_that_member_alone() {
             "wrong_role",
         ),
         (SECOND, "/api/v1/map", offer, "wrong_name"),
-        (SECOND, "/api/v1/hot-keys", counts, "wrong_role"),
     ];
     for (token, path, body, reason) in &forged {
         let (status, said) = call(token, path, body);

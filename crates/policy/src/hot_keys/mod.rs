@@ -22,7 +22,6 @@ pub mod plain;
 mod popularity;
 pub mod replication;
 pub mod server;
-pub mod shared;
 pub mod sketch;
 mod ssm;
 pub mod state;

@@ -9,13 +9,6 @@
 //!   count <= true count <= count + slack        slack <= (total - sum of counts) / (m + 1)
 //! ```
 //!
-//! Two such summaries add up to one of the same size with the same bound, however the stream was
-//! split (Agarwal, Cormode, Huang, Phillips, Wei and Yi, "Mergeable summaries", PODS 2012, theorem 1).
-//! That is why it was chosen: workers and proxies each count what they see, and a key that is hot only
-//! in the sum of them is found all the same. Space-Saving has the same counts plus its smallest one; it
-//! errs upwards, so that a key nobody reads can look hot after a merge. HeavyKeeper is more exact for
-//! its size but has no bound after a merge.
-//!
 //! To forget, all numbers are halved now and then. The bounds hold for halved counts just as well,
 //! because everything in them is linear.
 
@@ -49,7 +42,6 @@ pub struct TopKeys {
     keys: Vec<Vec<u8>>,
     /// Buffers of keys that lost their counter.
     spare: Vec<Vec<u8>>,
-    slack: f64,
     total: f64,
 }
 
@@ -67,7 +59,6 @@ impl TopKeys {
             writes: Vec::with_capacity(counters_max),
             keys: Vec::with_capacity(counters_max),
             spare: Vec::new(),
-            slack: 0.0,
             total: 0.0,
         }
     }
@@ -102,44 +93,13 @@ impl TopKeys {
     /// Halves everything.
     pub fn decay(&mut self) {
         self.total /= 2.0;
-        self.slack /= 2.0;
         self.reads.iter_mut().for_each(|count| *count /= 2.0);
         self.writes.iter_mut().for_each(|count| *count /= 2.0);
-        let mut lost: f64 = 0.0;
         for at in (0..self.reads.len()).rev() {
             if self.reads[at] < COUNT_MIN {
-                lost = lost.max(self.reads[at]);
                 self.remove(at);
             }
         }
-        self.slack += lost;
-    }
-
-    /// Adds what another has counted. O(counters²).
-    pub fn merge(&mut self, other: &TopKeys) {
-        let counters = other.hashes.iter().zip(&other.keys);
-        let counts = other.reads.iter().zip(&other.writes);
-        for ((&hash, key), (&reads, &writes)) in counters.zip(counts) {
-            let at = self
-                .position(hash, key)
-                .unwrap_or_else(|| self.insert(hash, key, 0.0));
-            self.reads[at] += reads;
-            self.writes[at] += writes;
-        }
-        self.total += other.total;
-        self.slack += other.slack;
-        if self.reads.len() > self.counters_max {
-            let mut counts = self.reads.clone();
-            counts.sort_by(|a, b| b.total_cmp(a));
-            self.set_off(counts[self.counters_max]);
-        }
-    }
-
-    /// Counts reads of keys without a name, none of which has more than `slack`: what another summary does
-    /// not tell.
-    pub fn add_rest(&mut self, reads: f64, slack: f64) {
-        self.total += reads;
-        self.slack += slack;
     }
 
     /// The keys that have a counter, the most read first. O(n log n).
@@ -169,11 +129,6 @@ impl TopKeys {
         self.total
     }
 
-    /// By how much a count can be too small.
-    pub fn slack(&self) -> f64 {
-        self.slack
-    }
-
     fn position(&self, hash: KeyHash, key: &[u8]) -> Option<usize> {
         let mut from = 0;
         while let Some(at) = self.hashes[from..].iter().position(|&other| other == hash) {
@@ -185,7 +140,7 @@ impl TopKeys {
         None
     }
 
-    fn insert(&mut self, hash: KeyHash, key: &[u8], reads: f64) -> usize {
+    fn insert(&mut self, hash: KeyHash, key: &[u8], reads: f64) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(key);
@@ -193,12 +148,10 @@ impl TopKeys {
         self.hashes.push(hash);
         self.reads.push(reads);
         self.writes.push(0.0);
-        self.hashes.len() - 1
     }
 
     /// Takes so many reads from every counter.
     fn set_off(&mut self, reads: f64) {
-        self.slack += reads;
         for at in (0..self.reads.len()).rev() {
             if self.reads[at] <= reads {
                 self.remove(at);
@@ -260,20 +213,14 @@ mod tests {
         let bound = (exact.total - sum) / (sketch.counters_max as f64 + 1.0);
         // What is dropped for being small is not in the paper's bound.
         let dropped = 2.0 * COUNT_MIN;
-        assert!(
-            sketch.slack() <= bound + dropped + near,
-            "{what}: slack {} above {bound}",
-            sketch.slack()
-        );
         assert!(sketch.reads.len() <= sketch.counters_max, "{what}: size");
         assert!(sketch.reads.iter().all(|&count| count > 0.0), "{what}");
         for (key, &count) in &exact.reads {
             let (found, _) = sketch.count(KeyHash::of(key), key);
             assert!(found <= count + near, "{what}: {found} above {count}");
             assert!(
-                count <= found + sketch.slack() + near,
-                "{what}: {count} above {found} + {}",
-                sketch.slack()
+                count <= found + bound + dropped + near,
+                "{what}: {count} above {found} + {bound}"
             );
         }
     }
@@ -300,57 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn merged_counts_keep_the_bounds_of_one_count_of_everything() {
-        let mut random = SplitMix64::new(test_seed() + 1);
-        for counters_max in [4, 32, 128] {
-            for parts in [2, 5, 16] {
-                let mut exact = Exact::default();
-                let mut all = TopKeys::new(counters_max);
-                let mut sketches = Vec::new();
-                for part in 0..parts {
-                    let mut sketch = TopKeys::new(counters_max);
-                    for _ in 0..4000 {
-                        // Parts differ, and one key is in all of them.
-                        let mut key = zipf(&mut random, 2000);
-                        if random.below(3) > 0 {
-                            key.push(b'a' + part as u8);
-                        }
-                        sketch.read(KeyHash::of(&key), &key, 1.0);
-                        exact.read(&key, 1.0);
-                    }
-                    sketches.push(sketch);
-                }
-                // In any order and shape: the second half first, by itself.
-                let (first, second) = sketches.split_at(parts / 2);
-                let mut rest = TopKeys::new(counters_max);
-                second.iter().for_each(|sketch| rest.merge(sketch));
-                first.iter().for_each(|sketch| all.merge(sketch));
-                all.merge(&rest);
-                check(&all, &exact, &format!("{parts} parts of {counters_max}"));
-            }
-        }
-    }
-
-    #[test]
-    fn a_key_that_is_hot_only_in_the_sum_is_found() {
-        let mut sum = TopKeys::new(16);
-        for worker in 0..20 {
-            let mut sketch = TopKeys::new(64);
-            for i in 0..900 {
-                let key = format!("own{worker}:{}", i % 30);
-                sketch.read(KeyHash::of(key.as_bytes()), key.as_bytes(), 1.0);
-            }
-            for _ in 0..100 {
-                sketch.read(KeyHash::of(b"shared"), b"shared", 1.0);
-            }
-            sum.merge(&sketch);
-        }
-        let top = sum.top();
-        assert_eq!(top[0].key, b"shared");
-        assert!(top[0].reads + sum.slack() >= 2000.0 && top[0].reads <= 2000.0);
-    }
-
-    #[test]
     fn keys_with_equal_hashes_are_told_apart_and_writes_count_for_known_keys_only() {
         let mut sketch = TopKeys::new(4);
         let hash = KeyHash(7);
@@ -371,6 +267,5 @@ mod tests {
             sketch.decay();
         }
         assert!(sketch.top().is_empty());
-        assert!(sketch.slack() < COUNT_MIN);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
-use super::hot_keys::{hot_keys, hot_keys_coordinators};
+use super::hot_keys::hot_keys;
 use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
@@ -76,8 +76,6 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
-    "hot_keys_min_rps",
-    "hot_keys_coordinator",
 ];
 
 const ROUTE_KEYS: &[&str] = &[
@@ -366,14 +364,12 @@ fn pool(
         ..default
     };
     let tls = tls(reader, section);
-    let hot_keys_coordinators = hot_keys_coordinators(reader, section);
     let servers = servers(reader, name, section);
     Some(PoolPlan {
         name: Arc::from(name),
         servers: servers?,
         tls,
         settings,
-        hot_keys_coordinators,
     })
 }
 

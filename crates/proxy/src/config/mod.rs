@@ -77,8 +77,6 @@ pub struct PoolPlan {
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.
     pub settings: PoolSettings,
-    /// Who adds up what proxies count of its hot keys; nobody without one.
-    pub hot_keys_coordinators: Vec<String>,
 }
 
 /// The servers of a pool.
@@ -310,7 +308,6 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
         name: Arc::from(DEFAULT_POOL),
         servers,
         tls: None,
-        hot_keys_coordinators: Vec::new(),
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),
             request_timeout: args.request_timeout.unwrap_or(default.request_timeout),

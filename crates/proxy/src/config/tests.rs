@@ -156,15 +156,14 @@ fn a_pool_says_where_its_keys_go_when_a_server_is_out_of_use() {
 #[test]
 fn a_pool_says_what_is_done_about_its_hot_keys() {
     let text = "[pools.a]\nservers = [\"h\"]\nhot_keys = \"on\"\nhot_keys_lease = \"2s\"\n\
-                hot_keys_replicas = 3\nhot_keys_min_rps = 50\nhot_keys_coordinator = \"h:1\"\n\
+                hot_keys_replicas = 3\n\
                 [pools.b]\nservers = [\"i\"]\nhot_keys = \"observe\"\n\
                 [[routes]]\npool = \"a\"\n";
     let pools = read_text(text, &[]).unwrap().pools;
     let hot_keys = &pools[0].settings.hot_keys;
     assert_eq!(hot_keys.mode, PlainMode::On);
     assert_eq!(hot_keys.lease, Duration::from_secs(2));
-    assert_eq!((hot_keys.gamma_max, hot_keys.hot_rps_min), (3, 50.0));
-    assert_eq!(pools[0].hot_keys_coordinators, ["h:1"]);
+    assert_eq!(hot_keys.gamma_max, 3);
     assert_eq!(pools[1].settings.hot_keys.mode, PlainMode::Observe);
 }
 
@@ -332,7 +331,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, hot_keys_min_rps, hot_keys_coordinator)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

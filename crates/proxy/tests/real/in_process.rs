@@ -1,4 +1,4 @@
-//! Proxies and coordinators in the test's own process, as their command lines say.
+//! Proxies in the test's own process, as their command lines say.
 
 use clap::Parser;
 use evenkeel_proxy::{Args, Proxy};
@@ -11,22 +11,9 @@ struct Proxying {
     args: Args,
 }
 
-#[derive(Parser)]
-struct Coordinating {
-    #[command(flatten)]
-    args: evenkeel_coordinator::Args,
-}
-
 /// A sound command line of a proxy, its name included.
 pub fn parsed(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Args {
     Proxying::try_parse_from(line).expect("sound flags").args
-}
-
-/// The same of a coordinator.
-pub fn parsed_coordinator(line: &[&str]) -> evenkeel_coordinator::Args {
-    Coordinating::try_parse_from(line)
-        .expect("sound flags")
-        .args
 }
 
 /// A client of a proxy.

@@ -1,11 +1,7 @@
 //! Hot keys before real memcached processes.
 
-use crate::in_process::{connect, parsed, parsed_coordinator};
+use crate::in_process::{connect, parsed};
 use crate::patience::{LINES, PATIENCE};
-use evenkeel_coordinator::Coordinator;
-use evenkeel_coordinator::api::HotKeysReport;
-use evenkeel_coordinator::client::ApiClient;
-use evenkeel_policy::hot_keys::shared::{SharedCounts, SharedKey};
 use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, poll_until};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +13,13 @@ const LEASE: Duration = Duration::from_secs(1);
 
 /// A proxy that does this about the hot keys of these servers.
 fn start(servers: &[Memcached], hot_keys: &str) -> Proxy {
-    start_with(servers, hot_keys, "hot_keys_min_rps = 20")
-}
-
-fn start_with(servers: &[Memcached], hot_keys: &str, more: &str) -> Proxy {
     let servers: Vec<String> = servers
         .iter()
         .map(|server| format!("\"{}\"", server.address()))
         .collect();
     let text = format!(
         "[pools.a]\nservers = [{}]\nhot_keys = \"{hot_keys}\"\nhot_keys_lease = \"1s\"\n\
-         {more}\n{LINES}[[routes]]\npool = \"a\"\n",
+         {LINES}[[routes]]\npool = \"a\"\n",
         servers.join(", ")
     );
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -119,49 +111,6 @@ fn reads_of_one_key_are_spread_over_all_servers_only_when_that_is_asked_for() {
         }
         proxy.stop().expect("it stops");
     }
-}
-
-#[test]
-fn a_key_is_replicated_that_is_hot_only_in_the_sum_of_what_proxies_count() {
-    let args = parsed_coordinator(&["coordinator", "--listen", "127.0.0.1:0"]);
-    let coordinator = Coordinator::bind(&args).expect("a free port");
-    let address = coordinator.address().to_string();
-    // It ends with the test.
-    thread::spawn(move || coordinator.serve(std::future::pending()));
-    let servers: Vec<Memcached> = (0..4).map(|_| Memcached::spawn(&[])).collect();
-    // More reads than one proxy ever has.
-    let more = format!("hot_keys_min_rps = 100000000\nhot_keys_coordinator = \"http://{address}\"");
-    let proxy = start_with(&servers, "on", &more);
-    let mut client = connect(&proxy);
-    assert_eq!(client.set_with("hot", 7, 0, b"value"), "STORED");
-    let api = ApiClient::new(&address).expect("an address");
-    let api = api.with_timeout(PATIENCE);
-    let others = HotKeysReport {
-        pool: "a".into(),
-        proxy: "all the others".into(),
-        counts: SharedCounts {
-            total: 2e8,
-            slack: 0.0,
-            keys: vec![SharedKey {
-                key: b"hot".to_vec(),
-                reads: 1e8,
-                writes: 0.0,
-            }],
-        },
-    };
-    poll_until(PATIENCE, "the sum to reach the workers", || {
-        read_much(&mut client, "hot", "value");
-        let sum = api
-            .share_hot_keys(&others)
-            .expect("the coordinator answers");
-        let report = client
-            .stats("hotkeys")
-            .get("hot")
-            .cloned()
-            .unwrap_or_default();
-        (sum.keys[0].reads > 1e8 && report.contains("state=HOT")).then_some(())
-    });
-    proxy.stop().expect("it stops");
 }
 
 /// Versions and when the write of each was acknowledged.

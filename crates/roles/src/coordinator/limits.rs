@@ -7,7 +7,6 @@ use core::time::Duration;
 
 use crate::hot_keys_view::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads_view::NEWS_LOAD_BYTES_MAX;
-use evenkeel_policy::hot_keys::shared::SHARED_KEYS_MAX;
 pub use evenkeel_policy::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 use evenkeel_policy::placement::map::{
     MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX,
@@ -150,13 +149,6 @@ pub const TAKEOVER_EPOCHS: u64 = 1_000_000;
 /// Most proxies that are members at one time: one for each application process of a large site.
 pub const PROXIES_MAX: usize = 4096;
 
-/// What a proxy has told of hot keys is forgotten after this long: several of its reports are lost then.
-pub const HOT_KEYS_FORGET: Duration = Duration::from_secs(5);
-
-/// The sum of what proxies have told of hot keys may be this old, so that many proxies do not have it made
-/// anew for each of them.
-pub const HOT_KEYS_SUM_AGE_MAX: Duration = Duration::from_millis(500);
-
 /// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
 pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
 
@@ -203,10 +195,6 @@ pub const HOT_KEY_TEXT_LEN_MAX: usize = 3 * KEY_LEN_MAX;
 /// longest names and [`WORKERS_TOTAL_MAX`] workers. A member reads no more than that.
 pub const ANSWER_LEN_MAX: usize = 8 << 20;
 
-const _: () = assert!(
-    HEARTBEAT_LEN_MAX >= SHARED_KEYS_MAX * (2 * KEY_LEN_MAX + 128) + 2 * NAME_LEN_MAX + 256,
-    "a report of hot keys fits, too"
-);
 const _: () = assert!(HEARTBEATS_PER_SILENCE >= 3, "a lost heartbeat is no death");
 const _: () = assert!(TICKS_PER_SILENCE >= 4 * PAUSE_PER_SILENCE);
 const _: () = assert!(

@@ -36,7 +36,6 @@ mod drain;
 pub mod election;
 mod event;
 mod fence;
-mod hot_keys;
 pub mod limits;
 mod load;
 mod members;
@@ -88,7 +87,6 @@ pub use drain::{DrainRefusal, DrainRequest, DrainView, DrainsView};
 pub use evenkeel_policy::hot_keys::config::Mode;
 pub use event::{Cause, MapEvent};
 pub use fence::Electorate;
-pub use hot_keys::{HotKeysBoard, HotKeysRefusal, HotKeysReport};
 pub use message::{
     Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
     Settings,

@@ -38,9 +38,8 @@ pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
                 Cluster::Plain => PlainMode::On,
             },
             lease: Duration::from_nanos(plan.lease_lent()),
-            sampling: 1.0,
+            sampling: Some(1.0),
             write_weight: 1.5,
-            hot_rps_min: 10.0,
             ..PlainConfig::default()
         },
         ..PoolSettings::default()

@@ -45,17 +45,15 @@ pub struct PlainConfig {
     pub mode: PlainMode,
     /// How long what the home server said of a key may stand for it: the bound of staleness.
     pub lease: Duration,
-    /// Probability with which a read or a write is counted.
-    pub sampling: f64,
+    /// Probability with which a read or a write is counted, if it is not to follow from how many reads there are
+    /// ([`SAMPLES_PER_SLOT`](crate::hot_keys::config::SAMPLES_PER_SLOT)).
+    pub sampling: Option<f64>,
     /// How many reads a write outweighs. With 9, a key with nine reads to a write counts zero.
     pub write_weight: f64,
     /// Part of a server's fair share of the pool's reads from which on a key is hot.
     pub hot_share: f64,
     /// The part below which a replicated key has cooled.
     pub cold_share: f64,
-    /// Reads per second through this worker below which a key is never replicated here. Each worker
-    /// asks the home about twice a lease in any case.
-    pub hot_rps_min: f64,
     /// Part of a server's fair share that one copy of a key should carry at most; decides γ.
     pub copy_share: f64,
     /// Most replicas of a key besides what its home holds.
@@ -67,11 +65,10 @@ impl Default for PlainConfig {
         PlainConfig {
             mode: PlainMode::Off,
             lease: Duration::from_secs(1),
-            sampling: 0.03,
+            sampling: None,
             write_weight: 9.0,
             hot_share: 0.05,
             cold_share: 0.025,
-            hot_rps_min: 100.0,
             copy_share: 0.05,
             gamma_max: GAMMA_MAX_DEFAULT,
         }
@@ -86,15 +83,12 @@ impl PlainConfig {
     /// The first setting that does not, as its author should read it.
     pub fn validate(&self) -> Result<(), ConfigError> {
         check_shares(&[
-            ("sampling", self.sampling),
+            ("sampling", self.sampling.unwrap_or(1.0)),
             ("hot_share", self.hot_share),
             ("cold_share", self.cold_share),
             ("copy_share", self.copy_share),
         ])?;
-        check_amounts(&[
-            ("write_weight", self.write_weight),
-            ("hot_rps_min", self.hot_rps_min),
-        ])?;
+        check_amounts(&[("write_weight", self.write_weight)])?;
         check_heat(self.copy_share, self.hot_share, self.cold_share)?;
         check_lease(self.lease)
     }
@@ -110,7 +104,7 @@ mod tests {
         assert_eq!(good.validate(), Ok(()));
         type Break = fn(&mut PlainConfig);
         let cases: [(Break, &str); 6] = [
-            (|c| c.sampling = 1.5, "sampling = 1.5"),
+            (|c| c.sampling = Some(1.5), "sampling = 1.5"),
             (|c| c.hot_share = f64::NAN, "hot_share = NaN"),
             (|c| c.write_weight = -1.0, "write_weight = -1"),
             (|c| c.copy_share = 0.0, "copy_share = 0"),

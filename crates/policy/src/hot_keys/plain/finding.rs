@@ -5,11 +5,10 @@ use evenkeel_types::Instant;
 use super::config::replicated_max;
 use super::{
     Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, READS_PER_LEASE_MIN,
-    SHARED_AGE_MAX, copies_at,
+    copies_at,
 };
-use crate::hot_keys::config::gamma_for;
+use crate::hot_keys::config::{gamma_for, sampling_for};
 use crate::hot_keys::popularity::SLOT;
-use crate::hot_keys::sketch::TopKeys;
 use crate::placement::pool::Placement;
 use crate::placement::renaming::plain_shadows;
 
@@ -22,6 +21,10 @@ impl PlainHotKeys {
         // A worker that was held up for several slots has counted nothing meanwhile.
         self.next_slot = now + SLOT;
         self.sketch.decay();
+        let sampling = sampling_for(self.config.sampling, self.sketch.total());
+        for sampler in &mut self.samplers {
+            sampler.set_probability(sampling);
+        }
         if self.config.mode == PlainMode::On {
             self.judge(now, placement);
         }
@@ -53,26 +56,15 @@ impl PlainHotKeys {
 
     /// Compares every counted key with what a server should carry.
     fn judge(&mut self, now: Instant, placement: &Placement) {
-        let shared = self.shared.take_if(|(at, _)| now < *at + SHARED_AGE_MAX);
-        self.shared = None;
-        let all = shared.as_ref().map(|(_, counts)| counts);
-        let total = all.map_or(0.0, TopKeys::total).max(self.sketch.total());
-        let fair = total / placement.len() as f64;
+        let fair = self.sketch.total() / placement.len() as f64;
         // By the halves of the slots before, what is counted is that of one slot.
-        let least = self.config.hot_rps_min * SLOT.as_secs_f64();
-        let lease = self.config.lease.as_secs_f64();
-        let least_here = match all {
-            Some(_) => least.min(READS_PER_LEASE_MIN * SLOT.as_secs_f64() / lease),
-            None => least,
-        };
+        let least = READS_PER_LEASE_MIN * SLOT.as_secs_f64() / self.config.lease.as_secs_f64();
         let write_weight = self.config.write_weight;
         let sketch = &self.sketch;
-        // Of a key that is read enough here: its part of a server's fair share, here and elsewhere.
+        // Of a key that is read enough here: its part of a server's fair share.
         let heat = |hash, key: &[u8], part: f64| {
-            let (here, writes_here) = sketch.count(hash, key);
-            let (reads, writes) = all.map_or((0.0, 0.0), |all| all.count(hash, key));
-            let (reads, writes) = (reads.max(here), writes.max(writes_here));
-            let is_enough = fair > 0.0 && here >= part * least_here && reads >= part * least;
+            let (reads, writes) = sketch.count(hash, key);
+            let is_enough = fair > 0.0 && reads >= part * least;
             is_enough.then_some((reads - write_weight * writes) / fair)
         };
         let before = self.entries.len();
@@ -103,7 +95,6 @@ impl PlainHotKeys {
                 }
             }
         }
-        self.shared = shared;
         self.rebuild_filter();
     }
 }

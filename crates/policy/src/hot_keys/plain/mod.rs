@@ -75,9 +75,8 @@ pub use self::reads::ReadRoute;
 use self::truth::Truth;
 pub use self::truth::{Found, Recaching, Wants};
 use super::client::LEASE_MARGIN_DIVISOR;
-use super::config::ConfigError;
+use super::config::{ConfigError, sampling_for};
 use super::popularity::{SLOT, Sampler};
-use super::shared::SharedCounts;
 use super::sketch::TopKeys;
 use super::ssm::Filter;
 use crate::placement::pool::Placement;
@@ -94,11 +93,8 @@ const REFILL_AFTER: Duration = Duration::from_secs(REPLICA_EXPTIME_SECS as u64 /
 /// copy keeps others from asking the same.
 const COPY_HOLD_OFF: Duration = Duration::from_secs(1);
 
-/// How long the sum of what all proxies have counted is gone by.
-const SHARED_AGE_MAX: Duration = Duration::from_secs(5);
-
-/// Reads in a lease through one worker below which copies are of no use to it, however many others
-/// read the key: it asks the home about twice in any case.
+/// Reads in a lease through one worker below which copies are of no use to it: it asks the home about twice in any case. A share
+/// is the same in what each of many proxies sees, so that a key that is hot only in the sum of them is hot in each.
 const READS_PER_LEASE_MIN: f64 = 10.0;
 
 /// Longest key that is replicated: its replicas' names are keys, too.
@@ -179,8 +175,6 @@ pub struct PlainHotKeys {
     entries: Vec<Entry>,
     config: PlainConfig,
     sketch: TopKeys,
-    /// What all proxies together have counted, and when it came.
-    shared: Option<(Instant, TopKeys)>,
     /// Numbers given to answers of homes.
     numbers: u64,
     next_slot: Instant,
@@ -242,7 +236,7 @@ impl PlainHotKeys {
     pub fn new(config: PlainConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
         let samplers = [seed, !seed].map(|seed| {
-            let mut sampler = Sampler::new(config.sampling, seed);
+            let mut sampler = Sampler::new(sampling_for(config.sampling, 0.0), seed);
             sampler.set_active(config.mode != PlainMode::Off);
             sampler
         });
@@ -251,7 +245,6 @@ impl PlainHotKeys {
             filter: Filter::new(),
             entries: Vec::new(),
             sketch: TopKeys::new(COUNTERS),
-            shared: None,
             numbers: 0,
             next_slot: now + SLOT,
             stats: PlainStats::default(),
@@ -531,16 +524,6 @@ impl PlainHotKeys {
             suffix: i as u8 + 1,
             name,
         })
-    }
-
-    /// What this worker has counted, to be added up with what others have.
-    pub fn share(&self, now: Instant) -> SharedCounts {
-        SharedCounts::of(&self.sketch, SLOT.as_secs_f64() / self.seconds_counted(now))
-    }
-
-    /// Tells what all proxies have counted together, this worker included. It holds for a while.
-    pub fn handle_shared(&mut self, now: Instant, counts: &SharedCounts) {
-        self.shared = counts.to_counts(COUNTERS).map(|counts| (now, counts));
     }
 
     /// When [`PlainHotKeys::handle_timeout`] should next be called.

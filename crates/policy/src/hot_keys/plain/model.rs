@@ -134,8 +134,7 @@ impl World {
         let mut random = SplitMix64::new(seed);
         let config = PlainConfig {
             mode: PlainMode::On,
-            sampling: 1.0,
-            hot_rps_min: 0.0,
+            sampling: Some(1.0),
             write_weight: 1.0,
             cold_share: 0.04,
             ..PlainConfig::default()

@@ -19,7 +19,7 @@ pub(super) fn placement(servers: u16) -> Placement {
 fn hot_keys(change: impl FnOnce(&mut PlainConfig)) -> PlainHotKeys {
     let mut config = PlainConfig {
         mode: PlainMode::On,
-        sampling: 1.0,
+        sampling: Some(1.0),
         ..PlainConfig::default()
     };
     change(&mut config);
@@ -101,9 +101,6 @@ fn a_key_that_is_often_written_or_seldom_read_is_not_replicated() {
     }
     keys.handle_timeout(at(500), &placement(4));
     assert_eq!(keys.replicated_count(), 0);
-    let mut keys = hot_keys(|config| config.hot_rps_min = 2000.0);
-    one_second(&mut keys, 0, 1000, 10);
-    assert_eq!(keys.replicated_count(), 0);
     let mut alone = hot_keys(|_| {});
     for _ in 0..500 {
         alone.handle_read(HOT);
@@ -113,30 +110,29 @@ fn a_key_that_is_often_written_or_seldom_read_is_not_replicated() {
 }
 
 #[test]
-fn a_key_that_is_hot_in_the_sum_of_all_proxies_is_replicated_where_it_is_read_enough() {
-    let mut keys = hot_keys(|_| {});
-    one_second(&mut keys, 0, 40, 2000);
-    assert_eq!(keys.replicated_count(), 0, "40 reads a second are too few");
-    let told = keys.share(at(1000));
-    // There were 20 in each of two slots, which is 15 with all the empty ones before, halved and halved.
-    // Counts err on the low side alone, by the slack at most.
-    let (reads, slack) = (told.keys[0].reads, told.slack);
-    assert!(reads <= 15.0 && reads + slack >= 15.0, "{reads}, {slack}");
-    // As if 19 others saw the same of this key, and nothing else.
-    let mut sum = told.clone();
-    let others = 19.0 * told.keys[0].reads;
-    sum.total += others;
-    sum.keys[0].reads += others;
-    keys.handle_shared(at(1000), &sum);
-    one_second(&mut keys, 1000, 40, 2000);
-    assert!(keys.is_tracked(hash(), HOT));
-    one_second(&mut keys, 2000, 6, 2000);
-    one_second(&mut keys, 3000, 2, 2000);
-    assert_eq!(keys.replicated_count(), 0, "read too seldom here");
-    one_second(&mut keys, 4000, 40, 2000);
-    one_second(&mut keys, 5000, 40, 2000);
-    one_second(&mut keys, 6000, 40, 2000);
-    assert_eq!(keys.replicated_count(), 0, "the sum is too old");
+fn a_key_that_is_hot_in_the_sum_of_many_proxies_is_replicated_where_it_is_read_ten_times_a_lease() {
+    // Each of the proxies sees the same share of it.
+    let mut keys = hot_keys(|config| config.sampling = None);
+    one_second(&mut keys, 0, 20, 200);
+    assert!(keys.is_tracked(hash(), HOT), "a fifth of a server's share");
+    for second in 1..5 {
+        one_second(&mut keys, 1000 * second, 4, 40);
+    }
+    assert_eq!(keys.replicated_count(), 0, "the home is asked as often");
+}
+
+#[test]
+fn a_worker_looks_at_all_of_few_reads_and_at_few_of_many() {
+    let mut keys = hot_keys(|config| config.sampling = None);
+    one_second(&mut keys, 0, 100, 100);
+    assert_eq!(keys.take_stats().reads_sampled, 200);
+    for second in 1..4 {
+        one_second(&mut keys, 1000 * second, 100_000, 0);
+    }
+    keys.take_stats();
+    one_second(&mut keys, 4000, 100_000, 0);
+    let looks = keys.take_stats().reads_sampled;
+    assert!((2000..4500).contains(&looks), "{looks}");
 }
 
 #[test]
@@ -181,7 +177,6 @@ fn limits_of_keys_and_values_are_counted() {
         let mut keys = hot_keys(|config| {
             config.hot_share = 0.001;
             config.cold_share = 0.0;
-            config.hot_rps_min = 1.0;
         });
         for i in 0..most + 3 {
             let key = format!("k{i}");

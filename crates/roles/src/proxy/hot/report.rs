@@ -2,7 +2,6 @@
 
 use crate::proxy::ProxyCore;
 use crate::server::escape;
-use evenkeel_policy::hot_keys::shared::SharedCounts;
 use evenkeel_protocol::text;
 use evenkeel_types::Instant;
 use std::collections::BTreeMap;
@@ -31,28 +30,6 @@ pub struct HotKeyReport {
 }
 
 impl ProxyCore {
-    /// What this worker has counted of the keys of each pool that looks for hot ones, by the pool's name.
-    pub fn hot_key_counts(&self, now: Instant) -> Vec<(Arc<str>, SharedCounts)> {
-        let pools = self.pools.iter().filter(|(_, pool)| !pool.leaving);
-        let counts = pools.filter_map(|(_, pool)| {
-            let hot = pool.hot.as_ref()?;
-            Some((Arc::clone(&pool.name), hot.share(now)))
-        });
-        counts.collect()
-    }
-
-    /// Tells what all proxies have counted of the keys of a pool.
-    pub fn set_shared_hot_keys(&mut self, now: Instant, pool: &str, counts: &SharedCounts) {
-        for key in self.pools.keys() {
-            if let Some(found) = self.pools.get_mut(key)
-                && *found.name == *pool
-                && let Some(hot) = &mut found.hot
-            {
-                hot.handle_shared(now, counts);
-            }
-        }
-    }
-
     /// The keys that are read most through this worker, in pools that look for them.
     pub fn hot_keys(&self, now: Instant) -> Vec<HotKeyReport> {
         let mut reports = Vec::new();

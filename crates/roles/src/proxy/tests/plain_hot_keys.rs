@@ -271,7 +271,6 @@ fn hottest_share(mode: PlainMode, exponent: f64) -> f64 {
     const ROUNDS: u32 = 1000;
     let mut plain = Plain::of(8, mode, |config| {
         config.pools[0].settings.hot_keys.sampling = PlainConfig::default().sampling;
-        config.pools[0].settings.hot_keys.hot_rps_min = PlainConfig::default().hot_rps_min;
     });
     let clients: Vec<ClientId> = (0..CLIENTS).map(|_| plain.world.client()).collect();
     let mut sum = 0.0;

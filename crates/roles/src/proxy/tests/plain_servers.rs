@@ -41,8 +41,7 @@ impl Plain {
         let world = World::memcached_with(servers, |config| {
             config.pools[0].settings.hot_keys = PlainConfig {
                 mode,
-                sampling: 1.0,
-                hot_rps_min: 10.0,
+                sampling: Some(1.0),
                 ..PlainConfig::default()
             };
             change(config);
