@@ -1,6 +1,5 @@
 //! `evenkeel up --demo` with real processes.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use evenkeel_testkit::{Process, Signal, poll_until};
@@ -37,17 +36,8 @@ fn number(value: &Value, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("{name} is no number in {value}"))
 }
 
-/// A trace in which every other request is for one key, and the others for many.
-fn trace_of_one_hot_key() -> tempfile::NamedTempFile {
-    let mut trace = tempfile::Builder::new()
-        .suffix(".txt")
-        .tempfile()
-        .expect("a temporary file");
-    for number in 0..5000 {
-        writeln!(trace, "popular\nkey{}", number % 700).expect("written");
-    }
-    trace
-}
+/// Popularity of the keys: more than half of the requests are for the first.
+const ZIPF: &str = "1.8";
 
 /// Seconds with replication on of one demo after the other, until one shows what replication does. The cluster needs two
 /// or three of each half to settle; a machine with much else to do may need more.
@@ -55,13 +45,11 @@ const ON_SECONDS: [&str; 3] = ["8", "20", "60"];
 
 #[test]
 fn replication_balances_a_skewed_load_and_the_report_says_so() {
-    let trace = trace_of_one_hot_key();
-    let path = trace.path().to_str().expect("a path of ours is text");
     let mut shown = Err(String::new());
     for on_seconds in ON_SECONDS {
         let mut demo = demo(&[
-            "--trace",
-            path,
+            "--zipf",
+            ZIPF,
             "--off-seconds",
             "3",
             "--on-seconds",
@@ -73,7 +61,6 @@ fn replication_balances_a_skewed_load_and_the_report_says_so() {
         ]);
         assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));
         let report: Value = serde_json::from_str(&demo.stdout_text()).expect("nothing but JSON");
-        assert_eq!(report["settings"]["trace"], path);
         assert_is_sound(&report);
         shown = shows_balance(&report);
         match &shown {
@@ -89,7 +76,7 @@ fn assert_is_sound(report: &Value) {
     assert_eq!(report["completed"], true);
     assert_eq!(report["wrong_values"], 0);
     assert_eq!(report["restarts"], 0);
-    assert_eq!(report["settings"]["keys"], Value::Null);
+    assert_eq!(report["settings"]["keys"], 2000);
     let phases = report["phases"].as_array().expect("a list");
     let names: Vec<&Value> = phases.iter().map(|phase| &phase["phase"]).collect();
     assert_eq!(names, ["off", "on_before_switch", "on_after_switch"]);
@@ -156,9 +143,7 @@ fn progress_is_a_line_a_second_and_the_result_a_table() {
     let took = begun.elapsed().as_secs() as usize;
     assert_eq!(demo.stderr_text(), "");
     let text = demo.stdout_text();
-    let seconds = text
-        .lines()
-        .filter(|line| line.contains("req/s of each server:"));
+    let seconds = text.lines().filter(|line| line.contains("served/s  p50"));
     let seconds = seconds.count();
     // Of the six seconds that it plays; what comes before and after them takes as long as it takes.
     assert!((2..=took).contains(&seconds), "a line a second: {text}");
@@ -177,7 +162,7 @@ fn progress_is_a_line_a_second_and_the_result_a_table() {
 fn ctrl_c_ends_it_with_what_there_is() {
     let mut demo = demo(&["--off-seconds", "600", "--format", "json"]);
     poll_until(DEMO_DEADLINE, "the first line of progress", || {
-        demo.stderr_text().contains("req/s").then_some(())
+        demo.stderr_text().contains("served/s").then_some(())
     });
     demo.signal(Signal::Interrupt);
     assert_eq!(demo.wait(DEMO_DEADLINE).code(), Some(0));

@@ -37,20 +37,6 @@ fn bad_flags_are_named() {
 }
 
 #[test]
-fn traces_that_cannot_be_read_are_named() {
-    let missing = "/nonexistent/trace.gz";
-    refused(&["up", "--demo", "--trace", missing], &[missing]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let broken = folder.path().join("web.be32");
-    std::fs::write(&broken, [0, 0, 0, 1, 2]).expect("written");
-    let broken = broken.to_str().expect("a path of ours is text");
-    refused(
-        &["up", "--demo", "--trace", broken],
-        &["web.be32", "byte 4"],
-    );
-}
-
-#[test]
 fn the_version_is_told_everywhere() {
     let version = format!(" {}\n", env!("CARGO_PKG_VERSION"));
     for arguments in [&["--version"][..], &["-V"], &["up", "-V"]] {

@@ -103,7 +103,6 @@ fn a_missing_trace_is_named() {
         ],
         &[missing],
     );
-    refused(&["up", "--demo", "--trace", missing], &[missing]);
 }
 
 #[test]
@@ -118,7 +117,6 @@ fn a_malformed_trace_is_named() {
         &["bench", "run", "--target", &target, "--trace", path],
         &["broken.txt.gz"],
     );
-    refused(&["up", "--demo", "--trace", path], &["broken.txt.gz"]);
 }
 
 #[test]

@@ -12,8 +12,6 @@ pub struct Sample {
     pub seconds: f64,
     /// Requests that each server answered, its replica reads included; in the order of the servers.
     pub server_requests: Vec<u64>,
-    /// Servers that answered when they were asked last.
-    pub server_up: Vec<bool>,
     /// What the load's clients saw.
     pub counters: Counters,
     /// Latency that the clients saw, in nanoseconds.
@@ -29,7 +27,6 @@ impl Sample {
         for (sum, more) in self.server_requests.iter_mut().zip(&next.server_requests) {
             *sum += more;
         }
-        self.server_up.clone_from(&next.server_up);
         self.counters += next.counters;
         add_latency(&mut self.latency, &next.latency);
         self.hot_keys.clone_from(&next.hot_keys);
@@ -44,12 +41,6 @@ impl Sample {
     /// Requests a second of one server.
     pub fn server_rate(&self, server: usize) -> f64 {
         rate(self.server_requests[server], self.seconds)
-    }
-
-    /// Mean of the servers' requests a second.
-    pub fn server_rate_mean(&self) -> f64 {
-        let sum: u64 = self.server_requests.iter().sum();
-        rate(sum, self.seconds) / self.server_requests.len().max(1) as f64
     }
 
     /// The most loaded server's load by the mean of all; 1 is perfect balance, and is said of
@@ -145,7 +136,6 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
             .iter()
             .map(|look| look.as_ref().map_or(0, |stats| stats.counts.requests))
             .collect(),
-        server_up: looks.iter().map(Option::is_some).collect(),
         counters: live.counters,
         latency: live.latency,
         hot_keys,
@@ -217,7 +207,6 @@ pub mod tests {
         assert_eq!(sum.server_requests, [40, 40]);
         assert_eq!(sum.max_over_mean(), 1.0);
         assert_eq!(sum.requests_per_second(), 40.0);
-        assert_eq!(sum.server_rate_mean(), 20.0);
         assert_eq!(sum.latency_us(0.5).round(), 100.0);
         assert!((4990.0..5010.0).contains(&sum.latency_us(0.99)));
         assert_eq!(sum.replicas(), 3, "as of the last span");

@@ -4,9 +4,9 @@
 //! with other keys hot, because a balance that lasts only until the next surprise would be worth little. Each phase's figures leave
 //! out its start, in which the servers find the hot keys and the clients their leases.
 
+mod lines;
 mod measure;
 mod report;
-mod screen;
 mod workload;
 
 use super::Args;
@@ -16,12 +16,10 @@ use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator::api::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use evenkeel_workload::ValueSizes;
-use evenkeel_workload::trace::TraceFormat;
+use lines::Lines;
 use measure::{Probe, Sample};
 use report::{DemoReport, Phase, PhaseReport};
-use screen::{Screen, View};
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Start of each phase that its figures leave out: members hear of a change with their next
@@ -35,8 +33,11 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Distance of looks at the load, which publishes its figures about as often.
 const LOAD_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Samples that are shown together, so that figures on the screen are about a second.
-const SAMPLES_SHOWN: usize = 2;
+/// A line is written about so much.
+const LINE_SECONDS: f64 = 0.9;
+
+/// Columns of a terminal that does not say.
+const WIDTH_DEFAULT: u16 = 80;
 
 /// Distance of looks while the cluster is being filled.
 const FILL_LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -95,15 +96,6 @@ pub struct DemoArgs {
     #[arg(long, default_value = "100", value_name = "BYTES", requires = "demo")]
     pub value_size: ValueSizes,
 
-    /// Replay a trace of keys, plain, gzip or zstd, instead: gets, each miss followed by a set
-    #[arg(long, value_name = "FILE", requires = "demo")]
-    pub trace: Option<PathBuf>,
-
-    /// text, be32, be64, lirs, arc, cloudphysics, wikipedia-edits, nasa-http, twitter, meta or higgs
-    /// [default: by the file's name]
-    #[arg(long, value_name = "FORMAT", requires = "trace")]
-    pub trace_format: Option<TraceFormat>,
-
     /// Fixes keys, mix and arrivals
     #[arg(long, default_value_t = 1, value_name = "N", requires = "demo")]
     pub seed: u64,
@@ -159,7 +151,7 @@ struct PhasePlan {
 /// Runs the demo to its end, or until a signal.
 ///
 /// # Errors
-/// [`UsageError`] when a flag, a trace or an address cannot be used; others when the cluster does
+/// [`UsageError`] when a flag or an address cannot be used; others when the cluster does
 /// not start or the load fails.
 pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     let demo = &args.of_demo;
@@ -169,37 +161,37 @@ pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
     let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
     let mut report = DemoReport::new(args, settle.collect());
     let mut cluster = Cluster::prepare(plan)?;
-    let mut screen = Screen::open(demo.format)?;
-    screen.status("starting the cluster", "")?;
+    let mut lines = Lines::beside(demo.format);
+    lines.say("starting the cluster")?;
     if cluster.start(plan)? == Outcome::Done
-        && fill(demo, &mut cluster, &mut screen)? == Outcome::Done
+        && fill(demo, &mut cluster, &mut lines)? == Outcome::Done
     {
-        Stage::set(args, &mut cluster, &mut screen)?.play(&phases, &mut report)?;
+        Stage::set(args, &mut cluster, &mut lines)?.play(&phases, &mut report)?;
     }
     report.restarts = cluster.restarts();
     cluster.stop();
-    screen.close()?;
     let text = match demo.format {
-        OutputFormat::Table => report.to_table(Screen::report_width()),
+        OutputFormat::Table => report.to_table(report_width()),
         OutputFormat::Json => report.to_json()?,
     };
     writeln!(std::io::stdout(), "{text}").context("failed to print the report")
 }
 
+/// Columns of a report on standard output; nothing where no terminal cuts it.
+fn report_width() -> Option<u16> {
+    let width = || crossterm::terminal::size().map_or(WIDTH_DEFAULT, |(width, _)| width);
+    std::io::stdout().is_terminal().then(width)
+}
+
 /// Sets every generated key, so that the phases differ in nothing but what they are about.
-fn fill(demo: &DemoArgs, cluster: &mut Cluster, screen: &mut Screen) -> anyhow::Result<Outcome> {
-    let Some(plan) = workload::fill(demo, cluster.proxy_address()?)? else {
-        return Ok(Outcome::Done);
-    };
-    let mut load = start_load(plan)?;
+fn fill(demo: &DemoArgs, cluster: &mut Cluster, lines: &mut Lines) -> anyhow::Result<Outcome> {
+    lines.say(&format!("storing {} keys", demo.keys))?;
+    let mut load = start_load(workload::fill(demo, cluster.proxy_address()?)?)?;
     while !load.is_finished() {
         if cluster.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
             return Ok(Outcome::Stopped);
         }
         load.poll();
-        let stored = load.totals().counters.sets;
-        let work = format!("storing {} keys", demo.keys);
-        screen.status(&work, &format!("({stored} stored)"))?;
     }
     let counters = load.wait().map_err(workload::load_error)?.counters;
     ensure!(
@@ -219,53 +211,46 @@ fn start_load(plan: LoadPlan) -> anyhow::Result<LoadHandle> {
 /// Everything that plays a part while the load runs.
 struct Stage<'a> {
     cluster: &'a mut Cluster,
-    screen: &'a mut Screen,
+    lines: &'a mut Lines,
     load: LoadHandle,
     probe: Probe,
     names: Vec<String>,
-    title: String,
-    workload: String,
     lease_ms: u32,
     started: Instant,
-    total: Duration,
-    /// The newest samples, as many as are shown together.
-    recent: Vec<Sample>,
+    /// What no line has told of yet.
+    untold: Option<Sample>,
     /// Wanted of the cluster and not confirmed yet: the coordinator may be down just now.
     wanted: Option<Mode>,
 }
 
 impl<'a> Stage<'a> {
-    fn set(args: &Args, cluster: &'a mut Cluster, screen: &'a mut Screen) -> anyhow::Result<Self> {
+    fn set(args: &Args, cluster: &'a mut Cluster, lines: &'a mut Lines) -> anyhow::Result<Self> {
         let demo = &args.of_demo;
         let proxy = cluster.proxy_address()?;
-        let title = format!(
+        lines.say(&format!(
             "{} servers, {} workers each; proxy {proxy}, coordinator http://{}",
             args.servers,
             args.threads,
             cluster.coordinator_address()?
-        );
+        ))?;
+        lines.say(&workload::describe(demo, args.demo_rate()))?;
         let load = start_load(workload::plan(demo, args.demo_rate(), proxy)?)?;
         let names = cluster.servers().map(|server| server.name().to_owned());
-        let lengths = demo.phases().map(|plan| plan.length);
         Ok(Stage {
             load,
             probe: Probe::new(cluster),
             names: names.collect(),
-            title,
-            workload: workload::describe(demo, args.demo_rate()),
             lease_ms: args.lease_ms,
             started: Instant::now(),
-            total: lengths.iter().sum(),
-            recent: Vec::new(),
+            untold: None,
             wanted: None,
             cluster,
-            screen,
+            lines,
         })
     }
 
     /// Plays all phases, adds each to the report, and ends the load.
     fn play(mut self, phases: &[PhasePlan], report: &mut DemoReport) -> anyhow::Result<()> {
-        self.screen.introduce(&self.title, &self.workload)?;
         // Counts from before the first phase are of no phase.
         self.probe.sample(&mut self.load);
         let mut outcome = Outcome::Done;
@@ -306,7 +291,7 @@ impl<'a> Stage<'a> {
             self.switch_balancing();
             let outcome = self.wait_until(next);
             for notice in self.cluster.take_notices() {
-                self.screen.notice(&notice)?;
+                self.lines.say(&format!("note: {notice}"))?;
             }
             if outcome == Outcome::Stopped {
                 return Ok((Outcome::Stopped, measured));
@@ -345,24 +330,21 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Tells of the last second once it is one.
     fn show(&mut self, phase: Phase, sample: Sample) -> std::io::Result<()> {
-        if self.recent.len() == SAMPLES_SHOWN {
-            self.recent.remove(0);
+        let untold = match self.untold.take() {
+            Some(mut sum) => {
+                sum.add(&sample);
+                sum
+            }
+            None => sample,
+        };
+        if untold.seconds < LINE_SECONDS {
+            self.untold = Some(untold);
+            return Ok(());
         }
-        self.recent.push(sample);
-        let mut sum = self.recent[0].clone();
-        for sample in &self.recent[1..] {
-            sum.add(sample);
-        }
-        self.screen.show(&View {
-            title: &self.title,
-            workload: &self.workload,
-            phase,
-            elapsed: self.started.elapsed().min(self.total),
-            total: self.total,
-            names: &self.names,
-            sample: &sum,
-        })
+        let line = lines::of_second(self.started.elapsed(), phase, &untold);
+        self.lines.say(&line)
     }
 }
 
@@ -417,7 +399,6 @@ mod tests {
             ("--zipf 9", "9"),
             ("--get-share 1.5", "1.5"),
             ("--keys 0", "0"),
-            ("--trace /nonexistent/trace.gz", "/nonexistent/trace.gz"),
         ] {
             let error = check(line).expect_err(line).to_string();
             assert!(error.contains(reason), "{line}: {error}");

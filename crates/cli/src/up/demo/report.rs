@@ -40,14 +40,12 @@ pub struct Settings {
     pub connections: usize,
     /// Requests a second that were due.
     pub rate_per_second: f64,
-    /// The trace, or nothing.
-    pub trace: Option<String>,
-    /// Number of generated keys, or nothing with a trace.
-    pub keys: Option<u64>,
-    /// Exponent of the keys' popularity, or nothing with a trace.
-    pub zipf_exponent: Option<f64>,
-    /// Share of gets, or nothing with a trace.
-    pub get_share: Option<f64>,
+    /// Number of keys.
+    pub keys: u64,
+    /// Exponent of the keys' popularity.
+    pub zipf_exponent: f64,
+    /// Share of gets.
+    pub get_share: f64,
     /// Size of values: a number or a range.
     pub value_size_bytes: String,
     /// Length of the phase without balancing.
@@ -170,7 +168,6 @@ impl DemoReport {
     /// A report without phases yet.
     pub fn new(args: &Args, settle_seconds: Vec<f64>) -> Self {
         let demo: &DemoArgs = &args.of_demo;
-        let generated = demo.trace.is_none();
         DemoReport {
             version: env!("CARGO_PKG_VERSION"),
             completed: false,
@@ -181,10 +178,9 @@ impl DemoReport {
                 lease_ms: args.lease_ms,
                 connections: demo.connections,
                 rate_per_second: args.demo_rate(),
-                trace: demo.trace.as_ref().map(|path| path.display().to_string()),
-                keys: generated.then_some(demo.keys),
-                zipf_exponent: generated.then_some(demo.zipf),
-                get_share: generated.then_some(demo.get_share),
+                keys: demo.keys,
+                zipf_exponent: demo.zipf,
+                get_share: demo.get_share,
                 value_size_bytes: demo.value_size.to_string(),
                 off_seconds: demo.off_seconds,
                 on_seconds: demo.on_seconds,
