@@ -2,9 +2,9 @@
 //! comes back.
 
 use crate::in_process::{connect, parsed};
+use crate::alike::start_alike;
 use crate::name_service::{Mood, NameService};
 use crate::patience::{FLAGS, LINES, PATIENCE};
-use crate::scripted::Scripted;
 use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, evenkeel, poll_until};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,12 +59,12 @@ fn use_all(client: &mut Client) {
 
 #[test]
 fn addresses_of_a_name_are_the_servers_and_no_answer_takes_them_away() {
-    let servers = Scripted::start_alike(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
-    let port = servers[0].address().port();
-    let address = |i: usize| -> IpAddr { servers[i].address().ip() };
+    let servers = start_alike(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    let port = servers[0].port();
+    let address = |i: usize| -> IpAddr { servers[i].ip() };
     let named = |of: &[usize]| -> BTreeSet<String> {
         of.iter()
-            .map(|&i| servers[i].address().to_string())
+            .map(|&i| servers[i].to_string())
             .collect()
     };
     let names = NameService::start(Mood::Well);

@@ -108,18 +108,6 @@ fn a_server_that_dies_costs_its_own_keys_for_a_while_and_comes_back() {
 }
 
 #[test]
-fn serving_goes_on_without_the_coordinator() {
-    let mut cluster = cluster(&[], &FLAGS);
-    let mut client = cluster.proxy_client();
-    cluster.coordinator.signal(Signal::Kill);
-    for i in 0..200 {
-        let key = format!("key:{i}");
-        assert_eq!(client.set(&key, b"x"), "STORED");
-        assert_eq!(client.get(&key).expect("it was stored").data, b"x");
-    }
-}
-
-#[test]
 fn a_proxy_says_that_it_listens_only_once_it_has_a_map() {
     let coordinator = evenkeel::coordinator(&["--initial-servers", "1"]);
     let url = format!("http://{}", coordinator.address());

@@ -1,6 +1,7 @@
-//! The proxy between real sockets: memcached, Evenkeel and scripted servers behind it, applications before it.
+//! The proxy between real sockets: memcached and Evenkeel servers behind it, applications before it.
 
 mod access;
+mod alike;
 mod configuration;
 mod discovery;
 mod evenkeel_pool;
@@ -13,7 +14,6 @@ mod name_service;
 mod patience;
 mod plain_hot_keys;
 mod request_log;
-mod scripted;
 mod secure;
 mod twemproxy;
 mod two_pools;

@@ -8,10 +8,9 @@
 //! those of unknown outcome since.
 
 use crate::in_process::parsed;
-use crate::name_service::{Mood, NameService};
 use crate::patience::{FLAGS, LINES, PATIENCE};
 use evenkeel_proxy::Proxy;
-use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -301,32 +300,6 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[test]
-fn servers_come_and_go_by_sighup_and_no_request_fails() {
-    let servers = spawn_five();
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let path = dir.path().join("proxy.toml");
-    let write = |members: &[&Memcached]| {
-        let quoted = members
-            .iter()
-            .map(|server| format!("\"{}\"", server.address()));
-        let quoted: Vec<String> = quoted.collect();
-        replace(
-            &path,
-            &format!(
-                "[pools.default]\nservers = [{}]\n{LINES}",
-                quoted.join(", ")
-            ),
-        );
-    };
-    write(&[&servers[0], &servers[1]]);
-    let mut proxy: Process = evenkeel::proxy(&["--config", path.to_str().expect("UTF-8")]);
-    change_under_load(proxy.address(), &servers, |members| {
-        write(members);
-        proxy.signal(Signal::Hangup);
-    });
-}
-
-#[test]
 fn servers_come_and_go_in_a_file_and_no_request_fails() {
     let servers = spawn_five();
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -344,32 +317,8 @@ fn servers_come_and_go_in_a_file_and_no_request_fails() {
     proxy.stop().expect("it stops");
 }
 
-#[test]
-fn servers_come_and_go_in_the_name_service_and_no_request_fails() {
-    let servers = spawn_five();
-    let names = NameService::start(Mood::Well);
-    names.set_addresses("here.test", &["127.0.0.1".parse().expect("an address")]);
-    let name = "_memcached._tcp.test";
-    let tell = |members: &[&Memcached]| {
-        let services = members
-            .iter()
-            .map(|server| (0, server.address().port(), "here.test"));
-        names.set_services(name, &services.collect::<Vec<_>>());
-    };
-    tell(&[&servers[0], &servers[1]]);
-    let server = names.address().to_string();
-    let flags = ["--srv", name, "--nameserver", &server, "--refresh", "100ms"];
-    let proxy = start(&[&flags, &FLAGS[..]].concat());
-    change_under_load(address(&proxy), &servers, tell);
-    proxy.stop().expect("it stops");
-}
-
-/// Restarts each of these servers in turn under load. `name` is how statistics call one.
-fn restart_under_load(
-    proxy: &Proxy,
-    servers: &mut [Memcached],
-    name: impl Fn(SocketAddr) -> String,
-) {
+/// Restarts each of these servers in turn under load.
+fn restart_under_load(proxy: &Proxy, servers: &mut [Memcached]) {
     let load = Load::begin(address(proxy));
     load.work();
     let mut control = Client::connect(address(proxy));
@@ -382,7 +331,7 @@ fn restart_under_load(
         let port = address.port().to_string();
         *server = Memcached::spawn(&["-t", "1", "-p", &port]);
         assert_eq!(server.address(), address);
-        let row = format!("{}:state", name(address));
+        let row = format!("{address}:state");
         poll_until(PATIENCE, "the server to be used again", || {
             (control.stats("servers")[&row] == "up").then_some(())
         });
@@ -405,7 +354,7 @@ fn restart_under_load(
     assert_ne!(stats["requests_failed_over"], "0");
     for server in servers.iter() {
         let stats = control.stats("servers");
-        let row = |row: &str| stats[&format!("{}:{row}", name(server.address()))].clone();
+        let row = |row: &str| stats[&format!("{}:{row}", server.address())].clone();
         assert_eq!(row("unfenced"), "0");
         assert_eq!(row("outages"), "2", "one in each worker");
         // It serves its keys again.
@@ -418,25 +367,6 @@ fn a_rolling_restart_fails_no_read_where_the_next_server_stands_in() {
     let mut servers: Vec<Memcached> = (0..3).map(|_| Memcached::spawn(&["-t", "1"])).collect();
     let list: Vec<String> = servers.iter().map(|s| s.address().to_string()).collect();
     let proxy = start(&[&["-s", &list.join(","), "--failover", "next"], &FLAGS[..]].concat());
-    restart_under_load(&proxy, &mut servers, |address| address.to_string());
-    proxy.stop().expect("it stops");
-}
-
-#[test]
-fn a_rolling_restart_fails_no_read_where_a_gutter_stands_in() {
-    let mut servers: Vec<Memcached> = (0..2).map(|_| Memcached::spawn(&["-t", "1"])).collect();
-    let gutter = Memcached::spawn(&["-t", "1"]);
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let path = dir.path().join("proxy.toml");
-    let text = format!(
-        "[pools.main]\nservers = [\"{}\", \"{}\"]\ngutter = \"gutter\"\n{LINES}\
-         [pools.gutter]\nservers = [\"{}\"]\n{LINES}[[routes]]\npool = \"main\"\n",
-        servers[0].address(),
-        servers[1].address(),
-        gutter.address()
-    );
-    std::fs::write(&path, text).expect("room");
-    let proxy = start(&["--config", path.to_str().expect("UTF-8")]);
-    restart_under_load(&proxy, &mut servers, |address| format!("main/{address}"));
+    restart_under_load(&proxy, &mut servers);
     proxy.stop().expect("it stops");
 }
