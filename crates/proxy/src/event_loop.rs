@@ -8,8 +8,10 @@
 //!
 //! Whatever came in during a turn leaves in one write for each socket.
 
+mod arrivals;
 mod links;
 mod shortage;
+mod stats;
 
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
@@ -19,25 +21,25 @@ use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::proxy::{
-    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProcessStats,
-    ProxyConfig, ProxyCore, ProxyStats, StatsTicket,
+    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProxyConfig,
+    ProxyCore, ProxyStats,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    ARRIVALS_PER_TURN, Arrival, Attention, Certificates, Clock, ConnectionCount, TlsContext,
-    TlsFailure, TlsKind, TurnClock, Wire as ClientWire, handshakes_until,
+    Arrival, Attention, Certificates, Clock, ConnectionCount, TlsFailure, TlsKind, TurnClock,
 };
 use evenkeel_types::Instant;
 use links::Link;
 use mio::event::Event;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use stats::StatsQuestion;
 use std::time::Duration;
 
 /// What sockets are read into; shared by all sockets of a worker.
@@ -110,14 +112,6 @@ pub struct Parts {
     pub request_log: Option<Sink>,
     /// The host by which clients reach the proxy, where the operator has named one, and its first address.
     pub own_address: Arc<(Option<String>, SocketAddr)>,
-}
-
-/// A `stats` that waits for the counts of the other workers.
-#[derive(Debug)]
-struct StatsQuestion {
-    ticket: StatsTicket,
-    missing: usize,
-    process: ProcessStats,
 }
 
 struct Worker {
@@ -382,44 +376,6 @@ impl Worker {
         let _ = self.parts.news.try_send(());
     }
 
-    fn take_incoming(&mut self) {
-        for _ in 0..ARRIVALS_PER_TURN {
-            let Ok(arrival) = self.parts.incoming.try_recv() else {
-                self.arrivals_left = false;
-                return;
-            };
-            let Arrival {
-                mut stream,
-                listener,
-            } = arrival;
-            let id = self.parts.core.client_opened();
-            let slot = id.0.slot as usize;
-            let token = Token(FIRST_SOCKET + 2 * slot);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            let registry = self.parts.poll.registry();
-            let wire = registry
-                .register(&mut stream, token, both)
-                .and_then(|()| ClientWire::new(stream, self.tls_context(listener).as_ref()));
-            let Ok(wire) = wire else {
-                self.parts.core.client_closed(id);
-                self.parts.connections.closed();
-                continue;
-            };
-            if self.applications.len() <= slot {
-                self.applications.resize_with(slot + 1, || None);
-            }
-            self.applications[slot] = Some(Application::new(id, wire));
-            self.enqueue_application(id);
-        }
-    }
-
-    /// What connections of a listener begin TLS with; `None` for plain bytes.
-    fn tls_context(&self, listener: usize) -> Option<Arc<TlsContext>> {
-        let kind = self.parts.tls.get(listener).copied().flatten()?;
-        let certificates = self.parts.certificates.as_ref()?;
-        Some(certificates.context(kind))
-    }
-
     /// Reads each socket in the list once.
     fn serve_ready(&mut self, now: Instant) {
         for _ in 0..self.ready.len() {
@@ -427,21 +383,6 @@ impl Worker {
                 Some(Ready::Application(id)) => self.serve_application(now, id),
                 Some(Ready::Link(id)) => self.serve_link(now, id),
                 None => return,
-            }
-        }
-    }
-
-    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
-    fn serve_opening(&mut self, now: Instant, begun: Instant) {
-        if self.opening.is_empty() {
-            return;
-        }
-        let clock = self.parts.clock;
-        let until = handshakes_until(begun, clock.monotonic());
-        while let Some(id) = self.opening.pop_front() {
-            self.serve_application(now, id);
-            if clock.monotonic() >= until {
-                return;
             }
         }
     }
@@ -610,45 +551,6 @@ impl Worker {
             Ok(true) if !application.holds_any() => {}
             Ok(_) => self.settle(now, id),
             Err(_) => self.application_over(id),
-        }
-    }
-
-    fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {
-        let mut process = self.parts.facts.process();
-        process.add(self.parts.core.counts(now));
-        let question = self.next_question;
-        self.next_question += 1;
-        let missing = self.parts.workers.len() - 1;
-        self.questions.insert(
-            question,
-            StatsQuestion {
-                ticket,
-                missing,
-                process,
-            },
-        );
-        for (index, worker) in self.parts.workers.iter().enumerate() {
-            if index != self.parts.index {
-                worker.say(Control::CountsWanted {
-                    by: self.parts.index,
-                    question,
-                });
-            }
-        }
-        self.answer_stats(now, question);
-    }
-
-    /// Answers a `stats` once all workers have said their counts.
-    fn answer_stats(&mut self, now: Instant, question: u64) {
-        if self
-            .questions
-            .get(&question)
-            .is_some_and(|asked| asked.missing == 0)
-            && let Some(asked) = self.questions.remove(&question)
-        {
-            self.parts
-                .core
-                .answer_stats(now, asked.ticket, &asked.process);
         }
     }
 

@@ -9,6 +9,8 @@
 //!   └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod arrivals;
+mod endings;
 mod links;
 mod naps;
 mod process;
@@ -21,15 +23,12 @@ use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_coordinator::member::Hurrier;
-use evenkeel_roles::server::{
-    CloseReason, ConnectionId, Deferred, Message, Peer, Port, ReturnAddress, WorkerCore,
-};
+use evenkeel_roles::server::{ConnectionId, Deferred, Message, ReturnAddress, WorkerCore};
 use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
-    ARRIVALS_PER_TURN, Accepted, Arrival, Attention, Certificates, Clock, ConnectionCount,
-    EXHAUSTED_PAUSE, Listener, MeshPort, TurnClock, accept, handshakes_until,
+    Arrival, Attention, Certificates, Clock, ConnectionCount, Listener, MeshPort, TurnClock,
 };
 use evenkeel_types::{Instant, Now};
 use links::Links;
@@ -266,11 +265,8 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
         worker.serve_opening(now, read.monotonic);
-        worker.parts.mark.step(Step::Process);
         worker.ask_process()?;
-        worker.parts.mark.step(Step::Links);
         worker.serve_links(now);
-        worker.parts.mark.step(Step::Output);
         worker.send_messages()?;
         worker.parts.mark.step(Step::Housekeeping);
         worker.keep_time(now);
@@ -336,50 +332,6 @@ impl Worker {
         }
     }
 
-    /// Accepts on the worker's own port.
-    fn accept(&mut self, now: Now) {
-        self.accept_again = None;
-        let own = self.own_listener();
-        for _ in 0..ARRIVALS_PER_TURN {
-            let Some(listener) = &self.parts.listener else {
-                return;
-            };
-            match accept(listener, &self.parts.connections) {
-                Accepted::Stream(stream) => self.adopt(
-                    now,
-                    Arrival {
-                        stream,
-                        listener: own,
-                    },
-                ),
-                Accepted::Nothing => {}
-                Accepted::Nobody => return,
-                Accepted::Exhausted => {
-                    self.accept_again = Some(now.monotonic + EXHAUSTED_PAUSE);
-                    return;
-                }
-            }
-        }
-        // They are not announced again.
-        self.accept_again = Some(now.monotonic);
-    }
-
-    fn own_listener(&self) -> usize {
-        self.parts.kinds.len() - 1
-    }
-
-    fn take_incoming(&mut self, now: Now) {
-        for _ in 0..ARRIVALS_PER_TURN {
-            match self.parts.incoming.try_recv() {
-                Ok(arrival) => self.adopt(now, arrival),
-                Err(_) => {
-                    self.arrivals_left = false;
-                    return;
-                }
-            }
-        }
-    }
-
     /// Three plain loads a turn, so that `stats` is exact.
     fn count_connections(&mut self) {
         let connections = &self.parts.connections;
@@ -387,47 +339,6 @@ impl Worker {
         self.parts
             .core
             .set_connections(connections.open() as u64, total, refused);
-    }
-
-    /// Makes an accepted, counted stream a connection of this worker.
-    fn adopt(&mut self, now: Now, arrival: Arrival) {
-        let Arrival { stream, listener } = arrival;
-        let id = self.parts.core.open(Peer {
-            address: stream.peer_address(),
-            port: match listener == self.own_listener() {
-                true => Port::Worker,
-                false => Port::Ordinary,
-            },
-            listener,
-            protocols: self.parts.kinds[listener].protocols,
-        });
-        let slot = id.slot as usize;
-        let token = Token(slot + FIRST_CONNECTION);
-        let registry = self.parts.poll.registry();
-        let kind = &self.parts.kinds[listener];
-        let tls = kind.tls.map(|tls| {
-            let certificates = self.parts.certificates.as_ref();
-            certificates
-                .expect("a server with a TLS listener has read its certificates")
-                .context(tls)
-        });
-        let transport = &mut self.parts.transport;
-        let Ok(socket) = transport.adopt(registry, token, id.slot, stream, tls.as_ref()) else {
-            self.parts.core.close(id);
-            self.parts.connections.closed();
-            return;
-        };
-        if self.clients.len() <= slot {
-            self.clients.resize_with(slot + 1, || None);
-        }
-        self.clients[slot] = Some(Client {
-            connection: Connection::new(id, now),
-            socket,
-            queued: false,
-            held_back: false,
-            counted: Held::default(),
-        });
-        self.enqueue(id);
     }
 
     fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
@@ -442,34 +353,6 @@ impl Worker {
                 true => self.opening.push_back(id),
                 false => self.ready.push_back(id),
             }
-        }
-    }
-
-    fn close(&mut self, id: ConnectionId) {
-        self.close_for(id, CloseReason::Normal);
-    }
-
-    fn close_for(&mut self, id: ConnectionId, reason: CloseReason) {
-        if self.client(id).is_some()
-            && let Some(client) = self.clients[id.slot as usize].take()
-        {
-            self.parts.transport.close(client.socket);
-            self.release(&client.connection, client.counted);
-            self.parts.core.close_for(id, reason);
-            self.parts.connections.closed();
-        }
-    }
-
-    fn look_at_lease(&mut self, read: Instant) {
-        let late = self.parts.core.look_at_lease(read);
-        self.close_late(late);
-    }
-
-    /// Closes the connections whose answers may have been composed too late.
-    fn close_late(&mut self, late: Vec<ConnectionId>) {
-        for id in late {
-            self.parts.core.counters().answers_too_late += 1;
-            self.close(id);
         }
     }
 
@@ -572,21 +455,6 @@ impl Worker {
         self.take_touched();
     }
 
-    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
-    fn serve_opening(&mut self, now: Now, begun: Instant) {
-        if self.opening.is_empty() {
-            return;
-        }
-        let clock = self.parts.clock;
-        let until = handshakes_until(begun, clock.monotonic());
-        while let Some(id) = self.opening.pop_front() {
-            self.serve_client(now, id);
-            if clock.monotonic() >= until {
-                return;
-            }
-        }
-    }
-
     fn serve_client(&mut self, now: Now, id: ConnectionId) {
         let place = self.clients.get_mut(id.slot as usize);
         let Some(client) = place
@@ -638,6 +506,7 @@ impl Worker {
         if !self.parts.core.has_outbox() {
             return Ok(());
         }
+        self.parts.mark.step(Step::Output);
         let (mesh, budget) = (&mut self.parts.mesh, self.parts.share.budget());
         self.parts.core.flush_outbox(|to, message| {
             let (pool, weight) = shortage::weigh(budget, &message);
@@ -680,54 +549,4 @@ impl Worker {
         }
     }
 
-    fn close_stalled(&mut self, now: Now) {
-        let (idle_limit, stall_limit) = (self.parts.idle_timeout, self.parts.progress_timeout);
-        let over: Vec<(ConnectionId, bool)> = self
-            .clients
-            .iter()
-            .flatten()
-            .filter_map(|client| {
-                let connection = &client.connection;
-                let stalled = !stall_limit.is_zero()
-                    && connection
-                        .stalled_since()
-                        .is_some_and(|since| now.monotonic.since(since) >= stall_limit);
-                let idle = !idle_limit.is_zero()
-                    && now.monotonic.since(connection.active_at()) >= idle_limit;
-                (stalled || idle).then_some((connection.id(), stalled))
-            })
-            .collect();
-        for (id, stalled) in over {
-            let counters = self.parts.core.counters();
-            counters.stalled_closed += u64::from(stalled);
-            counters.idle_kicks += u64::from(!stalled);
-            let reason = match stalled {
-                true => CloseReason::Error,
-                false => CloseReason::IdleTimeout,
-            };
-            self.close_for(id, reason);
-        }
-    }
-
-    /// Whether a stopping worker has nothing left to do for its clients: nothing to answer, or, while
-    /// draining, no client that has begun anything. Those that are idle are let go.
-    fn is_drained(&mut self) -> bool {
-        if !self.ready.is_empty() || !self.opening.is_empty() || self.arrivals_left {
-            return false;
-        }
-        if !self.draining {
-            let core = &mut self.parts.core;
-            let mut clients = self.clients.iter().flatten();
-            return clients.all(|client| !client.connection.owes_answers(core));
-        }
-        let core = &mut self.parts.core;
-        let idle: Vec<ConnectionId> = (self.clients.iter().flatten())
-            .filter(|client| client.connection.is_idle(core))
-            .map(|client| client.connection.id())
-            .collect();
-        for id in idle {
-            self.close(id);
-        }
-        self.clients.iter().flatten().next().is_none()
-    }
 }

@@ -6,6 +6,7 @@ use crate::link::LinkSocket;
 use evenkeel_roles::server::{LinkId, LinkRequest};
 use evenkeel_runtime::Stream;
 use evenkeel_runtime::names::literal;
+use evenkeel_runtime::watchdog::Step;
 use evenkeel_types::Now;
 use mio::{Interest, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ impl Worker {
         if self.links.sockets.is_empty() && !self.parts.core.has_link_requests() {
             return;
         }
+        self.parts.mark.step(Step::Links);
         while let Some(request) = self.parts.core.poll_link_request() {
             match request {
                 LinkRequest::Connect { link, host, port } => {

@@ -4,6 +4,7 @@ use super::Worker;
 use crate::control::Control;
 use evenkeel_protocol::{compose, text};
 use evenkeel_roles::server::ProcessRequest;
+use evenkeel_runtime::watchdog::Step;
 use evenkeel_runtime::{ProcessSignal, spawn_named};
 use std::io;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ impl Worker {
     /// Passes on what clients ask of the whole process.
     pub(super) fn ask_process(&mut self) -> io::Result<()> {
         while let Some(request) = self.parts.core.poll_process_request() {
+            self.parts.mark.step(Step::Process);
             match request {
                 ProcessRequest::Stop => ProcessSignal::Stop.raise()?,
                 ProcessRequest::Drain => ProcessSignal::Drain.raise()?,
