@@ -1,4 +1,4 @@
-//! The differential fuzzer: random sessions to a real memcached and to a server, and what they answer
+//! The differential fuzzer: random sessions to a real memcached and to a server and a proxy, and what they answer
 //! compared. `src/differential/mod.rs` explains it.
 //!
 //! The test runs the same sessions every time, so that it says the same every time. To search,
@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_conformance::differential::differences::DIFFERENCES;
-use evenkeel_conformance::differential::{Options, Speech, run};
+use evenkeel_conformance::differential::{Options, Speech, Subject, run};
 use evenkeel_conformance::exchange::seed;
 
 /// The seed of the sessions that are always run.
@@ -32,12 +32,22 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn server_answers_random_sessions_as_memcached() {
+    assert_alike(Subject::Server);
+}
+
+#[test]
+fn proxy_answers_random_sessions_as_memcached() {
+    assert_alike(Subject::Proxy);
+}
+
+fn assert_alike(subject: Subject) {
     let seconds = setting("DIFFERENTIAL_SECONDS");
     let options = Options {
+        subject,
         speech: match std::env::var("DIFFERENTIAL_SPEECH").as_deref() {
             Ok("binary") => Speech::Binary,
-            Ok("both") => Speech::Both,
-            _ => Speech::Text,
+            Ok("text") => Speech::Text,
+            _ => Speech::Both,
         },
         seed: seconds.map_or(SEED, |_| seed()),
         duration: seconds.map_or(PATIENCE, Duration::from_secs),

@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Session, binary, is_binary};
+use super::{Session, Subject, binary, is_binary};
 
 /// One difference on purpose.
 pub struct Difference {
@@ -16,6 +16,8 @@ pub struct Difference {
     pub reason: &'static str,
     /// In which versions 1.6.x of memcached it shows.
     pub patches: RangeInclusive<u32>,
+    /// Whether the server shows it, the proxy, or both.
+    pub subjects: &'static [Subject],
     /// Whether it reaches beyond the command: what was answered before is lost, or how much came at
     /// once counts. A session with such a thing gets connections of its own.
     disturbs: bool,
@@ -43,6 +45,8 @@ const OLD: RangeInclusive<u32> = 0..=18;
 /// Versions with today's faults.
 const NEW: RangeInclusive<u32> = 19..=u32::MAX;
 
+const BOTH: &[Subject] = &[Subject::Server, Subject::Proxy];
+
 /// Longest value that sessions send, in bytes: a longer one that is announced never comes whole.
 const VALUE_MAX: u64 = 9000;
 
@@ -59,6 +63,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "lengths beyond 31 bits",
         reason: "memcached keeps the lower 32 bits of a length; we take no length for another",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -69,6 +74,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "long lines",
         reason: "memcached closes or answers by whether the line's end came with its first 2048 bytes",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: true,
         common: false,
         about: About::Line(|line| (line.len() > 2048).then(|| b"mn\r\n".to_vec())),
@@ -77,6 +83,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "refusals before the value",
         reason: "memcached says that it refuses a value when the value has come; we say it at once",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::End,
@@ -85,6 +92,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "refusals before a value that never comes",
         reason: "the same, of values that are announced only",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -95,6 +103,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "keys in base64",
         reason: "the key comes back as the request sent it; memcached remembers how the item was stored",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -107,6 +116,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "ours begin at a random number of 31 bits, memcached's at 1: a number may be older than one and \
                  newer than the other, and one that stands in a value makes it longer",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -126,6 +136,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "memcached works through flags in order: t and R before T or N see the time before, and of T and N \
                  the later one counts for what mg or ma makes; here t and R see the time that the item gets, and T counts",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -151,6 +162,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "flags of the extension",
         reason: "A, G, U, W, X and Y are refused when the request is whole, other flags that there are none at once",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -163,6 +175,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "quiet ma that makes an item",
         reason: "1.6.18 answers HD in spite of q; later versions nothing",
         patches: OLD,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -174,6 +187,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "opaques that are too long",
         reason: "memcached refuses them after it has done what was asked; what is refused must not be done",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -187,6 +201,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "memcached drops what it has not sent before it refuses to read a key that is too long; \
                  a pipeline must not lose answers",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: true,
         common: false,
         about: About::Line(|line| {
@@ -200,6 +215,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "answers lost to browsers",
         reason: "the same, of a line that ends in HTTP/ and closes the connection",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: true,
         common: false,
         about: About::Line(|line| {
@@ -214,6 +230,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "times of numbers that grow",
         reason: "T of ma is lost in memcached when the number needs another item; we set the time",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -226,6 +243,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "memcached counts in place, and pads the number, unless answers of the same pipeline hold the \
                  item: then it makes another, without padding and never fetched; here it is always in place",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: true,
         about: About::Line(|line| {
@@ -238,6 +256,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "bget",
         reason: "an old name of get, which later versions dropped and we do not have",
         patches: OLD,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -250,6 +269,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "words too many",
         reason: "newer versions look at none but noreply; 1.6.18 refuses them (but for the 0 of delete), and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -266,6 +286,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "mn and a lone line feed",
         reason: "newer versions refuse mn whose line does not end in both; 1.6.18 takes either, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| (line == b"mn\n").then(|| b"mn\r\n".to_vec())),
@@ -274,6 +295,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "other white space inside a line",
         reason: "newer versions end numbers there, 1.6.18 does not, and neither do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -295,6 +317,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "signs of numbers",
         reason: "newer versions take no plus before a delta; 1.6.18 does, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -307,6 +330,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "letters of me",
         reason: "newer versions refuse flags that me has not; 1.6.18 ignores them, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -318,6 +342,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "joins that make an item",
         reason: "N of ms makes what append and prepend do not find in later versions and here, not in 1.6.18",
         patches: OLD,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -330,6 +355,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "newer versions read times as 32 bits with at most a minus, and other numbers as digits alone; \
                  1.6.18 reads more, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -365,6 +391,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "modes of several letters",
         reason: "newer versions look at the first letter of M alone; 1.6.18 refuses more, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -380,6 +407,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "a minus for a time",
         reason: "newer versions take it for nought; 1.6.18 takes it for none, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| exchange_words(line, |_, word| word == b"-", b"x")),
@@ -388,6 +416,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "gat without a key",
         reason: "newer versions refuse it; 1.6.18 finds nothing, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -402,6 +431,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "zero bytes",
         reason: "memcached takes a zero byte for the end of the line in some places; we nowhere",
         patches: ALWAYS,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -416,6 +446,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "later flags",
         reason: "1.6.18 does not know E and x, nor s of ms, which later versions do",
         patches: OLD,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -435,6 +466,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "words of refusals",
         reason: "the words for lines that are wrong changed between versions; ours are those of 1.6.18",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Answer(|line| {
@@ -447,6 +479,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "wrong lines that want no answer",
         reason: "newer versions answer nothing to any line that is wrong and ends in noreply",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| exchange_words(line, |_, word| word == b"noreply", b"")),
@@ -455,6 +488,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "leading spaces",
         reason: "newer versions take no spaces before a command; 1.6.18 does, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| {
@@ -467,6 +501,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "newer versions swallow a value behind a storage line that is wrong, but for ms with a wrong flag; \
                  1.6.18 does the opposite, and so do we",
         patches: NEW,
+        subjects: BOTH,
         disturbs: false,
         common: false,
         about: About::Line(|line| is_wrong_store(line).then(|| b"mn\r\n".to_vec())),

@@ -1,4 +1,4 @@
-//! Lanes: each a thread with a memcached and a server of its own, which run batch after batch.
+//! Lanes: each a thread with a memcached and a server or a proxy of its own, which run batch after batch.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -39,9 +39,20 @@ const SERVER_FLAGS: [&str; 4] = ["-t", "1", "-m", "16"];
 /// (and pads the number) only while nobody does.
 const MEMCACHED_FLAGS: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
 
+/// What of ours is compared with memcached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A server.
+    Server,
+    /// A proxy in front of another memcached of the same version.
+    Proxy,
+}
+
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is compared.
+    pub subject: Subject,
     /// The protocols.
     pub speech: Speech,
     /// The seed; sessions are numbered from 0.
@@ -211,24 +222,37 @@ struct Lane {
     ours: Side,
     /// Of the memcached, without `1.6.`.
     patch: u32,
+    subject: Subject,
     // End with the lane.
     _memcached: Memcached,
-    _server: Process,
+    _behind: Option<Memcached>,
+    _ours: Process,
 }
 
 impl Lane {
     fn start(options: &Options) -> Lane {
-        let memcached = match &options.reference {
+        let start = || match &options.reference {
             Some(program) => Memcached::spawn_program(program, &MEMCACHED_FLAGS),
             None => Memcached::spawn(&MEMCACHED_FLAGS),
         };
-        let server = evenkeel::server(&SERVER_FLAGS);
+        let memcached = start();
+        let behind = (options.subject == Subject::Proxy).then(start);
+        let ours = match &behind {
+            None => evenkeel::server(&SERVER_FLAGS),
+            Some(behind) => {
+                let address = behind.address().to_string();
+                let flags = ["-t", "1", "--allow-flush", "-s", &address];
+                evenkeel::proxy(&[&flags[..], &evenkeel::PATIENT].concat())
+            }
+        };
         Lane {
             reference: Side::new(memcached.address()),
             patch: patch(&memcached),
-            ours: Side::new(server.address()),
+            ours: Side::new(ours.address()),
+            subject: options.subject,
             _memcached: memcached,
-            _server: server,
+            _behind: behind,
+            _ours: ours,
         }
     }
 
@@ -435,10 +459,10 @@ impl Lane {
 
     /// The differences on purpose from the memcached of this lane.
     fn differences(&self) -> impl Iterator<Item = &'static Difference> + use<> {
-        let patch = self.patch;
+        let (patch, subject) = (self.patch, self.subject);
         DIFFERENCES
             .iter()
-            .filter(move |some| some.patches.contains(&patch))
+            .filter(move |some| some.patches.contains(&patch) && some.subjects.contains(&subject))
     }
 }
 

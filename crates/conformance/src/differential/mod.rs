@@ -1,4 +1,4 @@
-//! The differential fuzzer: random sessions to a real memcached and to us, and the answers compared.
+//! The differential fuzzer: random sessions to a real memcached and to us, a server or a proxy, and the answers compared.
 //!
 //! A [`Session`] is what one or several connections send, one after the other. It comes from a
 //! grammar ([`text`], [`binary`]) that mostly speaks well, sometimes spoils a command, and all from
@@ -26,7 +26,7 @@ mod minimise;
 mod random;
 pub mod text;
 
-pub use lane::{Finding, Options, Report, run};
+pub use lane::{Finding, Options, Report, Subject, run};
 pub use random::Choices;
 
 use std::fmt::Write as _;

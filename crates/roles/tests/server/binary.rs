@@ -96,89 +96,6 @@ fn one(client: &mut Client, server: &mut Server, request: Request<'_>) -> (Statu
     (said[0].status, said[0].value.clone())
 }
 
-#[test]
-fn items_are_stored_read_and_removed() {
-    let mut server = Server::standalone(1);
-    let client = &mut Client::open(&mut server, 0);
-    let server = &mut server;
-    let ok = (Status::Success, Vec::new());
-    assert_eq!(one(client, server, loud(set(b"k", b"v"))), ok);
-    let said = ask(
-        client,
-        server,
-        &[loud(Command::Get {
-            key: b"k",
-            with_key: true,
-        })],
-    );
-    assert_eq!(
-        (&said[0].extras[..], &said[0].key[..], &said[0].value[..]),
-        (&[0, 0, 0, 5][..], &b"k"[..], &b"v"[..])
-    );
-    assert!(said[0].cas > 0);
-    let stale = Request {
-        cas: said[0].cas + 1,
-        ..loud(set(b"k", b"w"))
-    };
-    assert_eq!(one(client, server, stale).0, Status::Exists);
-    let fresh = Request {
-        cas: said[0].cas,
-        ..stale
-    };
-    assert_eq!(one(client, server, fresh), ok);
-    let join = |before, value| Command::Join {
-        before,
-        key: b"k",
-        value,
-    };
-    assert_eq!(one(client, server, loud(join(false, b">"))), ok);
-    assert_eq!(one(client, server, loud(join(true, b"<"))), ok);
-    assert_eq!(one(client, server, loud(get(b"k"))).1, b"<w>");
-    let delete = loud(Command::Delete { key: b"k" });
-    let wrong = Request { cas: 1, ..delete };
-    assert_eq!(one(client, server, wrong).0, Status::Exists);
-    assert_eq!(one(client, server, delete), ok);
-    assert_eq!(one(client, server, delete).0, Status::NotFound);
-    assert_eq!(one(client, server, wrong).0, Status::NotFound);
-}
-
-#[test]
-fn arithmetic_creates_where_it_may() {
-    let mut server = Server::standalone(1);
-    let client = &mut Client::open(&mut server, 0);
-    let server = &mut server;
-    let add = |direction, exptime| {
-        loud(Command::Arithmetic {
-            key: b"n",
-            direction,
-            delta: 3,
-            initial: 10,
-            exptime,
-        })
-    };
-    let number = |n: u64| (Status::Success, n.to_be_bytes().to_vec());
-    let up = |exptime| add(Direction::Incr, exptime);
-    assert_eq!(
-        one(client, server, up(Command::CREATE_NOTHING)).0,
-        Status::NotFound
-    );
-    assert_eq!(one(client, server, up(0)), number(10));
-    assert_eq!(one(client, server, up(0)), number(13));
-    let down = add(Direction::Decr, Command::CREATE_NOTHING);
-    assert_eq!(one(client, server, down), number(10));
-    let other = Request { cas: 1, ..down };
-    assert_eq!(one(client, server, other).0, Status::Exists);
-    assert_eq!(
-        one(client, server, loud(set(b"n", b"x"))).0,
-        Status::Success
-    );
-    assert_eq!(one(client, server, down).0, Status::NonNumeric);
-    // Only the miss that stayed one is counted.
-    let misses = stat(client, server, b"").into_iter();
-    let misses: Vec<_> = misses.filter(|(name, _)| name == "incr_misses").collect();
-    assert_eq!(misses, [("incr_misses".to_owned(), "1".to_owned())]);
-}
-
 fn stat(client: &mut Client, server: &mut Server, arguments: &[u8]) -> Vec<(String, String)> {
     let mut said = ask(client, server, &[loud(Command::Stat { arguments })]);
     let last = said.pop().expect("a last packet");
@@ -312,25 +229,6 @@ fn large_items_are_refused_before_they_are_there_and_swallowed() {
         // The old value is gone, at whichever worker it was.
         assert_eq!(one(client, server, loud(get(key))).0, Status::NotFound);
     }
-}
-
-#[test]
-fn what_cannot_be_meant_is_answered_and_closes() {
-    let mut server = Server::standalone(1);
-    let client = &mut Client::open(&mut server, 0);
-    let mut wrong = frame(&loud(Command::Noop));
-    wrong[4] = 9;
-    let more = frame(&loud(set(b"k", b"v")));
-    let said = replies(&client.ask_bytes(&mut server, at(0), &[wrong, more.clone()].concat()));
-    assert_eq!(said.len(), 1);
-    assert_eq!(said[0].status, Status::UnknownCommand);
-    assert!(client.is_closing(&mut server));
-    assert_eq!(client.ask_bytes(&mut server, at(0), &more), b"");
-    let reader = &mut Client::open(&mut server, 0);
-    assert_eq!(
-        one(reader, &mut server, loud(get(b"k"))).0,
-        Status::NotFound
-    );
 }
 
 #[test]
