@@ -2,7 +2,7 @@
 //! old when it wakes, and without a coordinator nothing fails.
 
 use evenkeel_conformance::migrations::{self, count_all, server};
-use evenkeel_conformance::users::{Tally, assert_unnoticed, while_used};
+use evenkeel_conformance::users::{assert_unnoticed, while_used};
 use evenkeel_testkit::{
     Client, Cluster, ClusterOptions, Process, Signal, evenkeel, http, poll_until,
 };
@@ -173,9 +173,8 @@ fn patient_cluster(servers: usize, coordinator_args: &[&str]) -> Cluster {
 #[test]
 fn while_the_coordinator_is_dead_servers_vote_for_each_other_and_nothing_fails() {
     let mut cluster = patient_cluster(4, &[]);
-    let tally = Tally::default();
     let proxy = cluster.proxies[0].address();
-    while_used(proxy, Duration::ZERO, &tally, |_| {
+    let tally = while_used(proxy, Duration::ZERO, |_| {
         cluster.coordinator.kill();
         serve_by_votes(&cluster);
     });
@@ -187,9 +186,8 @@ fn while_the_coordinator_is_dead_servers_vote_for_each_other_and_nothing_fails()
 fn a_coordinator_that_comes_back_moves_nothing() {
     let mut cluster = patient_cluster(3, &["--silent-ms", SILENT_MS]);
     let before = epoch(&cluster);
-    let tally = Tally::default();
     let proxy = cluster.proxies[0].address();
-    while_used(proxy, Duration::ZERO, &tally, |_| {
+    let tally = while_used(proxy, Duration::ZERO, |_| {
         cluster.coordinator.signal(Signal::Stop);
         let stopped = Instant::now();
         serve_by_votes(&cluster);

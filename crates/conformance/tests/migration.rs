@@ -2,11 +2,10 @@
 //! on the way, nobody sees what is older than what was stored last.
 
 use evenkeel_conformance::migrations::{self, Ordered, count_all};
-use evenkeel_conformance::users::{Tally, USERS, assert_unnoticed, key_name, while_used};
+use evenkeel_conformance::users::{USERS, assert_unnoticed, is_broken, key_name, while_used};
 use evenkeel_roles::coordinator::MigrationEnd;
 use evenkeel_testkit::{Cluster, ClusterOptions, poll_until};
 use evenkeel_types::CacheletId;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -23,10 +22,9 @@ const TRIES: usize = 20;
 #[test]
 fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
     let cluster = Cluster::start(ClusterOptions::nobody_dies());
-    let tally = Tally::default();
     let address = cluster.proxies[0].address();
     let coordinator = cluster.coordinator.address();
-    while_used(address, Duration::ZERO, &tally, |is_broken| {
+    let tally = while_used(address, Duration::ZERO, |users| {
         for round in 0..ROUNDS_MAX {
             if count_all(&cluster, "migrations_passed") >= MOVED_MIN {
                 break;
@@ -42,7 +40,7 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
                 let is_over = under_way
                     .iter()
                     .all(|migration| migration.cachelet != cachelet);
-                (is_broken() || is_over).then_some(())
+                (is_broken(users) || is_over).then_some(())
             });
         }
     });
@@ -59,7 +57,7 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
         "{passed} cachelets of {} items passed, {} µs each without a server; {} requests",
         count_all(&cluster, "migration_items_sent") / passed.max(1),
         us / passed.max(1),
-        tally.requests.load(Ordering::Relaxed),
+        tally.requests,
     );
     assert!(passed >= MOVED_MIN, "{ended:?}");
     assert_eq!(passed as usize + aborted, ended.len(), "{ended:?}");
@@ -125,11 +123,10 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
         ],
         ..ClusterOptions::default()
     });
-    let tally = Tally::default();
     let address = cluster.proxies[0].address();
     let coordinator = cluster.coordinator.address();
     let mut struck = Vec::new();
-    while_used(address, Duration::ZERO, &tally, |is_broken| {
+    let tally = while_used(address, Duration::ZERO, |users| {
         let steps = [Step::Ordered, Step::Copying, Step::Passed, Step::Flipped];
         let victims = [Victim::Source, Victim::Target, Victim::Coordinator];
         for (step, victim) in steps
@@ -159,9 +156,9 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     let map = migrations::map(coordinator)?;
                     let up = map.servers_up_count();
                     let owned = map.document().cachelets.iter().all(Option::is_some);
-                    (is_broken() || is_over && up == 3 && owned).then_some(())
+                    (is_broken(users) || is_over && up == 3 && owned).then_some(())
                 });
-                if was_there || is_broken() {
+                if was_there || is_broken(users) {
                     struck.push((step, victim));
                     break;
                 }
@@ -171,9 +168,7 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
     let _ = std::fs::remove_file(&state);
     println!(
         "{struck:?}; {} requests, {} misses, {} failures",
-        tally.requests.load(Ordering::Relaxed),
-        tally.misses.load(Ordering::Relaxed),
-        tally.failures.load(Ordering::Relaxed)
+        tally.requests, tally.misses, tally.failures
     );
     assert_eq!(struck.len(), 12, "others were over before they were struck");
     let mut client = cluster.proxy_client();

@@ -1,10 +1,10 @@
 //! Requests through the proxy while something happens to coordinators and etcd, each checked.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use evenkeel_bench::Users;
 use evenkeel_conformance::coordinators::{Cluster, DEADLINE};
-use evenkeel_conformance::users::{Tally, assert_unnoticed, while_used};
+use evenkeel_conformance::users::{assert_unnoticed, while_used};
 use evenkeel_testkit::poll_until;
 
 /// Between two requests of a user: the processes under test need the processor, too.
@@ -14,18 +14,17 @@ const PACE: Duration = Duration::from_millis(1);
 const REQUESTS: u64 = 300;
 
 /// Does something to a cluster that is in use. No request may fail and nothing may be gone, neither meanwhile nor afterwards.
-pub fn unnoticed(cluster: &mut Cluster, act: impl FnOnce(&mut Cluster, &Tally)) {
-    let tally = Tally::default();
-    while_used(cluster.proxy.address(), PACE, &tally, |_| {
-        act(cluster, &tally);
-        goes_on(&tally);
+pub fn unnoticed(cluster: &mut Cluster, act: impl FnOnce(&mut Cluster, &Users)) {
+    let tally = while_used(cluster.proxy.address(), PACE, |users| {
+        act(cluster, users);
+        goes_on(users);
     });
     assert_unnoticed(&tally, &cluster.servers);
 }
 
 /// Waits until many more requests were answered.
-pub fn goes_on(tally: &Tally) {
-    let answered = || tally.requests.load(Ordering::Relaxed);
+pub fn goes_on(users: &Users) {
+    let answered = || users.tally().requests;
     let before = answered();
     poll_until(DEADLINE, "serving that goes on", || {
         (answered() >= before + REQUESTS).then_some(())

@@ -125,7 +125,7 @@ fn the_death_of_etcds_leader_is_survived() {
 #[test]
 fn without_etcds_majority_serving_goes_on() {
     let mut cluster = Cluster::start();
-    unnoticed(&mut cluster, |cluster, tally| {
+    unnoticed(&mut cluster, |cluster, users| {
         let (_, token) = cluster.wait_until_settled();
         let before = cluster.map();
         let first = cluster.etcd.leader();
@@ -156,7 +156,7 @@ fn without_etcds_majority_serving_goes_on() {
                 "{metrics}"
             );
         }
-        goes_on(tally);
+        goes_on(users);
         for node in away {
             cluster.etcd.start_node(node);
         }
@@ -187,7 +187,7 @@ fn a_successor_has_the_whole_state_after_a_compaction() {
 #[test]
 fn a_lost_state_is_told_and_nobody_begins_anew() {
     let mut cluster = Cluster::start();
-    unnoticed(&mut cluster, |cluster, tally| {
+    unnoticed(&mut cluster, |cluster, users| {
         cluster.wait_until_settled();
         cluster.etcd.wipe();
         poll_until(DEADLINE, "all coordinators to say what is wrong", || {
@@ -200,7 +200,7 @@ fn a_lost_state_is_told_and_nobody_begins_anew() {
             (0..count).all(says).then_some(())
         });
         assert_eq!(cluster.leader(), None);
-        goes_on(tally);
+        goes_on(users);
     });
 }
 

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use evenkeel_conformance::migrations;
-use evenkeel_conformance::users::{Tally, assert_unnoticed, key_name, while_used};
+use evenkeel_conformance::users::{assert_unnoticed, is_broken, key_name, while_used};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::{Signal, poll_until};
 use evenkeel_types::{CacheletId, Epoch, WorkerRef};
@@ -78,14 +78,13 @@ impl Step {
 /// A migration at each step, in a cluster in use.
 fn strike_at_each_step(victim: Victim) {
     let mut cluster = Cluster::with(SERVERS, &["--silent-ms", SILENT_MS]);
-    let tally = Tally::default();
     let proxy = cluster.proxy.address();
     let (mut blows, mut met) = (0, Vec::new());
-    while_used(proxy, PACE, &tally, |is_broken| {
+    let tally = while_used(proxy, PACE, |users| {
         for step in STEPS {
             let is_met = (0..TRIES).any(|_| {
                 blows += 1;
-                !is_broken() && strike(&mut cluster, step, victim, &key_name(0, 11 * blows))
+                !is_broken(users) && strike(&mut cluster, step, victim, &key_name(0, 11 * blows))
             });
             met.push((step, is_met));
         }
