@@ -132,10 +132,7 @@ fn each_call_needs_its_token() {
         ("GET", "/api/v1/drains"),
         ("GET", "/nowhere"),
     ];
-    let members = [
-        ("POST", "/api/v1/heartbeat"),
-        ("GET", "/api/v1/map"),
-    ];
+    let members = [("POST", "/api/v1/heartbeat"), ("GET", "/api/v1/map")];
     let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
     for (method, path) in operators.into_iter().chain(members) {
         let (status, body) = call(&coordinator, method, path, "");
