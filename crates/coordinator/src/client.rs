@@ -9,9 +9,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent,
-    MergeRequest, MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView,
-    ReleasedView, RemovedView, ServerView, ServersView, Settings, SplitView,
+    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MergeRequest,
+    MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView,
+    RemovedView, ServerView, ServersView, Settings, SplitView,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;

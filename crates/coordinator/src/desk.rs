@@ -13,9 +13,7 @@ use evenkeel_roles::coordinator::limits::TICKS_PER_SILENCE;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::api::{
-    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal,
-};
+use crate::api::{Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal};
 use crate::reach::Reach;
 use crate::store::StateStore;
 
@@ -32,7 +30,6 @@ pub(crate) struct Desk {
     elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
     reach: Reach,
-    /// Apart, because nothing of it is saved and nobody waits for it.
 }
 
 /// Where a coordinator stands for those who ask it.

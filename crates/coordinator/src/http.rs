@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent,
-    MapOffer, MemberKind, Mode, Refusal, Settings,
+    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent, MapOffer, MemberKind, Mode, Refusal,
+    Settings,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};

@@ -34,12 +34,12 @@ use evenkeel_types::Instant;
 use links::Link;
 use mio::event::Event;
 use mio::{Events, Poll, Token};
+use stats::StatsQuestion;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
-use stats::StatsQuestion;
 use std::time::Duration;
 
 /// What sockets are read into; shared by all sockets of a worker.

@@ -548,5 +548,4 @@ impl Worker {
             self.close_stalled(now);
         }
     }
-
 }

@@ -7,11 +7,7 @@ use evenkeel_runtime::parse_duration;
 use std::time::Duration;
 
 /// The keys of a pool that are about it. The first one says whether there is anything to say.
-pub const HOT_KEYS_KEYS: [&str; 3] = [
-    "hot_keys",
-    "hot_keys_lease",
-    "hot_keys_replicas",
-];
+pub const HOT_KEYS_KEYS: [&str; 3] = ["hot_keys", "hot_keys_lease", "hot_keys_replicas"];
 
 /// Reads them.
 pub fn hot_keys(reader: &mut Reader, section: &Section<'_>) -> PlainConfig {

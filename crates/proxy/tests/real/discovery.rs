@@ -1,8 +1,8 @@
 //! Servers that are looked for: in a file that changes, and at a name server that shrinks, fails and
 //! comes back.
 
-use crate::in_process::{connect, parsed};
 use crate::alike::start_alike;
+use crate::in_process::{connect, parsed};
 use crate::name_service::{Mood, NameService};
 use crate::patience::{FLAGS, LINES, PATIENCE};
 use evenkeel_proxy::Proxy;
@@ -62,11 +62,8 @@ fn addresses_of_a_name_are_the_servers_and_no_answer_takes_them_away() {
     let servers = start_alike(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     let port = servers[0].port();
     let address = |i: usize| -> IpAddr { servers[i].ip() };
-    let named = |of: &[usize]| -> BTreeSet<String> {
-        of.iter()
-            .map(|&i| servers[i].to_string())
-            .collect()
-    };
+    let named =
+        |of: &[usize]| -> BTreeSet<String> { of.iter().map(|&i| servers[i].to_string()).collect() };
     let names = NameService::start(Mood::Well);
     names.set_addresses("cache.test", &[address(1), address(0)]);
     let (name, server) = (format!("cache.test:{port}"), names.address().to_string());

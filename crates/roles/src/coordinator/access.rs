@@ -65,8 +65,7 @@ impl Standing {
     pub fn needed(method: &str, path: &str) -> Standing {
         match (method, path) {
             ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => Standing::Anybody,
-            ("POST", "/api/v1/heartbeat")
-            | ("GET" | "POST", "/api/v1/map") => Standing::Member,
+            ("POST", "/api/v1/heartbeat") | ("GET" | "POST", "/api/v1/map") => Standing::Member,
             _ => Standing::Operator,
         }
     }

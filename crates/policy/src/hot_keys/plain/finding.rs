@@ -4,8 +4,7 @@ use evenkeel_types::Instant;
 
 use super::config::replicated_max;
 use super::{
-    Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, READS_PER_LEASE_MIN,
-    copies_at,
+    Entry, HOT_KEY_LEN_MAX, PlainHotKey, PlainHotKeys, PlainMode, READS_PER_LEASE_MIN, copies_at,
 };
 use crate::hot_keys::config::{gamma_for, sampling_for};
 use crate::hot_keys::popularity::SLOT;
