@@ -155,8 +155,12 @@ impl Connection {
             self.input_since = now.monotonic;
             self.input_before = 0;
         }
-        let needed = core.session(self.id).map_or(0, |session| session.need);
         let (len, has) = (self.input.len(), self.input.capacity());
+        if len == 0 {
+            self.asks = 0;
+            return;
+        }
+        let needed = core.session(self.id).map_or(0, |session| session.need);
         // A line tells no length, and grows by parts of itself.
         let is_line = needed == len + 1;
         let need = if is_line { len + len / 2 } else { needed };
@@ -164,7 +168,7 @@ impl Connection {
         let rest = need.saturating_sub(len);
         let room = need.min((2 * len).max(ROOM_MIN));
         self.asks =
-            match len > 0 && has - len < rest.min(ROOM_LEFT) && room > has && room >= ASK_MIN {
+            match has - len < rest.min(ROOM_LEFT) && room > has && room >= ASK_MIN {
                 true => room,
                 false => 0,
             };
