@@ -4,8 +4,6 @@
 //!   `evenkeel proxy`, and compares what comes back byte for byte. The texts lie in `transcripts/`.
 //! * [`differential`] does the same with random sessions, and makes small what it finds.
 //! * [`go`] builds the tests' programs in Go.
-//! * [`source`] reads the workspace's own sources: which crate may know which, and what the pure
-//!   crates must not know.
 //! * [`users`] use a cache and know what they must find; [`migrations`] orders cachelets to other servers.
 //! * [`coordinators`] on one [`etcd`], with servers and a proxy.
 //! * `tests/` runs these, libmemcached's own test of servers, and real clients of several languages.
@@ -20,6 +18,5 @@ pub mod etcd;
 pub mod exchange;
 pub mod go;
 pub mod migrations;
-pub mod source;
 pub mod transcript;
 pub mod users;

@@ -15,6 +15,15 @@
 //! - [`membership`]: which servers a pool has whose list comes from a file or the name service.
 
 #![forbid(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod burden;
 pub mod cachelet_load;

@@ -62,6 +62,15 @@
 //! Every length a peer announces is checked against [`Limits`] before a byte of it is buffered.
 
 #![forbid(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod admin;
 mod auth;

@@ -4,6 +4,15 @@
 //! answers with what to do (bytes to write, messages to pass on). It opens no socket, reads no
 //! clock and starts no thread, so that the real processes and the simulator drive the same code.
 #![forbid(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod auth;
 pub mod balancer;

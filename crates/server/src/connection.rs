@@ -167,11 +167,10 @@ impl Connection {
         self.command_bytes = need;
         let rest = need.saturating_sub(len);
         let room = need.min((2 * len).max(ROOM_MIN));
-        self.asks =
-            match has - len < rest.min(ROOM_LEFT) && room > has && room >= ASK_MIN {
-                true => room,
-                false => 0,
-            };
+        self.asks = match has - len < rest.min(ROOM_LEFT) && room > has && room >= ASK_MIN {
+            true => room,
+            false => 0,
+        };
     }
 
     /// Keeps what was received although no more input was welcome: a transport whose receives are

@@ -91,6 +91,15 @@
 //! that hash, and each live item has one; the counters are what a recount gives.
 
 #![deny(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod bands;
 mod bucket;

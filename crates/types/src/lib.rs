@@ -7,6 +7,15 @@
 //! This crate reads no clock, opens no socket, starts no thread and owns no global state.
 
 #![forbid(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod ids;
 mod key;
