@@ -46,8 +46,8 @@ fn assert_alike(subject: Subject) {
         subject,
         speech: match std::env::var("DIFFERENTIAL_SPEECH").as_deref() {
             Ok("binary") => Speech::Binary,
-            Ok("text") => Speech::Text,
-            _ => Speech::Both,
+            Ok("both") => Speech::Both,
+            _ => Speech::Text,
         },
         seed: seconds.map_or(SEED, |_| seed()),
         duration: seconds.map_or(PATIENCE, Duration::from_secs),

@@ -64,6 +64,9 @@ pub struct Limits {
     pub item_size_max: usize,
     /// Longest line of the `get` family in bytes; other lines have [`LINE_LEN_MAX`].
     pub line_len_max: usize,
+    /// Whether a command line with a zero byte is refused: where it is passed on to a memcached, which takes the zero for the line's end
+    /// and, where it refuses the rest, the data block for commands.
+    pub nul_refused: bool,
 }
 
 impl Default for Limits {
@@ -71,6 +74,7 @@ impl Default for Limits {
         Limits {
             item_size_max: evenkeel_types::limits::ITEM_SIZE_DEFAULT,
             line_len_max: LONG_LINE_LEN_DEFAULT,
+            nul_refused: false,
         }
     }
 }

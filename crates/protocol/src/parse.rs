@@ -100,6 +100,9 @@ pub(crate) fn parse_line<'a>(buf: &'a [u8], limits: &Limits) -> RequestOutcome<'
         line_len: end + 1,
         limits,
     };
+    if limits.nul_refused && memchr(0, line).is_some() {
+        return frame.refuse(text::BAD_FORMAT);
+    }
     match command {
         b"get" => frame.get(words, false),
         b"gets" => frame.get(words, true),

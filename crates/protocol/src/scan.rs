@@ -455,6 +455,7 @@ mod tests {
     const TIGHT: Limits = Limits {
         item_size_max: 300,
         line_len_max: 600,
+        nul_refused: true,
     };
 
     /// A `get` or `set` that is right more often than not.

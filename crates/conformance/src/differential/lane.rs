@@ -171,12 +171,22 @@ impl Side {
 
     /// Forgets everything of the session before.
     fn reset(&mut self) -> Result<(), String> {
-        let mut answer = [0; 8];
-        self.control
-            .write_all(b"flush_all\r\nverbosity 0\r\n")
-            .and_then(|()| self.control.read_exact(&mut answer))
-            .map_err(|error| format!("no answer to flush_all: {error}"))?;
-        match &answer == b"OK\r\nOK\r\n" {
+        const BOTH: &[u8] = b"OK\r\nOK\r\n";
+        let mut answer = Vec::new();
+        let mut asked = self.control.write_all(b"flush_all\r\nverbosity 0\r\n");
+        while asked.is_ok() && answer.iter().filter(|byte| **byte == b'\n').count() < 2 {
+            let mut part = [0; 256];
+            asked = match self.control.read(&mut part) {
+                Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    answer.extend_from_slice(&part[..count]);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+        }
+        asked.map_err(|error| format!("no answer to flush_all: {error}"))?;
+        match answer == BOTH {
             true => Ok(()),
             false => Err(format!("{} in answer to flush_all", escape(&answer))),
         }

@@ -1,7 +1,7 @@
 //! What clients and servers have sent to memcached and its kin that hurt them, sent to a server and to a proxy: the process lives, its
 //! memory stays bounded, others are served, and what is counted is right.
 
-use evenkeel_testkit::{Client, Process, evenkeel};
+use evenkeel_testkit::{Client, Memcached, Process, evenkeel};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -521,6 +521,40 @@ fn processor_time(process: &Process) -> u64 {
             .unwrap_or(0)
     });
     times.sum()
+}
+
+/// memcached ends a line at a zero byte, and takes the data block of what it refuses for commands: their answers would be those of
+/// whoever asks next on the connection that all clients of a proxy share.
+#[test]
+fn nothing_is_smuggled_behind_a_zero_byte_to_the_connection_that_all_share() {
+    let memcached = Memcached::spawn(&["-t", "1"]);
+    let address = memcached.address().to_string();
+    let proxy = evenkeel::proxy(&[&["-t", "1", "-s", &address], &evenkeel::PATIENT[..]].concat());
+    let (mut attacker, mut other) = (
+        Client::connect(proxy.address()),
+        Client::connect(proxy.address()),
+    );
+    assert_eq!(other.set("victim", b"right"), "STORED");
+    let poison = "set victim 0 0 5\r\nright\r\nget victim\r\n";
+    let len = poison.len();
+    for line in [
+        "get victim\0".to_owned(),
+        "mg victim\0 v".to_owned(),
+        "mg victim k O\0 v".to_owned(),
+        format!("set a\0b 0 0 {len}\r\n{poison}"),
+        format!("ms a\0b {len}\r\n{poison}"),
+        format!("append a\0 0 0 {len}\r\n{poison}"),
+    ] {
+        attacker.send(format!("{line}\r\nmn\r\n").as_bytes());
+        assert_eq!(attacker.line(), "CLIENT_ERROR bad command line format");
+        while attacker.line() != "MN" {}
+        let value = other.get("victim").map(|value| value.data);
+        assert_eq!(value.as_deref(), Some(&b"right"[..]), "{line:?}");
+    }
+    let lost = other.stats("servers");
+    let state = lost.iter().find(|(name, _)| name.ends_with(":state"));
+    assert_eq!(state.map(|(_, state)| state.as_str()), Some("up"));
+    assert_eq!(other.stats("proxy")["reads_unavailable"], "0");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::describe;
 pub const TIGHT: Limits = Limits {
     item_size_max: 400,
     line_len_max: 4096,
+    nul_refused: true,
 };
 
 /// Most places at which an input is cut.

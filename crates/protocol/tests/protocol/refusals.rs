@@ -645,3 +645,37 @@ fn hellos_that_are_wrong() {
         check_then_mn(hello, ERROR);
     }
 }
+
+/// A memcached takes a zero byte for the end of the line: what it then does not store it takes for commands.
+#[test]
+fn lines_with_a_zero_byte_are_refused_where_a_memcached_would_read_them() {
+    let strict = Limits {
+        nul_refused: true,
+        ..Limits::default()
+    };
+    for line in [
+        &b"get a\0b\r\n"[..],
+        b"gets a b\0\r\n",
+        b"set a\0 0 0 8\r\nget b\r\n\r\n\r\n",
+        b"ms a\0 1\r\nx\r\n",
+        b"mg a k O\0 v\r\n",
+        b"delete \0\r\n",
+    ] {
+        let head = line.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+        let refused = match parse_request(line, &strict) {
+            RequestOutcome::Refused {
+                refusal,
+                consumed,
+                swallow,
+            } => (refusal.reply, consumed, swallow),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused, (text::BAD_FORMAT, head, 0));
+    }
+    let value = b"set a 0 0 3\r\n\0\0\0\r\n";
+    let taken = parse_request(value, &strict);
+    assert!(
+        matches!(taken, RequestOutcome::Request { .. }),
+        "values may have any"
+    );
+}

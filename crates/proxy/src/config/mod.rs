@@ -229,6 +229,7 @@ impl Settings {
         Ok(ProxyConfig {
             limits: Limits {
                 item_size_max: self.max_item_size,
+                nul_refused: true,
                 ..Limits::default()
             },
             requests_per_turn: self.max_reqs_per_event,

@@ -8,7 +8,7 @@
 //! those of unknown outcome since.
 
 use crate::in_process::parsed;
-use crate::patience::{FLAGS, LINES, PATIENCE};
+use crate::patience::{FLAGS, PATIENCE};
 use evenkeel_proxy::Proxy;
 use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
 use std::net::SocketAddr;

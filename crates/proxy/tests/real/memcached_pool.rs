@@ -8,7 +8,6 @@ use evenkeel_testkit::{Client, Memcached, Signal, evenkeel, poll_until, undistur
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 /// Arguments of a proxy on a free port in front of these servers.
 fn args(servers: &[SocketAddr], more: &[&str]) -> Args {

@@ -204,7 +204,10 @@ impl ProxyConfig {
     /// One pool for all keys and commands, and the rest as usual.
     pub fn of_pool(kind: PoolKind, settings: PoolSettings) -> Self {
         ProxyConfig {
-            limits: Limits::default(),
+            limits: Limits {
+                nul_refused: true,
+                ..Limits::default()
+            },
             requests_per_turn: REQUESTS_PER_TURN,
             version: String::from(crate::server::VERSION),
             pools: vec![PoolConfig {
