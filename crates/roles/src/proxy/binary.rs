@@ -98,10 +98,9 @@ impl ProxyCore {
             }
             Dialect::Binary => self.step_in_binary(now, id, input, turn),
             Dialect::TextAuth => self.hear_credentials(id, input),
-            // A client of the other protocol shall not wait for answers.
             Dialect::Text => {
-                self.close_after_answers(id);
-                drop_all(input)
+                debug_assert!(false, "text is asked for first");
+                Step::Wait
             }
         }
     }

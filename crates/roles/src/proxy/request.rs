@@ -4,7 +4,6 @@ use super::client::{HeldBack, MultiGet, Show, Verb};
 use super::{ClientId, ProxyCore};
 use crate::auth::Dialect;
 use core::mem;
-use evenkeel_protocol::binary::REQUEST_MAGIC;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::{Admin, Direction, Request, RequestOutcome, parse_request, text};
@@ -75,7 +74,7 @@ impl ProxyCore {
             return Step::Consumed(self.go_on_with_keys(now, id, rest, input));
         }
         client.need = 0;
-        if client.dialect != Dialect::Text || input.first() == Some(&REQUEST_MAGIC) {
+        if client.dialect != Dialect::Text {
             return self.step_in_other_dialect(now, id, input, turn);
         }
         let quick = self.quick_gets(now, id, input, turn);
