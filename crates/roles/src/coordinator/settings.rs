@@ -39,7 +39,7 @@ pub enum SettingsRefusal {
     #[error(
         "lease_ms cannot change while hot_keys_consistency is atomic: first make that lease, and atomic again afterwards"
     )]
-    AtomicLease,
+    LeaseFixed,
 }
 
 fn names() -> String {
@@ -72,7 +72,7 @@ fn changed(present: &Settings, change: &Map<String, Value>) -> Result<Settings, 
     let is_atomic = |settings: &Settings| settings.hot_keys_consistency == Consistency::Atomic;
     let stays_atomic = is_atomic(present) && is_atomic(&settings);
     if stays_atomic && present.promise() != settings.promise() {
-        return Err(SettingsRefusal::AtomicLease);
+        return Err(SettingsRefusal::LeaseFixed);
     }
     Ok(settings)
 }

@@ -92,7 +92,7 @@ fn a_lease_does_not_change_while_writes_are_atomic() {
     world
         .set(r#"{"hot_keys_consistency": "atomic", "lease_ms": 400}"#)
         .unwrap();
-    let refused = Err(SettingsRefusal::AtomicLease);
+    let refused = Err(SettingsRefusal::LeaseFixed);
     assert_eq!(world.set(r#"{"lease_ms": 300}"#), refused);
     assert_eq!(world.set(r#"{"lease_ms": null}"#), refused);
     world.set(r#"{"lease_ms": 400, "gamma_max": 1}"#).unwrap();
