@@ -207,6 +207,7 @@ impl<'a> Script<'a> {
         };
         let document = MapDocument {
             epoch: Epoch(epoch),
+            promise: None,
             servers: servers.collect(),
             virtual_nodes: (0..16).map(CacheletId).collect(),
             cachelets: (0..16).map(owner).collect(),

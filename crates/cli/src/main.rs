@@ -3,7 +3,7 @@
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
-//! evened out, [`drain`] empties one, and [`servers`] removes one that is gone.
+//! evened out, [`drain`] empties one, [`servers`] removes one that is gone, and [`settings`] changes what holds for all.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod drain;
 mod environment;
 mod plans;
 mod servers;
+mod settings;
 mod top;
 mod up;
 mod usage;
@@ -62,6 +63,8 @@ enum Command {
         #[command(subcommand)]
         command: servers::Command,
     },
+    /// Shows and changes the settings of a cluster
+    Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
     Explain(Box<evenkeel_proxy::ExplainArgs>),
     /// Measures memcached-speaking servers
@@ -146,6 +149,7 @@ fn main() -> std::process::ExitCode {
         Command::Plans(args) => outcome(plans::run(&args)).into(),
         Command::Drain(args) => outcome(drain::run(&args)).into(),
         Command::Servers { command } => outcome(servers::run(&command)).into(),
+        Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
             Bench::Run(args) => evenkeel_bench::execute(&args),

@@ -217,13 +217,13 @@ fn a_port_in_use_ends_it_with_one_line() {
 #[test]
 fn a_bad_flag_of_a_server_ends_it_with_one_line() {
     let mut up = Process::command("evenkeel up", PROGRAM)
-        .args(["up", "--servers", "1", "--server-arg=--hot-share=200"])
+        .args(["up", "--servers", "1", "--server-arg=--progress-timeout=x"])
         .spawn();
     assert_eq!(up.wait(EXIT_DEADLINE).code(), Some(2));
     let told = up.stderr_text();
     assert_eq!(told.lines().count(), 1, "{told}");
     assert!(
-        told.contains("server-1") && told.contains("--hot-share"),
+        told.contains("server-1") && told.contains("--progress-timeout"),
         "{told}"
     );
 }

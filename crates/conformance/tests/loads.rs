@@ -52,7 +52,7 @@ fn a_hot_cachelet_is_seen_at_the_coordinator_with_what_it_carries() {
     let cluster = Cluster::start(ClusterOptions {
         servers: 2,
         threads: 2,
-        ..ClusterOptions::nobody_dies().with_server_args(&["--hot-keys", "off"])
+        ..ClusterOptions::nobody_dies().with_settings(r#"{"hot_keys": "off"}"#)
     });
     let mut client = cluster.proxy_client();
     client.set("hot", &[b'v'; VALUE_BYTES]);

@@ -27,13 +27,12 @@ const GETS: u64 = 8000;
 const BATCH: usize = 50;
 
 fn cluster() -> Cluster {
-    let hot = ["--hot-trigger-rps", "50", "--hot-sampling", "100"];
     Cluster::start(ClusterOptions {
         servers: 4,
         threads: 1,
         // Each get is to be counted at a server.
         ..ClusterOptions::nobody_dies()
-            .with_server_args(&hot)
+            .with_settings(r#"{"hot_trigger_rps": 50, "hot_sampling": 100}"#)
             .with_proxy_args(&["--no-collapse"])
     })
 }
@@ -118,7 +117,7 @@ fn a_client_of_a_home_is_answered_as_if_there_were_no_replicas() {
     let mut reader = cluster.proxy_client();
     reader.command(&format!("set {KEY} 0 0 1\r\n1"));
     let (home, _) = home_of_hot_key(&cluster, &mut reader);
-    let alone = evenkeel::server(&["-t", "1", "--hot-keys", "off"]);
+    let alone = evenkeel::server(&["-t", "1"]);
     let mut clients = [
         cluster.server_client(home),
         Client::connect(alone.address()),

@@ -63,15 +63,6 @@ pub struct Args {
         default_value_t = PlanMode::default()
     )]
     pub plans: PlanMode,
-    /// A server that is down keeps its cachelets for so many milliseconds; 0 gives them to others as soon as it is
-    /// certain that it serves nothing any more
-    #[arg(
-        long,
-        value_name = "MS",
-        env = "EVENKEEL_COORDINATOR_FENCE_AFTER_MS",
-        default_value_t = 0
-    )]
-    pub fence_after_ms: u64,
     /// What is asked of callers.
     #[command(flatten)]
     pub guard: GuardArgs,
@@ -92,7 +83,6 @@ impl Default for Args {
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
-            fence_after_ms: 0,
             guard: GuardArgs::default(),
             etcd: crate::etcd::EtcdArgs::default(),
         }
@@ -108,7 +98,6 @@ impl Args {
             cachelets_per_worker: self.cachelets_per_worker,
             silent: Duration::from_millis(self.silent_ms),
             plan_mode: self.plans,
-            fence_after: Duration::from_millis(self.fence_after_ms),
         }
     }
 }
@@ -142,7 +131,6 @@ mod tests {
             "--cluster=blue",
             "--silent-ms=900",
             "--plans=automatic",
-            "--fence-after-ms=60000",
         ]);
         let config = parsed.unwrap().args.config();
         let expected = CoordinatorConfig {
@@ -151,7 +139,6 @@ mod tests {
             cachelets_per_worker: 8,
             silent: Duration::from_millis(900),
             plan_mode: PlanMode::Automatic,
-            fence_after: Duration::from_secs(60),
         };
         assert_eq!(config, expected);
         assert!(Command::try_parse_from(["coordinator", "--silent=1"]).is_err());

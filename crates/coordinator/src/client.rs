@@ -178,14 +178,14 @@ impl ApiClient {
         self.get("/api/v1/settings")
     }
 
-    /// Changes the operator's choices; returns what holds from now on. Members learn it with their
+    /// Changes some of the operator's choices, by name; returns what holds from now on. Members learn it with their
     /// next heartbeats.
     ///
     /// # Errors
     ///
-    /// It cannot be reached, or cannot save the change.
-    pub fn put_settings(&self, settings: Settings) -> ClientResult<Settings> {
-        let body = self.body(&settings)?;
+    /// It cannot be reached or cannot save the change, or a choice cannot be made (`bad_settings`).
+    pub fn change_settings(&self, change: &serde_json::Value) -> ClientResult<Settings> {
+        let body = self.body(change)?;
         self.call(|endpoint| endpoint.put(&self.line, "/api/v1/settings", &body))
     }
 

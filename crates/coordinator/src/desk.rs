@@ -352,7 +352,7 @@ impl Desk {
 fn tell_of_first_map(event: &MapEvent) {
     if event.cause == Cause::MapTakenOver {
         eprintln!(
-            "evenkeel coordinator: the map was taken over from servers {}; its epoch is {} now, and settings are those of the flags",
+            "evenkeel coordinator: the map was taken over from servers {}; its epoch is {} now; settings have their defaults, but for lease_ms and hot_keys_consistency",
             event.servers.join(", "),
             event.epoch
         );

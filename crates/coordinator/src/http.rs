@@ -19,8 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent, MapOffer, MemberKind, Mode, Refusal,
-    Settings,
+    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent, MapOffer, MemberKind, Refusal,
 };
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -62,13 +61,6 @@ pub(crate) struct ErrorDetail {
 
 /// Reason of every error of a coordinator that does not lead.
 pub(crate) const NOT_LEADER: &str = "not_leader";
-
-/// What an operator may send to change settings: a misspelled name must not pass for a change.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SettingsBody {
-    hot_keys: Mode,
-}
 
 pub(crate) type Shared = State<Arc<Desk>>;
 
@@ -266,14 +258,18 @@ async fn settings(State(desk): Shared) -> Response {
 
 async fn put_settings(
     State(desk): Shared,
-    body: Result<Json<SettingsBody>, JsonRejection>,
+    body: Result<Json<serde_json::Map<String, serde_json::Value>>, JsonRejection>,
 ) -> Response {
-    let settings = match body {
-        Ok(Json(SettingsBody { hot_keys })) => Settings { hot_keys },
+    let change = match body {
+        Ok(Json(change)) => change,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    match desk.decide(|core, _| core.set_settings(settings)).await {
-        Ok(()) => Json(settings).into_response(),
+    match desk
+        .decide(|core, now| core.change_settings(now, &change))
+        .await
+    {
+        Ok(Ok(settings)) => Json(settings).into_response(),
+        Ok(Err(refusal)) => error(StatusCode::BAD_REQUEST, "bad_settings", refusal.to_string()),
         Err(Unsaved) => unsaved(),
     }
 }

@@ -178,15 +178,15 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CoordinatorConfig, CoordinatorCore, Mode, Settings};
-    use evenkeel_types::Instant;
+    use crate::api::{CoordinatorConfig, CoordinatorCore};
+    use evenkeel_types::{Instant, Now};
 
     fn state() -> SavedState {
         let config = CoordinatorConfig::new("test");
         let mut core = CoordinatorCore::new(config, 5, Instant(0)).unwrap();
-        core.set_settings(Settings {
-            hot_keys: Mode::Off,
-        });
+        let off = serde_json::json!({"hot_keys": "off"});
+        core.change_settings(Now::default(), off.as_object().unwrap())
+            .unwrap();
         core.saved_state()
     }
 

@@ -71,14 +71,9 @@ fn real(plan: &LoadPlan) -> Seen {
         servers: SERVERS,
         threads: 1,
         // Items of at most the simulated size; nothing is sampled, so that no key is hot.
-        ..ClusterOptions::nobody_dies().with_server_args(&[
-            "-m",
-            &memory_mb,
-            "-I",
-            "64k",
-            "--hot-sampling",
-            "0",
-        ])
+        ..ClusterOptions::nobody_dies()
+            .with_server_args(&["-m", &memory_mb, "-I", "64k"])
+            .with_settings(r#"{"hot_sampling": 0}"#)
     });
     let served = || -> Vec<u64> {
         let of = |index| {

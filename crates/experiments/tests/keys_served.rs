@@ -27,12 +27,8 @@ fn reads_of_copies_are_counted() {
     let cluster = Cluster::start(ClusterOptions {
         servers: SERVERS,
         threads: 1,
-        ..ClusterOptions::nobody_dies().with_server_args(&[
-            "--hot-sampling",
-            "100",
-            "--hot-trigger-rps",
-            "20",
-        ])
+        ..ClusterOptions::nobody_dies()
+            .with_settings(r#"{"hot_sampling": 100, "hot_trigger_rps": 20}"#)
     });
     let served = || -> u64 {
         let servers = cluster.servers.iter().map(|server| server.address());

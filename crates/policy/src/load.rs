@@ -126,6 +126,11 @@ impl Trigger {
         Trigger { config, on: false }
     }
 
+    /// Replaces [`TriggerConfig::absolute_rps`].
+    pub fn set_threshold(&mut self, absolute_rps: Option<f64>) {
+        self.config.absolute_rps = absolute_rps;
+    }
+
     /// Whether the worker is a hotspot.
     #[inline]
     pub fn is_on(&self) -> bool {

@@ -141,6 +141,11 @@ impl ServerBalancer {
         self.phases.set_coordinated(balances);
     }
 
+    /// Whether hot keys are replicated, so that phase 1 may act.
+    pub fn handle_replication(&mut self, replicates: bool) {
+        self.phases.set_replication(replicates);
+    }
+
     /// Whether the coordinator is asked to move cachelets to other servers, because this one cannot help itself.
     pub fn asks_coordinator(&self) -> bool {
         self.asks_coordinator

@@ -48,6 +48,11 @@ impl SharedBalancer {
         self.lock().handle_coordinator(balances);
     }
 
+    /// Whether hot keys are replicated.
+    pub fn handle_replication(&self, replicates: bool) {
+        self.lock().handle_replication(replicates);
+    }
+
     /// Whether this server is overloaded and cannot help itself.
     pub fn asks_coordinator(&self) -> bool {
         self.lock().asks_coordinator()

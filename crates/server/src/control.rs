@@ -1,7 +1,7 @@
 //! What the rest of the process says to a worker, and what a worker lets the rest see.
 
 use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::settings::Settings;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::{ReplicaView, WorkerHotKeys};
@@ -24,8 +24,8 @@ pub enum Control {
     Lease(ServingLease),
     /// Mean load of the cluster's workers, in requests per second.
     ClusterLoad(f64),
-    /// Switch hot-key replication.
-    HotKeys(Mode),
+    /// What the operator of the cluster has chosen.
+    Settings(Settings),
     /// What `stats` should say of the process.
     Facts(Box<ProcessFacts>),
     /// Who may come in from now on.

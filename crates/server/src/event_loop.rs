@@ -370,7 +370,7 @@ impl Worker {
                     self.close_late(late);
                 }
                 Control::ClusterLoad(mean) => self.parts.core.handle_cluster_load(mean),
-                Control::HotKeys(mode) => self.parts.core.set_hot_keys(now, mode),
+                Control::Settings(settings) => self.parts.core.handle_settings(now, &settings),
                 Control::Credentials(credentials) => self.parts.core.set_credentials(credentials),
                 Control::Facts(facts) => self.parts.core.set_process_facts(*facts),
                 Control::Count(asker) => {

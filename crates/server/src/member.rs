@@ -5,9 +5,8 @@ use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
 use crate::lease::SharedLease;
 use evenkeel_coordinator::access::Access;
-use evenkeel_coordinator::api::{LoadReport, MemberKind, Settings};
+use evenkeel_coordinator::api::{LoadReport, MemberKind, Mode};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_policy::placement::map::MIGRATIONS_MAX;
 use evenkeel_roles::coordinator::MigrationReport;
 use evenkeel_roles::hot_keys_view::HotKeysNews;
@@ -113,7 +112,6 @@ pub fn join(
         lease,
         end,
         me: None,
-        hot_keys_most: args.hot_keys,
         test_endless_lease: args.test_endless_lease,
         has_warned: false,
     };
@@ -175,8 +173,6 @@ struct Listener {
     lease: SharedLease,
     end: Arc<End>,
     me: Option<ServerId>,
-    /// What is done at most, whatever the coordinator says.
-    hot_keys_most: Mode,
     test_endless_lease: bool,
     /// Operators know that clients ask for keys of other servers.
     has_warned: bool,
@@ -198,8 +194,10 @@ impl Listener {
                 self.tell(&Control::ClusterLoad(mean));
             }
             MemberEvent::Balances(balances) => self.balancer.handle_coordinator(balances),
-            MemberEvent::Settings(Settings { hot_keys, .. }) => {
-                self.tell(&Control::HotKeys(hot_keys.min(self.hot_keys_most)));
+            MemberEvent::Settings(settings) => {
+                self.balancer
+                    .handle_replication(settings.hot_keys == Mode::On);
+                self.tell(&Control::Settings(settings));
             }
             MemberEvent::Answered { sent, epoch, lease } => {
                 self.warn_of_strangers();

@@ -16,8 +16,7 @@ use crate::toll::Toll;
 use crate::{credentials, facts};
 use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
-use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig, Mode, ssm_entries};
-use evenkeel_policy::load::TriggerConfig;
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
 use evenkeel_policy::migration::phase::PhaseConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::balancer::BalancerConfig;
@@ -134,7 +133,7 @@ impl Server {
         let transports = transports(args.io.io, args.threads)?;
         let meshes = mesh(&notifiers, MESH_CAPACITY);
         let worker_ip = tcp.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
-        let config = worker_config(args, extended, clock, boot)?;
+        let config = worker_config(args, extended, clock, boot);
 
         let resolver = Resolver::start(&[]).context("failed to start looking names up")?;
         let turns = Arc::new(TurnCounts::default());
@@ -436,8 +435,8 @@ fn balancer_config(args: &Args) -> BalancerConfig {
     BalancerConfig {
         mode: args.balance_workers,
         phases: PhaseConfig {
-            replication: args.hot_keys == Mode::On && !args.coordinator.is_empty(),
             // Until a coordinator says otherwise.
+            replication: !args.coordinator.is_empty(),
             coordinated: false,
             ..PhaseConfig::default()
         },
@@ -479,43 +478,15 @@ fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAd
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
-fn lease(args: &Args) -> Duration {
-    match args.lease_ms {
-        Some(ms) => Duration::from_millis(ms.into()),
-        None => Consistency::from(args.hot_keys_consistency).lease_default(),
-    }
-}
-
-fn worker_config(
-    args: &Args,
-    extended: &Extended,
-    clock: Clock,
-    boot: BootId,
-) -> Result<WorkerConfig, UsageError> {
+fn worker_config(args: &Args, extended: &Extended, clock: Clock, boot: BootId) -> WorkerConfig {
     let defaults = HotKeysConfig::default();
     let entries_max = ssm_entries(args.threads.into());
-    let hot_share = args.hot_share / 100.0;
     let hot_keys = HotKeysConfig {
-        consistency: args.hot_keys_consistency.into(),
-        write_weight: Consistency::from(args.hot_keys_consistency).write_weight(),
-        mode: args.hot_keys,
-        lease: lease(args),
-        sampling: args.hot_sampling.map(|percent| percent / 100.0),
-        hot_share,
-        cold_share: hot_share / 2.0,
-        gamma_max: args.gamma_max,
         entries_max,
         replicated_max: defaults.replicated_max.min(entries_max),
-        trigger: TriggerConfig {
-            absolute_rps: args.hot_trigger_rps,
-            ..defaults.trigger
-        },
         ..defaults
     };
-    hot_keys
-        .validate()
-        .map_err(|error| UsageError(error.to_string()))?;
-    Ok(WorkerConfig {
+    WorkerConfig {
         index: 0,
         workers: args.threads,
         limits: Limits {
@@ -551,5 +522,5 @@ fn worker_config(
         boot,
         start: clock.now(),
         first_version: Version::default(),
-    })
+    }
 }

@@ -16,6 +16,8 @@ pub struct ClusterOptions {
     pub threads: usize,
     /// Proxies.
     pub proxies: usize,
+    /// What is changed of the cluster's settings at its start, as the coordinator takes it: a JSON object.
+    pub settings: Option<String>,
     /// Further arguments of every server.
     pub server_args: Vec<String>,
     /// Further arguments of every proxy.
@@ -30,6 +32,7 @@ impl Default for ClusterOptions {
             servers: 3,
             threads: 2,
             proxies: 1,
+            settings: None,
             server_args: Vec::new(),
             proxy_args: Vec::new(),
             coordinator_args: Vec::new(),
@@ -47,6 +50,12 @@ impl ClusterOptions {
         }
         .with_server_args(&["--test-endless-lease"])
         .with_proxy_args(&evenkeel::PATIENT)
+    }
+
+    /// The same with these settings.
+    pub fn with_settings(mut self, settings: &str) -> Self {
+        self.settings = Some(settings.to_owned());
+        self
     }
 
     /// The same with further arguments of every server.
@@ -89,6 +98,9 @@ impl Cluster {
             options,
             folders: Vec::new(),
         };
+        if let Some(settings) = &cluster.options.settings {
+            cluster.change_settings(settings);
+        }
         for index in 0..cluster.options.servers {
             let server = cluster.spawn_server(index);
             cluster.servers.push(server);
@@ -114,6 +126,16 @@ impl Cluster {
     /// `GET` from the coordinator.
     pub fn http_get(&self, path: &str) -> std::io::Result<(u16, String)> {
         http::get(self.coordinator.address(), path)
+    }
+
+    /// Changes settings of the cluster, as the coordinator takes them: a JSON object.
+    ///
+    /// # Panics
+    /// When the coordinator does not take them.
+    pub fn change_settings(&self, change: &str) {
+        let put = http::put_json(self.coordinator.address(), "/api/v1/settings", change);
+        let (status, body) = put.expect("the coordinator answers");
+        assert_eq!(status, 200, "{change}: {body}");
     }
 
     /// A new connection to proxy 0.

@@ -11,10 +11,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use evenkeel_coordinator::api::{Mode, Settings};
+use evenkeel_coordinator::api::Mode;
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::member::{Member, Plan, Word, how_it_ended};
@@ -149,6 +150,7 @@ impl Cluster {
         }
         self.set_balancing(plan.balancing)?;
         let api = self.api()?;
+        api.change_settings(&json!({"lease_ms": plan.lease_ms}))?;
         let url: OsString = format!("http://{}", self.coordinator_address()?).into();
         self.add(Plan {
             name: "proxy".into(),
@@ -172,7 +174,6 @@ impl Cluster {
             for (flag, value) in [
                 ("-t", plan.workers.to_string()),
                 ("-m", plan.memory_mb.to_string()),
-                ("--lease-ms", plan.lease_ms.to_string()),
                 // All of them end together: there is nobody to hand over to.
                 ("--drain-timeout", "0".to_owned()),
             ] {
@@ -223,7 +224,7 @@ impl Cluster {
         if let Some(proxy) = self.members.get(PROXY) {
             proxy.signal(Signal::HUP);
         }
-        self.api()?.put_settings(Settings { hot_keys: mode })?;
+        self.api()?.change_settings(&json!({"hot_keys": mode}))?;
         Ok(())
     }
 

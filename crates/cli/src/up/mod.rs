@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
     pub coordinator_listen: SocketAddr,
 
-    /// One more flag for every server, such as --server-arg=--gamma-max=2; may be repeated
+    /// One more flag for every server, such as --server-arg=--balance-workers=off; may be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub server_arg: Vec<String>,
 

@@ -175,6 +175,9 @@ fn a_worker_does_not_wait_for_a_name() {
     let knows_silent = Arc::new(AtomicBool::new(true));
     let questions = name_server(&knows_silent);
     let coordinator = evenkeel::coordinator(&["--initial-servers", "2", "--silent-ms", "10000"]);
+    let early = r#"{"hot_trigger_rps": 10}"#;
+    let put = http::put_json(coordinator.address(), "/api/v1/settings", early);
+    assert_eq!(put.expect("an answer").0, 200);
     let url = format!("http://{}", coordinator.address());
     let _nameless = Nameless::join(coordinator.address());
     knows_silent.store(false, Ordering::Release);
@@ -186,8 +189,6 @@ fn a_worker_does_not_wait_for_a_name() {
         "--name",
         "s1",
         "--test-endless-lease",
-        "--hot-trigger-rps",
-        "10",
     ]);
     let proxy =
         evenkeel::proxy(&[&["--coordinator", url.as_str()], &evenkeel::PATIENT[..]].concat());

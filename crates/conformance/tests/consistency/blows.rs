@@ -2,9 +2,7 @@
 
 use super::application::{KEYS, Shared};
 use super::turns::Turns;
-use super::{
-    Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, server_flags, servers,
-};
+use super::{Cluster, Consistency, HOT_DEADLINE, home_of_hottest, let_pass, list, servers};
 use evenkeel_conformance::migrations;
 use evenkeel_sim::history::{Action, Effect, Operation};
 use evenkeel_testkit::{Process, Signal, evenkeel, poll_until};
@@ -116,7 +114,7 @@ fn kill_server(
     let before = shared.now();
     cluster.servers[server].kill();
     let after = shared.now();
-    cluster.servers[server] = start_again(cluster, consistency, server, &members);
+    cluster.servers[server] = start_again(cluster, server, &members);
     release_quarantined(cluster, server, &members);
     if consistency == Consistency::Atomic {
         return Vec::new();
@@ -159,12 +157,7 @@ fn keys_at(cluster: &Cluster, shared: &Shared, server: usize) -> Vec<u16> {
 }
 
 /// Starts a server again, empty, under its name and on its ports.
-pub fn start_again(
-    cluster: &Cluster,
-    consistency: Consistency,
-    server: usize,
-    members: &str,
-) -> Process {
+pub fn start_again(cluster: &Cluster, server: usize, members: &str) -> Process {
     let name = format!("s{}", server + 1);
     let members: serde_json::Value = serde_json::from_str(members).expect("an answer in JSON");
     let all = members["servers"].as_array().expect("a list of servers");
@@ -178,7 +171,6 @@ pub fn start_again(
         .args(["-l", "127.0.0.1", "-u", "root", "-t", "1"])
         .args(["-p", &port, "--worker-port", &worker])
         .args(["--coordinator", &url, "--name", &name])
-        .args(server_flags(consistency))
         .ready_prefix("evenkeel server listening on ")
         .spawn()
 }

@@ -27,7 +27,7 @@ fn restart_drained(cluster: &mut Cluster, server: usize) {
     cluster.servers[server].signal(Signal::Terminate);
     let status = cluster.servers[server].wait(EXIT_DEADLINE);
     assert!(status.success(), "{status}");
-    cluster.servers[server] = start_again(cluster, Consistency::Atomic, server, &members);
+    cluster.servers[server] = start_again(cluster, server, &members);
     drain(cluster, &name, &["--cancel"]);
     poll_until(HOT_DEADLINE, "the server to have its share again", || {
         has_share(cluster, &name)

@@ -16,6 +16,7 @@ mod chaos;
 mod drains;
 mod lease;
 mod porcupine;
+mod settings;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -68,37 +69,33 @@ impl Consistency {
     }
 }
 
-/// The flags of each server. Hot early, so that most of a test is about replicas.
-fn server_flags(consistency: Consistency) -> Vec<String> {
-    let lease = LEASE.as_millis().to_string();
-    [
-        "--hot-keys-consistency",
+/// The settings of the cluster. Hot early, so that most of a test is about replicas.
+fn settings(consistency: Consistency) -> String {
+    format!(
+        r#"{{"hot_keys_consistency": "{}", "lease_ms": {}, "hot_sampling": 100, "hot_trigger_rps": 50}}"#,
         consistency.name(),
-        "--lease-ms",
-        &lease,
-        "--hot-sampling",
-        "100",
-        "--hot-trigger-rps",
-        "50",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+        LEASE.as_millis()
+    )
 }
 
 fn cluster(consistency: Consistency, timeout: &str) -> Cluster {
+    Cluster::start(options(consistency, timeout))
+}
+
+fn options(consistency: Consistency, timeout: &str) -> ClusterOptions {
     let mut proxy_args = vec!["--request-timeout", timeout, "--connect-timeout", timeout];
     if consistency == Consistency::Atomic {
         // A miss that says nothing cannot be judged.
         proxy_args.extend(["--on-down", "error"]);
     }
-    Cluster::start(ClusterOptions {
+    ClusterOptions {
         servers: SERVERS,
         threads: 1,
         proxies: PROXIES,
-        server_args: server_flags(consistency),
+        settings: Some(settings(consistency)),
         proxy_args: proxy_args.into_iter().map(str::to_owned).collect(),
         ..ClusterOptions::default()
-    })
+    }
 }
 
 /// What a test does to the cluster while applications are at work. It gives what must be added to

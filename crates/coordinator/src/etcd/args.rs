@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 const PASSWORD_VARIABLE: &str = "EVENKEEL_COORDINATOR_ETCD_PASSWORD";
 
 /// Under which keys the state of all clusters is kept.
-const DEFAULT_PREFIX: &str = "/evenkeel";
+const PREFIX: &str = "/evenkeel";
 
 /// Most addresses of etcd: its clusters have three or five nodes.
 const ENDPOINTS_MAX: usize = 16;
@@ -41,14 +41,6 @@ pub struct EtcdArgs {
         requires = "endpoints"
     )]
     pub advertise: Option<String>,
-    /// Keep the state under keys that begin so [default: /evenkeel]
-    #[arg(
-        long,
-        value_name = "TEXT",
-        env = "EVENKEEL_COORDINATOR_ETCD_PREFIX",
-        requires = "endpoints"
-    )]
-    pub etcd_prefix: Option<String>,
     /// Certificates by which etcd is known, in PEM; the addresses have to begin with https://
     #[arg(
         long,
@@ -118,11 +110,10 @@ impl EtcdArgs {
         }
         let (user, warning) = self.user()?;
         let tls = if secure > 0 { Some(self.tls()?) } else { None };
-        let prefix = self.etcd_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
         Ok(EtcdConfig {
             endpoints,
             access: Access { user, tls },
-            prefix: keys_of(prefix, cluster),
+            prefix: keys_of(cluster),
             warning,
         })
     }
@@ -203,9 +194,9 @@ fn endpoint(text: &str) -> Result<String, String> {
 }
 
 /// What all keys of a cluster begin with. No cluster's begins with another's, whatever their names.
-fn keys_of(prefix: &str, cluster: &str) -> String {
+fn keys_of(cluster: &str) -> String {
     let cluster = cluster.replace('%', "%25").replace('/', "%2F");
-    format!("{}/{cluster}/", prefix.trim_end_matches('/'))
+    format!("{PREFIX}/{cluster}/")
 }
 
 fn pem(path: &Path, flag: &str) -> Result<Vec<u8>, String> {
@@ -240,9 +231,9 @@ mod tests {
 
     #[test]
     fn no_clusters_keys_lie_among_anothers() {
-        assert_eq!(keys_of("/x/", "a/leader"), "/x/a%2Fleader/");
-        assert_ne!(keys_of("/x", "a/b"), keys_of("/x", "a%2Fb"));
-        assert!(!keys_of("/x", "a/pieces").starts_with(&keys_of("/x", "a")));
+        assert_eq!(keys_of("a/leader"), "/evenkeel/a%2Fleader/");
+        assert_ne!(keys_of("a/b"), keys_of("a%2Fb"));
+        assert!(!keys_of("a/pieces").starts_with(&keys_of("a")));
     }
 
     #[test]

@@ -432,7 +432,7 @@ fn advice(error: &Error) -> String {
         ),
         (
             "permission denied",
-            "give etcd's user a role that may read and write the keys under --etcd-prefix",
+            "give etcd's user a role that may read and write the keys under /evenkeel/",
         ),
         (
             "database space exceeded",

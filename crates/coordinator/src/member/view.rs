@@ -51,6 +51,9 @@ impl View {
         if !(0.0..=LOAD_RPS_MAX).contains(&answer.mean_worker_load) {
             return bad("the mean load is no load");
         }
+        if answer.settings.unsound().is_some() {
+            return bad("a setting is out of range");
+        }
         let foreign = self.lineage.is_some_and(|known| known != answer.lineage);
         if foreign && self.epoch > Epoch(0) {
             let message = "the coordinator does not know the map that this member works by; \
@@ -126,6 +129,7 @@ mod tests {
         };
         let document = MapDocument {
             epoch: Epoch(epoch),
+            promise: None,
             servers: vec![server],
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![Some(WorkerRef::default())],
@@ -168,6 +172,7 @@ mod tests {
         assert_eq!(view.take(MemberKind::Proxy, answer(3)).unwrap(), []);
         let off = Settings {
             hot_keys: Mode::Off,
+            ..Settings::default()
         };
         let changed = HeartbeatAnswer {
             settings: off,
@@ -234,6 +239,7 @@ mod tests {
         let late = HeartbeatAnswer {
             settings: Settings {
                 hot_keys: Mode::Off,
+                ..Settings::default()
             },
             epoch: Epoch(9),
             map: Some(map(9)),

@@ -60,7 +60,7 @@ fn every_path_shows_what_it_promises() {
         (&json!(0), &json!(1))
     );
     assert_eq!(answer["map"]["epoch"], json!(1));
-    assert_eq!(answer["settings"], json!({"hot_keys": "on"}));
+    assert_eq!(answer["settings"]["hot_keys"], json!("on"));
     assert!(answer["interval_ms"].as_u64().unwrap() > 0);
     let mut known = heartbeat();
     known["epoch"] = json!(1);
@@ -147,13 +147,21 @@ fn every_path_shows_what_it_promises() {
         "/api/v1/settings",
         r#"{"hot_keys":"observe"}"#,
     ));
-    assert_eq!((status, settings), (200, json!({"hot_keys": "observe"})));
-    let (status, settings) = json_of(call(at, "PUT", "/api/v1/settings", r#"{"hot_keys":"off"}"#));
-    assert_eq!((status, settings), (200, json!({"hot_keys": "off"})));
-    let (_, settings) = json_of(get(at, "/api/v1/settings"));
-    assert_eq!(settings, json!({"hot_keys": "off"}));
+    let mut chosen = json!({
+        "hot_keys": "observe", "hot_keys_consistency": "lease", "lease_ms": null, "hot_sampling": null,
+        "hot_share": 1.0, "hot_trigger_rps": null, "gamma_max": 63,
+    });
+    assert_eq!((status, &settings), (200, &chosen));
+    let change = r#"{"hot_keys":"off","lease_ms":400}"#;
+    chosen["hot_keys"] = json!("off");
+    chosen["lease_ms"] = json!(400);
+    let (status, settings) = json_of(call(at, "PUT", "/api/v1/settings", change));
+    assert_eq!((status, &settings), (200, &chosen));
+    assert_eq!(json_of(get(at, "/api/v1/settings")).1, chosen);
     let (_, answer) = json_of(post(at, &heartbeat().to_string()));
-    assert_eq!(answer["settings"], json!({"hot_keys": "off"}));
+    assert_eq!(answer["settings"], chosen);
+    let promise = json!({"consistency": "lease", "lease_ms": 400});
+    assert_eq!(answer["map"]["promise"], promise);
 }
 
 /// A heartbeat of the server, that measures two of its cachelets.
@@ -356,11 +364,12 @@ fn bad_bodies_are_refused_with_their_reason_and_leave_no_trace() {
     for body in [
         r#"{"hot_keys":"maybe"}"#,
         r#"{"hotkeys":"off"}"#,
-        "{}",
         r#"{"hot_keys":"off","x":1}"#,
     ] {
-        assert_error(call(at, "PUT", "/api/v1/settings", body), 400, "bad_json");
+        let answer = call(at, "PUT", "/api/v1/settings", body);
+        assert_error(answer, 400, "bad_settings");
     }
+    assert_error(call(at, "PUT", "/api/v1/settings", "[]"), 400, "bad_json");
     assert_error(get(at, "/api/v2/map"), 404, "not_found");
     // Whichever byte of a letter a cut might fall on.
     for pad in 0..3 {
@@ -377,10 +386,8 @@ fn bad_bodies_are_refused_with_their_reason_and_leave_no_trace() {
 
     let (_, servers) = json_of(get(at, "/api/v1/servers"));
     assert_eq!(servers, json!({"epoch": 0, "servers": []}));
-    assert_eq!(
-        json_of(get(at, "/api/v1/settings")).1,
-        json!({"hot_keys": "on"})
-    );
+    let (_, settings) = json_of(get(at, "/api/v1/settings"));
+    assert_eq!(settings["hot_keys"], json!("on"), "nothing was changed");
     assert_eq!(post(at, &good).0, 200);
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_coordinator::Args;
 use evenkeel_coordinator::api::limits::TAKEOVER_EPOCHS;
-use evenkeel_coordinator::api::{Cause, MemberKind, Mode, Settings};
+use evenkeel_coordinator::api::{Cause, Consistency, MemberKind, Mode, Settings};
 use evenkeel_coordinator::client::ClientError;
 use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
 use evenkeel_testkit::poll_until;
@@ -17,6 +17,12 @@ use crate::support::{DEADLINE, Member, Running, call, config, is_even, life, liv
 
 const OFF: Settings = Settings {
     hot_keys: Mode::Off,
+    hot_keys_consistency: Consistency::Lease,
+    lease_ms: None,
+    hot_sampling: None,
+    hot_share: 1.0,
+    hot_trigger_rps: None,
+    gamma_max: 63,
 };
 
 #[test]
@@ -105,7 +111,8 @@ fn settings_reach_every_member() {
         member.wait_event(&MemberEvent::Settings(Settings::default()));
     }
     let client = running.client();
-    assert_eq!(client.put_settings(OFF), Ok(OFF));
+    let off = serde_json::json!({"hot_keys": "off"});
+    assert_eq!(client.change_settings(&off), Ok(OFF));
     assert_eq!(client.settings(), Ok(OFF));
     for member in &members {
         member.wait_event(&MemberEvent::Settings(OFF));
@@ -130,7 +137,8 @@ fn a_coordinator_that_returns_from_its_state_file_changes_nothing() {
     let maps = members
         .each_ref()
         .map(|member| member.wait_map("a map", is_even));
-    running.client().put_settings(OFF).unwrap();
+    let off = serde_json::json!({"hot_keys": "off"});
+    running.client().change_settings(&off).unwrap();
     members[2].wait_event(&MemberEvent::Settings(OFF));
     drop(running);
     members

@@ -24,6 +24,7 @@ use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_en
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
 use evenkeel_workload::Popularity;
+use serde_json::json;
 use std::time::Duration;
 
 pub(super) const AGREEMENT: Experiment = Experiment {
@@ -161,6 +162,7 @@ fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
             hot_keys: replicate(hot_keys),
             plans: PlanMode::Observe,
         },
+        settings: json!({}),
         server_flags: Vec::new(),
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),

@@ -4,11 +4,12 @@ use super::{Fleet, LOOK_INTERVAL, READY_DEADLINE, SERVERS_MAX, Small, name_of, s
 use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_coordinator::api::{
-    Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, Settings, limits,
+    Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, limits,
 };
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::BootId;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -245,7 +246,8 @@ impl Fleet {
     /// # Errors
     /// When the coordinator does not answer.
     pub fn set_hot_keys(&self, hot_keys: Mode) -> anyhow::Result<()> {
-        self.api()?.put_settings(Settings { hot_keys })?;
+        self.api()?
+            .change_settings(&json!({"hot_keys": hot_keys}))?;
         Ok(())
     }
 

@@ -26,10 +26,11 @@ use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, Stats, allowed_cores, free_port};
 use evenkeel_coordinator::api::plans::PlanMode;
-use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, Settings, WorkerLoadView};
+use evenkeel_coordinator::api::{LoadOrder, Mode as HotKeysMode, WorkerLoadView};
 use evenkeel_coordinator::client::ApiClient;
 use proxies::ProxyPlan;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -149,6 +150,8 @@ pub struct FleetPlan {
     pub proxies: usize,
     /// How keys get to servers.
     pub pool: Pool,
+    /// Settings of the cluster by name, besides whether hot keys are replicated: an object.
+    pub settings: Value,
     /// Further flags of each server.
     pub server_flags: Vec<String>,
     /// Further flags of the coordinator, where there is one.
@@ -241,7 +244,7 @@ impl Fleet {
             .map(|number| Small::start(plan, &name_of(number), coordinator.as_deref(), &cores))
             .collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(cluster) = &cluster {
-            cluster.wait_for_map(plan.servers)?;
+            wait_for_map(&cluster.api, plan.servers)?;
         }
         let addresses = servers.iter().map(|small| small.server.address);
         let proxy_plan = ProxyPlan::new(plan, addresses.collect(), coordinator.as_deref())?;
@@ -362,7 +365,8 @@ impl Cluster {
         let address = coordinator.address;
         let api =
             ApiClient::new(&address.to_string()).context("reading the coordinator's address")?;
-        api.put_settings(Settings { hot_keys })?;
+        api.change_settings(&plan.settings)?;
+        api.change_settings(&json!({"hot_keys": hot_keys}))?;
         Ok(Cluster {
             api,
             address,
@@ -371,23 +375,24 @@ impl Cluster {
             _folder: folder,
         })
     }
+}
 
-    fn wait_for_map(&self, servers: usize) -> anyhow::Result<()> {
-        let end = Instant::now() + READY_DEADLINE;
-        loop {
-            if self.api.all_work_by_the_map(servers) {
-                return Ok(());
-            }
-            ensure!(
-                Instant::now() < end,
-                "the servers do not come to work by one map within {READY_DEADLINE:?}"
-            );
-            std::thread::sleep(LOOK_INTERVAL);
+/// Waits until so many servers work by one map.
+pub(crate) fn wait_for_map(api: &ApiClient, servers: usize) -> anyhow::Result<()> {
+    let end = Instant::now() + READY_DEADLINE;
+    loop {
+        if api.all_work_by_the_map(servers) {
+            return Ok(());
         }
+        ensure!(
+            Instant::now() < end,
+            "the servers do not come to work by one map within {READY_DEADLINE:?}"
+        );
+        std::thread::sleep(LOOK_INTERVAL);
     }
 }
 
-fn start_coordinator(
+pub(crate) fn start_coordinator(
     listen: &str,
     arguments: &[String],
     cores: &[usize],

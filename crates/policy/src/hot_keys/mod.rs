@@ -22,6 +22,7 @@ pub mod plain;
 mod popularity;
 pub mod replication;
 pub mod server;
+pub mod settings;
 pub mod sketch;
 mod ssm;
 pub mod state;

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, ServerId, VirtualNode, WorkerRef};
 use serde::{Deserialize, Serialize};
 
+use crate::hot_keys::settings::Promise;
+
 /// Virtual nodes of a new cluster. A power of two; enough that even 1,000 workers own four each.
 pub const VIRTUAL_NODES: usize = 4096;
 
@@ -82,6 +84,10 @@ impl ServerEntry {
 pub struct MapDocument {
     /// Version of this map; a map with a higher epoch replaces one with a lower.
     pub epoch: Epoch,
+    /// What readers of replicated keys are promised by this map; absent where nobody has chosen it. Whoever does not know the
+    /// word goes by what the home says in its hello.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
     /// Every known server, in ascending order of id, those that are down included.
     pub servers: Vec<ServerEntry>,
     /// Cachelet of each virtual node.
@@ -165,6 +171,9 @@ impl MapDocument {
     pub fn validate(&self) -> Result<(), MapError> {
         if self.epoch == Epoch(0) {
             return Err(MapError::EpochZero);
+        }
+        if !self.promise.is_none_or(|promise| promise.is_sound()) {
+            return Err(MapError::BadPromise);
         }
         self.validate_servers()?;
         self.validate_tables()
@@ -309,6 +318,9 @@ pub enum MapError {
     /// Epoch 0 means "no map".
     #[error("accept a map: its epoch is 0")]
     EpochZero,
+    /// A lease shorter or longer than any may be.
+    #[error("accept a map: it promises a lease of no possible length")]
+    BadPromise,
     /// More than [`SERVERS_MAX`].
     #[error("accept a map: it has {count} servers, more than {SERVERS_MAX}")]
     TooManyServers {
@@ -558,6 +570,12 @@ impl ClusterMap {
             .zip(&self.document.virtual_nodes)
             .filter(move |(_, its)| **its == cachelet)
             .map(|(node, _)| VirtualNode(node))
+    }
+
+    /// What readers of replicated keys are promised, if that was chosen.
+    #[inline]
+    pub fn promise(&self) -> Option<Promise> {
+        self.document.promise
     }
 
     /// The map as it travels.

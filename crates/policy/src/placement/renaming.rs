@@ -208,6 +208,7 @@ mod tests {
             .collect();
         ClusterMap::new(MapDocument {
             epoch: Epoch(1),
+            promise: None,
             servers: list,
             virtual_nodes: (0..256).map(|i| CacheletId(i % 64)).collect(),
             cachelets,

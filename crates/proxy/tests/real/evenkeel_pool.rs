@@ -4,11 +4,11 @@ use crate::patience::{FLAGS, PATIENCE};
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, http, poll_until};
 use std::time::Duration;
 
-fn cluster(server_args: &[&str], proxy_args: &[&str]) -> Cluster {
+fn cluster(settings: &str, proxy_args: &[&str]) -> Cluster {
     Cluster::start(ClusterOptions {
         servers: 3,
         threads: 2,
-        server_args: server_args.iter().map(ToString::to_string).collect(),
+        settings: Some(settings.to_owned()),
         proxy_args: proxy_args.iter().map(ToString::to_string).collect(),
         ..ClusterOptions::default()
     })
@@ -20,7 +20,7 @@ fn count(client: &mut Client, name: &str) -> u64 {
 
 #[test]
 fn keys_live_on_all_workers_and_an_application_notices_nothing() {
-    let cluster = cluster(&[], &[&["--allow-flush"], &FLAGS[..]].concat());
+    let cluster = cluster("{}", &[&["--allow-flush"], &FLAGS[..]].concat());
     let mut client = cluster.proxy_client();
     let keys: Vec<String> = (0..500).map(|i| format!("key:{i}")).collect();
     for key in &keys {
@@ -49,7 +49,7 @@ fn keys_live_on_all_workers_and_an_application_notices_nothing() {
 #[test]
 fn a_hot_key_is_read_from_its_replicas_and_its_writer_sees_every_write() {
     let cluster = cluster(
-        &["--hot-trigger-rps", "50"],
+        r#"{"hot_trigger_rps": 50}"#,
         &[&["-t", "1"], &FLAGS[..]].concat(),
     );
     let mut readers: Vec<Client> = (0..8).map(|_| cluster.proxy_client()).collect();
@@ -81,7 +81,7 @@ fn a_hot_key_is_read_from_its_replicas_and_its_writer_sees_every_write() {
 #[test]
 fn a_server_that_dies_costs_its_own_keys_for_a_while_and_comes_back() {
     // Whoever is dead refuses connections, so that nobody waits for so long.
-    let mut cluster = cluster(&[], &FLAGS);
+    let mut cluster = cluster("{}", &FLAGS);
     let mut client = cluster.proxy_client();
     let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
     for key in &keys {

@@ -20,9 +20,6 @@ pub struct CoordinatorConfig {
     pub silent: Duration,
     /// What becomes of plans of a new cluster. Later the operator's last word counts, which is saved.
     pub plan_mode: PlanMode,
-    /// A server that is down keeps its cachelets for so long at least, at most
-    /// [`limits::FENCE_AFTER_MAX`]. Zero gives them to others as soon as that is safe.
-    pub fence_after: Duration,
 }
 
 /// Why a configuration cannot be used.
@@ -46,12 +43,6 @@ pub enum ConfigError {
         /// The number.
         count: usize,
     },
-    /// Too long.
-    #[error("keep a dead server's cachelets for {fence_after:?}: it must be {max:?} at most", max = limits::FENCE_AFTER_MAX)]
-    BadFenceAfter {
-        /// The duration.
-        fence_after: Duration,
-    },
     /// Silence out of range.
     #[error(
         "take a member to be down after {silent:?}: it must be {min:?} to {max:?}",
@@ -73,7 +64,6 @@ impl CoordinatorConfig {
             cachelets_per_worker: limits::CACHELETS_PER_WORKER,
             silent: limits::SERVER_SILENT,
             plan_mode: PlanMode::default(),
-            fence_after: Duration::ZERO,
         }
     }
 
@@ -98,10 +88,6 @@ impl CoordinatorConfig {
         if !(limits::SILENT_MIN..=limits::SILENT_MAX).contains(&self.silent) {
             let silent = self.silent;
             return Err(ConfigError::BadSilent { silent });
-        }
-        if self.fence_after > limits::FENCE_AFTER_MAX {
-            let fence_after = self.fence_after;
-            return Err(ConfigError::BadFenceAfter { fence_after });
         }
         Ok(())
     }

@@ -55,13 +55,15 @@ pub enum Cause {
     CacheletsQuarantined,
     /// Cachelets may have owners again: an operator has said so, or one that was taken for dead was alive.
     QuarantineEnded,
+    /// An operator has chosen what readers of replicas are promised.
+    SettingsChanged,
     /// A server that is down was forgotten: it had been gone for long and owned nothing, or an operator has said so.
     ServerForgotten,
 }
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 23] = [
+    pub const ALL: [Cause; 24] = [
         Cause::MapCreated,
         Cause::MapTakenOver,
         Cause::ServerJoined,
@@ -84,6 +86,7 @@ impl Cause {
         Cause::ServerFenced,
         Cause::CacheletsQuarantined,
         Cause::QuarantineEnded,
+        Cause::SettingsChanged,
         Cause::ServerForgotten,
     ];
 
@@ -112,6 +115,7 @@ impl Cause {
             Cause::ServerFenced => "server_fenced",
             Cause::CacheletsQuarantined => "cachelets_quarantined",
             Cause::QuarantineEnded => "quarantine_ended",
+            Cause::SettingsChanged => "settings_changed",
             Cause::ServerForgotten => "server_forgotten",
         }
     }

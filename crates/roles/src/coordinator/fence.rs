@@ -247,22 +247,15 @@ impl CoordinatorCore {
             return;
         }
         let has_news = core::mem::take(&mut self.has_refusal_news);
-        let (next, silent, fence_after) = (
-            self.next_epoch(),
-            self.config.silent,
-            self.config.fence_after,
-        );
+        let (next, silent) = (self.next_epoch(), self.config.silent);
         for id in down {
             let is_refused = has_news && self.is_refused(id);
             let server = &mut self.servers[usize::from(id.0)];
             if is_refused && server.fence.refused_since.is_none() {
                 server.fence.refused_since = Some(now);
             }
-            let kept = match server.fence.is_over {
-                true => fence_after,
-                false => silent + fence_after,
-            };
-            if !server.has_ceased(now) || now.since(server.last_heard) < kept {
+            let is_silent = now.since(server.last_heard) >= silent;
+            if !server.has_ceased(now) || !(server.fence.is_over || is_silent) {
                 continue;
             }
             server.fence.is_given_up = true;

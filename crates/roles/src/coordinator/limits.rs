@@ -109,9 +109,6 @@ pub const ELECTORATES_MAX: usize = 64;
 /// its cachelets can be given to others.
 pub const FENCE_HURRY: Duration = Duration::from_secs(5);
 
-/// Longest time that cachelets of a server that is down can be kept for it: an hour.
-pub const FENCE_AFTER_MAX: Duration = Duration::from_secs(3_600);
-
 /// The core looks for silent members this many times in one silence.
 pub const TICKS_PER_SILENCE: u32 = 8;
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::settings::Settings;
 use evenkeel_policy::placement::map::{
     ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX, WORKERS_MAX,
 };
@@ -177,7 +177,7 @@ pub struct HeartbeatAnswer {
     /// To a server that is [ending](Heartbeat::ending): that it need not wait any more.
     #[serde(default)]
     pub may_end: bool,
-    /// What the operator has chosen.
+    /// What the operator has chosen. What readers of replicas are promised counts by the map.
     pub settings: Settings,
     /// Whether the coordinator moves cachelets between servers by itself (plans are carried out in mode `automatic`), so
     /// that a server that cannot help itself is helped.
@@ -190,13 +190,6 @@ pub struct HeartbeatAnswer {
     /// the coordinator is of a version that gives nothing away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
-}
-
-/// What an operator can switch while the cluster runs. Every member gets it with every heartbeat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Replication of hot keys (SPORE).
-    pub hot_keys: Mode,
 }
 
 impl Heartbeat {

@@ -47,6 +47,7 @@ mod placing;
 pub mod plans;
 mod quarantine;
 mod refusal;
+mod settings;
 mod sharing;
 mod silence;
 mod state;
@@ -84,12 +85,12 @@ pub use cluster_loads::{
 };
 pub use config::{ConfigError, CoordinatorConfig};
 pub use drain::{DrainRefusal, DrainRequest, DrainView, DrainsView};
-pub use evenkeel_policy::hot_keys::config::Mode;
+pub use evenkeel_policy::hot_keys::config::{Consistency, Mode};
+pub use evenkeel_policy::hot_keys::settings::{Promise, SETTINGS, Settings};
 pub use event::{Cause, MapEvent};
 pub use fence::Electorate;
 pub use message::{
     Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
-    Settings,
 };
 pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
@@ -100,6 +101,7 @@ pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use quarantine::{DeadLife, QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
 pub use refusal::{Fault, Reason, Refusal};
+pub use settings::SettingsRefusal;
 pub use state::{RestoreError, SavedServer, SavedState, StateError};
 pub use view::{ProxiesView, ProxyView, ServerView, ServersView};
 
@@ -309,19 +311,6 @@ impl CoordinatorCore {
     /// When [`handle_timeout`](Self::handle_timeout) should next be called.
     pub fn poll_deadline(&self) -> Instant {
         self.last_called + self.config.silent / limits::TICKS_PER_SILENCE
-    }
-
-    /// Takes an operator's choice; members learn it with their next heartbeats.
-    pub fn set_settings(&mut self, settings: Settings) {
-        if self.settings != settings {
-            self.settings = settings;
-            self.revision += 1;
-        }
-    }
-
-    /// The operator's choices.
-    pub fn settings(&self) -> Settings {
-        self.settings
     }
 
     /// Grows with every change of what [`saved_state`](Self::saved_state) returns.

@@ -84,8 +84,7 @@ pub enum RemoveRefusal {
 }
 
 impl CoordinatorCore {
-    /// Forgets a server for an operator, who knows that its process has ended. What it owns goes to others at once, or
-    /// after [`fence_after`](super::CoordinatorConfig::fence_after).
+    /// Forgets a server for an operator, who knows that its process has ended. What it owns goes to others at once.
     ///
     /// # Errors
     ///

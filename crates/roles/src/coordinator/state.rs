@@ -10,17 +10,16 @@ use evenkeel_policy::placement::map::{ClusterMap, MapDocument, MapError, MergedN
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, WorkerRef};
 use serde::{Deserialize, Serialize};
 
-use super::CoordinatorCore;
 use super::config::{ConfigError, CoordinatorConfig};
 use super::drain::Drain;
 use super::fence::{Electorate, Electorates, Fence};
 use super::limits::{DRAIN_RATE, ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
 use super::members::Server;
-use super::message::Settings;
 use super::migrating::Migrations;
 use super::placing::Slot;
 use super::plans::{Plans, SavedPlans};
 use super::quarantine::{Deaths, SavedDeath};
+use super::{CoordinatorCore, Settings};
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,6 +149,7 @@ impl SavedState {
     pub(super) fn document(&self) -> Option<MapDocument> {
         (self.epoch > Epoch(0)).then(|| MapDocument {
             epoch: self.epoch,
+            promise: self.settings.promise(),
             servers: self.servers.iter().map(SavedServer::in_map).collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
@@ -193,6 +193,9 @@ impl SavedState {
         }
         if self.epoch.0 > EPOCH_MAX {
             return contradiction("the epoch is absurdly large");
+        }
+        if self.settings.unsound().is_some() {
+            return contradiction("a setting is out of range");
         }
         if self.plans.settings.validate().is_err() {
             return contradiction("a setting of plans is out of range");
@@ -255,6 +258,7 @@ impl SavedState {
         // Before the first map, a map of one virtual node that nobody owns checks the servers.
         let document = self.document().unwrap_or_else(|| MapDocument {
             epoch: Epoch(1),
+            promise: None,
             servers: self.servers.iter().map(|s| s.entry.clone()).collect(),
             virtual_nodes: vec![CacheletId(0)],
             cachelets: vec![None],

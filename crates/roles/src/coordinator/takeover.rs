@@ -4,7 +4,8 @@
 //! Whatever a predecessor told anyone it had saved before, and nothing of a map counts before it is told. So the newest map that any server has is
 //! as good as its predecessor's last state, and the coordinator goes on from there: with the same lineage, and after a jump of
 //! epochs, so that none is used twice, whatever a server has heard that is not there. What no map
-//! tells is lost: settings go back to those of the flags, accounts of what moved because of its load are closed.
+//! tells is lost: settings go back to their defaults, but for what readers of replicas are promised, and accounts of what moved because of
+//! its load are closed.
 //!
 //! It *collects* for a while: each server whose heartbeat names a map is a witness, and whoever was told the newest
 //! map is asked for it. The map is taken over when all servers that are up by it have come, or, after a silence, more than half of them: fewer
@@ -25,12 +26,12 @@ use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, WorkerRe
 use super::event::Cause;
 use super::fence::Electorate;
 use super::limits::{EPOCH_MAX, TAKEOVER_EPOCHS};
-use super::message::{Heartbeat, MapOffer, MemberKind, Settings};
+use super::message::{Heartbeat, MapOffer, MemberKind};
 use super::placing::{Moving, Purpose, Slot};
 use super::plans::SavedPlans;
 use super::refusal::Refusal;
 use super::state::{SavedServer, SavedState};
-use super::{Change, CoordinatorCore};
+use super::{Change, CoordinatorCore, Settings};
 
 /// What was heard of a predecessor's map.
 #[derive(Debug)]
@@ -258,7 +259,13 @@ impl CoordinatorCore {
             cluster: self.config.cluster.clone(),
             lineage: takeover.lineage,
             epoch,
-            settings: Settings::default(),
+            settings: Settings {
+                hot_keys_consistency: map
+                    .promise()
+                    .map_or_else(Default::default, |it| it.consistency),
+                lease_ms: map.promise().map(|it| it.lease_ms),
+                ..self.settings
+            },
             servers: document.servers.iter().map(server).collect(),
             virtual_nodes: document.virtual_nodes.clone(),
             cachelets: (0u16..).zip(&document.cachelets).map(slot).collect(),

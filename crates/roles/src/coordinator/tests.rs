@@ -10,6 +10,7 @@ mod plans;
 mod quarantine;
 mod random;
 mod serving_leases;
+mod settings;
 mod shares;
 mod silence;
 mod stories;
@@ -40,6 +41,12 @@ impl World {
         };
         let core = CoordinatorCore::new(config, LINEAGE, now.monotonic).unwrap();
         World { core, now }
+    }
+
+    /// An operator changes settings.
+    fn set(&mut self, change: &str) -> Result<Settings, SettingsRefusal> {
+        let change: serde_json::Value = serde_json::from_str(change).unwrap();
+        (self.core).change_settings(self.now, change.as_object().unwrap())
     }
 
     /// Lets time pass, calling the core when it wants to be called.

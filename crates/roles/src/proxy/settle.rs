@@ -91,7 +91,7 @@ impl ProxyCore {
         raw: &[u8],
     ) -> Result<(), Unfit> {
         let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let lease = backend.lease;
+        let told_lease = backend.lease;
         let is_aware = backend.peer != Peer::Memcached;
         // With an open window that is when it was asked, or nearly. What plain servers tell is compared with when writes were asked
         // here, so that a read of theirs counts from when it was asked itself.
@@ -138,6 +138,7 @@ impl ProxyCore {
             self.stats.proxy_replica_hits +=
                 u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
             if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
+                let lease = pool.promised_lease().unwrap_or(told_lease);
                 let left = meta.lease_left_ms().map(Duration::from_millis);
                 let grant = Grant {
                     gamma,

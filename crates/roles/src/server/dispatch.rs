@@ -595,7 +595,6 @@ impl WorkerCore {
             older_session.closing = true;
             self.touched.push_back(older);
         }
-        let lease = self.config.hot_keys.lease.as_millis();
         let vote = hello
             .vote
             .map(|(server, boot)| self.vote(server, boot, hello.epoch));
@@ -606,7 +605,7 @@ impl WorkerCore {
                 worker: self.me(),
                 boot: self.config.boot,
                 epoch: self.placement.epoch(),
-                lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+                lease_ms: self.engine.hot.promise().lease_ms,
                 vote,
             },
         );

@@ -23,8 +23,9 @@ use super::time::{Seconds, TimeBase};
 use crate::auth::{AuthMode, Credentials};
 use core::time::Duration;
 use evenkeel_policy::cachelet_load::LoadMeter;
-use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig, Mode};
+use evenkeel_policy::hot_keys::config::{ConfigError, HotKeysConfig};
 use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
+use evenkeel_policy::hot_keys::settings::Settings;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{SegmentPool, Store, StoreConfig, TableHash};
@@ -151,6 +152,8 @@ pub struct WorkerCore {
     pub(super) now: Now,
     /// What `stats conns` says of the connection that asks for it.
     pub(super) asking_lines: Vec<u8>,
+    /// What the operator of the cluster has chosen last.
+    pub(super) chosen: Settings,
     /// What `verbosity` was set to.
     pub(super) verbosity: Option<u32>,
     /// Connections admitted and refused before the last `stats reset`.
@@ -247,6 +250,7 @@ impl WorkerCore {
             debug_clock: DebugClock::default(),
             now: config.start,
             asking_lines: Vec::new(),
+            chosen: Settings::default(),
             verbosity: None,
             connections_before_reset: (0, 0),
             input_held: (0, 0),
@@ -428,9 +432,10 @@ impl WorkerCore {
         self.engine.hot.handle_cluster_load(mean);
     }
 
-    /// Switches hot-key replication.
-    pub fn set_hot_keys(&mut self, now: Now, mode: Mode) {
-        self.engine.hot.set_mode(now.monotonic, mode);
+    /// What the operator of the cluster has chosen, but for what the map says of it.
+    pub fn handle_settings(&mut self, now: Now, settings: &Settings) {
+        self.chosen = *settings;
+        self.engine.hot.take_settings(now.monotonic, settings);
         self.carry_out_replication(now);
         self.release_held(now);
     }

@@ -191,6 +191,7 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
     let cachelets = servers * 4;
     let document = MapDocument {
         epoch: Epoch(epoch),
+        promise: None,
         servers: (1..=servers)
             .map(|id| ServerEntry {
                 id: ServerId(id),

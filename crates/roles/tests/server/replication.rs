@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Cluster, Server, at, config, map};
 use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::settings::Settings;
 use evenkeel_roles::server::ProcessRequest;
 use evenkeel_types::ServerId;
 
@@ -585,7 +586,13 @@ fn a_flush_reaches_the_replicas() {
 fn what_is_only_observed_is_told_and_grants_no_lease() {
     let mut cluster = Cluster::new(3);
     for server in &mut cluster.servers {
-        server.workers[0].set_hot_keys(at(0), Mode::Observe);
+        let observing = Settings {
+            hot_keys: Mode::Observe,
+            hot_sampling: Some(100.0),
+            hot_trigger_rps: Some(1.0),
+            ..Settings::default()
+        };
+        server.workers[0].handle_settings(at(0), &observing);
     }
     let key = key_of(&cluster, 0);
     let mut client = agreed(&mut cluster, 0);

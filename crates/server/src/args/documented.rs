@@ -1,7 +1,5 @@
 //! Holds what docs/hot-keys.md says of settings and statistics against the code.
 
-use super::Args;
-use clap::{Args as _, Command};
 use evenkeel_policy::hot_keys::config::{
     Consistency, HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN,
     SSM_ENTRIES_PER_SERVER, SSM_ENTRIES_PER_WORKER_MIN,
@@ -9,10 +7,12 @@ use evenkeel_policy::hot_keys::config::{
 use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
 use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
 use evenkeel_policy::hot_keys::server::PROMOTION_HOLD_OFF;
+use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
 use evenkeel_policy::load::BYTES_PER_REQUEST;
 use evenkeel_roles::coordinator::limits::HOT_EVENTS_MAX;
 use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Now;
+use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/hot-keys.md");
 
@@ -25,48 +25,42 @@ fn row(first: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn each_flag_stands_there_with_its_default() {
-    let command = Args::augment_args(Command::new("server"));
-    let about_hot_keys =
-        |name: &str| name.starts_with("hot-") || ["lease-ms", "gamma-max"].contains(&name);
-    let mut flags = 0;
-    for argument in command.get_arguments() {
-        let Some(name) = argument.get_long().filter(|name| about_hot_keys(name)) else {
-            continue;
-        };
-        let default = argument.get_default_values().first();
-        let expected = match default {
-            // What it is unless it is set depends on another flag.
-            None if name == "lease-ms" => {
+fn each_setting_stands_there_with_its_default() {
+    let defaults = serde_json::to_value(Settings::default()).expect("it is written");
+    for (name, _) in SETTINGS {
+        let expected = match &defaults[name] {
+            // What it is unless it is set depends on another one.
+            Value::Null if name == "lease_ms" => {
                 let modes = [Consistency::Lease, Consistency::Atomic];
                 let [lease, atomic] = modes.map(|mode| mode.lease_default().as_millis());
                 format!("`{lease}`; `{atomic}` with `atomic`")
             }
-            None => "none".to_owned(),
-            Some(value) => format!("`{}`", value.to_string_lossy()),
+            Value::Null => "none".to_owned(),
+            Value::String(word) => format!("`{word}`"),
+            number => format!("`{}`", number.as_f64().expect("a number")),
         };
-        assert_eq!(row(&format!("`--{name}`"))[1], expected, "--{name}");
-        flags += 1;
+        assert_eq!(row(&format!("`{name}`"))[1], expected, "{name}");
     }
-    let documented = PAGE
-        .lines()
-        .filter(|line| line.starts_with("| `--"))
-        .count();
-    assert_eq!(flags, documented, "the page tells of others");
 }
 
 #[test]
 fn each_limit_is_what_the_page_says() {
     let config = HotKeysConfig::default();
     let [lease_min, lease_max] = [LEASE_MIN, LEASE_MAX].map(|lease| lease.as_millis());
-    assert_eq!((lease_min, lease_max), (50, 10_000), "see --lease-ms");
-    assert_eq!(row("`--lease-ms`")[2], "milliseconds, 50 to 10,000");
+    assert_eq!((lease_min, lease_max), (50, 10_000), "see lease_ms");
+    assert_eq!(row("`lease_ms`")[2], "milliseconds, 50 to 10,000");
+    let lease = SETTINGS.iter().find(|(name, _)| *name == "lease_ms");
+    let allowed = lease.map(|(_, allowed)| *allowed);
+    assert_eq!(
+        allowed,
+        Some(&*format!("whole milliseconds, {lease_min} to {lease_max}"))
+    );
     assert_eq!((2.0 * SAMPLES_PER_SLOT, SAMPLING_MIN), (2_000.0, 0.03));
-    assert!(row("`--hot-sampling`")[3].contains("2,000 samples a second, at least 3 %"));
+    assert!(row("`hot_sampling`")[3].contains("2,000 samples a second, at least 3 %"));
     let trigger = &config.trigger;
     assert_eq!((trigger.ratio, trigger.busy_min), (1.05, 0.3));
     assert!(
-        row("`--hot-trigger-rps`")[3]
+        row("`hot_trigger_rps`")[3]
             .contains("1.05 times the mean of the cluster while it is busy for 30 %")
     );
     assert_eq!(
@@ -94,7 +88,7 @@ fn each_limit_is_what_the_page_says() {
             format!("{} %", 100.0 * config.copy_share),
         ),
         (
-            "standard errors of its estimate by which a key must be above `--hot-share` to be hot, and below half of it to have cooled",
+            "standard errors of its estimate by which a key must be above `hot_share` to be hot, and below half of it to have cooled",
             config.certainty.to_string(),
         ),
         (

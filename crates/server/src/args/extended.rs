@@ -105,11 +105,8 @@ impl Extended {
     /// Reads all `-o` of a command line, in order; a later one wins. Gives the warnings to print too.
     ///
     /// # Errors
-    /// Names the option that is unknown (unless `ignore_unknown`) or has no usable value.
-    pub fn parse(
-        lists: &[String],
-        ignore_unknown: bool,
-    ) -> Result<(Extended, Vec<String>), UsageError> {
+    /// Names the option that is unknown or has no usable value.
+    pub fn parse(lists: &[String]) -> Result<(Extended, Vec<String>), UsageError> {
         let mut extended = Extended::default();
         let mut warnings = Vec::new();
         let options = lists.iter().flat_map(|list| list.split(','));
@@ -127,12 +124,10 @@ impl Extended {
                     .any(|prefix| name.starts_with(prefix));
             if ignored {
                 warnings.push(format!("-o {name} has no meaning here and is ignored"));
-            } else if ignore_unknown {
-                warnings.push(format!("-o {name} is unknown and ignored"));
             } else {
                 let known = HONOURED.iter().chain(IGNORED).copied();
                 return Err(UsageError(format!(
-                    "-o {name}: unknown option{} (--compat-ignore-unknown starts all the same)",
+                    "-o {name}: unknown option{}",
                     did_you_mean(name, known)
                 )));
             }
@@ -184,7 +179,7 @@ mod tests {
     use super::*;
 
     fn parse(options: &str) -> Result<(Extended, Vec<String>), UsageError> {
-        Extended::parse(&[options.to_owned()], false)
+        Extended::parse(&[options.to_owned()])
     }
 
     #[test]
@@ -239,9 +234,6 @@ mod tests {
         let error = parse("idle_timout=5").expect_err("misspelled");
         assert!(error.0.contains("idle_timout"), "{error}");
         assert!(error.0.contains("did you mean idle_timeout?"), "{error}");
-        let (_, warnings) =
-            Extended::parse(&["idle_timout=5".to_owned()], true).expect("told to go on");
-        assert_eq!(warnings.len(), 1);
     }
 
     #[test]

@@ -401,7 +401,7 @@ mod tests {
         let content = read_toml(
             "memory_limit = 100\nlisten = [\"127.0.0.1\", \"[::1]:5\"]\ndisable-cas = true\n\
              disable_flush_all = false\nverbose = 2\nextended = [\"idle_timeout=4\"]\n\
-             hot_share = 2.5\n",
+             drain_timeout = 25\n",
         )
         .expect("sound");
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
                 "3: --disable-cas",
                 "5: --verbose --verbose",
                 "6: --extended=idle_timeout=4",
-                "7: --hot-share=2.5"
+                "7: --drain-timeout=25"
             ]
         );
     }

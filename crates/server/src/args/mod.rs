@@ -13,9 +13,9 @@ pub use files::file_arguments;
 
 use crate::io::IoArgs;
 use crate::toll::Coin;
-use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs};
 use evenkeel_coordinator::access::AccessArgs;
-use evenkeel_policy::hot_keys::config::{Consistency, GAMMA_MAX_DEFAULT, Mode};
+use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
     parse_size,
@@ -33,24 +33,6 @@ const ITEM_SIZE_RANGE: std::ops::RangeInclusive<usize> = 1024..=1024 * 1024 * 10
 /// A connection inside a command, or with unread answers, that does not move for so many seconds is
 /// closed: a slow or dead client must not hold memory for ever.
 pub const PROGRESS_TIMEOUT_S: u32 = 30;
-
-/// Values of `--hot-keys-consistency`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HotKeysConsistency {
-    /// A value is read for at most a lease after it was replaced.
-    Lease,
-    /// Writes are atomic over all copies.
-    Atomic,
-}
-
-impl From<HotKeysConsistency> for Consistency {
-    fn from(value: HotKeysConsistency) -> Self {
-        match value {
-            HotKeysConsistency::Lease => Consistency::Lease,
-            HotKeysConsistency::Atomic => Consistency::Atomic,
-        }
-    }
-}
 
 /// A cache server that speaks the memcached protocol and takes memcached's flags.
 #[derive(Clone, Debug, ClapArgs)]
@@ -199,10 +181,6 @@ pub struct Args {
     #[arg(short = 'o', long, value_name = "NAME[=VALUE],…")]
     pub extended: Vec<String>,
 
-    /// Start even if -o names an option that nobody knows
-    #[arg(long)]
-    pub compat_ignore_unknown: bool,
-
     /// Coordinators to register with: this server becomes part of a cluster
     #[arg(
         long,
@@ -247,17 +225,6 @@ pub struct Args {
     )]
     pub drain_timeout: u32,
 
-    /// What is done about hot keys at most: off, observe (say what would be done), on. A coordinator's
-    /// setting can make it less
-    #[arg(
-        long,
-        default_value_t = Mode::On,
-        value_name = "MODE",
-        value_parser = parse_mode,
-        env = "EVENKEEL_HOT_KEYS"
-    )]
-    pub hot_keys: Mode,
-
     /// Whether workers that are overloaded lend cachelets to others of this server: off, observe (say which),
     /// on
     #[arg(
@@ -268,39 +235,6 @@ pub struct Args {
         env = "EVENKEEL_BALANCE_WORKERS"
     )]
     pub balance_workers: Mode,
-
-    /// How long a client may read a replica before it asks the home again, in milliseconds
-    /// [default: 1000; 500 with atomic writes]
-    #[arg(long, value_name = "MS", env = "EVENKEEL_LEASE_MS")]
-    pub lease_ms: Option<u32>,
-
-    /// What readers of replicated keys are promised: nothing that was replaced longer than a lease ago, or
-    /// (atomic) that all copies of a key look like one, for which writers wait
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = HotKeysConsistency::Lease,
-        env = "EVENKEEL_HOT_KEYS_CONSISTENCY"
-    )]
-    pub hot_keys_consistency: HotKeysConsistency,
-
-    /// Share of reads that are sampled for hot keys, in per cent
-    /// [default: what gives 2,000 samples a second, at least 3]
-    #[arg(long, value_name = "PERCENT")]
-    pub hot_sampling: Option<f64>,
-
-    /// A key is hot from this share of a worker's load on, in per cent
-    #[arg(long, default_value_t = 1.0, value_name = "PERCENT")]
-    pub hot_share: f64,
-
-    /// Look for hot keys on a worker that serves this many requests a second
-    /// [default: 1.05 times the mean of the cluster, if it is busy for 30 % of its time]
-    #[arg(long, value_name = "RATE")]
-    pub hot_trigger_rps: Option<f64>,
-
-    /// Most replicas of a key besides its home copy
-    #[arg(long, default_value_t = GAMMA_MAX_DEFAULT, value_name = "N")]
-    pub gamma_max: u8,
 
     /// Pin worker I to core FIRST+I; where a machine has several memory nodes, its items are on that of its core
     #[arg(long, value_name = "FIRST")]
@@ -408,21 +342,13 @@ impl Args {
         if self.max_reqs_per_event == 0 {
             return fail("-R 0: at least one command must be carried out in a turn".into());
         }
-        if let Some(sampling) = self.hot_sampling
-            && !(0.0..=100.0).contains(&sampling)
-        {
-            return fail(format!("--hot-sampling {sampling}: use 0 to 100"));
-        }
-        if !(0.0..=100.0).contains(&self.hot_share) {
-            return fail(format!("--hot-share {}: use 0 to 100", self.hot_share));
-        }
         if self.udp_port != 0 {
             return fail(format!(
                 "-U {}: there is no UDP here, it only serves attackers; leave it out or give 0",
                 self.udp_port
             ));
         }
-        let (extended, more) = Extended::parse(&self.extended, self.compat_ignore_unknown)?;
+        let (extended, more) = Extended::parse(&self.extended)?;
         let mut warnings = self.ignored.warnings();
         warnings.extend(more);
         self.check_listeners(&extended, &mut warnings)?;
@@ -607,8 +533,6 @@ mod tests {
         }
         assert!(parse("x -a 999").is_err());
         assert!(parse("x -I 1q").is_err());
-        let forgiving = parse("x -o bogus --compat-ignore-unknown").expect("clap");
-        assert_eq!(forgiving.check().expect("sound").1.len(), 1);
     }
 
     #[test]

@@ -105,6 +105,7 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
     let owner = |cachelet: usize| worker_ref(plan, cachelet % workers);
     let document = MapDocument {
         epoch: Epoch(1),
+        promise: None,
         servers: servers.collect(),
         virtual_nodes: (0..nodes)
             .map(|node| CacheletId((node % cachelets) as u16))

@@ -3,12 +3,12 @@
 use super::plan::{Cluster, MS};
 use super::process::Process;
 use super::proxies::MAP_SOURCE;
-use super::servers::worker_ports;
+use super::servers::{HOT_TRIGGER_RPS, worker_ports};
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{
     Cause, CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
@@ -16,7 +16,8 @@ use evenkeel_roles::coordinator::{
 };
 use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_roles::server::WorkerCore;
-use evenkeel_types::Epoch;
+use evenkeel_types::{Epoch, Now};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// A member silent for this long is down.
@@ -191,6 +192,32 @@ impl World {
         )
     }
 
+    /// What the operator wants is said to a coordinator that does not know it: he has changed it, or it has begun anew. Every read is
+    /// looked at, as by the workers' own settings.
+    fn apply_settings(&mut self, now: Now) {
+        let wanted = Settings {
+            hot_keys: self.coordinator.hot_keys,
+            lease_ms: self.lease_chosen(),
+            hot_sampling: Some(100.0),
+            hot_trigger_rps: Some(HOT_TRIGGER_RPS),
+            ..Settings::default()
+        };
+        let core = &mut self.coordinator.core;
+        if core.settings() != wanted
+            && let Ok(Value::Object(change)) = serde_json::to_value(wanted)
+        {
+            core.change_settings(now, &change)
+                .expect("all of them may be chosen");
+        }
+    }
+
+    /// Whenever hot keys are switched off, the operator has leases last half as long from then on, or as long as before. Not with
+    /// atomic writes, where that is refused.
+    fn lease_chosen(&self) -> Option<u64> {
+        let may = self.plan.consistency == Consistency::Lease;
+        (may && self.coordinator.observe_next).then(|| self.plan.lease() / MS / 2)
+    }
+
     /// A heartbeat reaches the coordinator.
     pub(super) fn answer_heartbeat(
         &mut self,
@@ -203,10 +230,7 @@ impl World {
             return;
         }
         let now = self.coordinator.process.now(self.time);
-        let settings = Settings {
-            hot_keys: self.coordinator.hot_keys,
-        };
-        self.coordinator.core.set_settings(settings);
+        self.apply_settings(now);
         match self.coordinator.core.handle_heartbeat(now, heartbeat) {
             Ok(answer) => {
                 for delay in self.deliveries(self.coordinator_host(), host) {
@@ -239,10 +263,9 @@ impl World {
         let server = &mut self.servers[host];
         server.id = server.id.or(answer.server_id);
         let now = server.process.now(self.time);
-        let mode = answer.settings.hot_keys;
         for worker in &mut server.workers {
             worker.handle_cluster_load(answer.mean_worker_load);
-            worker.set_hot_keys(now, mode);
+            worker.handle_settings(now, &answer.settings);
         }
         if let Some(map) = &answer.map
             && map.epoch() > server.told

@@ -30,6 +30,9 @@ pub(super) const MEMORY: usize = 8 << 20;
 /// Largest item, in bytes.
 pub(super) const ITEM_SIZE_MAX: usize = 64 << 10;
 
+/// Load from which on workers look for hot keys, in requests a second.
+pub(super) const HOT_TRIGGER_RPS: f64 = 10.0;
+
 /// Port of a server's first worker; the others follow.
 const PORT_FIRST: u16 = 2000;
 const PORTS_PER_SERVER: u16 = 10;
@@ -161,7 +164,7 @@ impl World {
             entries_max: 4,
             replicated_max: 3,
             trigger: TriggerConfig {
-                absolute_rps: Some(10.0),
+                absolute_rps: Some(HOT_TRIGGER_RPS),
                 ..TriggerConfig::default()
             },
             ..HotKeysConfig::default()

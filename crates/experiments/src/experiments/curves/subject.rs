@@ -8,11 +8,10 @@ use crate::fleet::{
 use crate::run::Run;
 use crate::trial::Subject;
 use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings};
-use evenkeel_policy::hot_keys::config::{
-    Consistency, HotKeysConfig, Mode as Replicate, ssm_entries,
-};
+use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{Balancing, KeyPlacement, LoadPlan, ServiceModel};
+use serde_json::json;
 use std::time::Duration;
 
 /// Time before each trial on real servers that is not measured.
@@ -81,26 +80,19 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
         HotKeys::Off => Replicate::Off,
         HotKeys::Replicated { .. } => Replicate::On,
     };
-    let mut server_flags = match setting.hot_keys {
-        HotKeys::Off => Vec::new(),
+    let settings = match setting.hot_keys {
+        HotKeys::Off => json!({}),
         HotKeys::Replicated {
             gamma_max,
             lease,
             consistency,
-        } => vec![
-            "--gamma-max".into(),
-            gamma_max.to_string(),
-            "--lease-ms".into(),
-            lease.as_millis().to_string(),
-            "--hot-keys-consistency".into(),
-            match consistency {
-                Consistency::Lease => "lease".into(),
-                Consistency::Atomic => "atomic".into(),
-            },
-        ],
+        } => json!({
+            "gamma_max": gamma_max,
+            "lease_ms": lease.as_millis() as u64,
+            "hot_keys_consistency": consistency,
+        }),
     };
     let lends = if setting.lends { "on" } else { "off" };
-    server_flags.extend(["--balance-workers".into(), lends.into()]);
     FleetPlan {
         servers: size.servers(setting),
         workers: match setting.workers {
@@ -122,7 +114,8 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
                 },
             },
         },
-        server_flags,
+        settings,
+        server_flags: vec!["--balance-workers".into(), lends.into()],
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         connections: 2 * size.connections,

@@ -17,6 +17,7 @@ use evenkeel_coordinator::api::{
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_types::CacheletId;
 use evenkeel_workload::Popularity;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
@@ -188,6 +189,7 @@ fn fleet_plan() -> FleetPlan {
             hot_keys: Replicate::Off,
             plans: PlanMode::Observe,
         },
+        settings: json!({}),
         server_flags: Vec::new(),
         proxy_flags: uncollapsed(),
         coordinator_flags: vec![

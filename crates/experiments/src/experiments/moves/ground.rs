@@ -12,6 +12,7 @@ use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::Epoch;
 use evenkeel_workload::Popularity;
+use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,7 @@ pub(super) fn fleet_plan(
         memory_mb: MEMORY_MB,
         proxies: 1,
         pool: Pool::Cluster { hot_keys, plans },
+        settings: json!({}),
         server_flags: vec!["--balance-workers".into(), lends.into()],
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),

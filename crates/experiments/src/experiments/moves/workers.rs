@@ -12,6 +12,7 @@ use evenkeel_bench::{Target, Users, UsersPlan, UsersTally};
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
+use serde_json::json;
 use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -172,6 +173,7 @@ fn fleet_plan(workers: u16) -> FleetPlan {
             hot_keys: Replicate::Off,
             plans: PlanMode::Observe,
         },
+        settings: json!({}),
         server_flags: vec!["--balance-workers".into(), "on".into()],
         coordinator_flags: Vec::new(),
         proxy_flags: uncollapsed(),

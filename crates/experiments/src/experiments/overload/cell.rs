@@ -7,6 +7,7 @@ use core::time::Duration;
 use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as HotKeys;
 use evenkeel_workload::Popularity;
+use serde_json::json;
 
 /// Length of each key and value, in bytes.
 const KEY_LEN: usize = 24;
@@ -282,7 +283,11 @@ impl Cell {
                     plans: PlanMode::Observe,
                 },
             },
-            server_flags: flags(&["--hot-trigger-rps", "20", "--hot-sampling", "100"]),
+            settings: match patient {
+                true => json!({"hot_trigger_rps": 20, "hot_sampling": 100}),
+                false => json!({}),
+            },
+            server_flags: Vec::new(),
             coordinator_flags: flags(&["--silent-ms", "10000"]),
             proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
             connections: self.connections_max() + CONNECTIONS_MORE,

@@ -7,11 +7,13 @@
 use super::{Experiment, space};
 use crate::args::Mode;
 use crate::experiments::curves::size::{KEY_LEN, VALUE_LEN};
+use crate::fleet::{start_coordinator, wait_for_map};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::ensure;
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Driver, Latency, LoadPlan, Source, Stop, Target, median};
+use evenkeel_coordinator::client::ApiClient;
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
 
@@ -23,15 +25,15 @@ pub(in crate::experiments) const OVERHEAD: Experiment = Experiment {
     run: overhead,
 };
 
-/// Servers by their flags. The first is what the others are compared with.
-const SERVERS: [(&str, &[&str]); 4] = [
-    (OFF, &["--hot-keys", "off"]),
+/// Servers by the settings of their clusters. The first is what the others are compared with.
+const SERVERS: [(&str, &str); 4] = [
+    (OFF, r#"{"hot_keys": "off"}"#),
     (
         "0 % sampled",
-        &["--hot-sampling", "0", "--hot-trigger-rps", "0"],
+        r#"{"hot_sampling": 0, "hot_trigger_rps": 0}"#,
     ),
-    (DEFAULT, &["--hot-sampling", "3", "--hot-trigger-rps", "0"]),
-    (ALL, &["--hot-sampling", "100", "--hot-trigger-rps", "0"]),
+    (DEFAULT, r#"{"hot_sampling": 3, "hot_trigger_rps": 0}"#),
+    (ALL, r#"{"hot_sampling": 100, "hot_trigger_rps": 0}"#),
 ];
 
 const OFF: &str = "hot keys off";
@@ -92,10 +94,11 @@ fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let rounds = run.by_scale([1, 9, 25, 51]);
     let duration = Duration::from_millis(run.by_scale([100, 500, 2_000, 5_000]));
     run.progress.say("starting");
-    let servers = SERVERS
+    let clusters = SERVERS
         .iter()
-        .map(|(_, flags)| Server::evenkeel_server(&[&["-m", "256"], *flags].concat(), server_core))
+        .map(|(_, settings)| Cluster::start(settings, server_core, generator_cores))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let servers: Vec<&Server> = clusters.iter().map(|cluster| &cluster.server).collect();
     for server in &servers {
         fill(server, generator_cores, run.seed)?;
     }
@@ -108,21 +111,21 @@ fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 let (label, _) = SERVERS[server];
                 run.progress
                     .say(format!("{label}, round {}/{rounds}", round + 1));
-                let plan = plan(&servers[server], *load, duration, generator_cores, run.seed)?;
-                measured[server].push(measure(&servers[server], plan)?);
+                let plan = plan(servers[server], *load, duration, generator_cores, run.seed)?;
+                measured[server].push(measure(servers[server], plan)?);
             }
         }
     }
     let sampled = servers
         .iter()
-        .map(sampled_share)
+        .map(|server| sampled_share(server))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let [full, light] = measured;
     let mut report = run.report(experiment);
     report.settings = vec![
         (
             "servers".into(),
-            "real processes of one worker at their own speed, all on one core".into(),
+            "real processes of one worker at their own speed, all on one core, each the only one of a cluster".into(),
         ),
         ("keys".into(), format!("{KEYS} of {KEY_LEN} B, uniform")),
         ("values".into(), format!("{VALUE_LEN} B")),
@@ -143,6 +146,40 @@ fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         "A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.".into(),
     );
     Ok(report)
+}
+
+/// A server that is alone in its cluster, so that it has settings of its own.
+struct Cluster {
+    // In the order in which they go.
+    server: Server,
+    _coordinator: Server,
+}
+
+impl Cluster {
+    fn start(
+        settings: &str,
+        server_core: &[usize],
+        other_cores: &[usize],
+    ) -> anyhow::Result<Cluster> {
+        let coordinator = start_coordinator("127.0.0.1:0", &[], other_cores)?;
+        let address = coordinator.address.to_string();
+        let api = ApiClient::new(&address)?;
+        api.change_settings(&serde_json::from_str(settings)?)?;
+        let flags = [
+            "-m",
+            "256",
+            "--coordinator",
+            &address,
+            "--drain-timeout",
+            "0",
+        ];
+        let server = Server::evenkeel_server(&flags, server_core)?;
+        wait_for_map(&api, 1)?;
+        Ok(Cluster {
+            server,
+            _coordinator: coordinator,
+        })
+    }
 }
 
 fn workload(seed: u64) -> anyhow::Result<WorkloadSpec> {

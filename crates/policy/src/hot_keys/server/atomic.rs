@@ -70,7 +70,6 @@ use core::time::Duration;
 use evenkeel_types::{Epoch, Instant, KeyHash};
 
 use super::{HoldId, HotKeys};
-use crate::hot_keys::config::Consistency;
 use crate::hot_keys::replication::Hold;
 use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::Event;
@@ -183,6 +182,7 @@ impl HotKeys {
     #[cold]
     fn date(&mut self, now: Instant) {
         self.undated = false;
+        self.date_former(now);
         let lease = self.lease_waited();
         for &slot in &self.replicated {
             if let Some(replication) = &mut self.table[slot].replication
@@ -196,11 +196,6 @@ impl HotKeys {
                 quiet.until = now + lease;
             }
         }
-    }
-
-    #[inline]
-    pub(super) fn is_atomic(&self) -> bool {
-        self.config.consistency == Consistency::Atomic
     }
 
     /// Whether somebody may read a replica and answers are not held back yet.

@@ -25,6 +25,7 @@
 //! the same worker carries anything.
 
 mod atomic;
+mod chosen;
 #[cfg(test)]
 mod digest;
 mod moves;
@@ -50,6 +51,7 @@ use crate::hot_keys::log::Log;
 use crate::hot_keys::popularity::{SLOT, Sampler};
 use crate::hot_keys::replication::{Errand, LINK_RETRY};
 pub use crate::hot_keys::replication::{HoldId, PropagationTag};
+use crate::hot_keys::settings::Promise;
 use crate::hot_keys::ssm::{Filter, Slot, Table};
 use crate::hot_keys::state::{Event, State, Transitions};
 use crate::load::{BYTES_PER_REQUEST, LoadAverage, Trigger};
@@ -57,6 +59,7 @@ use crate::placement::map::ClusterMap;
 use crate::placement::renaming;
 use atomic::Quiet;
 pub use atomic::{Released, ReleasedBy};
+use chosen::Former;
 use moves::Hosts;
 pub use shown::HotKeyInfo;
 
@@ -180,6 +183,10 @@ pub struct HotKeys {
     /// Reads that replicas are estimated to have served since the last slot.
     diverted: Work,
     config: HotKeysConfig,
+    /// What is promised by a map that says nothing of it.
+    built_in: Promise,
+    /// Leases were longer.
+    former: Option<Former>,
     /// What is sampled, in parts of what the configuration says.
     sampling_ratio: f64,
     mode: Mode,
@@ -272,6 +279,8 @@ impl HotKeys {
     pub fn new(config: HotKeysConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(HotKeys {
+            built_in: Promise::of(&config),
+            former: None,
             sampler: Sampler::new(sampling_for(config.sampling, 0.0), seed),
             filter: Filter::new(),
             work: Work::default(),
@@ -520,6 +529,7 @@ impl HotKeys {
     /// A replicated key stays so if it has the same home and the same shadow workers as before.
     pub fn handle_map(&mut self, now: Instant, map: Arc<ClusterMap>, me: WorkerRef) {
         self.me = me;
+        self.take_promise(now, map.promise());
         for slot in self.table.slots() {
             let entry = &mut self.table[slot];
             let at_home = self.hosts.is_host(&map, me, entry.hash);
@@ -550,7 +560,7 @@ impl HotKeys {
 
     /// Switches replication on or off, or to observing. What has replicas and may not have them any
     /// more loses them as if it had cooled.
-    pub fn set_mode(&mut self, now: Instant, mode: Mode) {
+    pub(crate) fn set_mode(&mut self, now: Instant, mode: Mode) {
         self.mode = mode;
         if mode != Mode::Observe {
             self.withdraw_proposals(now);
@@ -588,6 +598,7 @@ impl HotKeys {
         }
         if now >= self.next_due {
             self.next_due = NEVER;
+            self.end_former(now);
             for slot in self.replicated.clone() {
                 self.handle_due(now, slot);
             }

@@ -1,11 +1,8 @@
 //! Time: slots of measurement, leases that end, shadow workers that stay silent.
 
-use core::time::Duration;
-
 use evenkeel_types::Instant;
 
 use super::{HotKeys, Mutant, PROMOTION_HOLD_OFF};
-use crate::hot_keys::client::LEASE_MARGIN_DIVISOR;
 use crate::hot_keys::config::sampling_for;
 use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::ssm::Slot;
@@ -169,11 +166,6 @@ impl HotKeys {
                 .filter(|_| waits)
                 .map_or(Instant(0), |at| at + self.lease_waited())
         })
-    }
-
-    /// A lease, and the margin for clocks that run at different speeds.
-    pub(super) fn lease_waited(&self) -> Duration {
-        self.config.lease + self.config.lease / LEASE_MARGIN_DIVISOR
     }
 
     pub(super) fn update_sampler(&mut self) {

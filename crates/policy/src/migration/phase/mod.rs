@@ -223,6 +223,11 @@ impl Phases {
         &self.transitions
     }
 
+    /// Switches phase 1. If it is at that, it goes on until it is even or that was not enough.
+    pub fn set_replication(&mut self, may_act: bool) {
+        self.config.replication = may_act;
+    }
+
     /// Switches phase 3. What it is at goes on until it is even or the server has room again.
     pub fn set_coordinated(&mut self, may_act: bool) {
         self.config.coordinated = may_act;

@@ -27,6 +27,7 @@ fn document() -> MapDocument {
     let workers = [worker(1, 0), worker(1, 1), worker(3, 0), worker(3, 1)];
     MapDocument {
         epoch: Epoch(5),
+        promise: None,
         servers: vec![server(1), server(3)],
         virtual_nodes: (0..16).map(|i| CacheletId(i % 8)).collect(),
         cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),

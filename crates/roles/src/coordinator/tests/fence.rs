@@ -110,22 +110,6 @@ fn a_server_of_an_older_version_keeps_its_cachelets() {
 }
 
 #[test]
-fn cachelets_are_kept_for_as_long_as_the_operator_says() {
-    let (world, mut members) = cluster(3);
-    let config = CoordinatorConfig {
-        fence_after: Duration::from_secs(20),
-        ..world.core.config().clone()
-    };
-    let (state, now) = (world.core.saved_state(), world.now);
-    let core = CoordinatorCore::restore(config, state, now.monotonic).unwrap();
-    let mut world = World { core, now };
-    pass(&mut world, 22_900, &mut members[1..]);
-    assert!(owns(&world, 0));
-    pass(&mut world, 200, &mut members[1..]);
-    assert!(!owns(&world, 0));
-}
-
-#[test]
 fn a_coordinator_that_begins_anew_waits_anew_and_goes_on() {
     let (mut world, mut members) = cluster(3);
     pass(&mut world, 3_500, &mut members[1..]);

@@ -257,6 +257,11 @@ impl Model {
                 // It may not be moving.
                 let _ = self.world.core.cancel_migration(self.world.now, cachelet);
             }
+            18 if self.chance(300) => {
+                let lease_ms = 50 + self.random.next_u64() % 1_000;
+                let change = format!(r#"{{"lease_ms": {lease_ms}}}"#);
+                self.world.set(&change).unwrap();
+            }
             18..38 => self.carry_out(i),
             38..50 => self.copy(i),
             _ => self.report(i),

@@ -284,10 +284,7 @@ fn a_restarted_coordinator_goes_on_and_moves_nothing() {
     let mut world = World::new(2);
     let mut members = [server(1, 2), server(2, 2)];
     world.send_current(&mut members);
-    let off = Settings {
-        hot_keys: Mode::Off,
-    };
-    world.core.set_settings(off);
+    let off = world.set(r#"{"hot_keys": "off"}"#).unwrap();
     let (owners, epoch) = (world.owners(), world.core.epoch());
     // Down for ten minutes; the process that comes up has a clock of its own.
     let state = world.core.saved_state();
@@ -426,11 +423,9 @@ fn settings_travel_with_every_answer_and_do_not_touch_the_map() {
     let on = world.send(&server(1, 1)).unwrap();
     assert_eq!(on.settings.hot_keys, Mode::On);
     let (epoch, revision) = (world.core.epoch(), world.core.revision());
-    let off = Settings {
-        hot_keys: Mode::Off,
-    };
-    world.core.set_settings(off);
-    world.core.set_settings(off);
+    let off = world.set(r#"{"hot_keys": "off"}"#).unwrap();
+    assert_eq!(off.hot_keys, Mode::Off);
+    assert_eq!(world.set(r#"{"hot_keys": "off"}"#), Ok(off));
     assert_eq!(world.send(&server(1, 1)).unwrap().settings, off);
     assert_eq!(world.send(&proxy("p")).unwrap().settings, off);
     assert_eq!(world.core.epoch(), epoch);

@@ -162,3 +162,24 @@ fn absurd_epochs_and_maps_are_refused() {
     offer(&mut world, &members[0], &map);
     assert!(world.core.epoch() > Epoch(0));
 }
+
+#[test]
+fn what_readers_are_promised_is_taken_over_with_the_map() {
+    let (mut world, members, map) = forgetful(1);
+    let promise = Promise {
+        consistency: Consistency::Atomic,
+        lease_ms: 400,
+    };
+    let promising = MapDocument {
+        promise: Some(promise),
+        ..map.document().clone()
+    };
+    let map = Arc::new(ClusterMap::new(promising).unwrap());
+    assert_eq!(world.send(&members[0]), Err(Refusal::MapWanted));
+    offer(&mut world, &members[0], &map);
+    let answer = world.send(&members[0]).unwrap();
+    let settings = answer.settings;
+    assert_eq!(settings.hot_keys_consistency, Consistency::Atomic);
+    assert_eq!(settings.lease_ms, Some(400));
+    assert_eq!(answer.map.expect("a map").promise(), Some(promise));
+}

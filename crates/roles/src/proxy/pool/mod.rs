@@ -16,6 +16,7 @@ use super::collapse::Places;
 use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use super::slab::Key;
 use super::{BackendId, Epoch};
+use core::time::Duration;
 use evenkeel_policy::hot_keys::client::ClientLeases;
 use evenkeel_policy::hot_keys::plain::PlainHotKeys;
 use std::sync::Arc;
@@ -64,6 +65,15 @@ impl Pool {
     pub fn source(&self) -> Option<MapSource> {
         match &self.servers {
             Servers::Evenkeel(pool) => Some(pool.source()),
+            Servers::Memcached(_) => None,
+        }
+    }
+
+    /// How long leases of its map last, if that says so. Servers grant none to requests that name another map; so what they told when they
+    /// were connected to counts only where maps say nothing.
+    pub fn promised_lease(&self) -> Option<Duration> {
+        match &self.servers {
+            Servers::Evenkeel(pool) => Some(pool.map()?.promise()?.lease()),
             Servers::Memcached(_) => None,
         }
     }

@@ -445,6 +445,7 @@ pub fn map(epoch: u64, servers: u16, owner: impl Fn(u16) -> u16) -> Arc<ClusterM
     });
     let document = MapDocument {
         epoch: Epoch(epoch),
+        promise: None,
         servers: servers.collect(),
         virtual_nodes: (0..16).map(CacheletId).collect(),
         cachelets: (0..16)

@@ -6,10 +6,12 @@ use crate::server::listing::ListForm;
 use crate::server::message::{ClassesView, CountersView, LinesView, Task};
 use crate::server::session::{ConnectionId, Session};
 use crate::server::worker::WorkerCore;
+use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
 use evenkeel_protocol::admin::Classes;
 use evenkeel_protocol::compose::answer::stat;
 use evenkeel_protocol::{stored_number, text};
 use evenkeel_types::Now;
+use serde_json::Value;
 
 /// Largest level that `verbosity` sets, as in memcached.
 const VERBOSITY_MAX: u32 = 2;
@@ -49,7 +51,8 @@ impl WorkerCore {
             }
             b"reset" => Task::ResetStats,
             b"settings" => {
-                let settings = settings(&self.facts, &self.changed_settings());
+                let (changed, chosen) = (self.changed_settings(), self.chosen_settings());
+                let settings = settings(&self.facts, &changed, &chosen);
                 session.sink().extend_from_slice(&settings);
                 return true;
             }
@@ -117,6 +120,27 @@ impl WorkerCore {
             changed.push(("verbosity", level.min(VERBOSITY_MAX).to_string()));
         }
         changed
+    }
+
+    /// The cluster's settings that this worker works by; none where it is alone.
+    fn chosen_settings(&self) -> Vec<(&'static str, String)> {
+        if !self.config.clustered {
+            return Vec::new();
+        }
+        let promise = self.engine.hot.promise();
+        let chosen = serde_json::to_value(Settings {
+            hot_keys_consistency: promise.consistency,
+            lease_ms: Some(promise.lease_ms),
+            ..self.chosen
+        });
+        let chosen = chosen.unwrap_or_default();
+        let said = |value: &Value| match value {
+            Value::Null => "default".to_owned(),
+            Value::String(word) => word.clone(),
+            number => number.to_string(),
+        };
+        let line = |(name, _): (&'static str, _)| (name, said(&chosen[name]));
+        SETTINGS.map(line).to_vec()
     }
 
     /// This worker's part of `stats conns`; the first worker adds what the server listens on. The

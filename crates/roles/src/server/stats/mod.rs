@@ -139,12 +139,19 @@ pub fn compose_classes(view: ClassesView, parts: &[u8]) -> Vec<u8> {
 }
 
 /// Composes the answer to `stats settings`. What `changed` names has another value by now than the
-/// process knows.
-pub fn settings(facts: &ProcessFacts, changed: &[(&str, String)]) -> Vec<u8> {
+/// process knows; `chosen` are those of its cluster.
+pub fn settings(
+    facts: &ProcessFacts,
+    changed: &[(&str, String)],
+    chosen: &[(&str, String)],
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(2048);
     for (name, value) in &facts.settings {
         let now = changed.iter().find(|(other, _)| other == name);
         let value = now.map_or(value, |(_, value)| value);
+        stat(&mut out, name.as_bytes(), value.as_bytes());
+    }
+    for (name, value) in chosen {
         stat(&mut out, name.as_bytes(), value.as_bytes());
     }
     out.extend_from_slice(text::END);

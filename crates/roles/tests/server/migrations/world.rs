@@ -25,6 +25,7 @@ pub fn worker(server: usize, worker: u16) -> WorkerRef {
 pub fn first_document() -> MapDocument {
     MapDocument {
         epoch: Epoch(1),
+        promise: None,
         servers: (0..SERVERS)
             .map(|id| ServerEntry {
                 id: ServerId(id),

@@ -435,6 +435,7 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
     };
     MapDocument {
         epoch: Epoch(epoch),
+        promise: None,
         servers: (0..scope.servers).map(entry).collect(),
         virtual_nodes: (0..NODES as u16).map(CacheletId).collect(),
         cachelets: (0..NODES).map(owner_of).collect(),

@@ -329,6 +329,7 @@ impl World {
         let mut random = SplitMix64::new(plan.seed);
         let document = MapDocument {
             epoch: Epoch(1),
+            promise: None,
             servers: (0..SERVERS).map(entry).collect(),
             virtual_nodes: (0..64).map(|i| CacheletId(i % 8)).collect(),
             cachelets: (0..8)

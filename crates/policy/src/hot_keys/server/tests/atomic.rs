@@ -290,3 +290,35 @@ fn a_cachelet_stays_until_no_lease_of_its_keys_is_left() {
     home.hot.handle_left(home.now(), cachelet, true);
     assert_eq!(home.state(), State::Invalid);
 }
+
+#[test]
+fn writes_that_become_atomic_wait_for_the_longer_leases_of_before() {
+    let mut home = Home::hot();
+    assert_eq!(home.read().gamma, 3);
+    home.write(WriteKind::Update);
+    assert_eq!(home.hold(), None, "not yet");
+    home.promise(Consistency::Atomic, LEASE_MS / 2);
+    home.write(WriteKind::Update);
+    let hold = home.hold().expect("copies may be read");
+    home.pass(WAITED_MS - 1);
+    assert_eq!((home.released(), home.hold()), (vec![], Some(hold)));
+    home.pass(1);
+    assert_eq!(home.released(), [(hold, ReleasedBy::Lease)]);
+}
+
+#[test]
+fn what_is_held_stays_so_until_its_end_when_writes_are_no_more_atomic() {
+    let mut home = leased();
+    home.write(WriteKind::Update);
+    let hold = home.hold().expect("a lease has been granted");
+    home.promise(Consistency::Lease, LEASE_MS);
+    assert_eq!(home.hold(), None, "what follows is not held");
+    let (kinds, blocks) = home.kinds();
+    assert_eq!(kinds, [0, 3, 0]);
+    home.confirm(&blocks);
+    assert_eq!(home.released(), [(hold, ReleasedBy::Confirmation)]);
+    let (kinds, stores) = home.kinds();
+    assert_eq!(kinds, [3, 0, 0]);
+    home.confirm(&stores);
+    assert_eq!(home.state(), State::Hot);
+}

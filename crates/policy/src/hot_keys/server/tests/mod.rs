@@ -10,6 +10,7 @@ use crate::placement::map::{MapDocument, ServerEntry};
 use crate::placement::renaming;
 
 mod atomic;
+mod chosen;
 mod moves;
 mod observe;
 mod promotion;
@@ -43,6 +44,7 @@ fn document() -> MapDocument {
     };
     MapDocument {
         epoch: EPOCH,
+        promise: None,
         servers: (1..=4).map(server).collect(),
         virtual_nodes: (0..64).map(CacheletId).collect(),
         cachelets: (0..64).map(|i| Some(owner(i))).collect(),

@@ -1,0 +1,125 @@
+//! Changing the settings of a cluster.
+//!
+//! A change names the settings that it concerns and leaves the others as they are; `null` brings a default back. It is taken
+//! over as a whole or refused. What readers of replicas are promised is in the map, so that a change of that makes a new one.
+
+use std::collections::BTreeSet;
+
+use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
+use evenkeel_types::Now;
+use serde_json::{Map, Value};
+
+use super::event::Cause;
+use super::{Change, CoordinatorCore};
+
+/// Signs of a name or a value that a refusal repeats.
+const SHOWN_LEN_MAX: usize = 64;
+
+/// Why settings are not changed. The operator's fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsRefusal {
+    /// There is no such setting.
+    #[error("there is no setting {name}; there are {}", names())]
+    Unknown {
+        /// What was said, shortened.
+        name: String,
+    },
+    /// A value of another kind, or out of bounds.
+    #[error("{name} cannot be {value}: it may be {allowed}, or null for its default")]
+    Bad {
+        /// The setting.
+        name: &'static str,
+        /// What was said, shortened.
+        value: String,
+        /// What may be said.
+        allowed: &'static str,
+    },
+    /// Who has just become a key's home would not wait long enough for leases of its former home.
+    #[error(
+        "lease_ms cannot change while hot_keys_consistency is atomic: first make that lease, and atomic again afterwards"
+    )]
+    LeaseFixed,
+}
+
+fn names() -> String {
+    SETTINGS.map(|(name, _)| name).join(", ")
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_LEN_MAX).collect()
+}
+
+/// The settings that such a change makes of the present ones.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+fn changed(present: &Settings, change: &Map<String, Value>) -> Result<Settings, SettingsRefusal> {
+    let mut settings = *present;
+    for (name, value) in change {
+        let known = SETTINGS.iter().find(|(known, _)| *known == name.as_str());
+        let &(name, allowed) = known.ok_or_else(|| SettingsRefusal::Unknown {
+            name: shortened(name),
+        })?;
+        settings = with(&settings, name, value)
+            .filter(|settings| settings.unsound().is_none())
+            .ok_or_else(|| SettingsRefusal::Bad {
+                name,
+                value: shortened(&value.to_string()),
+                allowed,
+            })?;
+    }
+    let is_atomic = |settings: &Settings| settings.hot_keys_consistency == Consistency::Atomic;
+    let stays_atomic = is_atomic(present) && is_atomic(&settings);
+    if stays_atomic && present.promise() != settings.promise() {
+        return Err(SettingsRefusal::LeaseFixed);
+    }
+    Ok(settings)
+}
+
+/// The settings with another value of one; `None` where it is of a wrong kind.
+fn with(settings: &Settings, name: &str, value: &Value) -> Option<Settings> {
+    let mut document = serde_json::to_value(settings).ok()?;
+    let fields = document.as_object_mut()?;
+    match value {
+        // What is absent has its default.
+        Value::Null => fields.remove(name),
+        value => fields.insert(name.to_owned(), value.clone()),
+    };
+    serde_json::from_value(document).ok()
+}
+
+impl CoordinatorCore {
+    /// Takes an operator's choices, by the names of [`SETTINGS`]; members learn them with their next heartbeats. Gives all that hold.
+    ///
+    /// # Errors
+    /// A choice cannot be made; then none of the change was.
+    pub fn change_settings(
+        &mut self,
+        now: Now,
+        change: &Map<String, Value>,
+    ) -> Result<Settings, SettingsRefusal> {
+        self.notice_pause(now.monotonic);
+        let settings = changed(&self.settings, change)?;
+        if settings != self.settings {
+            let promised = self.settings.promise();
+            self.settings = settings;
+            self.revision += 1;
+            if settings.promise() != promised {
+                let change = Change {
+                    cause: Cause::SettingsChanged,
+                    servers: BTreeSet::new(),
+                    cachelets: 0,
+                    named: Vec::new(),
+                };
+                self.finish(now, vec![change]);
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The operator's choices.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+}
