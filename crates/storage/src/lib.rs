@@ -105,7 +105,6 @@ mod item_mut;
 mod join;
 mod look_ahead;
 mod maintenance;
-mod memory;
 mod pool;
 #[expect(
     unsafe_code,
@@ -127,7 +126,6 @@ pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};
 pub use item_mut::ItemMut;
 pub use look_ahead::Hint;
-pub use memory::{IndexLine, Memory};
 pub use pool::{PoolConfig, SegmentPool};
 pub use stats::{CacheletStats, StoreStats};
 pub use store::{Store, StoreConfig, StoreError};
