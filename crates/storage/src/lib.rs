@@ -119,7 +119,7 @@ mod walk;
 mod worth;
 
 pub use bands::{
-    BandCounters, BandGauge, BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
+    BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
 };
 pub use cachelet::Cachelet;
 pub use hash::TableHash;
