@@ -523,7 +523,7 @@ impl Inner {
 
     /// Gives index memory back that is no longer needed, a bounded step at a time.
     pub fn shrink_index(&mut self, context: &mut Context) {
-        self.change_index(context, Index::shrink_step);
+        self.change_index(context, |index, items| index.shrink_step(items));
     }
 
     /// Makes the ghosts fit a cachelet that has grown or shrunk, if there is memory for it.
