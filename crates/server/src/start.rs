@@ -195,10 +195,7 @@ impl Server {
                 gauges,
                 clock,
                 mark,
-                exit: Exit::new(
-                    Toll::new(Duration::from_nanos(args.test_toll)),
-                    clock,
-                ),
+                exit: Exit::new(Toll::new(Duration::from_nanos(args.test_toll)), clock),
                 idle_timeout: extended.idle_timeout,
                 progress_timeout: args.progress_timeout(),
             };

@@ -30,10 +30,7 @@ impl Store {
         let sum = |field: fn(&BandStats) -> u64| fates.iter().map(field).sum::<u64>();
         let counters = &self.context.counters;
         assert_eq!(
-            (
-                sum(|band| band.evicted),
-                sum(|band| band.out_of_memory),
-            ),
+            (sum(|band| band.evicted), sum(|band| band.out_of_memory),),
             (counters.evictions, counters.out_of_memory),
             "what became of items, by size"
         );

@@ -54,7 +54,6 @@ impl fmt::Debug for StoreConfig {
         f.debug_struct("StoreConfig")
             .field("evict", &self.evict)
             .field("bytes_max", &self.bytes_max)
-            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }

@@ -227,7 +227,8 @@ pub fn compose_request(request: &Request<'_>) -> Vec<u8> {
             out.extend_from_slice(format!("verbosity {level}{noreply}\r\n").as_bytes());
         }
         Request::Stats { arguments } => {
-            out.extend_from_slice(&[b"stats ", arguments, b"\r\n"].concat());
+            let space: &[u8] = if arguments.is_empty() { b"" } else { b" " };
+            out.extend_from_slice(&[b"stats", space, arguments, b"\r\n"].concat());
         }
         Request::Quit => out.extend_from_slice(b"quit\r\n"),
         Request::Admin(admin) => compose_admin(&mut out, admin),

@@ -64,10 +64,7 @@ fn placement(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         format!("{ratio:.2} times as much"),
         Some(ratio >= 1.0),
     ));
-    let (ours, theirs) = (
-        p99_ms(measured.of(SHIPPED)),
-        p99_ms(measured.of(STICKY)),
-    );
+    let (ours, theirs) = (p99_ms(measured.of(SHIPPED)), p99_ms(measured.of(STICKY)));
     report.claims.push(Claim::new(
         &format!(
             "99th percentile at {:.0} % of the capacity, what ships and {STICKY}",

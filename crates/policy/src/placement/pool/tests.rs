@@ -3,7 +3,6 @@
 
 use super::super::config::Server;
 use super::*;
-use crate::random::{SplitMix64, test_seed};
 
 /// Printed by libmemcached and by twemproxy; the programs that print them stand beside the files.
 const LIBMEMCACHED: &str = include_str!("../../../tests/fixtures/ketama_vectors.txt");
