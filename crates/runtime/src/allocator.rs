@@ -28,9 +28,9 @@ pub fn give_back_at_once() {
     set(PURGE_DELAY, 0);
 }
 
-/// Has mimalloc give memory back to the system in whole huge pages alone, on the next occasion after ten
+/// Has mimalloc give memory back to the system in whole huge pages alone, on the next occasion after some
 /// milliseconds: the kernel would take a huge page apart of which a part is given back. What is free between
-/// things in use stays with the process.
+/// things in use stays with the process. At once, mimalloc would give back pages of any size.
 pub fn keep_huge_pages_whole() {
     set(PURGE_SIZE_MIN, HUGE_PAGE_KIB);
     set(PURGE_DELAY, 1);
