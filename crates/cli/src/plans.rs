@@ -6,9 +6,7 @@ use crate::top::Format;
 use anyhow::Context;
 use clap::Subcommand;
 use evenkeel_coordinator::access::AccessArgs;
-use evenkeel_coordinator::api::plans::{
-    MoveState, Plan, PlanMode, PlansView, Recutting, Spread, Verdict,
-};
+use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
 use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
 use evenkeel_runtime::UsageError;
 use evenkeel_types::CacheletId;
@@ -83,18 +81,6 @@ pub enum What {
         /// Which
         cachelet: u16,
     },
-    /// Makes two cachelets of one, each with half of its virtual nodes; owner and contents stay
-    Split {
-        /// Which
-        cachelet: u16,
-    },
-    /// Makes one cachelet of two of one worker; owner and contents stay
-    Merge {
-        /// The one that stays
-        cachelet: u16,
-        /// The one that becomes a part of it
-        with: u16,
-    },
     /// Shows which cachelets are moving, and the last that have moved
     Moves,
 }
@@ -140,20 +126,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             shown(format, &begun, |begun| {
                 let (cachelet, from, to) = (begun.cachelet, &begun.from, &begun.to);
                 format!("cachelet {cachelet} is on its way from {from} to {to}\n")
-            })?
-        }
-        What::Split { cachelet } => {
-            let split = client.split_cachelet(CacheletId(*cachelet))?;
-            shown(format, &split, |split| {
-                let (cachelet, half, epoch) = (split.cachelet, split.half, split.epoch);
-                format!("cachelet {cachelet} is two by map {epoch}: {cachelet} and {half}\n")
-            })?
-        }
-        What::Merge { cachelet, with } => {
-            let merged = client.merge_cachelets(CacheletId(*cachelet), CacheletId(*with))?;
-            shown(format, &merged, |merged| {
-                let (cachelet, other, epoch) = (merged.cachelet, merged.merged, merged.epoch);
-                format!("cachelet {other} is a part of {cachelet} by map {epoch}\n")
             })?
         }
         What::Stay { cachelet } => shown(
@@ -277,20 +249,6 @@ fn details(plan: &Plan) -> String {
             it.note.clone().unwrap_or_default(),
         ]);
     }
-    let mut recuts = columns(&["cachelet", "becomes", "state", "why"]);
-    for it in &plan.recuts {
-        let becomes = match (it.kind, it.half) {
-            (Recutting::Split { .. }, Some(half)) => format!("two, the other is {half}"),
-            (Recutting::Split { .. }, None) => "two".to_owned(),
-            (Recutting::Merge { with }, _) => format!("one with {with}"),
-        };
-        recuts.add_row([
-            it.cachelet.to_string(),
-            becomes,
-            it.state.as_str().to_owned(),
-            it.note.clone().unwrap_or_default(),
-        ]);
-    }
     let mut workers = columns(&["worker", "load", "predicted"]);
     for change in &plan.changes {
         workers.add_row([
@@ -299,10 +257,7 @@ fn details(plan: &Plan) -> String {
             whole(change.after),
         ]);
     }
-    if plan.recuts.is_empty() {
-        return format!("{text}\n{moves}\n\n{workers}\n");
-    }
-    format!("{text}\n{recuts}\n\n{moves}\n\n{workers}\n")
+    format!("{text}\n{moves}\n\n{workers}\n")
 }
 
 fn moves(view: &MigrationsView) -> String {

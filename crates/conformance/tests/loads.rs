@@ -52,15 +52,17 @@ fn a_hot_cachelet_is_seen_at_the_coordinator_with_what_it_carries() {
     let cluster = Cluster::start(ClusterOptions {
         servers: 2,
         threads: 2,
-        ..ClusterOptions::nobody_dies().with_settings(r#"{"hot_keys": "off"}"#)
+        ..ClusterOptions::nobody_dies()
+            .with_server_args(&["-m", "192"])
+            .with_settings(r#"{"hot_keys": "off"}"#)
     });
     let mut client = cluster.proxy_client();
     client.set("hot", &[b'v'; VALUE_BYTES]);
-    // Before they have a map, workers have no cachelets of their own.
-    poll_until(SEEN_DEADLINE, "all 16 cachelets of 4 workers", || {
+    // One for each 4 MiB. Before they have a map, workers have no cachelets of their own.
+    poll_until(SEEN_DEADLINE, "all 24 cachelets of 4 workers", || {
         let view = cachelets(&cluster);
         let count = |name: &str| view[name].as_array().map_or(0, Vec::len);
-        ((count("workers"), count("cachelets")) == (4, 64)).then_some(())
+        ((count("workers"), count("cachelets")) == (4, 96)).then_some(())
     });
 
     thread::scope(|scope| {

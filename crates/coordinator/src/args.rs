@@ -35,14 +35,13 @@ pub struct Args {
         default_value_t = 1
     )]
     pub initial_servers: usize,
-    /// Cachelets for each worker of the first map
+    /// Cachelets for each worker of the first map; without it, one for each 4 MiB of its memory, 16 to 64
     #[arg(
         long,
         value_name = "N",
-        env = "EVENKEEL_COORDINATOR_CACHELETS_PER_WORKER",
-        default_value_t = limits::CACHELETS_PER_WORKER
+        env = "EVENKEEL_COORDINATOR_CACHELETS_PER_WORKER"
     )]
-    pub cachelets_per_worker: usize,
+    pub cachelets_per_worker: Option<usize>,
     /// Name of the cluster; members of another are refused
     #[arg(long, value_name = "NAME", env = "EVENKEEL_COORDINATOR_CLUSTER", default_value = DEFAULT_CLUSTER)]
     pub cluster: String,
@@ -79,7 +78,7 @@ impl Default for Args {
             insecure: false,
             state: None,
             initial_servers: 1,
-            cachelets_per_worker: limits::CACHELETS_PER_WORKER,
+            cachelets_per_worker: None,
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
@@ -136,7 +135,7 @@ mod tests {
         let expected = CoordinatorConfig {
             cluster: "blue".into(),
             initial_servers: 4,
-            cachelets_per_worker: 8,
+            cachelets_per_worker: Some(8),
             silent: Duration::from_millis(900),
             plan_mode: PlanMode::Automatic,
         };

@@ -9,9 +9,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::access::{Access, Line};
 use crate::api::plans::{Plan, PlanSettings, PlansView};
 use crate::api::{
-    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MergeRequest,
-    MergeView, MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView,
-    RemovedView, ServerView, ServersView, Settings, SplitView,
+    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MigrationRequest,
+    MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView, ServerView, ServersView,
+    Settings,
 };
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
 use crate::http::EventsBody;
@@ -246,27 +246,6 @@ impl ApiClient {
     /// It cannot be reached or cannot save the order, or the cachelet cannot move there.
     pub fn begin_migration(&self, request: &MigrationRequest) -> ClientResult<MigrationView> {
         self.post("/api/v1/migrations", request)
-    }
-
-    /// Makes two cachelets of one.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn split_cachelet(&self, cachelet: CacheletId) -> ClientResult<SplitView> {
-        self.post(&format!("/api/v1/cachelets/{cachelet}/split"), &())
-    }
-
-    /// Makes one cachelet of two of one worker. The first one stays.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn merge_cachelets(
-        &self,
-        cachelet: CacheletId,
-        with: CacheletId,
-    ) -> ClientResult<MergeView> {
-        let path = format!("/api/v1/cachelets/{cachelet}/merge");
-        self.post(&path, &MergeRequest { with })
     }
 
     /// Lets a quarantined cachelet have an owner again.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Json, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Json, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,12 +21,12 @@ use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use crate::api::{
     CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent, MapOffer, MemberKind, Refusal,
 };
+use crate::cachelets;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
 use crate::metrics;
 use crate::migrations;
 use crate::pages;
-use crate::pieces;
 use crate::plans;
 use crate::servers;
 
@@ -79,12 +79,10 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         )
         .route("/api/v1/servers", get(servers::list))
         .route("/api/v1/servers/{name}", delete(servers::remove))
-        .route("/api/v1/cachelets", get(cachelets))
-        .route("/api/v1/cachelets/{cachelet}/split", post(pieces::split))
-        .route("/api/v1/cachelets/{cachelet}/merge", post(pieces::merge))
+        .route("/api/v1/cachelets", get(cachelets::list))
         .route(
             "/api/v1/cachelets/{cachelet}/release",
-            post(pieces::release),
+            post(cachelets::release),
         )
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
@@ -212,25 +210,6 @@ async fn offer_map(
         desk.decide(|core, now| core.handle_map_offer(now, &offer))
             .await,
     )
-}
-
-/// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    sort: LoadOrder,
-    limit: Option<usize>,
-}
-
-async fn cachelets(State(desk): Shared, wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
-    let Query(Wanted { sort, limit }) = match wanted {
-        Ok(wanted) => wanted,
-        Err(rejection) => return bad_query(&rejection),
-    };
-    let most = limit.unwrap_or(usize::MAX);
-    let loads = desk.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
-    told(loads.await)
 }
 
 async fn cluster_hot_keys(State(desk): Shared) -> Response {

@@ -22,6 +22,7 @@
 
 pub mod access;
 mod args;
+mod cachelets;
 pub mod client;
 mod desk;
 #[cfg(test)]
@@ -37,7 +38,6 @@ mod metrics;
 mod migrations;
 mod pages;
 mod patient;
-mod pieces;
 mod plans;
 mod reach;
 mod serve;

@@ -360,13 +360,6 @@ fn render_plans(text: &mut Text, core: &CoordinatorCore) {
     for (state, count) in &counts.moves {
         text.labelled("plan_moves_total", "state", state.as_str(), count);
     }
-    text.counter(
-        "plan_recuts_total",
-        "Cachelets that plans which are over were to split or merge, by state.",
-    );
-    for (state, count) in &counts.recuts {
-        text.labelled("plan_recuts_total", "state", state.as_str(), count);
-    }
 }
 
 /// Who was not let in. Every coordinator tells it, whether it leads or not.

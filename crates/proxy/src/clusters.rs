@@ -164,7 +164,6 @@ fn join(
         load: load.report(),
         hot_keys: None,
         migrates: false,
-        splits: false,
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,

@@ -100,7 +100,6 @@ pub fn join(
             },
             hot_keys: hot_keys_news(&reporting),
             migrates: true,
-            splits: true,
             asks_for_moves: asking.asks_coordinator(),
             migrations,
             ending: reporting_end.hands_over.load(Ordering::Acquire),

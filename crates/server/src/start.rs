@@ -17,6 +17,7 @@ use anyhow::Context;
 use evenkeel_coordinator::member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
 use evenkeel_policy::migration::phase::PhaseConfig;
+use evenkeel_policy::placement::map::cachelets_per_worker;
 use evenkeel_protocol::Limits;
 use evenkeel_roles::balancer::BalancerConfig;
 use evenkeel_roles::server::{
@@ -107,7 +108,7 @@ impl Server {
         let pool_config = PoolConfig {
             limit_bytes: args.memory_limit << 20,
             item_size_max: args.max_item_size,
-            cachelets_expected: usize::from(args.threads * STANDALONE_CACHELETS_PER_WORKER),
+            cachelets_expected: cachelets_expected(args),
         };
         let pool = SegmentPool::new(pool_config);
         let boot = BootId(clock.unix_millis());
@@ -422,6 +423,16 @@ impl Server {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+}
+
+/// Cachelets that the server has by the first map of its cluster, where all servers are like it; alone it always has as many.
+fn cachelets_expected(args: &Args) -> usize {
+    let threads = usize::from(args.threads);
+    let per_worker = match args.coordinator.is_empty() {
+        true => usize::from(STANDALONE_CACHELETS_PER_WORKER),
+        false => cachelets_per_worker((args.memory_limit as u64) << 20, threads),
+    };
+    threads * per_worker
 }
 
 /// How the workers of this server are balanced. Nobody replicates keys of a server that is alone.

@@ -71,7 +71,6 @@
 //! | write | [`Store::insert`], [`Store::delete`], [`Store::flush`] |
 //! | read a batch from a store larger than the processor's caches | [`Store::hash`], [`Store::prefetch`], [`Store::prefetch_item`], [`Store::read_hinted`] |
 //! | go through all items | [`Store::items`], or [`Store::walk`] a step at a time |
-//! | put items of one cachelet into another | [`Store::begin_join`], [`Store::step_join`] until it is over |
 //! | keep house | [`Store::maintain`], often |
 //! | change the budget | [`SegmentPool::set_limit_bytes`] |
 //!
@@ -110,7 +109,6 @@ mod index;
 mod invariants;
 mod item;
 mod item_mut;
-mod join;
 mod look_ahead;
 mod maintenance;
 mod pool;

@@ -73,7 +73,6 @@ impl Store {
         hint: Hint,
         now: Seconds,
     ) -> Option<Item<'_>> {
-        self.bring(id, key, hash, now);
         let Store {
             cachelets, context, ..
         } = self;

@@ -9,7 +9,6 @@ use crate::item::{
     self, Item, Layout, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem,
 };
 use crate::item_mut::ItemMut;
-use crate::join::Join;
 use crate::look_ahead::Hint;
 use crate::maintenance::RoundCursor;
 use crate::pool::{Account, SegmentPool};
@@ -98,8 +97,6 @@ pub struct Store {
     item_size_max: usize,
     /// An item on its way from one place to another, kept to spare allocations.
     pub(crate) scratch: Vec<u8>,
-    /// Cachelets that get items of others; mostly none.
-    pub(crate) joins: Vec<Join>,
 }
 
 impl Store {
@@ -133,7 +130,6 @@ impl Store {
             expiry_cursor: RoundCursor::default(),
             waste_cursor: RoundCursor::default(),
             scratch: Vec::new(),
-            joins: Vec::new(),
         }
     }
 
@@ -186,7 +182,6 @@ impl Store {
         self.context.changes += 1;
         self.ids.retain(|&other| other != id);
         self.context.account.hand_over(cachelet.inner.held);
-        self.give_joins_up(id);
         Some(cachelet)
     }
 
@@ -243,7 +238,6 @@ impl Store {
         hash: TableHash,
         now: Seconds,
     ) -> Option<ItemMut<'_>> {
-        self.bring(id, key, hash, now);
         let slot = usize::from(id.0);
         let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
         inner.reads = inner.reads.wrapping_add(1);
@@ -271,7 +265,6 @@ impl Store {
         hash: TableHash,
         now: Seconds,
     ) -> Option<ItemMut<'_>> {
-        self.bring(id, key, hash, now);
         let slot = usize::from(id.0);
         let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
         let Some(place) = inner.find(key, hash) else {
@@ -309,7 +302,6 @@ impl Store {
         hash: TableHash,
         now: Seconds,
     ) -> Option<Item<'_>> {
-        self.bring(id, key, hash, now);
         let Store {
             cachelets, context, ..
         } = self;
@@ -333,10 +325,7 @@ impl Store {
         now: Seconds,
     ) -> Option<Item<'_>> {
         let inner = self.inner(usize::from(id.0))?;
-        let item = match inner.find(key, hash) {
-            Some(place) => inner.item(place, now),
-            None => self.left_behind(id, key, hash, now)?,
-        };
+        let item = inner.item(inner.find(key, hash)?, now);
         (!item::is_expired(item.expires_at(), now)).then_some(item)
     }
 
@@ -376,7 +365,6 @@ impl Store {
         hint: Hint,
         now: Seconds,
     ) -> Result<(), StoreError> {
-        self.bring(id, item.key, hash, now);
         let slot = usize::from(id.0);
         let too_large = self.is_too_large(&item);
         let cachelet = self.cachelets.get_mut(slot).and_then(Option::as_mut);
@@ -474,7 +462,6 @@ impl Store {
         hash: TableHash,
         now: Seconds,
     ) -> bool {
-        self.bring(id, key, hash, now);
         let Some(cachelet) = self
             .cachelets
             .get_mut(usize::from(id.0))
@@ -504,12 +491,8 @@ impl Store {
         self.context.counters.flushes += 1;
     }
 
-    /// Removes every item of one cachelet, and of those that it is to get items of; false when it is not here.
+    /// Removes every item of one cachelet; false when it is not here.
     pub fn flush_cachelet(&mut self, id: CacheletId) -> bool {
-        while let Some(at) = self.joins.iter().position(|join| join.into == id) {
-            let from = self.joins.swap_remove(at).from();
-            self.flush_cachelet(from);
-        }
         let cachelet = self
             .cachelets
             .get_mut(usize::from(id.0))

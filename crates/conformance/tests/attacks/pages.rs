@@ -19,7 +19,7 @@ fn a_web_page_changes_nothing() {
         http::request(address, &text).expect("an answer")
     };
     let changes = [
-        "POST /api/v1/cachelets/1/split",
+        "POST /api/v1/cachelets/1/release",
         "POST /api/v1/plans/1/approve",
         "POST /api/v1/plans/1/cancel",
         "DELETE /api/v1/migrations/1",

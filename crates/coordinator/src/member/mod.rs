@@ -91,8 +91,6 @@ pub struct Report {
     pub hot_keys: Option<HotKeysNews>,
     /// Whether the server can pass cachelets on with their contents, and take them.
     pub migrates: bool,
-    /// Whether the server can split and merge its cachelets as the map says.
-    pub splits: bool,
     /// Whether the server is overloaded and cannot help itself.
     pub asks_for_moves: bool,
     /// How far the migrations of a server have come.
@@ -325,7 +323,6 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             load,
             hot_keys,
             migrates,
-            splits,
             asks_for_moves,
             migrations,
             leased,
@@ -334,7 +331,6 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
-        self.heartbeat.splits = splits;
         self.heartbeat.asks_for_moves = asks_for_moves;
         self.heartbeat.migrations = migrations;
         self.heartbeat.leased = leased;
@@ -531,7 +527,6 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrates: false,
-        splits: false,
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,

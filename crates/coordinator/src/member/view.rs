@@ -135,7 +135,6 @@ mod tests {
             cachelets: vec![Some(WorkerRef::default())],
             since: Vec::new(),
             stay: Vec::new(),
-            merged: Vec::new(),
             migrations: Vec::new(),
             quarantined: Vec::new(),
         };

@@ -127,7 +127,6 @@ impl Member {
                 },
                 hot_keys: None,
                 migrates: false,
-                splits: false,
                 asks_for_moves: false,
                 migrations: Vec::new(),
                 config_hash: None,

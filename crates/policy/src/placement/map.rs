@@ -26,6 +26,29 @@ pub const VIRTUAL_NODES_MAX: usize = 1 << 16;
 /// Most cachelets of a map: their number must fit a [`CacheletId`].
 pub const CACHELETS_MAX: usize = 1 << 16;
 
+/// Memory that a cachelet of a new map has at least, where there is enough for the [fewest](CACHELETS_PER_WORKER_MIN): below that, the
+/// ends of its segments take more than they bring.
+pub const CACHELET_BYTES: u64 = 4 << 20;
+
+/// Fewest cachelets of a worker in a new map, however little memory there is (MBal, section 2.2, uses up to 16): one is a
+/// sixteenth of its load, and less cannot be moved.
+pub const CACHELETS_PER_WORKER_MIN: usize = 16;
+
+/// Most cachelets of a worker in a new map, however much memory there is: one is 1.6 % of its load, less than what loads
+/// are apart when they count as even. A cluster can grow to as many times its first workers.
+pub const CACHELETS_PER_WORKER_MAX: usize = 64;
+
+/// Cachelets for each worker of a new map, for that many workers with so many bytes together: as many as memory
+/// carries.
+pub fn cachelets_per_worker(memory_bytes: u64, workers: usize) -> usize {
+    let carried = memory_bytes / CACHELET_BYTES / workers.max(1) as u64;
+    // At most 64.
+    carried.clamp(
+        CACHELETS_PER_WORKER_MIN as u64,
+        CACHELETS_PER_WORKER_MAX as u64,
+    ) as usize
+}
+
 /// Most servers of a map. Bounds what a map costs to send, to check and to hold.
 pub const SERVERS_MAX: usize = 4096;
 
@@ -105,11 +128,6 @@ pub struct MapDocument {
     /// with `since`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stay: Vec<Epoch>,
-    /// Virtual nodes whose `since` and `stay` are other than their cachelet's, because they came to it when two
-    /// cachelets of one worker were merged; in ascending order. The next owner takes the cachelet as one, with the
-    /// newest `since` of all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub merged: Vec<MergedNode>,
     /// Cachelets that are on their way to another server, in ascending order. Until the map says otherwise
     /// they belong to their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -119,24 +137,6 @@ pub struct MapDocument {
     /// know the word takes them for cachelets that change hands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quarantined: Vec<CacheletId>,
-}
-
-/// The history of a virtual node that came to its cachelet by a merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergedNode {
-    /// Which.
-    pub virtual_node: VirtualNode,
-    /// As [`MapDocument::since`] was of its former cachelet.
-    pub since: Epoch,
-    /// As [`MapDocument::stay`] was of its former cachelet.
-    pub stay: Epoch,
-}
-
-impl MergedNode {
-    /// What an author may say of when a piece of the hash space began.
-    fn is_sound(&self, epoch: Epoch) -> bool {
-        self.since <= self.stay && self.stay <= epoch
-    }
 }
 
 /// A cachelet on its way to another server, with its contents.
@@ -247,15 +247,6 @@ impl MapDocument {
         if !is_complete || !stay_is_sound || since.iter().any(|since| *since > self.epoch) {
             return Err(MapError::BadSince);
         }
-        let merged = &self.merged;
-        let ascends = merged.is_sorted_by(|a, b| a.virtual_node < b.virtual_node);
-        let is_sound = |node: &MergedNode| {
-            usize::from(node.virtual_node.0) < count && node.is_sound(self.epoch)
-        };
-        let has_since = merged.is_empty() || !since.is_empty();
-        if !ascends || !has_since || !merged.iter().all(is_sound) {
-            return Err(MapError::BadSince);
-        }
         let mut before = None;
         for &cachelet in &self.quarantined {
             let owner = self.cachelets.get(usize::from(cachelet.0));
@@ -265,20 +256,6 @@ impl MapDocument {
             before = Some(cachelet);
         }
         self.validate_migrations()
-    }
-
-    /// [`since`](Self::since) and [`stay`](Self::stay) of each virtual node, if the author says.
-    pub fn histories(&self) -> Option<Vec<(Epoch, Epoch)>> {
-        let of_cachelet = |cachelet: &CacheletId| {
-            let at = usize::from(cachelet.0);
-            Some((*self.since.get(at)?, *self.stay.get(at)?))
-        };
-        let nodes = self.virtual_nodes.iter();
-        let mut histories: Vec<_> = nodes.map(of_cachelet).collect::<Option<_>>()?;
-        for node in &self.merged {
-            histories[usize::from(node.virtual_node.0)] = (node.since, node.stay);
-        }
-        Some(histories)
     }
 
     fn validate_migrations(&self) -> Result<(), MapError> {
@@ -561,15 +538,6 @@ impl ClusterMap {
             .zip(&self.document.cachelets)
             .filter(move |(_, owner)| **owner == Some(worker))
             .map(|(cachelet, _)| CacheletId(cachelet))
-    }
-
-    /// The virtual nodes of a cachelet, in ascending order. O(virtual nodes).
-    pub fn virtual_nodes_of(&self, cachelet: CacheletId) -> impl Iterator<Item = VirtualNode> {
-        // VIRTUAL_NODES_MAX positions fit u16.
-        (0u16..=u16::MAX)
-            .zip(&self.document.virtual_nodes)
-            .filter(move |(_, its)| **its == cachelet)
-            .map(|(node, _)| VirtualNode(node))
     }
 
     /// What readers of replicated keys are promised, if that was chosen.

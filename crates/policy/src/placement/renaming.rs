@@ -214,7 +214,6 @@ mod tests {
             cachelets,
             since: Vec::new(),
             stay: Vec::new(),
-            merged: Vec::new(),
             migrations: Vec::new(),
             quarantined: Vec::new(),
         })

@@ -14,8 +14,9 @@ pub struct CoordinatorConfig {
     pub cluster: String,
     /// Servers that must be up before the first map is made. At least 1.
     pub initial_servers: usize,
-    /// Cachelets for each worker of the first map. At least 1.
-    pub cachelets_per_worker: usize,
+    /// Cachelets for each worker of the first map, at least 1; as many as memory
+    /// [carries](evenkeel_policy::placement::map::cachelets_per_worker) where it is not said.
+    pub cachelets_per_worker: Option<usize>,
     /// A member silent for this long is down. From [`limits::SILENT_MIN`] to [`limits::SILENT_MAX`].
     pub silent: Duration,
     /// What becomes of plans of a new cluster. Later the operator's last word counts, which is saved.
@@ -61,7 +62,7 @@ impl CoordinatorConfig {
         CoordinatorConfig {
             cluster: cluster.to_owned(),
             initial_servers: 1,
-            cachelets_per_worker: limits::CACHELETS_PER_WORKER,
+            cachelets_per_worker: None,
             silent: limits::SERVER_SILENT,
             plan_mode: PlanMode::default(),
         }
@@ -81,8 +82,9 @@ impl CoordinatorConfig {
             let count = self.initial_servers;
             return Err(ConfigError::BadInitialServers { count });
         }
-        if !(1..=limits::CACHELETS_MAX).contains(&self.cachelets_per_worker) {
-            let count = self.cachelets_per_worker;
+        if let Some(count) = self.cachelets_per_worker
+            && !(1..=limits::CACHELETS_MAX).contains(&count)
+        {
             return Err(ConfigError::BadCachelets { count });
         }
         if !(limits::SILENT_MIN..=limits::SILENT_MAX).contains(&self.silent) {

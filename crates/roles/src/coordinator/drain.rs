@@ -353,7 +353,7 @@ impl CoordinatorCore {
             Slot::Owned(owner) => owner.server == server,
             Slot::Moving(moving) => [moving.from.server, moving.to.server].contains(&server),
             Slot::Released { by, .. } => *by == server,
-            Slot::Quarantined { .. } | Slot::Merged => false,
+            Slot::Quarantined { .. } => false,
         };
         self.slots.iter().filter(are_its).count()
     }

@@ -45,10 +45,6 @@ pub enum Cause {
     /// Sources of migrations have begun a new life, so that nobody knows what has passed: nobody owns the
     /// cachelets until the targets have let go of them.
     MigrationsLost,
-    /// Cachelets became two, of the same owner.
-    CacheletsSplit,
-    /// Cachelets became a part of another one of the same owner.
-    CacheletsMerged,
     /// A server that is down has ceased to serve for certain, and its cachelets go to others.
     ServerFenced,
     /// Owners of cachelets have died one after the other, and nobody gets these before an operator says so.
@@ -63,7 +59,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in order.
-    pub const ALL: [Cause; 24] = [
+    pub const ALL: [Cause; 22] = [
         Cause::MapCreated,
         Cause::MapTakenOver,
         Cause::ServerJoined,
@@ -81,8 +77,6 @@ impl Cause {
         Cause::CacheletsMigrated,
         Cause::MigrationsAborted,
         Cause::MigrationsLost,
-        Cause::CacheletsSplit,
-        Cause::CacheletsMerged,
         Cause::ServerFenced,
         Cause::CacheletsQuarantined,
         Cause::QuarantineEnded,
@@ -110,8 +104,6 @@ impl Cause {
             Cause::CacheletsMigrated => "cachelets_migrated",
             Cause::MigrationsAborted => "migrations_aborted",
             Cause::MigrationsLost => "migrations_lost",
-            Cause::CacheletsSplit => "cachelets_split",
-            Cause::CacheletsMerged => "cachelets_merged",
             Cause::ServerFenced => "server_fenced",
             Cause::CacheletsQuarantined => "cachelets_quarantined",
             Cause::QuarantineEnded => "quarantine_ended",

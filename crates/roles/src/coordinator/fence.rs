@@ -203,7 +203,6 @@ impl CoordinatorCore {
                 Slot::Owned(owner) => [Some(owner.server), None],
                 Slot::Moving(moving) => [moving.from, moving.to].map(|end| Some(end.server)),
                 Slot::Released { by, .. } | Slot::Quarantined { by, .. } => [Some(*by), None],
-                Slot::Merged => [None, None],
             };
             for server in concerned.into_iter().flatten() {
                 has_cachelets[usize::from(server.0)] = true;

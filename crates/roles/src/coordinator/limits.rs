@@ -44,8 +44,8 @@ pub const UNHEARD_MAX: Duration = Duration::from_secs(30);
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 
 /// Cachelets that a server gives up in a second while it is drained, unless the operator says otherwise: one of
-/// four workers is empty in 16 seconds.
-pub const DRAIN_RATE: u32 = 4;
+/// four workers with [as many as there may be](evenkeel_policy::placement::map::CACHELETS_PER_WORKER_MAX) is empty in 16 seconds.
+pub const DRAIN_RATE: u32 = 16;
 
 /// Most of them.
 pub const DRAIN_RATE_MAX: u32 = CACHELETS_MAX as u32;
@@ -148,10 +148,6 @@ pub const PROXIES_MAX: usize = 4096;
 
 /// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
 pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
-
-/// Cachelets for each worker when the first map is made, unless configured otherwise (MBal,
-/// section 2.2 uses up to 16).
-pub const CACHELETS_PER_WORKER: usize = 16;
 
 /// Most cachelets of the maps that a coordinator makes: a cachelet without a virtual node would
 /// never hold a key.

@@ -24,8 +24,6 @@ pub(super) struct Server {
     pub(super) applied: Epoch,
     /// See [`Heartbeat::migrates`].
     pub(super) migrates: bool,
-    /// See [`Heartbeat::splits`].
-    pub(super) splits: bool,
     /// See [`Heartbeat::asks_for_moves`].
     pub(super) asks_for_moves: bool,
     pub(super) last_heard: Instant,
@@ -109,8 +107,6 @@ impl CoordinatorCore {
         // Saved, so that a coordinator that takes over does not take away what could be moved.
         self.revision += u64::from(server.migrates != heartbeat.migrates);
         server.migrates = heartbeat.migrates;
-        self.revision += u64::from(server.splits != heartbeat.splits);
-        server.splits = heartbeat.splits;
         server.asks_for_moves = heartbeat.asks_for_moves;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
@@ -188,7 +184,6 @@ impl CoordinatorCore {
             drain: None,
             applied: Epoch(0),
             migrates: heartbeat.migrates,
-            splits: heartbeat.splits,
             asks_for_moves: heartbeat.asks_for_moves,
             last_heard: now,
             last_reached: None,

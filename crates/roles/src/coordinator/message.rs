@@ -69,9 +69,6 @@ pub struct Heartbeat {
     /// Whether the server can pass cachelets on to others with their contents, and take them.
     #[serde(default)]
     pub migrates: bool,
-    /// Whether it can split and merge its cachelets as the map says. Only servers say so.
-    #[serde(default)]
-    pub splits: bool,
     /// How far the migrations have come that the server takes part in, for as long as its map has them. At most
     /// [`MIGRATIONS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -42,7 +42,6 @@ mod members;
 mod message;
 mod migrating;
 mod names;
-mod pieces;
 mod placing;
 pub mod plans;
 mod quarantine;
@@ -60,7 +59,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_policy::placement::map::{ClusterMap, MergedNode};
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 
@@ -97,7 +96,6 @@ pub use migrating::{
     MigrationStage, MigrationView, MigrationsView, WorkerName,
 };
 pub use names::{RemoveRefusal, RemovedView};
-pub use pieces::{MergeRequest, MergeView, PiecesRefusal, SplitView};
 pub use placing::{Moving, Purpose, Slot};
 pub use quarantine::{DeadLife, QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
 pub use refusal::{Fault, Reason, Refusal};
@@ -150,10 +148,6 @@ pub struct CoordinatorCore {
     since: Vec<Epoch>,
     /// See [`SavedState::stay`]; as long as `slots`.
     stay: Vec<Epoch>,
-    /// See [`SavedState::merged`].
-    merged: Vec<MergedNode>,
-    /// See [`SavedState::weights`].
-    weights: BTreeMap<CacheletId, u32>,
     accounts: Accounts,
     migrations: Migrations,
     plans: Plans,
@@ -227,8 +221,6 @@ impl CoordinatorCore {
             slots: Vec::new(),
             since: Vec::new(),
             stay: Vec::new(),
-            merged: Vec::new(),
-            weights: BTreeMap::new(),
             accounts: Accounts::new(),
             migrations: Migrations::default(),
             plans: Plans::new(plans),
@@ -403,7 +395,6 @@ impl CoordinatorCore {
 
     /// From the next map on nothing is known of what a cachelet contains.
     fn begin_anew(&mut self, cachelet: usize) {
-        self.unite_histories(cachelet);
         self.since[cachelet] = self.next_epoch();
         self.stay[cachelet] = self.next_epoch();
     }

@@ -80,8 +80,6 @@ pub(super) struct Parties {
     pub(super) migrations_max: usize,
     /// Cachelets that are released even so.
     pub(super) immovable: BTreeSet<CacheletId>,
-    /// For how many cachelets those count that are not one in their taker's share.
-    pub(super) weights: BTreeMap<CacheletId, u32>,
     /// Loads of cachelets of drained servers, as far as told.
     pub(super) loads: BTreeMap<CacheletId, f64>,
 }
@@ -92,16 +90,6 @@ impl Parties {
         // CACHELETS_MAX positions fit u16.
         let load = self.loads.get(&CacheletId(cachelet as u16));
         load.copied().unwrap_or(0.0)
-    }
-
-    /// For how many cachelets one counts in a share. What goes to another share is one like all others there.
-    fn weight(&self, cachelet: usize, slot: &Slot) -> usize {
-        let goes = matches!(slot, Slot::Moving(moving) if moving.purpose == Purpose::Share);
-        // CACHELETS_MAX positions fit u16.
-        let weight = self.weights.get(&CacheletId(cachelet as u16));
-        weight
-            .filter(|_| !goes)
-            .map_or(1, |weight| *weight as usize)
     }
 
     /// Whether a cachelet may leave its worker with its contents, if somebody can take it.
@@ -120,8 +108,8 @@ pub(super) type Accounts = BTreeMap<CacheletId, WorkerRef>;
 /// `has_let_go(server, epoch)` says whether that server is known to work by a map
 /// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
 /// server that released something ends, after finitely many steps, with shares that differ by at
-/// most one, unless too much is moving, a worker has nothing but cachelets that were split or merged, or what one has
-/// too many only another worker of its server lacks, to which nothing passes with its contents; nothing moves that need not.
+/// most one, unless too much is moving, or what one has too many only another worker of its server lacks, to which nothing
+/// passes with its contents; nothing moves that need not.
 /// O(cachelets · log workers + workers · log workers + grants · workers).
 pub(super) fn plan(
     slots: &[Slot],
@@ -136,8 +124,6 @@ pub(super) fn plan(
     let mut held: BTreeMap<WorkerRef, usize> = parties.takers.iter().map(|&w| (w, 0)).collect();
     let mut leavers = parties.leavers.clone();
     let mut to_share = 0;
-    // What each holds that makes no share even.
-    let mut fixed = BTreeMap::new();
     // What has to leave its worker.
     let mut leaving = Vec::new();
     // Whose share each cachelet is in; of what a taker owns, and of what moves to one.
@@ -151,7 +137,7 @@ pub(super) fn plan(
                 to_share += 1;
                 continue;
             }
-            Slot::Quarantined { .. } | Slot::Merged => continue,
+            Slot::Quarantined { .. } => continue,
             Slot::Owned(worker) => *worker,
             Slot::Moving(Moving {
                 from,
@@ -168,14 +154,9 @@ pub(super) fn plan(
                 }) => worker,
                 _ => *account.unwrap_or(&worker),
             };
-            let weight = parties.weight(cachelet, slot);
-            // What counts for none or for many makes no share even by leaving.
-            shares[cachelet] = Some(share).filter(|_| weight == 1);
-            *held.entry(share).or_default() += weight;
-            if weight != 1 {
-                *fixed.entry(share).or_default() += weight;
-            }
-            to_share += weight;
+            shares[cachelet] = Some(share);
+            *held.entry(share).or_default() += 1;
+            to_share += 1;
         } else if let Slot::Owned(_) = slot
             && leavers.contains_key(&worker.server)
         {
@@ -194,7 +175,7 @@ pub(super) fn plan(
         .filter(|(cachelet, worker)| parties.can_migrate(*cachelet, *worker));
     to_share += to_move.count();
     let mut surplus = Vec::new();
-    let quotas = quotas(held.clone(), &fixed, to_share);
+    let quotas = quotas(&held, to_share);
 
     // From the back, so that the cachelets a worker has had for longest stay where they are; first what
     // a worker owns itself, then what went from it to others.
@@ -286,26 +267,8 @@ fn neediest(
 }
 
 /// Even shares of `to_share` cachelets. Those that hold most get the odd ones, so that nobody gives
-/// one up for another to have it. Who has more `fixed` than such a share keeps that, and the rest is for the others.
-fn quotas(
-    mut held: BTreeMap<WorkerRef, usize>,
-    fixed: &BTreeMap<WorkerRef, usize>,
-    mut to_share: usize,
-) -> BTreeMap<WorkerRef, usize> {
-    let mut quotas = BTreeMap::new();
-    while !held.is_empty() {
-        let share = to_share / held.len();
-        let has_more = |worker: &&WorkerRef| fixed.get(worker).is_some_and(|has| *has > share);
-        let Some(&worker) = held.keys().find(has_more) else {
-            break;
-        };
-        held.remove(&worker);
-        quotas.insert(worker, fixed[&worker]);
-        to_share -= fixed[&worker];
-    }
-    if held.is_empty() {
-        return quotas;
-    }
+/// one up for another to have it.
+fn quotas(held: &BTreeMap<WorkerRef, usize>, to_share: usize) -> BTreeMap<WorkerRef, usize> {
     let (share, odd) = (to_share / held.len(), to_share % held.len());
     let mut by_count: Vec<_> = held
         .iter()
@@ -313,8 +276,8 @@ fn quotas(
         .collect();
     by_count.sort_unstable_by_key(|&(count, worker)| (core::cmp::Reverse(count), worker));
     let even = by_count.into_iter().enumerate();
-    quotas.extend(even.map(|(i, (_, worker))| (worker, share + usize::from(i < odd))));
-    quotas
+    even.map(|(i, (_, worker))| (worker, share + usize::from(i < odd)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! A request that crashes a server is asked again when its key has another owner, and so goes from server to server. Who
 //! crashed does not say of what; but when the next owner of a cachelet dies soon after the former one, it may well have been
-//! one of its keys. So it is remembered which virtual nodes (those outlive splits and merges) a server had that *died*: it
+//! one of its keys. So it is remembered which virtual nodes a server had that *died*: it
 //! fell silent and was given up, or its name has passed to another process, and neither was announced. When another life that
 //! has some of them dies within [`DEATHS_COUNT_FOR`], cachelets with these are *quarantined*: the map gives them to nobody
 //! and says so, and whoever is asked for their keys answers with an error. Everything else is given on. So one key
@@ -135,9 +135,7 @@ impl CoordinatorCore {
         cachelet: CacheletId,
     ) -> Result<ReleasedView, ReleaseRefusal> {
         match self.slots.get(usize::from(cachelet.0)) {
-            None | Some(Slot::Merged) => {
-                return Err(ReleaseRefusal::UnknownCachelet { cachelet });
-            }
+            None => return Err(ReleaseRefusal::UnknownCachelet { cachelet }),
             Some(Slot::Quarantined { .. }) => {}
             Some(_) => return Err(ReleaseRefusal::NotQuarantined { cachelet }),
         }
@@ -227,7 +225,7 @@ impl CoordinatorCore {
                 Slot::Released { by, epoch } => (by, epoch),
                 Slot::Owned(owner) => (owner.server, next),
                 // Not what an owner has lost.
-                Slot::Moving(_) | Slot::Quarantined { .. } | Slot::Merged => continue,
+                Slot::Moving(_) | Slot::Quarantined { .. } => continue,
             };
             let died = Some(died);
             *slot = Slot::Quarantined { by, epoch, died };

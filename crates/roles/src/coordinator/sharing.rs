@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel_policy::placement::map::cachelets_per_worker;
 use evenkeel_types::{CacheletId, Instant, WorkerRef};
 
 use super::event::Cause;
@@ -17,8 +18,10 @@ impl CoordinatorCore {
         if self.slots.is_empty() {
             if self.servers_up() >= self.config.initial_servers {
                 let takers = self.parties(now).takers;
-                (self.virtual_nodes, self.slots) =
-                    placing::first_placement(&takers, self.config.cachelets_per_worker);
+                let wanted = self.config.cachelets_per_worker;
+                let per_worker =
+                    wanted.unwrap_or_else(|| self.cachelets_carried(now, takers.len()));
+                (self.virtual_nodes, self.slots) = placing::first_placement(&takers, per_worker);
                 self.since = vec![self.next_epoch(); self.slots.len()];
                 self.stay = self.since.clone();
                 changes.clear();
@@ -45,6 +48,13 @@ impl CoordinatorCore {
             is_sure && (server.applied >= epoch || server.has_ceased(now))
         });
         self.carry_out(now, &plan, changes);
+    }
+
+    /// Cachelets for each of so many workers, by the memory of which their servers have told.
+    fn cachelets_carried(&self, now: Instant, workers: usize) -> usize {
+        let loads = self.server_loads(now);
+        let memory_bytes = loads.iter().map(|load| load.memory_limit_bytes).sum();
+        cachelets_per_worker(memory_bytes, workers)
     }
 
     fn carry_out(&mut self, now: Instant, plan: &placing::Plan, changes: &mut Vec<Change>) {
@@ -76,7 +86,6 @@ impl CoordinatorCore {
                 // CACHELETS_MAX positions fit u16.
                 let id = CacheletId(cachelet as u16);
                 self.accounts.remove(&id);
-                self.weights.remove(&id);
                 self.migrations.forget_failure(id);
             }
             changes.push(Change {
@@ -109,7 +118,6 @@ impl CoordinatorCore {
             migrating: self.room_for_migrations(),
             migrations_max: self.migrations_left(),
             immovable: self.migrations.immovable(),
-            weights: self.weights.clone(),
             loads: self.loads_of_drained(now),
         }
     }

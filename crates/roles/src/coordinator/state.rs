@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, MapError, MergedNode, ServerEntry};
+use evenkeel_policy::placement::map::{ClusterMap, MapDocument, MapError, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, WorkerRef};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, CoordinatorConfig};
@@ -45,12 +46,10 @@ pub struct SavedState {
     /// For each cachelet what names its stay with its owner: see [`MapDocument::stay`]. As long as `since`.
     #[serde(default)]
     pub stay: Vec<Epoch>,
-    /// Virtual nodes that came to their cachelets by merges: see [`MapDocument::merged`].
-    #[serde(default)]
-    pub merged: Vec<MergedNode>,
-    /// For how many cachelets those count in a worker's share that splits or merges have made; others count for one.
-    #[serde(default)]
-    pub weights: BTreeMap<CacheletId, u32>,
+    /// What former versions kept of cachelets that they had merged. A state with any is refused: what it says of how long
+    /// contents have gone on is not all of it.
+    #[serde(default, skip_serializing)]
+    pub merged: Vec<IgnoredAny>,
     /// Cachelets that moved because of their load, and the workers in whose shares they still count.
     #[serde(default)]
     pub accounts: BTreeMap<CacheletId, WorkerRef>,
@@ -99,9 +98,6 @@ pub struct SavedServer {
     /// Whether it can pass cachelets on with their contents.
     #[serde(default)]
     pub migrates: bool,
-    /// Whether it can split and merge cachelets.
-    #[serde(default)]
-    pub splits: bool,
 }
 
 impl SavedServer {
@@ -155,7 +151,6 @@ impl SavedState {
             cachelets: self.cachelets.iter().map(|slot| slot.owner()).collect(),
             since: self.since.clone(),
             stay: self.stay.clone(),
-            merged: self.merged.clone(),
             migrations: (0u16..)
                 .zip(&self.cachelets)
                 .filter_map(|(cachelet, slot)| slot.migration(CacheletId(cachelet)))
@@ -191,6 +186,9 @@ impl SavedState {
         if self.servers.iter().any(too_many_lives) {
             return contradiction("a server has too many former lives");
         }
+        if !self.merged.is_empty() {
+            return contradiction("cachelets were merged, which this version does not do");
+        }
         if self.epoch.0 > EPOCH_MAX {
             return contradiction("the epoch is absurdly large");
         }
@@ -207,7 +205,7 @@ impl SavedState {
         let servers = self.servers.len();
         let release_sound = |slot: &Slot| match *slot {
             // As sound as the map says below.
-            Slot::Owned(_) | Slot::Moving(_) | Slot::Merged => true,
+            Slot::Owned(_) | Slot::Moving(_) => true,
             Slot::Released { by, epoch } => usize::from(by.0) < servers && epoch <= self.epoch,
             Slot::Quarantined { by, epoch, died } => {
                 let mut lives = died.iter().flatten();
@@ -219,8 +217,6 @@ impl SavedState {
             return contradiction("a released cachelet has an unknown owner or a future epoch");
         }
         let cachelets = self.cachelets.len();
-        let is_made =
-            |slot: usize, count: &usize| (self.cachelets[slot] == Slot::Merged) == (*count == 0);
         let mut nodes = vec![0_usize; self.cachelets.len()];
         for cachelet in &self.virtual_nodes {
             match nodes.get_mut(usize::from(cachelet.0)) {
@@ -230,15 +226,11 @@ impl SavedState {
                 }
             }
         }
-        if !nodes
-            .iter()
-            .enumerate()
-            .all(|(slot, count)| is_made(slot, count))
-        {
-            return contradiction("a cachelet has no virtual node, or one that was merged has");
+        if nodes.contains(&0) {
+            return contradiction("a cachelet has no virtual node");
         }
         let has_account = |cachelet: &CacheletId| usize::from(cachelet.0) < cachelets;
-        if !(self.accounts.keys().chain(self.weights.keys())).all(has_account) {
+        if !self.accounts.keys().all(has_account) {
             return contradiction("a cachelet that does not exist counts in a share");
         }
         if self.electorates.len() > ELECTORATES_MAX
@@ -264,7 +256,6 @@ impl SavedState {
             cachelets: vec![None],
             since: Vec::new(),
             stay: Vec::new(),
-            merged: Vec::new(),
             migrations: Vec::new(),
             quarantined: Vec::new(),
         });
@@ -304,8 +295,6 @@ impl CoordinatorCore {
         core.slots = state.cachelets;
         core.since = state.since;
         core.stay = state.stay;
-        core.merged = state.merged;
-        core.weights = state.weights;
         core.accounts = state.accounts;
         core.plans = Plans::new(state.plans);
         core.electorates = Electorates::restore(state.electorates);
@@ -324,7 +313,6 @@ impl CoordinatorCore {
                 }),
                 applied: Epoch(0),
                 migrates: saved.migrates,
-                splits: saved.splits,
                 asks_for_moves: false,
                 last_heard: now,
                 last_reached: None,
@@ -357,15 +345,13 @@ impl CoordinatorCore {
                     over: server.fence.is_over(),
                     forgotten: server.is_forgotten,
                     migrates: server.migrates,
-                    splits: server.splits,
                 })
                 .collect(),
             virtual_nodes: self.virtual_nodes.clone(),
             cachelets: self.slots.clone(),
             since: self.since.clone(),
             stay: self.stay.clone(),
-            merged: self.merged.clone(),
-            weights: self.weights.clone(),
+            merged: Vec::new(),
             accounts: self.accounts.clone(),
             plans: self.plans.saved.clone(),
             electorates: self.electorates.saved(),

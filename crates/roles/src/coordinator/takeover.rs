@@ -224,19 +224,13 @@ impl CoordinatorCore {
             over: false,
             forgotten: false,
             migrates: false,
-            splits: false,
         };
-        let mut pieces = vec![0; document.cachelets.len()];
-        for cachelet in &document.virtual_nodes {
-            pieces[usize::from(cachelet.0)] += 1;
-        }
         let is_missing = |worker: &WorkerRef| {
             let server = map.server(worker.server);
             server.is_none_or(|server| server.up && !takeover.has_come(server))
         };
         let released = |by| Slot::Released { by, epoch };
         let slot = |(cachelet, owner): (u16, &Option<WorkerRef>)| match owner {
-            _ if pieces[usize::from(cachelet)] == 0 => Slot::Merged,
             None if map.is_quarantined(CacheletId(cachelet)) => Slot::Quarantined {
                 by: ServerId(0),
                 epoch,
@@ -271,8 +265,7 @@ impl CoordinatorCore {
             cachelets: (0u16..).zip(&document.cachelets).map(slot).collect(),
             since: document.since.clone(),
             stay: document.stay.clone(),
-            merged: document.merged.clone(),
-            weights: BTreeMap::new(),
+            merged: Vec::new(),
             accounts: BTreeMap::new(),
             plans,
             electorates: vec![Electorate {

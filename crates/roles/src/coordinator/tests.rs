@@ -132,7 +132,6 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         load: LoadReport::default(),
         hot_keys: None,
         migrates: false,
-        splits: false,
         asks_for_moves: false,
         migrations: Vec::new(),
         leased: false,

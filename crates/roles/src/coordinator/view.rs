@@ -100,7 +100,7 @@ impl CoordinatorCore {
                     cachelets[usize::from(owner.server.0)].0 += 1;
                 }
                 Slot::Released { by, .. } => cachelets[usize::from(by.0)].1 += 1,
-                Slot::Quarantined { .. } | Slot::Merged => {}
+                Slot::Quarantined { .. } => {}
             }
         }
         let view = |(server, (cachelets, released)): (&Server, (usize, usize))| ServerView {

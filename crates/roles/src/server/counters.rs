@@ -118,12 +118,6 @@ counters! {
     cachelets_kept,
     /// Cachelets that came from another worker when the map had taken them from this server already.
     cachelets_refused,
-    /// Cachelets that this server has split, as the map did.
-    cachelets_split,
-    /// Cachelets that got another one's contents, as the map merged them.
-    cachelets_merged,
-    /// Cachelets that were emptied because a map took a part of them away that was not yet a cachelet of its own.
-    cachelets_broken,
     /// Times that connections of a worker had to wait, or would have had to, for a cachelet that moved.
     cachelet_waits,
     /// Those of 100 microseconds at most.

@@ -19,7 +19,7 @@ use evenkeel_protocol::binary::{
     self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
 };
 use evenkeel_protocol::{AuthOutcome, Request, compose, parse_auth, text};
-use evenkeel_types::{KeyHash, Now};
+use evenkeel_types::{CacheletId, KeyHash, Now};
 
 /// What a forwarded binary command is answered when its key changed worker on the way.
 const NO_LEASE: &[u8] = b"no leave to serve this key";
@@ -339,12 +339,11 @@ impl WorkerCore {
             // Nothing that an aware client asked is on its way between workers. Its vbucket names the
             // cachelet by the map of its hello.
             let is_home = at.owned && self.hosts(&located.place);
-            let hash = at.key_hash(key);
-            let place = self.map.as_ref().map(|map| map.locate(hash));
             let is_held_back = !session.marks.is_empty()
-                && place.is_some_and(|place| session.marks.hold_back(place.virtual_node, None));
-            let is_named = place.is_some_and(|place| place.cachelet.0 == request.vbucket);
+                && (session.marks).hold_back(CacheletId(request.vbucket), None);
+            let is_named = at.cachelet.0 == request.vbucket;
             if !is_home || is_held_back || !is_named || session.epoch < at.since {
+                let hash = at.key_hash(key);
                 self.not_my_vbucket(&located, hash, request, session);
                 return true;
             }

@@ -318,8 +318,8 @@ impl WorkerCore {
     ) -> Option<(Located, KeyHash)> {
         let flags = flags.filter(|flags| flags.has(b'Y'))?;
         let hash = KeyHash::of(key);
-        let node = self.map.as_ref()?.locate(hash).virtual_node;
-        let is_held_back = session.marks.hold_back(node, flags.unsigned(b'W'));
+        let cachelet = self.map.as_ref()?.locate(hash).cachelet;
+        let is_held_back = session.marks.hold_back(cachelet, flags.unsigned(b'W'));
         is_held_back.then(|| (self.locate(key), hash))
     }
 
@@ -345,9 +345,8 @@ impl WorkerCore {
     ) -> Moved {
         self.engine.counters.moved += 1;
         let mark = self.map.as_ref().map_or(0, |map| {
-            let place = map.locate(hash);
-            let cachelet = map.virtual_nodes_of(place.cachelet);
-            session.marks.add(place.virtual_node, cachelet, mark)
+            let cachelet = map.locate(hash).cachelet;
+            session.marks.add(cachelet, mark)
         });
         Moved {
             epoch: self.placement.epoch(),

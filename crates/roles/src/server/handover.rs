@@ -64,8 +64,6 @@ pub struct Handover {
     stay: Epoch,
     /// Of the map that the former host knows.
     epoch: Epoch,
-    /// See [`Moved::no_orders_until`].
-    no_orders_until: Epoch,
     /// How often it has moved since then, this time included.
     moves: u32,
     /// The newest version of the former host: the new one's are to be newer.
@@ -154,30 +152,6 @@ impl Handovers {
         }
     }
 
-    /// Whether a cachelet is to be given away.
-    pub fn is_ordered(&self, cachelet: CacheletId) -> bool {
-        self.orders.contains_key(&cachelet)
-    }
-
-    /// A cachelet goes on under another name of its stay.
-    pub fn set_stay(&mut self, cachelet: CacheletId, stay: Epoch) {
-        if let Some(moved) = self.moved.get_mut(&cachelet) {
-            moved.stay = stay;
-        }
-    }
-
-    /// What was in one cachelet is in another one, with what is known of when it was given away.
-    pub fn note_heir(&mut self, from: CacheletId, into: CacheletId) {
-        let of_from = self.given.iter().filter(|(_, given)| *given == from);
-        let heirs: Vec<_> = of_from.map(|(at, _)| (*at, into)).collect();
-        self.given.extend(heirs);
-    }
-
-    /// There is no cachelet of that number here any more.
-    pub fn forget(&mut self, cachelet: CacheletId) {
-        self.moved.remove(&cachelet);
-    }
-
     /// Whether no command is on its way by a cachelet's former host, as far as worker `me`, its host, knows.
     pub fn is_settled(&self, cachelet: CacheletId, me: u16) -> bool {
         let moved = self.moved.get(&cachelet);
@@ -197,17 +171,11 @@ impl Handovers {
     }
 
     /// What was given away within [`FLUSH_REACH`] and is elsewhere now, by host as far as known.
-    fn given_lately(
-        &self,
-        placement: &LocalPlacement,
-        now: Instant,
-        me: u16,
-    ) -> BTreeMap<u16, Vec<CacheletId>> {
+    fn given_lately(&self, now: Instant, me: u16) -> BTreeMap<u16, Vec<CacheletId>> {
         let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
         let lately = self.given.iter();
         for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
-            let moved = self.moved.get(&cachelet).map(|moved| moved.host);
-            let host = moved.or_else(|| Some(placement.seat(cachelet)?.worker));
+            let host = self.moved.get(&cachelet).map(|moved| moved.host);
             if let Some(host) = host.filter(|host| *host != me) {
                 by_host.entry(host).or_default().push(cachelet);
             }
@@ -222,6 +190,11 @@ impl WorkerCore {
         let until = now.monotonic + ORDER_TIME;
         self.handovers.orders.insert(cachelet, (to, until));
         self.carry_out_orders(now);
+    }
+
+    /// The cachelet in which a key is here.
+    pub fn cachelet_of(&self, key: &[u8]) -> CacheletId {
+        self.locate(key).place.cachelet
     }
 
     /// Whether this worker hosts a cachelet.
@@ -257,15 +230,7 @@ impl WorkerCore {
     fn give(&mut self, now: Now, cachelet: CacheletId, to: u16) -> Result<(), NotGiven> {
         let me = self.config.index;
         let seat = self.placement.seat(cachelet).ok_or(NotGiven::NotPossible)?;
-        // What is to be split or merged first may go home, though it is ordered to another server.
-        let goes_home = self.recuts.concern(cachelet) && !self.migrations.is_under_way(cachelet);
-        if self.is_between_servers(cachelet) && !goes_home {
-            return Err(NotGiven::NotPossible);
-        }
-        if self.recuts.join(cachelet) {
-            return Err(NotGiven::NotYet);
-        }
-        if self.recuts.concern(cachelet) && to != seat.home {
+        if self.is_between_servers(cachelet) {
             return Err(NotGiven::NotPossible);
         }
         if to >= self.config.workers || to == me {
@@ -282,7 +247,6 @@ impl WorkerCore {
         if !(self.engine.hot).prepare_to_leave(now.monotonic, cachelet) {
             return Err(NotGiven::NotYet);
         }
-        let no_orders_until = self.orders_until(cachelet);
         let taken = self.engine.store.detach(cachelet);
         let Some(contents) = taken else {
             return Err(NotGiven::NotPossible);
@@ -293,7 +257,7 @@ impl WorkerCore {
             stay: seat.stay,
             moves,
             host: to,
-            no_orders_until,
+            no_orders_until: self.placement.epoch(),
             stragglers: BTreeSet::new(),
             changing: None,
             next: None,
@@ -303,7 +267,6 @@ impl WorkerCore {
             cachelet: contents,
             stay: seat.stay,
             epoch: self.placement.epoch(),
-            no_orders_until,
             moves,
             newest: self.engine.newest_version(),
             meter: self.release_meter(cachelet),
@@ -314,17 +277,6 @@ impl WorkerCore {
         given.push((now.monotonic, cachelet));
         self.engine.counters.cachelets_given += 1;
         Ok(())
-    }
-
-    /// The newest map of which no migration of a cachelet is left to be carried out.
-    fn orders_until(&self, cachelet: CacheletId) -> Epoch {
-        let epoch = self.placement.epoch();
-        let order = self.map.as_ref().and_then(|map| map.migration(cachelet));
-        match order.filter(|_| !self.migrations.is_ordered(cachelet)) {
-            // It waits until the cachelet is whole.
-            Some(order) => Epoch(order.began.0.saturating_sub(1)),
-            None => epoch,
-        }
     }
 
     /// A cachelet comes from another worker.
@@ -347,7 +299,7 @@ impl WorkerCore {
             stay,
             moves,
             host: me,
-            no_orders_until: handover.no_orders_until,
+            no_orders_until: handover.epoch,
             stragglers: others.clone().collect(),
             changing: Some(now.monotonic),
             next: None,
@@ -355,10 +307,6 @@ impl WorkerCore {
         self.handovers.moved.insert(cachelet, moved);
         self.engine.adopt_version(handover.newest);
         self.engine.store.attach(handover.cachelet);
-        if self.recuts.is_broken_since(cachelet, handover.epoch) {
-            self.engine.store.flush_cachelet(cachelet);
-            self.engine.counters.cachelets_broken += 1;
-        }
         if let Some(meter) = handover.meter {
             self.admit_meter(cachelet, meter);
         }
@@ -501,7 +449,7 @@ impl WorkerCore {
         self.handovers.orders.retain(|id, _| seats.contains_key(id));
         self.handovers
             .given
-            .retain(|(_, id)| seats.contains_key(id));
+            .retain(|(_, id)| moved.contains_key(id));
         let hosted = seats.iter().filter_map(|(id, seat)| {
             let host = match seat.worker {
                 CHANGING if passing == Some(*id) => me,
@@ -518,7 +466,6 @@ impl WorkerCore {
         for (from, handover) in core::mem::take(&mut self.handovers.early_handovers) {
             self.take_handover(now, from, handover);
         }
-        self.take_early_recuts();
         for hosted in core::mem::take(&mut self.handovers.early) {
             self.take_hosted(now, hosted);
         }
@@ -529,7 +476,7 @@ impl WorkerCore {
     pub(super) fn has_given_lately(&self, now: Now) -> bool {
         !self
             .handovers
-            .given_lately(&self.placement, now.monotonic, self.config.index)
+            .given_lately(now.monotonic, self.config.index)
             .is_empty()
     }
 
@@ -543,9 +490,7 @@ impl WorkerCore {
         to: Option<ReturnAddress>,
     ) -> Option<ReturnAddress> {
         let me = self.config.index;
-        let given = self
-            .handovers
-            .given_lately(&self.placement, now.monotonic, me);
+        let given = self.handovers.given_lately(now.monotonic, me);
         let errands = given.into_iter().map(|(host, cachelets)| Errand {
             by: me,
             host,
@@ -568,8 +513,7 @@ impl WorkerCore {
     /// Another worker has flushed what it holds, and gave these away before.
     pub(super) fn take_flush_given(&mut self, now: Now, mut flush: FlushGiven) {
         let me = self.config.index;
-        let cachelets = core::mem::take(&mut flush.cachelets);
-        for cachelet in self.recuts.with_heirs(now.monotonic, cachelets) {
+        for cachelet in core::mem::take(&mut flush.cachelets) {
             match self.handovers.moved.get(&cachelet).map(|moved| moved.host) {
                 Some(host) if host != me => flush.errands.push(Errand {
                     by: me,

@@ -9,10 +9,8 @@ use super::handover::{FlushGiven, Follow, Handover, Hosted};
 use super::in_order::Ticket;
 use super::listing::ListStep;
 use super::observe::Lines;
-use super::recut::Recut;
 use super::session::ConnectionId;
 use evenkeel_protocol::admin::{DebugTime, Streams};
-use evenkeel_types::CacheletId;
 
 /// Who waits for an answer, and where in the order of a connection's answers it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +55,6 @@ pub enum Message {
     Follow(Follow),
     /// It has come to the host.
     Followed(Follow),
-    /// Pieces of one cachelet are in another one now.
-    Recut(Box<Recut>),
-    /// That was heard, of the latter.
-    RecutHeard(CacheletId),
     /// Flush these, too, which were given away by who flushes.
     FlushGiven(FlushGiven),
     /// Lines for your watchers.

@@ -9,16 +9,13 @@
 //!
 //! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
 //! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
-//!
-//! Where a map splits a cachelet or merges two, the server goes on for a while with the cachelets that it has, and
-//! makes them the map's one after the other; see [`recut`](super::recut).
 
 #[cfg(doc)]
 use evenkeel_policy::placement::map::MapDocument;
 use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_storage::TableHash;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Cachelets of each worker of a server that has no coordinator.
 pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
@@ -40,7 +37,7 @@ pub const ELSEWHERE: u16 = u16::MAX - 2;
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
-    /// The cachelet that holds its keys here: that of the map, but for a while after this has split or merged any.
+    /// Its cachelet.
     cachelet: CacheletId,
     /// Index of the local worker that hosts the cachelet, or [`CHANGING`].
     worker: u16,
@@ -55,12 +52,6 @@ struct Node {
 }
 
 impl Node {
-    /// Whether what it holds is still held after a change of the placement.
-    fn is_held_in(&self, after: &Node) -> bool {
-        let what = |node: &Node| (node.owned, node.cachelet, node.since, node.stay);
-        what(self) == what(after)
-    }
-
     /// One of which the keys belong elsewhere.
     const ELSEWHERE: Node = Node {
         cachelet: NO_CACHELET,
@@ -158,16 +149,14 @@ impl LocalPlacement {
         }
     }
 
-    /// The cluster map as server `me` with `workers` workers keeps it, after this one, which was made from map `before`.
-    /// What it goes on to own stays with its host worker, and in the cachelet that it is in. What has come by a migration is
-    /// in the cachelet that has come, though the map may have split or merged it since.
+    /// The cluster map as server `me` with `workers` workers keeps it, after this one. What it goes on to own stays with its
+    /// host worker.
     ///
     /// # Errors
     /// Says why, when the map numbers more cachelets than there may be, or gives
     /// this server a worker that it does not have.
     pub fn updated(
         &self,
-        before: Option<&ClusterMap>,
         map: &ClusterMap,
         me: ServerId,
         workers: u16,
@@ -177,7 +166,6 @@ impl LocalPlacement {
         if document.cachelets.len() > usize::from(NO_CACHELET.0) {
             return Err("the map has more cachelets than a server can tell apart");
         }
-        let histories = document.histories();
         let mut nodes = Vec::with_capacity(count);
         for (index, &cachelet) in document.virtual_nodes.iter().enumerate() {
             let owner = document.cachelets[usize::from(cachelet.0)];
@@ -187,23 +175,22 @@ impl LocalPlacement {
             }
             nodes.push(match local {
                 Some(owner) => {
-                    let said = histories.as_ref().map(|histories| histories[index]);
+                    let at = usize::from(cachelet.0);
+                    let said = document.since.get(at).copied();
+                    let said = said.zip(document.stay.get(at).copied());
                     let held = self.nodes.get(index).filter(|node| {
                         self.nodes.len() == count
                             && self.by == By::Placement
                             && node.owned
+                            && node.cachelet == cachelet
                             && node.home == owner.worker
-                            && said.map_or(node.cachelet == cachelet, |said| {
-                                said == (node.since, node.stay)
-                            })
+                            && said.is_none_or(|said| said == (node.since, node.stay))
                     });
                     let held_since = held.map(|node| (node.since, node.stay));
                     let anew = (document.epoch, document.epoch);
                     let (since, stay) = said.or(held_since).unwrap_or(anew);
-                    let came = || came_by_migration(before?, index, me, stay);
-                    let begins = || came().unwrap_or(cachelet);
                     Node {
-                        cachelet: held.map_or_else(begins, |node| node.cachelet),
+                        cachelet,
                         worker: held.map_or(owner.worker, |node| node.worker),
                         home: owner.worker,
                         owned: true,
@@ -214,7 +201,6 @@ impl LocalPlacement {
                 None => Node::ELSEWHERE,
             });
         }
-        self.send_home_what_begins_anew(&mut nodes);
         if nodes.len() < 2 {
             nodes.resize(2, nodes[0]);
         }
@@ -225,17 +211,6 @@ impl LocalPlacement {
             is_closed: self.is_closed,
             nodes,
         })
-    }
-
-    /// A cachelet that comes to be another one by what it is made of, begins at its home worker.
-    fn send_home_what_begins_anew(&self, nodes: &mut [Node]) {
-        let (before, after) = (stays(&self.nodes), stays(nodes));
-        let has_changed = |node: &Node| before.get(&node.cachelet) != after.get(&node.cachelet);
-        for node in nodes.iter_mut().filter(|node| node.owned) {
-            if node.worker != node.home && has_changed(node) {
-                node.worker = node.home;
-            }
-        }
     }
 
     /// Where this server keeps a key, and the key's placement hash if that was needed to tell.
@@ -293,79 +268,15 @@ impl LocalPlacement {
 
     /// Where a cachelet is that this server owns; `None` for others. O(nodes).
     pub fn seat(&self, cachelet: CacheletId) -> Option<Seat> {
-        let its = |node: &&Node| node.owned && node.cachelet == cachelet;
-        let seats = self.nodes.iter().filter(its).map(Seat::of);
-        seats.reduce(Seat::with)
+        let mut nodes = self.nodes.iter();
+        let its = nodes.find(|node| node.owned && node.cachelet == cachelet);
+        its.map(Seat::of)
     }
 
     /// Every cachelet that this server owns, each once, ascending, and where it is. O(nodes).
     pub fn seats(&self) -> BTreeMap<CacheletId, Seat> {
-        let mut seats: BTreeMap<CacheletId, Seat> = BTreeMap::new();
-        for node in self.nodes.iter().filter(|node| node.owned) {
-            let seat = Seat::of(node);
-            seats
-                .entry(node.cachelet)
-                .and_modify(|all| *all = all.with(seat))
-                .or_insert(seat);
-        }
-        seats
-    }
-
-    /// The pieces of the hash space that are in other cachelets here than by this map, which the placement was made
-    /// from: by the cachelet in which they are and the one in which they are to be. O(nodes).
-    pub fn misplaced(&self, map: &ClusterMap) -> BTreeMap<(CacheletId, CacheletId), Vec<u16>> {
-        let mut misplaced: BTreeMap<_, Vec<u16>> = BTreeMap::new();
-        // VIRTUAL_NODES_MAX positions fit u16.
-        let of_map = (0u16..=u16::MAX).zip(&map.document().virtual_nodes);
-        for (node, (index, by_map)) in self.nodes.iter().zip(of_map) {
-            if node.owned && node.cachelet != *by_map {
-                let nodes = misplaced.entry((node.cachelet, *by_map)).or_default();
-                nodes.push(index);
-            }
-        }
-        misplaced
-    }
-
-    /// The cachelet that holds a key of a server with a map.
-    pub fn cachelet_of(&self, key: &[u8]) -> CacheletId {
-        self.place_of(KeyHash::of(key).0).cachelet
-    }
-
-    /// Whether any key of this server is in that cachelet. O(nodes).
-    pub fn has_any_in(&self, cachelet: CacheletId) -> bool {
-        let mut nodes = self.nodes.iter();
-        nodes.any(|node| node.owned && node.cachelet == cachelet)
-    }
-
-    /// From now on those pieces of one cachelet are in another one of the same worker. O(nodes).
-    pub fn recut(&mut self, from: CacheletId, into: CacheletId, pieces: &[u16]) {
-        for piece in pieces {
-            let node = self.nodes.get_mut(usize::from(*piece));
-            if let Some(node) = node.filter(|node| node.owned && node.cachelet == from) {
-                node.cachelet = into;
-            }
-        }
-    }
-
-    /// Whether what this server holds of a cachelet is, at least in part, still there in `after`. O(nodes).
-    pub fn holds_any_in(&self, after: &LocalPlacement, cachelet: CacheletId) -> bool {
-        let mut pairs = self.nodes.iter().zip(&after.nodes);
-        pairs.any(|(before, after)| {
-            before.owned && before.cachelet == cachelet && before.is_held_in(after)
-        })
-    }
-
-    /// Cachelets of which this server had all pieces before and has only some in `after`, so that what it holds of them is
-    /// partly another's. O(nodes).
-    pub fn broken(&self, after: &LocalPlacement) -> BTreeSet<CacheletId> {
-        if self.nodes.len() != after.nodes.len() || self.by != after.by {
-            return BTreeSet::new();
-        }
-        let pairs = self.nodes.iter().zip(&after.nodes);
-        let lost = pairs.filter(|(before, after)| before.owned && !before.is_held_in(after));
-        lost.map(|(before, _)| before.cachelet)
-            .filter(|cachelet| after.has_any_in(*cachelet))
-            .collect()
+        let owned = self.nodes.iter().filter(|node| node.owned);
+        owned.map(|node| (node.cachelet, Seat::of(node))).collect()
     }
 
     /// A cachelet of this server has passed to another server, which the map does not say yet. O(nodes).
@@ -410,28 +321,6 @@ impl LocalPlacement {
     }
 }
 
-/// The cachelet in which a virtual node was when it set out to server `me` for that stay.
-fn came_by_migration(
-    before: &ClusterMap,
-    node: usize,
-    me: ServerId,
-    stay: Epoch,
-) -> Option<CacheletId> {
-    let cachelet = *before.document().virtual_nodes.get(node)?;
-    let migration = before.migration(cachelet)?;
-    (migration.to.server == me && migration.began == stay).then_some(cachelet)
-}
-
-/// The stay of each cachelet that these make up.
-fn stays(nodes: &[Node]) -> BTreeMap<CacheletId, Epoch> {
-    let mut stays = BTreeMap::new();
-    for node in nodes.iter().filter(|node| node.owned) {
-        let stay: &mut Epoch = stays.entry(node.cachelet).or_default();
-        *stay = (*stay).max(node.stay);
-    }
-    stays
-}
-
 /// Where a cachelet is that this server owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -439,9 +328,9 @@ pub struct Seat {
     pub home: u16,
     /// The one that hosts it, or `CHANGING`.
     pub worker: u16,
-    /// Epoch from which on all of its contents have gone on without a break.
+    /// Epoch from which on its contents have gone on without a break.
     pub since: Epoch,
-    /// Names its stay at this server: see [`MapDocument::stay`]. The newest of what was merged into it.
+    /// Names its stay at this server: see [`MapDocument::stay`].
     pub stay: Epoch,
 }
 
@@ -452,15 +341,6 @@ impl Seat {
             worker: node.worker,
             since: node.since,
             stay: node.stay,
-        }
-    }
-
-    /// As a cachelet with both.
-    fn with(self, other: Seat) -> Seat {
-        Seat {
-            since: self.since.max(other.since),
-            stay: self.stay.max(other.stay),
-            ..self
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::wording;
 use core::net::SocketAddr;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::{Epoch, Instant, VirtualNode};
+use evenkeel_types::{CacheletId, Epoch, Instant};
 use std::collections::BTreeMap;
 
 /// Above this many bytes of unread answers a connection's commands wait (back-pressure).
@@ -56,11 +56,11 @@ pub struct ConnectionId {
 /// Others may be on their way behind it. Were they carried out, because the worker has got the cachelet in between,
 /// the first would be asked again after them. So the answer brings a mark, and from then on the cachelet's
 /// requests are carried out on this connection only if they bear it or a newer one: those that were sent after the
-/// answer was read. Marks belong to virtual nodes, because cachelets are split and merged.
+/// answer was read.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// The newest mark of each virtual node that has one.
-    of: BTreeMap<VirtualNode, u64>,
+    /// The newest mark of each cachelet that has one.
+    of: BTreeMap<CacheletId, u64>,
     newest: u64,
 }
 
@@ -71,29 +71,23 @@ impl Marks {
         self.of.is_empty()
     }
 
-    /// Whether a request about a virtual node with this mark was sent before an answer was read.
+    /// Whether a request of a cachelet with this mark was sent before an answer was read.
     #[cold]
-    pub fn hold_back(&self, node: VirtualNode, mark: Option<u64>) -> bool {
-        let marked = self.of.get(&node);
+    pub fn hold_back(&self, cachelet: CacheletId, mark: Option<u64>) -> bool {
+        let marked = self.of.get(&cachelet);
         marked.is_some_and(|newest| mark < Some(*newest))
     }
 
-    /// A request about a virtual node with this mark is not carried out. The mark that its answer brings: a new one of all
-    /// nodes of its cachelet, unless it lacks the present one.
-    pub fn add(
-        &mut self,
-        node: VirtualNode,
-        cachelet: impl Iterator<Item = VirtualNode>,
-        mark: Option<u64>,
-    ) -> u64 {
-        if let Some(present) = self.of.get(&node)
-            && self.hold_back(node, mark)
+    /// A request of a cachelet with this mark is not carried out. The mark that its answer brings: a new one, unless it
+    /// lacks the present one.
+    pub fn add(&mut self, cachelet: CacheletId, mark: Option<u64>) -> u64 {
+        if let Some(present) = self.of.get(&cachelet)
+            && self.hold_back(cachelet, mark)
         {
             return *present;
         }
         self.newest += 1;
-        let newest = self.newest;
-        self.of.extend(cachelet.map(|node| (node, newest)));
+        self.of.insert(cachelet, self.newest);
         self.newest
     }
 

@@ -14,7 +14,6 @@ use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
 use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY};
 use super::plain::Run;
-use super::recut::Recuts;
 use super::replicas::Replicas;
 use super::serving_lease::Leave;
 use super::session::{ConnectionId, LARGE_ANSWER};
@@ -137,8 +136,6 @@ pub struct WorkerCore {
     pub(super) handovers: Handovers,
     /// Cachelets on their way to or from another server.
     pub(super) migrations: Migrations,
-    /// Cachelets that the map has split or merged and the server has not.
-    pub(super) recuts: Recuts,
     /// Answers that wait until copies of their keys cannot be read.
     pub(super) held: HeldAnswers,
     /// Who looks on.
@@ -231,7 +228,6 @@ impl WorkerCore {
             credentials: None,
             handovers: Handovers::default(),
             migrations: Migrations::default(),
-            recuts: Recuts::default(),
             held: HeldAnswers::default(),
             observers: Observers::new(&ObserverConfig {
                 worker: config.index,
@@ -288,8 +284,6 @@ impl WorkerCore {
             Message::Hosted(hosted) => self.take_hosted(now, hosted),
             Message::Follow(follow) => self.take_follow(now, follow),
             Message::Followed(follow) => self.take_followed(now, follow),
-            Message::Recut(recut) => self.take_recut(from, *recut),
-            Message::RecutHeard(cachelet) => self.take_recut_heard(now, from, cachelet),
             Message::FlushGiven(flush) => self.take_flush_given(now, flush),
             Message::Share { to, task, bytes } => self.take_share(now, to, task, &bytes),
             Message::Log(lines) => {
@@ -353,7 +347,7 @@ impl WorkerCore {
     /// The coordinator's map. All workers of a server are to be given the same maps in the same order. Contents of cachelets that it gives to others are forgotten before
     /// this returns, so that the caller may report the epoch. False when the map cannot be used.
     pub fn handle_map(&mut self, now: Now, map: &Arc<ClusterMap>, server: ServerId) -> bool {
-        let made = (self.placement).updated(self.map.as_deref(), map, server, self.config.workers);
+        let made = (self.placement).updated(map, server, self.config.workers);
         let Ok(mut placement) = made else {
             self.engine.counters.maps_refused += 1;
             return false;
@@ -361,9 +355,6 @@ impl WorkerCore {
         self.revise_migrations(now, map, &mut placement);
         let mut wanted = self.revise_handovers(&placement);
         wanted.extend(self.migrations.staged());
-        let sources = self.recuts.sources();
-        let needed = sources.filter(|(into, _)| placement.has_any_in(*into));
-        wanted.extend(needed.map(|(_, from)| from));
         let mut held: BTreeSet<_> = self.engine.store.cachelet_ids().collect();
         if self.placement.is_private() {
             for id in core::mem::take(&mut held) {
@@ -371,22 +362,15 @@ impl WorkerCore {
             }
         }
         // What came to this server anew, after another had it, begins empty.
-        let mut begun_anew = Vec::new();
         held.retain(|id| {
             let (before, after) = (self.placement.seat(*id), placement.seat(*id));
             let begins =
                 before.is_some_and(|before| after.is_some_and(|after| after.stay != before.stay));
-            if begins {
-                begun_anew.push(*id);
-            }
             if begins || !wanted.contains(id) {
                 self.engine.store.drop_cachelet(*id);
             }
             !begins
         });
-        for cachelet in begun_anew {
-            self.count_begun_anew(cachelet, &placement);
-        }
         let mut begin = wanted.difference(&held).peekable();
         if begin.peek().is_some() && self.placement.epoch() > Epoch(0) {
             // Whoever had them last may have counted on from versions of this worker.
@@ -395,11 +379,8 @@ impl WorkerCore {
         for id in begin {
             self.engine.store.create_cachelet(*id);
         }
-        let broken = self.placement.broken(&placement);
-        self.empty_broken(broken, map.epoch());
         self.settle_meters(now.monotonic);
         self.placement = placement;
-        self.look_for_misplaced(map);
         self.server = server;
         self.map = Some(map.clone());
         self.update_cluster_config();
@@ -519,7 +500,6 @@ impl WorkerCore {
             self.finish_flush(now, self.config.index, None);
         }
         self.carry_out_orders(now);
-        self.recut(now);
         self.migrate(now);
         self.engine.hot.handle_timeout(now.monotonic);
         self.measure(now.monotonic);
@@ -534,7 +514,6 @@ impl WorkerCore {
         let due = [
             self.links.deadline(),
             self.orders_deadline(),
-            self.recuts.deadline(),
             self.migrations.deadline(),
         ];
         due.into_iter().flatten().fold(own, Instant::min)

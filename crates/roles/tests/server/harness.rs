@@ -219,7 +219,6 @@ pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
             .collect(),
         since: Vec::new(),
         stay: Vec::new(),
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     };

@@ -385,27 +385,3 @@ fn what_was_evicted_here_and_then_deleted_is_deleted_there() {
         assert_eq!(answer, "EN\r\n", "{key} is back");
     }
 }
-
-/// Numbers of cachelets that a merge has ended are given again, and servers merge in their own time.
-#[test]
-fn a_cachelet_waits_until_its_target_has_merged_away_another_of_its_number() {
-    let mut world = World::new();
-    world.split(CacheletId(1));
-    world.apply_all();
-    world.run();
-    let value = "v".repeat(128 << 10);
-    let mut client = Client::open(&mut world.servers[1], 0);
-    for number in 0..24 {
-        let key = key_in(world.maps.last().expect("a map"), 6, number);
-        let now = world.now();
-        let set = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
-        assert_eq!(client.ask(&mut world.servers[1], now, set), "STORED\r\n");
-    }
-    world.merge(CacheletId(1), CacheletId(6));
-    world.split(CacheletId(0));
-    world.order(6, worker(1, 0));
-    world.apply_all();
-    world.run();
-    assert_eq!((world.flips, world.aborts), (1, 0));
-    assert_eq!(world.counts().curr_items, 24);
-}

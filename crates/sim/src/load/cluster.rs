@@ -115,7 +115,6 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
             .collect(),
         since: Vec::new(),
         stay: Vec::new(),
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     };

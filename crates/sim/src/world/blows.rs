@@ -1,18 +1,18 @@
 //! Blows: what cachelets go through is watched, and something goes wrong just when one has come to a chosen step.
 //!
 //! Whenever the coordinator has made a new map, what begins with it is looked for: cachelets that set out to other
-//! servers, for whatever reason, and those that are split and merged. For some of them a *trap* is laid: a step, and
-//! what happens when one of the servers has come there. What really happened is counted ([`Strikes`]).
+//! servers, for whatever reason. For some of them a *trap* is laid: a step, and what happens when one of the servers has
+//! come there. What really happened is counted ([`Strikes`]).
 
 use super::plan::MS;
-use super::strikes::{Blow, Occasion, Step, Strike};
+use super::strikes::{Blow, MIGRATION_STEPS, Occasion, Strike};
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::plans::Plan;
 use evenkeel_roles::coordinator::{Moving, Purpose, SavedState, Slot};
 use evenkeel_roles::server::MigrationStep;
-use evenkeel_types::{CacheletId, KeyHash, WorkerRef};
+use evenkeel_types::{CacheletId, KeyHash};
 
 /// Traps at one time. The oldest gives way: its step may never come.
 const TRAPS_MAX: usize = 16;
@@ -20,11 +20,10 @@ const TRAPS_MAX: usize = 16;
 /// A blow that waits for a cachelet to come to a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trap {
-    /// What migrates, or gets something of another one.
+    /// What migrates.
     cachelet: CacheletId,
     strike: Strike,
     source: usize,
-    /// The source itself where the cachelet stays.
     target: usize,
 }
 
@@ -57,14 +56,12 @@ impl World {
     }
 
     fn lay_trap(&mut self, begun: &Begun) {
-        let (blows, steps) = (begun.occasion.blows(), begun.occasion.steps());
         // The few keys of a run are copied at once: that step is met least often.
-        let copying = Step::Migration(MigrationStep::Copying);
-        let step = match steps.contains(&copying) && self.random.chance(1, 4) {
-            true => copying,
-            false => steps[self.random.index(steps.len())],
+        let step = match self.random.chance(1, 4) {
+            true => MigrationStep::Copying,
+            false => MIGRATION_STEPS[self.random.index(MIGRATION_STEPS.len())],
         };
-        let blow = blows[self.random.index(blows.len())];
+        let blow = Blow::ALL[self.random.index(Blow::ALL.len())];
         if self.traps.len() == TRAPS_MAX {
             self.traps.remove(0);
         }
@@ -88,7 +85,7 @@ impl World {
             Slot::Moving(moving) if moving.began > before.epoch() => Some((cachelet, moving)),
             _ => None,
         });
-        let mut begun: Vec<Begun> = moving
+        moving
             .filter_map(|(cachelet, moving)| {
                 Some(Begun {
                     occasion: occasion_of(&state, cachelet, moving),
@@ -97,20 +94,7 @@ impl World {
                     target: self.server_of(moving.to.server)?,
                 })
             })
-            .collect();
-        if let Some(after) = self.coordinator.core.map() {
-            let recut = recut_since(before, after);
-            begun.extend(recut.into_iter().filter_map(|(occasion, cachelet, owner)| {
-                let owner = self.server_of(owner.server)?;
-                Some(Begun {
-                    occasion,
-                    cachelet,
-                    source: owner,
-                    target: owner,
-                })
-            }));
-        }
-        begun
+            .collect()
     }
 
     /// Looks whether a blow's time has come.
@@ -122,12 +106,9 @@ impl World {
         let is_there = |trap: &Trap| {
             let is_end = server == trap.source || server == trap.target;
             is_end
-                && workers.iter().any(|worker| match trap.strike.step {
-                    Step::Migration(step) => (worker.migration_steps())
-                        .any(|(cachelet, its)| (cachelet, its) == (trap.cachelet, step)),
-                    Step::Recut(step) => (worker.recut_steps())
-                        .any(|(cachelets, its)| cachelets.contains(&trap.cachelet) && its == step),
-                })
+                && (workers.iter())
+                    .flat_map(|worker| worker.migration_steps())
+                    .any(|its| its == (trap.cachelet, trap.strike.step))
         };
         let (sprung, waiting) = self.traps.iter().partition(|trap| is_there(trap));
         self.traps = waiting;
@@ -176,9 +157,6 @@ impl World {
                 let core = &mut self.coordinator.core;
                 core.cancel_migration(now, trap.cachelet).is_ok()
             }
-            Blow::Again => self.recut_again(trap.cachelet),
-            Blow::Migrate => self.send_away(trap.cachelet, source),
-            Blow::Move => self.move_within(source, trap.cachelet),
         };
         if struck {
             self.report.strikes.tell(strike);
@@ -229,33 +207,6 @@ impl World {
         }
         any
     }
-
-    /// A cachelet that is being split or merged is so once more.
-    fn recut_again(&mut self, cachelet: CacheletId) -> bool {
-        let Some(map) = self.coordinator.core.map().cloned() else {
-            return false;
-        };
-        let Some(owner) = map.owner(cachelet) else {
-            return false;
-        };
-        match self.random.chance(1, 2) {
-            true => self.split_one(cachelet, owner),
-            false => self.merge_one(&map, cachelet, owner),
-        }
-    }
-
-    /// A cachelet that is being split or merged is ordered to another server.
-    fn send_away(&mut self, cachelet: CacheletId, source: usize) -> bool {
-        let others = (0..self.servers.len()).filter(|other| *other != source);
-        let others: Vec<usize> = others
-            .filter(|&other| self.servers[other].process.alive)
-            .collect();
-        if others.is_empty() {
-            return false;
-        }
-        let target = others[self.random.index(others.len())];
-        self.migrate_to(cachelet, source, target)
-    }
 }
 
 /// Why a cachelet set out.
@@ -271,27 +222,4 @@ fn occasion_of(state: &SavedState, cachelet: CacheletId, moving: &Moving) -> Occ
         Purpose::Load if state.plans.open.as_ref().is_some_and(is_move_of) => Occasion::Plan,
         Purpose::Load => Occasion::Wish,
     }
-}
-
-/// Cachelets that another map has split off, or merged something into, and their owners.
-fn recut_since(before: &ClusterMap, after: &ClusterMap) -> Vec<(Occasion, CacheletId, WorkerRef)> {
-    let [before, nodes] = [before, after].map(|map| &map.document().virtual_nodes);
-    let mut recut: Vec<(Occasion, CacheletId, WorkerRef)> = Vec::new();
-    let changed = before
-        .iter()
-        .zip(nodes)
-        .filter(|(former, now)| former != now);
-    for (former, &cachelet) in changed {
-        let is_known = recut.iter().any(|(_, known, _)| *known == cachelet);
-        let Some(owner) = after.owner(cachelet).filter(|_| !is_known) else {
-            continue;
-        };
-        // What a merge has ended has no virtual node any more.
-        let occasion = match nodes.contains(former) {
-            true => Occasion::Split,
-            false => Occasion::Merge,
-        };
-        recut.push((occasion, cachelet, owner));
-    }
-    recut
 }

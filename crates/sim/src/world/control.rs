@@ -54,7 +54,7 @@ impl Coordinator {
     pub fn new(process: Process, servers: usize, lineage: u64) -> Self {
         let config = CoordinatorConfig {
             initial_servers: servers,
-            cachelets_per_worker: CACHELETS_PER_WORKER,
+            cachelets_per_worker: Some(CACHELETS_PER_WORKER),
             silent: SILENT,
             ..CoordinatorConfig::new(CLUSTER)
         };
@@ -144,7 +144,6 @@ impl World {
             load: LoadReport::default(),
             hot_keys: None,
             migrates: false,
-            splits: false,
             asks_for_moves: false,
             migrations: Vec::new(),
             leased: false,
@@ -165,7 +164,6 @@ impl World {
             self.forge_reports(&mut migrations);
             return Heartbeat {
                 migrates: server.migrates,
-                splits: true,
                 leased: server.leases.keeper.needs_leases(),
                 migrations,
                 worker_ports: worker_ports(host, self.workers_per_server),

@@ -104,7 +104,6 @@ impl World {
             }
             Hazard::MoveCachelet => self.move_cachelets(),
             Hazard::Migrate => self.migrate_some(),
-            Hazard::Recut => self.split_or_merge(),
             Hazard::Drain => self.drain_or_fill(),
             Hazard::SwitchPlans => self.switch_plans(),
             Hazard::SwitchHotKeys => self.switch_hot_keys(),

@@ -15,7 +15,7 @@ impl World {
     }
 
     fn migrate_one(&mut self) -> bool {
-        let Some((_, cachelet, owner)) = self.some_cachelet() else {
+        let Some((cachelet, owner)) = self.some_cachelet() else {
             return false;
         };
         let Some(source) = self.server_of(owner.server) else {

@@ -15,7 +15,6 @@ mod migrations;
 mod mutants;
 mod network;
 mod operators;
-mod pieces;
 mod plan;
 mod process;
 mod proxies;
@@ -32,7 +31,7 @@ pub use mutants::Fault;
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
 pub use story::{Line, Listener};
-pub use strikes::{Blow, Occasion, Step, Strike, Strikes};
+pub use strikes::{Blow, Occasion, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
 use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
@@ -621,8 +620,8 @@ impl World {
             .position(|s| s.id == Some(home.server) && s.process.alive)
     }
 
-    /// A cachelet that holds a key, often the hottest, with its owner and the newest map.
-    fn some_cachelet(&mut self) -> Option<(Arc<ClusterMap>, CacheletId, WorkerRef)> {
+    /// A cachelet that holds a key, often the hottest, with its owner.
+    fn some_cachelet(&mut self) -> Option<(CacheletId, WorkerRef)> {
         let map = self.coordinator.core.map()?.clone();
         let key = match self.random.below(2) {
             0 => 0,
@@ -630,7 +629,7 @@ impl World {
         };
         let place = map.locate(KeyHash::of(&self.keys[key]));
         let owner = place.worker?;
-        Some((map, place.cachelet, owner))
+        Some((place.cachelet, owner))
     }
 
     /// Whether a server that has been there is not there now.

@@ -12,7 +12,6 @@ use crate::history::Nanos;
 use evenkeel_policy::hot_keys::plain::{NAME_MARK, NAME_PREFIX_LEN};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_roles::coordinator::{MigrationReport, MigrationState};
-use evenkeel_roles::server::{Message, Peer, RecutStep};
 use evenkeel_types::{Epoch, KeyHash, WorkerRef};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -65,14 +64,6 @@ pub enum Fault {
     /// Servers say that they work by a map, and so have let go of what it takes from them, as soon as they are told of it, and
     /// their workers hear of it a second later.
     MapsConfirmedEarly,
-    /// Of what a split or a merge brings into another cachelet every other item is lost.
-    RecutsLoseItems,
-    /// Home workers of cachelets that are split or merged take it that all workers have heard, and none ever does.
-    RecutsUnheard,
-    /// The same, and they hear a second later, when the map may say otherwise.
-    RecutsLate,
-    /// Maps do not say how long merged parts of the hash space have gone on where they are.
-    MergesForgotten,
     /// Servers serve on when their leases are over.
     LeasesOutlived,
     /// What happens follows from more than the seed.
@@ -83,8 +74,6 @@ pub enum Fault {
     NewHomesAnswer,
     /// With atomic writes: shadow servers confirm that they serve a key no more, and go on.
     ShadowsServeOn,
-    /// With atomic writes: homes answer at once while any of their cachelets is split or merged.
-    RecutsAnswer,
     /// With atomic writes: a value that was held back brings a lease.
     GrantsWhileHeld,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
@@ -102,16 +91,15 @@ impl Fault {
     ];
 
     /// Those of atomic writes.
-    pub const ATOMIC: [Fault; 5] = [
+    pub const ATOMIC: [Fault; 4] = [
         Fault::AnswersNotHeld,
         Fault::NewHomesAnswer,
         Fault::ShadowsServeOn,
-        Fault::RecutsAnswer,
         Fault::GrantsWhileHeld,
     ];
 
     /// Those of a cluster of Evenkeel servers.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 23] = [
         Fault::ReplicaStoresDropped,
         Fault::GrantsAlways,
         Fault::CopiesBoast,
@@ -133,10 +121,6 @@ impl Fault {
         Fault::MigrationsKeepDeleted,
         Fault::FlipsEarly,
         Fault::MapsConfirmedEarly,
-        Fault::RecutsLoseItems,
-        Fault::RecutsUnheard,
-        Fault::RecutsLate,
-        Fault::MergesForgotten,
         Fault::LeasesOutlived,
         Fault::Undetermined,
     ];
@@ -243,11 +227,6 @@ impl World {
 
     /// What a member is told instead of a map.
     pub(super) fn forged_map(&mut self, host: usize, map: &Arc<ClusterMap>) -> Arc<ClusterMap> {
-        if self.has_fault(Fault::MergesForgotten) {
-            let mut document = map.document().clone();
-            document.merged.clear();
-            return ClusterMap::new(document).map_or_else(|_| map.clone(), Arc::new);
-        }
         if !self.has_fault(Fault::TwoHomes) {
             return map.clone();
         }
@@ -291,53 +270,6 @@ impl World {
         match self.has_fault(Fault::MapsConfirmedEarly) {
             true => 2_000 * MS,
             false => 4 * MS,
-        }
-    }
-
-    /// What becomes of a message from one worker to another: `None` when it is lost, or comes later.
-    pub(super) fn forge_message(
-        &mut self,
-        server: usize,
-        (from, to): (u16, u16),
-        message: Message,
-    ) -> Option<Message> {
-        let is_late = self.has_fault(Fault::RecutsLate);
-        let Message::Recut(recut) = message else {
-            return Some(message);
-        };
-        if !is_late && !self.has_fault(Fault::RecutsUnheard) {
-            return Some(Message::Recut(recut));
-        }
-        let (_, into) = recut.cachelets();
-        let heard = Message::RecutHeard(into);
-        let at = self.in_queue(server, (to, from), MS / 5);
-        self.at(at, self.message_event(server, (to, from), heard));
-        if is_late {
-            let delay = self.random.between(500, 2_000) * MS;
-            let late = self.message_event(server, (from, to), Message::Recut(recut));
-            self.after(delay, late);
-        }
-        None
-    }
-
-    /// With a fault: items that are being brought into another cachelet are lost.
-    pub(super) fn lose_some_that_are_brought(&mut self, server: usize, worker: u16) {
-        if !self.has_fault(Fault::RecutsLoseItems) {
-            return;
-        }
-        let now = self.servers[server].process.now(self.time);
-        let core = &mut self.servers[server].workers[usize::from(worker)];
-        let brought = core
-            .recut_steps()
-            .filter(|(_, step)| *step == RecutStep::Bringing);
-        let into: Vec<_> = brought.map(|([_, into], _)| into).collect();
-        for key in self.keys.iter().step_by(2) {
-            if into.contains(&core.cachelet_of(key)) {
-                let id = core.open(Peer::default());
-                let words = [b"delete ", &key[..], b" noreply\r\n"].concat();
-                core.handle_input(now, id, &words);
-                core.close(id);
-            }
         }
     }
 

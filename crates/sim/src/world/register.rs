@@ -427,27 +427,16 @@ impl World {
         }
     }
 
-    /// A worker has emptied what a map has taken a part of, if it has counted so since it had counted `before`: what it
-    /// does not have is gone.
-    pub(super) fn lose_broken(&mut self, server: usize, worker: u16, before: u64) {
-        let now = self.servers[server].process.now(self.time);
-        let core = &mut self.servers[server].workers[usize::from(worker)];
-        let emptied = core.counters().cachelets_broken - before;
-        if emptied == 0 {
-            return;
-        }
-        let keys = self.keys.iter();
-        let gone: Vec<_> = keys.map(|key| !core.has_item(now, key)).collect();
-        self.report
-            .tell("cachelets emptied, since a part was taken", emptied);
-        self.lose_keys(server, worker, &gone);
+    /// The cachelet of a key, which is the same in all maps.
+    fn cachelet_of(&self, key: usize) -> Option<CacheletId> {
+        let map = self.coordinator.core.map()?;
+        Some(map.locate(KeyHash::of(&self.keys[key])).cachelet)
     }
 
-    /// A cachelet has left worker `from` of a server, for another one or [`ON_THE_WAY`] to one.
-    pub(super) fn carry(&mut self, server: usize, from: u16, cachelet: CacheletId, to: u16) {
+    /// A cachelet has left a worker of a server, for another one or [`ON_THE_WAY`] to one.
+    pub(super) fn carry(&mut self, server: usize, cachelet: CacheletId, to: u16) {
         for key in 0..self.keys.len() {
-            let core = &self.servers[server].workers[usize::from(from)];
-            let is_in = core.cachelet_of(&self.keys[key]) == cachelet;
+            let is_in = self.cachelet_of(key) == Some(cachelet);
             if let Some(held) = &mut self.register.held[key]
                 && held.server == server
                 && is_in
@@ -489,11 +478,8 @@ impl World {
 
     /// Some cachelets of a worker are emptied.
     pub(super) fn lose_cachelets(&mut self, server: usize, worker: u16, cachelets: &[CacheletId]) {
-        let core = &self.servers[server].workers[usize::from(worker)];
-        let keys = self.keys.iter();
-        let gone: Vec<_> = keys
-            .map(|key| cachelets.contains(&core.cachelet_of(key)))
-            .collect();
+        let is_in = |key| (self.cachelet_of(key)).is_some_and(|its| cachelets.contains(&its));
+        let gone: Vec<_> = (0..self.keys.len()).map(is_in).collect();
         self.lose_keys(server, worker, &gone);
     }
 
@@ -538,18 +524,13 @@ impl World {
             if counts.ended[&MigrationEnd::Aborted] == 0 {
                 let held = self.register.held[key].as_ref();
                 let place = held.map(|held| (held.server, held.worker));
-                let node = self.coordinator.core.map().map(|map| {
-                    let hash = KeyHash::of(&self.keys[key]);
-                    let node = (hash.0 >> 52) as usize;
-                    let histories = map.document().histories();
-                    (
-                        map.epoch(),
-                        map.locate(hash),
-                        histories.map(|all| all[node]),
-                    )
+                let by_map = self.coordinator.core.map().map(|map| {
+                    let its = map.locate(KeyHash::of(&self.keys[key]));
+                    let since = map.document().since[usize::from(its.cachelet.0)];
+                    (map.epoch(), its, since)
                 });
                 self.fail(format!(
-                    "what key {key} held is lost on its way at {place:?}, where the map says {node:?}"
+                    "what key {key} held is lost on its way at {place:?}, where the map says {by_map:?}"
                 ));
             }
         }

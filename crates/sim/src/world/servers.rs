@@ -379,9 +379,7 @@ impl World {
     /// With a fault: whether a worker does not hold its answers back.
     fn answers_early(&self, server: usize, worker: u16) -> bool {
         let since = self.time - self.servers[server].mapped_at[usize::from(worker)];
-        let core = &self.servers[server].workers[usize::from(worker)];
         self.has_fault(Fault::AnswersNotHeld)
-            || self.has_fault(Fault::RecutsAnswer) && core.recut_steps().next().is_some()
             || self.has_fault(Fault::NewHomesAnswer) && since < self.plan.lease()
     }
 
@@ -446,30 +444,25 @@ impl World {
             self.lose_worker(server, to);
         }
         if let Message::FlushGiven(flush) = &message {
-            let s = &self.servers[server];
-            let now = s.process.now(self.time);
-            let emptied = s.workers[usize::from(to)].with_heirs(now, flush.cachelets());
-            self.lose_cachelets(server, to, &emptied);
+            self.lose_cachelets(server, to, flush.cachelets());
         }
         let came = match &message {
             Message::Handover(handover) => Some(handover.cachelet()),
             _ => None,
         };
         if let Some(cachelet) = came {
-            self.carry(server, from, cachelet, to);
+            self.carry(server, cachelet, to);
         }
         self.time += 1;
         let s = &mut self.servers[server];
         let now = s.process.now(self.time);
         let core = &mut s.workers[usize::from(to)];
         let refused = core.counters().cachelets_refused;
-        let broken = core.counters().cachelets_broken;
         let mut next = Some(message);
         while let Some(message) = next {
             next = core.handle_message(now, from, message);
         }
         let was_refused = core.counters().cachelets_refused > refused;
-        self.lose_broken(server, to, broken);
         if let Some(cachelet) = came {
             self.report.tell("cachelets given to other workers", 1);
             if was_refused {
@@ -487,12 +480,10 @@ impl World {
         let now = s.process.now(self.time);
         let w = &mut s.workers[usize::from(worker)];
         let before = w.epoch();
-        let broken = w.counters().cachelets_broken;
         let is_taken = w.handle_map(now, map, id);
         let after = w.epoch();
         if is_taken {
             self.let_go(server, worker);
-            self.lose_broken(server, worker, broken);
             self.look_at_lease(server, worker);
             self.servers[server].mapped_at[usize::from(worker)] = self.time;
         }
@@ -566,7 +557,7 @@ impl World {
     }
 
     fn move_one(&mut self) -> bool {
-        let Some((_, cachelet, owner)) = self.some_cachelet() else {
+        let Some((cachelet, owner)) = self.some_cachelet() else {
             return false;
         };
         let server = self.server_of(owner.server);

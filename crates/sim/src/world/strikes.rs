@@ -1,8 +1,8 @@
-//! What cachelets were in the middle of when something went wrong with them, counted: why they changed, how far they
+//! What migrating cachelets were in the middle of when something went wrong with them, counted: why they moved, how far they
 //! had come, and what happened then. A run proves little of a step that nothing ever struck.
 
 use core::fmt;
-use evenkeel_roles::server::{MigrationStep, RecutStep};
+use evenkeel_roles::server::MigrationStep;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ macro_rules! named {
 }
 
 named! {
-    /// Why a cachelet changes.
+    /// Why a cachelet moves.
     Occasion {
         /// Somebody wants it at another server.
         Wish = "wish",
@@ -41,15 +41,11 @@ named! {
         Drain = "drain",
         /// The coordinator evens out load.
         Plan = "plan",
-        /// It is split.
-        Split = "split",
-        /// Another one is merged into it.
-        Merge = "merge",
     }
 }
 
 named! {
-    /// What goes wrong. The source is the owner, also of a cachelet that is split or merged.
+    /// What goes wrong.
     Blow {
         /// Its process dies.
         KillSource = "source killed",
@@ -73,26 +69,11 @@ named! {
         RestartCoordinator = "coordinator killed",
         /// It is to be given up.
         Cancel = "cancelled",
-        /// It is split or merged once more.
-        Again = "recut again",
-        /// It is to go to another server.
-        Migrate = "sent away",
-        /// It is to go to another worker.
-        Move = "moved",
     }
 }
 
-/// How far a cachelet has come in what it goes through, as one of its servers knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
-    /// In a migration.
-    Migration(MigrationStep),
-    /// In a split or a merge.
-    Recut(RecutStep),
-}
-
 /// The steps at which a migration can be struck.
-const MIGRATION_STEPS: [MigrationStep; 7] = [
+pub(super) const MIGRATION_STEPS: [MigrationStep; 7] = [
     MigrationStep::Beginning,
     MigrationStep::Copying,
     MigrationStep::Passing,
@@ -102,98 +83,44 @@ const MIGRATION_STEPS: [MigrationStep; 7] = [
     MigrationStep::Live,
 ];
 
-/// The same of splits and merges.
-const RECUT_STEPS: [RecutStep; 3] = [RecutStep::Waiting, RecutStep::Bringing, RecutStep::Telling];
-
-impl Step {
-    /// How reports call it; stable.
-    pub fn name(self) -> &'static str {
-        match self {
-            Step::Migration(step) => match step {
-                MigrationStep::Waiting => "waiting",
-                MigrationStep::Beginning => "beginning",
-                MigrationStep::Copying => "copying",
-                MigrationStep::Passing => "passing",
-                MigrationStep::Moved => "moved",
-                MigrationStep::Aborted => "aborted",
-                MigrationStep::Partly => "partly",
-                MigrationStep::Active => "active",
-                MigrationStep::Live => "live",
-            },
-            Step::Recut(step) => match step {
-                RecutStep::Waiting => "waiting",
-                RecutStep::Bringing => "bringing",
-                RecutStep::Telling => "telling",
-            },
-        }
-    }
-}
-
-impl Occasion {
-    /// What can go wrong then.
-    pub fn blows(self) -> &'static [Blow] {
-        match self {
-            Occasion::Split | Occasion::Merge => &[
-                Blow::KillSource,
-                Blow::StopSource,
-                Blow::CutFromCoordinator,
-                Blow::Loss,
-                Blow::Duplicates,
-                Blow::RestartCoordinator,
-                Blow::Again,
-                Blow::Migrate,
-                Blow::Move,
-            ],
-            _ => &[
-                Blow::KillSource,
-                Blow::KillTarget,
-                Blow::StopSource,
-                Blow::StopTarget,
-                Blow::CutLink,
-                Blow::Partition,
-                Blow::CutFromCoordinator,
-                Blow::Loss,
-                Blow::Duplicates,
-                Blow::RestartCoordinator,
-                Blow::Cancel,
-            ],
-        }
-    }
-
-    /// The steps at which it can go wrong.
-    pub fn steps(self) -> Vec<Step> {
-        match self {
-            Occasion::Split | Occasion::Merge => RECUT_STEPS.map(Step::Recut).to_vec(),
-            _ => MIGRATION_STEPS.map(Step::Migration).to_vec(),
-        }
+/// How reports call a step; stable.
+fn name_of(step: MigrationStep) -> &'static str {
+    match step {
+        MigrationStep::Waiting => "waiting",
+        MigrationStep::Beginning => "beginning",
+        MigrationStep::Copying => "copying",
+        MigrationStep::Passing => "passing",
+        MigrationStep::Moved => "moved",
+        MigrationStep::Aborted => "aborted",
+        MigrationStep::Partly => "partly",
+        MigrationStep::Active => "active",
+        MigrationStep::Live => "live",
     }
 }
 
 /// One blow at one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Strike {
-    /// Why the cachelet changed.
+    /// Why the cachelet moved.
     pub occasion: Occasion,
     /// What happened.
     pub blow: Blow,
     /// How far it had come.
-    pub step: Step,
+    pub step: MigrationStep,
 }
 
 impl Strike {
     /// Whatever can happen.
     pub fn all() -> impl Iterator<Item = Strike> {
         Occasion::ALL.iter().flat_map(|&occasion| {
-            let steps = occasion.steps();
             let of_blow = move |&blow: &Blow| {
-                let steps = steps.clone().into_iter();
-                steps.map(move |step| Strike {
+                MIGRATION_STEPS.iter().map(move |&step| Strike {
                     occasion,
                     blow,
                     step,
                 })
             };
-            occasion.blows().iter().flat_map(of_blow)
+            Blow::ALL.iter().flat_map(of_blow)
         })
     }
 }
@@ -205,7 +132,8 @@ impl fmt::Display for Strike {
             blow,
             step,
         } = self;
-        write!(f, "{}: {}, {}", occasion.name(), blow.name(), step.name())
+        let step = name_of(*step);
+        write!(f, "{}: {}, {step}", occasion.name(), blow.name())
     }
 }
 
@@ -247,13 +175,13 @@ impl fmt::Display for Strikes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for occasion in self.occasions() {
             write!(f, "{:<20}", occasion.name())?;
-            for step in occasion.steps() {
-                write!(f, "{:>11}", step.name())?;
+            for step in MIGRATION_STEPS {
+                write!(f, "{:>11}", name_of(step))?;
             }
             writeln!(f)?;
-            for &blow in occasion.blows() {
+            for &blow in Blow::ALL {
                 write!(f, "  {:<18}", blow.name())?;
-                for step in occasion.steps() {
+                for step in MIGRATION_STEPS {
                     let strike = Strike {
                         occasion,
                         blow,
@@ -275,7 +203,7 @@ impl Serialize for Strikes {
         for (strike, times) in &self.0 {
             let table = tables.entry(strike.occasion.name()).or_default();
             let row = table.entry(strike.blow.name()).or_default();
-            row.insert(strike.step.name(), *times);
+            row.insert(name_of(strike.step), *times);
         }
         let mut all = serializer.serialize_map(Some(tables.len()))?;
         for (occasion, table) in &tables {
@@ -294,9 +222,9 @@ mod tests {
         let mut strikes = Strikes::default();
         assert!(strikes.never().eq(Strike::all()));
         let strike = Strike {
-            occasion: Occasion::Merge,
+            occasion: Occasion::Drain,
             blow: Blow::KillSource,
-            step: Step::Recut(RecutStep::Telling),
+            step: MigrationStep::Live,
         };
         strikes.tell(strike);
         strikes.tell(strike);
@@ -308,12 +236,12 @@ mod tests {
         let table = both.to_string();
         println!("{table}");
         let lines: Vec<_> = table.lines().collect();
-        assert_eq!(lines.len(), 1 + Occasion::Merge.blows().len());
-        assert!(lines[0].starts_with("merge") && lines[0].ends_with("telling"));
+        assert_eq!(lines.len(), 1 + Blow::ALL.len());
+        assert!(lines[0].starts_with("drain") && lines[0].ends_with("live"));
         assert!(lines[1].trim_start().starts_with("source killed") && lines[1].ends_with(" 4"));
         assert_eq!(
             serde_json::to_value(&both).unwrap(),
-            serde_json::json!({"merge": {"source killed": {"telling": 4}}})
+            serde_json::json!({"drain": {"source killed": {"live": 4}}})
         );
     }
 }

@@ -110,8 +110,6 @@ set_of! {
         MoveCachelet = "cachelets moved between workers",
         /// Cachelets go to other servers, and something may go wrong at any step of it.
         Migrate = "migrations wanted",
-        /// A cachelet is split, or two of one worker are merged.
-        Recut = "cachelets split and merged",
         /// A server is emptied, or one that was gets its share again.
         Drain = "servers drained and filled",
         /// Plans that even out load are carried out from now on, or not any more.
@@ -159,12 +157,11 @@ set_of! {
     }
 }
 
-/// What makes cachelets change places and shapes, and does no harm to anything that they hold.
-const GENTLE: [Hazard; 7] = [
+/// What makes cachelets change places, and does no harm to anything that they hold.
+const GENTLE: [Hazard; 6] = [
     Hazard::Join,
     Hazard::MoveCachelet,
     Hazard::Migrate,
-    Hazard::Recut,
     Hazard::Drain,
     Hazard::SwitchPlans,
     Hazard::SwitchHotKeys,
@@ -281,7 +278,6 @@ impl Swarm {
             Hazard::CutFromCluster,
             Hazard::MoveCachelet,
             Hazard::Migrate,
-            Hazard::Recut,
             Hazard::Drain,
             Hazard::SwitchPlans,
             Hazard::SwitchHotKeys,

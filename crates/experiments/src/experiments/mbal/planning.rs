@@ -44,7 +44,7 @@ pub(super) fn plan_once(seed: u64) -> anyhow::Result<Planned> {
     let bytes: u64 = report.servers.iter().map(ServerReport::memory_bytes).sum();
     Ok(Planned {
         took,
-        moves: plan.moves(),
+        moves: plan.moves.len(),
         part_of_bytes: plan.bytes as f64 / bytes as f64,
     })
 }

@@ -10,12 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_types::{CacheletId, Instant, KeyHash, VirtualNode, WorkerRef};
+use evenkeel_types::{CacheletId, Instant, KeyHash, WorkerRef};
 
 use super::{HotKeys, PROMOTION_HOLD_OFF};
 use crate::hot_keys::ssm::Slot;
 use crate::hot_keys::state::Event;
-use crate::placement::map::{ClusterMap, Place};
+use crate::placement::map::ClusterMap;
 
 /// What is otherwise at this server than the map says.
 #[derive(Debug, Default)]
@@ -23,21 +23,13 @@ use crate::placement::map::{ClusterMap, Place};
 pub(super) struct Hosts {
     /// Cachelets of which it is known otherwise than by the map whether this worker hosts them.
     moved: BTreeMap<CacheletId, bool>,
-    /// The cachelets that pieces of the hash space are in, where they are not yet in those of the map.
-    misplaced: BTreeMap<VirtualNode, CacheletId>,
 }
 
 impl Hosts {
-    /// The cachelet that a key is in at this server.
-    fn cachelet(&self, place: &Place) -> CacheletId {
-        let misplaced = self.misplaced.get(&place.virtual_node);
-        misplaced.copied().unwrap_or(place.cachelet)
-    }
-
     /// Whether a worker hosts a key.
     pub fn is_host(&self, map: &ClusterMap, me: WorkerRef, hash: KeyHash) -> bool {
         let place = map.locate(hash);
-        let moved = self.moved.get(&self.cachelet(&place)).copied();
+        let moved = self.moved.get(&place.cachelet).copied();
         moved.unwrap_or(place.worker == Some(me))
     }
 }
@@ -83,12 +75,6 @@ impl HotKeys {
         self.hosts.moved.remove(&cachelet);
     }
 
-    /// Tells which pieces of the hash space are at this server in other cachelets than by the map. To be told before the
-    /// map is, if there is a new one.
-    pub fn handle_misplaced(&mut self, misplaced: BTreeMap<VirtualNode, CacheletId>) {
-        self.hosts.misplaced = misplaced;
-    }
-
     fn note_host(&mut self, cachelet: CacheletId, home: bool, host: bool) {
         if home == host {
             self.hosts.moved.remove(&cachelet);
@@ -102,8 +88,7 @@ impl HotKeys {
         let Some(map) = &self.map else {
             return Vec::new();
         };
-        let of = |slot: &Slot| self.hosts.cachelet(&map.locate(self.table[*slot].hash));
-        let is_in = |slot: &Slot| of(slot) == cachelet;
+        let is_in = |slot: &Slot| map.locate(self.table[*slot].hash).cachelet == cachelet;
         self.table.slots().into_iter().filter(is_in).collect()
     }
 }

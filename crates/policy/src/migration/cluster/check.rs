@@ -6,24 +6,21 @@ use evenkeel_types::{ServerId, WorkerRef};
 
 use super::draft::{most_believed, reported_load};
 use super::report::{CacheletNumber, CacheletReport, ClusterReport};
-use super::{ClusterConfig, ClusterPlan, Step};
+use super::{ClusterConfig, ClusterPlan, Move};
 use crate::migration::{ROUNDING, mean};
 
 /// Why a plan is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// A step names a cachelet that its owner does not have, or that must not move.
+    /// A cachelet that its owner does not have, or that must not move.
     #[error("cachelet {0} is not there, or must not move")]
     NotThere(CacheletNumber),
-    /// A cachelet is part of two steps.
-    #[error("cachelet {0} is part of two steps")]
+    /// A cachelet moves twice.
+    #[error("cachelet {0} moves twice")]
     Twice(CacheletNumber),
     /// It goes to where it is, to an unknown worker, or to a server that accepts nothing.
     #[error("cachelet {0} has nowhere to go")]
     Nowhere(CacheletNumber),
-    /// A cachelet with one virtual node is to be split.
-    #[error("cachelet {0} cannot be split")]
-    Whole(CacheletNumber),
     /// More moves than allowed.
     #[error("{0} moves are too many")]
     TooManyMoves(usize),
@@ -41,7 +38,7 @@ pub enum Refusal {
     /// A server would get more than its memory holds.
     #[error("server {0} has no memory for it")]
     NoMemory(ServerId),
-    /// Loads that the plan predicts are not those that its steps lead to.
+    /// Loads that the plan predicts are not those that its moves lead to.
     #[error("worker {0} would have another load than the plan says")]
     WrongPrediction(WorkerRef),
 }
@@ -56,11 +53,10 @@ struct Paper<'a> {
     accepts: BTreeMap<ServerId, bool>,
     memory: BTreeMap<ServerId, u64>,
     touched: BTreeSet<CacheletNumber>,
-    moves: usize,
     bytes: u64,
 }
 
-/// Checks a plan against the reports that it was made from, which must be valid. O(c log s) for c cachelets and s steps.
+/// Checks a plan against the reports that it was made from, which must be valid. O(c log m) for c cachelets and m moves.
 ///
 /// # Errors
 ///
@@ -70,17 +66,18 @@ pub fn check(
     config: &ClusterConfig,
     plan: &ClusterPlan,
 ) -> Result<(), Refusal> {
-    let mut paper = Paper::new(report, &plan.steps);
+    let mut paper = Paper::new(report, &plan.moves);
     let before = paper.loads.clone();
     let memory_before = paper.memory.clone();
-    for step in &plan.steps {
-        paper.carry_out(step)?;
+    for it in &plan.moves {
+        paper.carry_out(it)?;
     }
-    if paper.moves > config.moves_max {
-        return Err(Refusal::TooManyMoves(paper.moves));
+    if plan.moves.len() > config.moves_max {
+        return Err(Refusal::TooManyMoves(plan.moves.len()));
     }
     let all_bytes: u64 = memory_before.values().sum();
-    let bytes_max = (config.bytes_ratio_max * all_bytes as f64) as u64;
+    let ratio_max = (config.bytes_ratio_max * all_bytes as f64) as u64;
+    let bytes_max = ratio_max.max(plan.moves.first().map_or(0, |first| first.bytes));
     if paper.bytes > bytes_max || paper.bytes != plan.bytes {
         return Err(Refusal::Bytes(paper.bytes));
     }
@@ -96,16 +93,8 @@ pub fn check(
 }
 
 impl<'a> Paper<'a> {
-    fn new(report: &'a ClusterReport, steps: &[Step]) -> Self {
-        let mut named = BTreeSet::new();
-        for step in steps {
-            match *step {
-                Step::Move { cachelet, .. } | Step::Split { cachelet, .. } => {
-                    named.insert(cachelet);
-                }
-                Step::Merge { cachelets, .. } => named.extend(cachelets),
-            }
-        }
+    fn new(report: &'a ClusterReport, moves: &[Move]) -> Self {
+        let named: BTreeSet<CacheletNumber> = moves.iter().map(|it| it.cachelet).collect();
         let mut paper = Paper {
             loads: BTreeMap::new(),
             tolerance: 0.0,
@@ -113,7 +102,6 @@ impl<'a> Paper<'a> {
             accepts: BTreeMap::new(),
             memory: BTreeMap::new(),
             touched: BTreeSet::new(),
-            moves: 0,
             bytes: 0,
         };
         let most = most_believed(report);
@@ -139,67 +127,40 @@ impl<'a> Paper<'a> {
         paper
     }
 
-    fn carry_out(&mut self, step: &Step) -> Result<(), Refusal> {
-        match *step {
-            Step::Move {
-                cachelet,
-                from,
-                to,
-                load,
-                bytes,
-            } => {
-                let (report, believed) = self.take(cachelet, from)?;
-                if load != believed {
-                    return Err(Refusal::NotThere(cachelet));
-                }
-                let is_known = self.loads.contains_key(&to);
-                if to == from || !is_known || !self.accepts[&to.server] {
-                    return Err(Refusal::Nowhere(cachelet));
-                }
-                let copied = match from.server == to.server {
-                    true => 0,
-                    false => report.memory_bytes,
-                };
-                if bytes != copied {
-                    return Err(Refusal::Bytes(bytes));
-                }
-                self.moves += 1;
-                self.bytes += bytes;
-                *self.loads.entry(from).or_default() -= load;
-                *self.loads.entry(to).or_default() += load;
-                *self.memory.entry(from.server).or_default() -= bytes;
-                *self.memory.entry(to.server).or_default() += bytes;
-            }
-            Step::Split { cachelet, at, .. } => {
-                if self.take(cachelet, at)?.0.virtual_nodes < 2 {
-                    return Err(Refusal::Whole(cachelet));
-                }
-            }
-            Step::Merge { cachelets, at } => {
-                for cachelet in cachelets {
-                    self.take(cachelet, at)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A cachelet that a step is about.
-    fn take(
-        &mut self,
-        cachelet: CacheletNumber,
-        owner: WorkerRef,
-    ) -> Result<(&'a CacheletReport, f64), Refusal> {
-        let Some(&(at, report, load)) = self.owners.get(&cachelet) else {
+    fn carry_out(&mut self, it: &Move) -> Result<(), Refusal> {
+        let Move {
+            cachelet,
+            from,
+            to,
+            load,
+            bytes,
+        } = *it;
+        let Some(&(at, report, believed)) = self.owners.get(&cachelet) else {
             return Err(Refusal::NotThere(cachelet));
         };
-        if at != owner || !report.may_move {
+        if at != from || !report.may_move || load != believed {
             return Err(Refusal::NotThere(cachelet));
         }
-        match self.touched.insert(cachelet) {
-            true => Ok((report, load)),
-            false => Err(Refusal::Twice(cachelet)),
+        if !self.touched.insert(cachelet) {
+            return Err(Refusal::Twice(cachelet));
         }
+        let is_known = self.loads.contains_key(&to);
+        if to == from || !is_known || !self.accepts[&to.server] {
+            return Err(Refusal::Nowhere(cachelet));
+        }
+        let copied = match from.server == to.server {
+            true => 0,
+            false => report.memory_bytes,
+        };
+        if bytes != copied {
+            return Err(Refusal::Bytes(bytes));
+        }
+        self.bytes += bytes;
+        *self.loads.entry(from).or_default() -= load;
+        *self.loads.entry(to).or_default() += load;
+        *self.memory.entry(from.server).or_default() -= bytes;
+        *self.memory.entry(to.server).or_default() += bytes;
+        Ok(())
     }
 
     fn check_loads(

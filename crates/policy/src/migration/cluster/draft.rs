@@ -1,11 +1,11 @@
-//! A plan in the making: who has what after the steps taken so far, and what the next one may be.
+//! A plan in the making: who has what after the moves so far, and what the next one may be.
 
 use std::collections::BTreeSet;
 
 use evenkeel_types::WorkerRef;
 
 use super::report::{CacheletNumber, ClusterReport, ServerReport};
-use super::{ClusterConfig, LoadChange, Spread, Step};
+use super::{ClusterConfig, LoadChange, Move, Spread};
 use crate::load;
 use crate::migration::{deviation, mean};
 
@@ -61,7 +61,7 @@ pub struct DraftCachelet {
     pub memory_bytes: u64,
     /// Its part of the hash space.
     pub virtual_nodes: u32,
-    /// Whether it may be part of another step.
+    /// Whether it may move, and has not yet.
     pub is_free: bool,
 }
 
@@ -75,12 +75,11 @@ pub struct Draft<'a> {
     load_mean: f64,
     bytes_max: u64,
     bytes: u64,
-    moves: usize,
-    steps: Vec<Step>,
+    moves: Vec<Move>,
 }
 
 impl<'a> Draft<'a> {
-    /// A draft without steps. Loads are clamped here. The report must be valid. O(c).
+    /// A draft without moves. Loads are clamped here. The report must be valid. O(c).
     pub(super) fn new(report: &ClusterReport, config: &'a ClusterConfig) -> Self {
         let mut draft = Draft {
             config,
@@ -90,8 +89,7 @@ impl<'a> Draft<'a> {
             load_mean: 0.0,
             bytes_max: 0,
             bytes: 0,
-            moves: 0,
-            steps: Vec::new(),
+            moves: Vec::new(),
         };
         let most = most_believed(report);
         for server in &report.servers {
@@ -173,7 +171,7 @@ impl<'a> Draft<'a> {
         &self.cachelets
     }
 
-    /// Mean load of the workers, which no step changes.
+    /// Mean load of the workers, which no move changes.
     pub fn load_mean(&self) -> f64 {
         self.load_mean
     }
@@ -227,19 +225,14 @@ impl<'a> Draft<'a> {
         self.bytes
     }
 
-    /// Bytes that a plan may copy.
-    pub fn bytes_max(&self) -> u64 {
-        self.bytes_max
-    }
-
-    /// Bytes that may still be copied.
+    /// Bytes that may still be copied, but for a first move, which may copy any number.
     pub fn bytes_left(&self) -> u64 {
-        self.bytes_max - self.bytes
+        self.bytes_max.saturating_sub(self.bytes)
     }
 
     /// Moves that may still be made.
     pub fn moves_left(&self) -> usize {
-        self.config.moves_max - self.moves
+        self.config.moves_max - self.moves.len()
     }
 
     /// Bytes that a move copies.
@@ -251,8 +244,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a cachelet may go to a worker: it is not part of a step yet, the destination accepts and has room
-    /// for its load and its memory, and there are moves and bytes left.
+    /// Whether a cachelet may go to a worker: it has not moved yet, the destination accepts and has room
+    /// for its load and its memory, and there are moves and bytes left. The first move may copy any number of bytes.
     pub fn may_move(&self, cachelet: usize, to: usize) -> bool {
         self.may_get(cachelet, to, 1, 0)
             && self.workers[to].load + self.cachelets[cachelet].load <= self.permissible()
@@ -285,7 +278,7 @@ impl<'a> Draft<'a> {
             && c.worker != to
             && server.accepts
             && self.moves_left() >= moves
-            && bytes <= self.bytes_left()
+            && (bytes <= self.bytes_left() || self.moves.is_empty())
             && has_room
     }
 
@@ -323,14 +316,13 @@ impl<'a> Draft<'a> {
             load,
             ..
         } = self.cachelets[cachelet];
-        self.steps.push(Step::Move {
+        self.moves.push(Move {
             cachelet: number,
             from: self.workers[from].at,
             to: self.workers[to].at,
             load,
             bytes,
         });
-        self.moves += 1;
         self.bytes += bytes;
         self.workers[from].cachelets.retain(|&c| c != cachelet);
         self.workers[to].cachelets.push(cachelet);
@@ -344,15 +336,6 @@ impl<'a> Draft<'a> {
         self.servers[server_to].memory_bytes += bytes;
         self.cachelets[cachelet].worker = to;
         self.cachelets[cachelet].is_free = false;
-    }
-
-    /// Adds a step that changes no load. Its cachelets are part of no other one.
-    pub(super) fn keep(&mut self, step: Step, cachelets: &[usize]) {
-        for &cachelet in cachelets {
-            assert!(self.cachelets[cachelet].is_free);
-            self.cachelets[cachelet].is_free = false;
-        }
-        self.steps.push(step);
     }
 
     /// Servers that would have to be added, if the cluster as a whole is hot.
@@ -372,13 +355,10 @@ impl<'a> Draft<'a> {
         Some(((servers * (factor - 1.0)).ceil() as usize).max(1))
     }
 
-    /// Loads that the steps change.
+    /// Loads that the moves change.
     pub(super) fn changes(&self) -> Vec<LoadChange> {
-        let moves = self.steps.iter().filter_map(|step| match step {
-            Step::Move { from, to, .. } => Some([*from, *to]),
-            Step::Split { .. } | Step::Merge { .. } => None,
-        });
-        let touched: BTreeSet<WorkerRef> = moves.flatten().collect();
+        let ends = self.moves.iter().flat_map(|it| [it.from, it.to]);
+        let touched: BTreeSet<WorkerRef> = ends.collect();
         self.workers
             .iter()
             .filter(|worker| touched.contains(&worker.at))
@@ -390,8 +370,8 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    pub(super) fn into_steps(self) -> Vec<Step> {
-        self.steps
+    pub(super) fn into_moves(self) -> Vec<Move> {
+        self.moves
     }
 }
 

@@ -38,22 +38,22 @@
 //!
 //! # What moving alone cannot do
 //!
-//! A cachelet that is too hot for any worker, or too large for the bytes of a plan, is split ([`Step::Split`]):
-//! its owner keeps both halves, and a later plan moves one. Cold cachelets of a worker that has many are merged
-//! ([`Step::Merge`]). Where the cluster as a whole has too much, nothing helps but more servers
-//! ([`ClusterAnswer::AddServers`]).
+//! A cachelet that is too hot for any worker stays where it is, and everything else may leave its worker. Where the cluster as
+//! a whole has too much, nothing helps but more servers ([`ClusterAnswer::AddServers`]).
+//!
+//! A plan may always move one cachelet, however large: with fewer than a hundred cachelets each is more than the hundredth
+//! of the data that a plan may copy, and nothing would ever move.
 //!
 //! # Reports that cannot be true
 //!
 //! A load counts as at most [`LOAD_CLAMP`] times the median. Otherwise one worker that reports a thousand times its
 //! load would raise the mean so far that nobody else is overloaded and everything may go anywhere. A worker that
-//! claims to be idle gets load up to the limit and no more. Either way, a plan moves a hundredth of the data.
+//! claims to be idle gets load up to the limit and no more. Either way, a plan moves a hundredth of the data, or one cachelet.
 
 mod bounded;
 mod check;
 mod draft;
 mod mbal;
-mod pieces;
 mod program;
 mod report;
 mod slicer;
@@ -96,16 +96,12 @@ pub struct ClusterConfig {
     pub memory_ratio_max: f64,
     /// Moves of one plan.
     pub moves_max: usize,
-    /// Bytes that one plan may copy, in parts of all the data.
+    /// Bytes that one plan may copy, in parts of all the data. Its first move may have more.
     pub bytes_ratio_max: f64,
     /// Part of the hash space that may change hands by one plan of [`Slicer`] (the paper's 9 %).
     pub churn_ratio_max: f64,
     /// A plan has to lower the deviation by so much, in parts of the mean load.
     pub gain_ratio_min: f64,
-    /// Cachelets of a worker from which on cold ones are merged.
-    pub cachelets_many: usize,
-    /// Cachelets of a worker from which on none is split any more.
-    pub cachelets_max: usize,
 }
 
 impl Default for ClusterConfig {
@@ -122,8 +118,6 @@ impl Default for ClusterConfig {
             bytes_ratio_max: 0.01,
             churn_ratio_max: 0.09,
             gain_ratio_min: 0.05,
-            cachelets_many: 24,
-            cachelets_max: 64,
         }
     }
 }
@@ -152,49 +146,19 @@ pub struct LoadChange {
     pub after: f64,
 }
 
-/// Why a cachelet is split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SplitCause {
-    /// Nobody can take its load.
-    TooHot,
-    /// It has more bytes than a plan may copy.
-    TooLarge,
-}
-
-/// A step of a plan.
+/// A move of a plan: a cachelet gets another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// A cachelet gets another owner.
-    Move {
-        /// The cachelet.
-        cachelet: CacheletNumber,
-        /// Its owner until then.
-        from: WorkerRef,
-        /// Its owner from then on.
-        to: WorkerRef,
-        /// The load that goes with it.
-        load: f64,
-        /// Bytes that are copied: none within a server.
-        bytes: u64,
-    },
-    /// A cachelet becomes two, each with half of its virtual nodes, of the same owner.
-    Split {
-        /// The cachelet.
-        cachelet: CacheletNumber,
-        /// Its owner.
-        at: WorkerRef,
-        /// Why.
-        cause: SplitCause,
-    },
-    /// Two cachelets of one owner become one.
-    Merge {
-        /// The cachelets. The first one stays.
-        cachelets: [CacheletNumber; 2],
-        /// Their owner.
-        at: WorkerRef,
-    },
+pub struct Move {
+    /// The cachelet.
+    pub cachelet: CacheletNumber,
+    /// Its owner until then.
+    pub from: WorkerRef,
+    /// Its owner from then on.
+    pub to: WorkerRef,
+    /// The load that goes with it.
+    pub load: f64,
+    /// Bytes that are copied: none within a server.
+    pub bytes: u64,
 }
 
 /// Which planner.
@@ -219,25 +183,13 @@ impl fmt::Display for PlannerName {
     }
 }
 
-/// Why there is a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClusterCause {
-    /// Workers are overloaded.
-    Overload,
-    /// Nobody is, but some workers have very many cachelets.
-    ManyCachelets,
-}
-
-/// Steps within a cluster, with what they should lead to.
+/// Moves within a cluster, with what they should lead to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterPlan {
-    /// Why.
-    pub cause: ClusterCause,
     /// Who made it.
     pub planner: PlannerName,
-    /// In the order in which they were found: what helps most comes first. A cachelet is part of one step at most.
-    pub steps: Vec<Step>,
+    /// In the order in which they were found: what helps most comes first. A cachelet moves at most once.
+    pub moves: Vec<Move>,
     /// The workers whose load changes, in ascending order.
     pub changes: Vec<LoadChange>,
     /// Now.
@@ -255,12 +207,6 @@ impl ClusterPlan {
             return 0.0;
         }
         (self.before.deviation - self.after.deviation) / self.before.load_mean
-    }
-
-    /// How many of the steps move something.
-    pub fn moves(&self) -> usize {
-        let is_move = |step: &&Step| matches!(step, Step::Move { .. });
-        self.steps.iter().filter(is_move).count()
     }
 }
 
@@ -331,35 +277,28 @@ pub fn plan(
     report.validate()?;
     let mut draft = Draft::new(report, config);
     let before = draft.spread();
-    if before.overloaded > 0 {
-        if let Some(servers) = draft.servers_wanted() {
-            return Ok(ClusterAnswer::AddServers { servers });
-        }
-        planner.relieve(&mut draft);
-        pieces::split(&mut draft);
+    if before.overloaded == 0 {
+        return Ok(ClusterAnswer::Even);
     }
-    pieces::merge(&mut draft);
+    if let Some(servers) = draft.servers_wanted() {
+        return Ok(ClusterAnswer::AddServers { servers });
+    }
+    planner.relieve(&mut draft);
     let plan = ClusterPlan {
-        cause: match before.overloaded {
-            0 => ClusterCause::ManyCachelets,
-            _ => ClusterCause::Overload,
-        },
         planner: planner.name(),
         after: draft.spread(),
         changes: draft.changes(),
         bytes: draft.bytes(),
-        steps: draft.into_steps(),
+        moves: draft.into_moves(),
         before,
     };
-    if plan.steps.is_empty() {
-        return Ok(match before.overloaded {
-            0 => ClusterAnswer::Even,
-            overloaded => ClusterAnswer::NoRoom { overloaded },
-        });
+    if plan.moves.is_empty() {
+        let overloaded = before.overloaded;
+        return Ok(ClusterAnswer::NoRoom { overloaded });
     }
     check(report, config, &plan).expect("a draft keeps the limits");
     let gain_ratio = plan.gain_ratio();
-    if plan.moves() == plan.steps.len() && gain_ratio < config.gain_ratio_min {
+    if gain_ratio < config.gain_ratio_min {
         return Ok(ClusterAnswer::TooSmall { gain_ratio });
     }
     Ok(ClusterAnswer::Plan(plan))

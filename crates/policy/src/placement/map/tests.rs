@@ -33,7 +33,6 @@ fn document() -> MapDocument {
         cachelets: (0..8).map(|i| (i < 7).then_some(workers[i % 4])).collect(),
         since: vec![Epoch(2); 8],
         stay: vec![Epoch(3); 8],
-        merged: Vec::new(),
         migrations: vec![Migration {
             cachelet: CacheletId(1),
             to: worker(3, 0),
@@ -82,6 +81,14 @@ fn a_map_of_65536_virtual_nodes_and_cachelets_reaches_the_last_of_each() {
         (u16::MAX, u16::MAX)
     );
     assert_eq!(map.cachelets_of(worker(3, 1)).count(), CACHELETS_MAX);
+}
+
+#[test]
+fn a_new_map_has_as_many_cachelets_as_memory_carries() {
+    let mib = |mib: u64, workers| cachelets_per_worker(mib << 20, workers);
+    assert_eq!([mib(0, 0), mib(64, 4), mib(64, 1), mib(255, 4)], [16; 4]);
+    assert_eq!([mib(256, 4), mib(480, 4), mib(1023, 4)], [16, 30, 63]);
+    assert_eq!([mib(1024, 4), mib(u64::MAX >> 20, 1)], [64; 2]);
 }
 
 #[test]

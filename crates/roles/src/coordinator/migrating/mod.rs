@@ -307,9 +307,7 @@ impl CoordinatorCore {
         to: WorkerRef,
     ) -> Result<WorkerRef, MigrationRefusal> {
         let from = match self.slots.get(usize::from(cachelet.0)) {
-            None | Some(Slot::Merged) => {
-                return Err(MigrationRefusal::UnknownCachelet { cachelet });
-            }
+            None => return Err(MigrationRefusal::UnknownCachelet { cachelet }),
             Some(Slot::Released { .. } | Slot::Quarantined { .. }) => {
                 return Err(MigrationRefusal::NobodyOwns { cachelet });
             }
@@ -407,13 +405,9 @@ impl CoordinatorCore {
             let target = &mut self.servers[usize::from(moving.to.server.0)];
             target.fence.own_again();
             self.migrations.failed.remove(&cachelet);
-            self.since[position] = self.since[position].max(self.unite_histories(position));
             self.stay[position] = moving.began;
             if moving.target_restarted {
                 self.begin_anew(position);
-            }
-            if moving.purpose == Purpose::Share {
-                self.weights.remove(&cachelet);
             }
             self.account_for(cachelet, &moving);
         }

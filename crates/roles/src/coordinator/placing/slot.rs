@@ -31,8 +31,6 @@ pub enum Slot {
         /// Who died; absent where a coordinator without state has it from a map.
         died: Option<[DeadLife; 2]>,
     },
-    /// No cachelet has this number any more, since it was merged into another one.
-    Merged,
 }
 
 /// A cachelet on its way from one server to another.
@@ -75,7 +73,7 @@ impl Slot {
         match self {
             Slot::Owned(worker) => Some(worker),
             Slot::Moving(moving) => Some(moving.from),
-            Slot::Released { .. } | Slot::Quarantined { .. } | Slot::Merged => None,
+            Slot::Released { .. } | Slot::Quarantined { .. } => None,
         }
     }
 

@@ -2,16 +2,13 @@
 
 use evenkeel_policy::migration::cluster::{
     self, BoundedLoad, CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterPlan,
-    ClusterReport, Draft, Mbal, Planner, PlannerName, ServerReport, Slicer, Spread, Step,
-    WorkerReport,
+    ClusterReport, Draft, Mbal, Planner, PlannerName, ServerReport, Slicer, Spread, WorkerReport,
 };
 use evenkeel_policy::migration::local::Effort;
 use evenkeel_policy::migration::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
-use super::{
-    MoveState, Plan, PlanMove, PlanRecut, PlanState, RecutState, Recutting, Verdict, WorkerChange,
-};
+use super::{MoveState, Plan, PlanMove, PlanState, Verdict, WorkerChange};
 use crate::coordinator::placing::Slot;
 use crate::coordinator::{CoordinatorCore, ServerLoad, limits};
 
@@ -71,9 +68,7 @@ impl CoordinatorCore {
             0 => 0,
             _ => self.plans.lasting.saturating_add(1),
         };
-        let config = self.cluster_config();
-        let is_crowded = has_many_cachelets(report, &config);
-        if spread.overloaded == 0 && !is_crowded {
+        if spread.overloaded == 0 {
             return Seen::only(Verdict::Even);
         }
         if let Some(open) = &self.plans.saved.open
@@ -82,8 +77,7 @@ impl CoordinatorCore {
             return Seen::only(Verdict::Planned);
         }
         let has_rested = self.plans.pause_until.is_none_or(|until| now >= until);
-        let has_lasted =
-            spread.overloaded == 0 || self.plans.lasting >= self.plans.saved.settings.intervals;
+        let has_lasted = self.plans.lasting >= self.plans.saved.settings.intervals;
         // While cachelets change hands for other reasons loads say little.
         let is_settled = self.cachelets_in_transit() == 0 && self.migrations_under_way() == 0;
         if !has_rested || !has_lasted || !is_settled {
@@ -91,7 +85,11 @@ impl CoordinatorCore {
         }
         // Without a plan it is looked again when that has lasted as long once more.
         self.plans.lasting = 0;
-        match plan_for(self.plans.saved.settings.planner, report, &config) {
+        match plan_for(
+            self.plans.saved.settings.planner,
+            report,
+            &self.cluster_config(),
+        ) {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
                 servers_wanted: None,
@@ -112,12 +110,10 @@ impl CoordinatorCore {
         let mut plan = Plan {
             id: self.plans.saved.count,
             state: PlanState::Proposed,
-            cause: made.cause,
             planner: made.planner,
             proposed_unix_s: now.unix,
             ended_unix_s: None,
             moves: Vec::new(),
-            recuts: Vec::new(),
             changes: Vec::new(),
             bytes: 0,
             before: made.before,
@@ -128,7 +124,6 @@ impl CoordinatorCore {
         };
         self.note_predictions(&mut plan, made);
         plan.moves = self.moves_of(made);
-        plan.recuts = recuts_of(made);
         let states = &mut self.plans.counts.states;
         *states.entry(PlanState::Proposed).or_default() += 1;
         self.plans.expires_at = Some(now.monotonic + limits::PROPOSAL_AGE_MAX);
@@ -151,30 +146,22 @@ impl CoordinatorCore {
     }
 
     fn moves_of(&self, made: &ClusterPlan) -> Vec<PlanMove> {
-        let steps = made.steps.iter().filter_map(|step| match *step {
-            Step::Move {
-                cachelet,
-                from,
-                to,
-                load,
-                bytes,
-            } => Some(PlanMove {
-                cachelet: CacheletId(u16::try_from(cachelet.0).ok()?),
-                from: self.name_of(from),
-                to: self.name_of(to),
-                load,
-                bytes,
+        let moves = made.moves.iter().filter_map(|it| {
+            Some(PlanMove {
+                cachelet: CacheletId(u16::try_from(it.cachelet.0).ok()?),
+                from: self.name_of(it.from),
+                to: self.name_of(it.to),
+                load: it.load,
+                bytes: it.bytes,
                 state: MoveState::Waiting,
                 began: None,
                 note: None,
-            }),
-            // See `recuts_of`.
-            Step::Split { .. } | Step::Merge { .. } => None,
+            })
         });
-        steps.collect()
+        moves.collect()
     }
 
-    /// The steps of a plan that still can be made and keep the limits, by the loads of now; `None` if they
+    /// The moves of a plan that still can be made and keep the limits, by the loads of now; `None` if they
     /// do not help any more.
     pub(super) fn check_again(&self, now: Instant, plan: &Plan) -> Option<ClusterPlan> {
         let report = self.cluster_report(now)?;
@@ -187,7 +174,7 @@ impl CoordinatorCore {
             wanted: wanted.collect(),
         };
         match cluster::plan(&mut again, &report, &self.cluster_config()) {
-            Ok(ClusterAnswer::Plan(plan)) => Some(plan).filter(is_feasible),
+            Ok(ClusterAnswer::Plan(plan)) => Some(plan),
             _ => None,
         }
     }
@@ -264,15 +251,9 @@ impl CoordinatorCore {
     }
 }
 
-/// Whether a worker has so many cachelets that cold ones should be merged.
-fn has_many_cachelets(report: &ClusterReport, config: &ClusterConfig) -> bool {
-    let mut workers = report.servers.iter().flat_map(|server| &server.workers);
-    workers.any(|worker| worker.cachelets.len() > config.cachelets_many)
-}
-
 /// What a planner says, of which this coordinator can make something.
 enum Answer {
-    /// Moves between servers, and how many other steps are left out.
+    /// Moves between servers, and how many others are left out.
     Plan(ClusterPlan, usize),
     Nothing(Verdict),
     AddServers(usize),
@@ -289,55 +270,17 @@ fn plan_for(name: PlannerName, report: &ClusterReport, config: &ClusterConfig) -
         Ok(ClusterAnswer::Plan(made)) => made,
         answer => return without_plan(answer),
     };
-    let wanted = made.steps.iter().filter_map(|step| match step {
-        Step::Move {
-            cachelet, from, to, ..
-        } if from.server != to.server => Some((*cachelet, *to)),
-        _ => None,
-    });
-    let wanted: Vec<_> = wanted.collect();
-    let steps = made.steps.len();
+    let between = (made.moves.iter()).filter(|it| it.from.server != it.to.server);
+    let wanted: Vec<_> = between.map(|it| (it.cachelet, it.to)).collect();
     // Reckoned anew for what is left, so that predictions are those of what will be done.
     let mut again = Again { name, wanted };
     match cluster::plan(&mut again, report, config) {
-        Ok(ClusterAnswer::Plan(plan)) if is_feasible(&plan) => {
-            let left_out = steps.saturating_sub(plan.steps.len());
+        Ok(ClusterAnswer::Plan(plan)) => {
+            let left_out = made.moves.len().saturating_sub(plan.moves.len());
             Answer::Plan(plan, left_out)
         }
-        // Nothing but moves within servers.
-        Ok(ClusterAnswer::Plan(_)) => Answer::Nothing(Verdict::NoRoom),
         answer => without_plan(answer),
     }
-}
-
-/// Whether there is anything in a plan that this coordinator can do.
-fn is_feasible(plan: &ClusterPlan) -> bool {
-    !plan.steps.is_empty()
-}
-
-/// What a plan splits and merges.
-fn recuts_of(made: &ClusterPlan) -> Vec<PlanRecut> {
-    let id = |number: CacheletNumber| u16::try_from(number.0).ok().map(CacheletId);
-    let steps = made.steps.iter().filter_map(|step| {
-        let (cachelet, kind) = match *step {
-            Step::Move { .. } => return None,
-            Step::Split {
-                cachelet, cause, ..
-            } => (id(cachelet)?, Recutting::Split { cause }),
-            Step::Merge {
-                cachelets: [into, from],
-                ..
-            } => (id(into)?, Recutting::Merge { with: id(from)? }),
-        };
-        Some(PlanRecut {
-            cachelet,
-            kind,
-            state: RecutState::Waiting,
-            half: None,
-            note: None,
-        })
-    });
-    steps.collect()
 }
 
 fn without_plan<E>(answer: Result<ClusterAnswer, E>) -> Answer {

@@ -21,8 +21,7 @@
 //! At most one plan is open. It is saved, and goes on under another coordinator; those that are over are kept to be
 //! shown, with what was measured before and after.
 //!
-//! Cachelets that are split and merged change the map and nothing else, all at once, before the moves of their plan. Moves
-//! within a server are not carried out: it finds them by itself and makes them without copying.
+//! Moves within a server are not carried out: it finds them by itself and makes them without copying.
 
 mod look;
 mod plan;
@@ -32,15 +31,13 @@ mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, SplitCause, Spread};
+pub use evenkeel_policy::migration::cluster::{PlannerName, Spread};
 use evenkeel_types::{CacheletId, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::CoordinatorCore;
 
-pub use plan::{
-    MoveState, Plan, PlanMove, PlanRecut, PlanState, RecutState, Recutting, WorkerChange,
-};
+pub use plan::{MoveState, Plan, PlanMove, PlanState, WorkerChange};
 pub use settings::{PlanMode, PlanSettings};
 pub use view::{PlanCounts, PlanRefusal, PlanSummary, PlansView, Verdict};
 
@@ -89,7 +86,6 @@ impl Plans {
                 verdicts: Verdict::ALL.into_iter().map(|v| (v, 0)).collect(),
                 states: PlanState::ALL.into_iter().map(|s| (s, 0)).collect(),
                 moves: MoveState::ALL.into_iter().map(|s| (s, 0)).collect(),
-                recuts: RecutState::ALL.into_iter().map(|s| (s, 0)).collect(),
             },
             looked_at: None,
             lasting: 0,

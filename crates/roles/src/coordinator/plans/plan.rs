@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, SplitCause, Spread};
+use evenkeel_policy::migration::cluster::{PlannerName, Spread};
 use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
@@ -152,83 +152,6 @@ pub struct PlanMove {
     pub note: Option<String>,
 }
 
-/// A cachelet that a plan makes two of, or one of two.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanRecut {
-    /// Which. Of two that are merged, the one that stays.
-    pub cachelet: CacheletId,
-    /// What is done.
-    #[serde(flatten)]
-    pub kind: Recutting,
-    /// How far it has come.
-    pub state: RecutState,
-    /// The other half, once it is split.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub half: Option<CacheletId>,
-    /// Why it was skipped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-impl PlanRecut {
-    pub(super) fn skip(&mut self, why: String) {
-        self.state = RecutState::Skipped;
-        self.note = Some(why);
-    }
-}
-
-/// Whether a cachelet is split or merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Recutting {
-    /// It becomes two, each with half of its virtual nodes.
-    Split {
-        /// Why.
-        cause: SplitCause,
-    },
-    /// It gets another one's virtual nodes.
-    Merge {
-        /// The other one.
-        with: CacheletId,
-    },
-}
-
-/// How far a split or a merge of a plan has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecutState {
-    /// It is not in the map.
-    Waiting,
-    /// It is.
-    Done,
-    /// It was not possible, did not help any more, or the plan was cancelled.
-    Skipped,
-}
-
-impl RecutState {
-    /// All of them, in order.
-    pub const ALL: [RecutState; 3] = [RecutState::Waiting, RecutState::Done, RecutState::Skipped];
-
-    /// Its name everywhere; stable.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RecutState::Waiting => "waiting",
-            RecutState::Done => "done",
-            RecutState::Skipped => "skipped",
-        }
-    }
-
-    pub(super) const fn is_over(self) -> bool {
-        !matches!(self, RecutState::Waiting)
-    }
-}
-
-impl fmt::Display for RecutState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// What a plan does to the load of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerChange {
@@ -247,8 +170,6 @@ pub struct Plan {
     pub id: u64,
     /// How far it has come.
     pub state: PlanState,
-    /// Why it was made.
-    pub cause: ClusterCause,
     /// Who made it.
     pub planner: PlannerName,
     /// When it was made.
@@ -257,9 +178,6 @@ pub struct Plan {
     pub ended_unix_s: Option<UnixSeconds>,
     /// In the order in which they are begun: what helps most comes first.
     pub moves: Vec<PlanMove>,
-    /// What is split and merged.
-    #[serde(default)]
-    pub recuts: Vec<PlanRecut>,
     /// The workers whose load changes.
     pub changes: Vec<WorkerChange>,
     /// Bytes that are copied.

@@ -3,12 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use evenkeel_policy::migration::cluster::Step;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 
-use super::{
-    MoveState, Plan, PlanMode, PlanMove, PlanRecut, PlanRefusal, PlanState, RecutState, Recutting,
-};
+use super::{MoveState, Plan, PlanMode, PlanMove, PlanRefusal, PlanState};
 use crate::coordinator::migrating::MigrationEnd;
 use crate::coordinator::placing::Purpose;
 use crate::coordinator::{Change, CoordinatorCore, limits};
@@ -28,7 +25,6 @@ impl CoordinatorCore {
             self.start(now, &mut plan);
         }
         if plan.state == PlanState::Running {
-            self.carry_out_recuts(&mut plan, changes);
             self.begin_moves(now.monotonic, &mut plan, changes);
         }
         self.finish_plan(now, &mut plan);
@@ -176,10 +172,8 @@ impl CoordinatorCore {
             return;
         };
         let stays = |cachelet: CacheletId| {
-            made.steps.iter().any(|step| match step {
-                Step::Move { cachelet: c, .. } => *c == cachelet.into(),
-                _ => false,
-            })
+            let mut moves = made.moves.iter();
+            moves.any(|it| it.cachelet == cachelet.into())
         };
         for wanted in &mut plan.moves {
             if !stays(wanted.cachelet) {
@@ -187,44 +181,8 @@ impl CoordinatorCore {
                 wanted.note = Some("by the loads of now it does not fit any more".to_owned());
             }
         }
-        let helps = |recut: &PlanRecut| {
-            (made.steps.iter()).any(|step| match (recut.kind, step) {
-                (Recutting::Split { .. }, Step::Split { cachelet, .. }) => {
-                    *cachelet == recut.cachelet.into()
-                }
-                (Recutting::Merge { with }, Step::Merge { cachelets, .. }) => {
-                    *cachelets == [recut.cachelet.into(), with.into()]
-                }
-                _ => false,
-            })
-        };
-        for recut in &mut plan.recuts {
-            if !helps(recut) {
-                recut.skip("by the loads of now it does not help any more".to_owned());
-            }
-        }
         self.note_predictions(plan, &made);
         self.advance(now, plan, PlanState::Running);
-    }
-
-    /// Splits and merges what the plan wants: the next map says so.
-    fn carry_out_recuts(&mut self, plan: &mut Plan, changes: &mut Vec<Change>) {
-        let waiting = (plan.recuts.iter_mut()).filter(|recut| !recut.state.is_over());
-        for recut in waiting {
-            let done = match recut.kind {
-                Recutting::Split { .. } => self.split(recut.cachelet, changes).map(Some),
-                Recutting::Merge { with } => {
-                    self.merge([recut.cachelet, with], changes).map(|()| None)
-                }
-            };
-            match done {
-                Ok(half) => {
-                    recut.state = RecutState::Done;
-                    recut.half = half;
-                }
-                Err(refusal) => recut.skip(refusal.to_string()),
-            }
-        }
     }
 
     /// Begins as many moves as the settings allow at one time.
@@ -282,16 +240,14 @@ impl CoordinatorCore {
 
     /// Ends a plan of which every move is over.
     fn finish_plan(&mut self, now: Now, plan: &mut Plan) {
-        let is_cut = plan.recuts.iter().all(|recut| recut.state.is_over());
-        if !is_cut || !plan.moves.iter().all(|m| m.state.is_over()) {
+        if !plan.moves.iter().all(|m| m.state.is_over()) {
             return;
         }
         let moved = plan.moves_in(MoveState::Moved);
-        let has_cut = (plan.recuts.iter()).any(|recut| recut.state == RecutState::Done);
         match plan.state {
-            PlanState::Running if moved > 0 || has_cut => self.advance(now, plan, PlanState::Done),
+            PlanState::Running if moved > 0 => self.advance(now, plan, PlanState::Done),
             PlanState::Running => {
-                plan.note = Some("none of its steps succeeded".to_owned());
+                plan.note = Some("none of its moves succeeded".to_owned());
                 self.advance(now, plan, PlanState::Failed);
             }
             PlanState::Cancelling => self.advance(now, plan, PlanState::Cancelled),
@@ -310,9 +266,6 @@ impl CoordinatorCore {
             return;
         }
         self.plans.expires_at = None;
-        for it in &plan.recuts {
-            *self.plans.counts.recuts.entry(it.state).or_default() += 1;
-        }
         for it in &plan.moves {
             *self.plans.counts.moves.entry(it.state).or_default() += 1;
         }
@@ -324,9 +277,6 @@ impl CoordinatorCore {
 }
 
 fn skip_waiting(plan: &mut Plan, why: &str) {
-    for recut in plan.recuts.iter_mut().filter(|it| !it.state.is_over()) {
-        recut.skip(why.to_owned());
-    }
     for waiting in plan
         .moves
         .iter_mut()

@@ -1,11 +1,11 @@
 //! What is shown of plans, and why an order about them is refused.
 
-use evenkeel_policy::migration::cluster::{ClusterCause, PlannerName, Spread};
+use evenkeel_policy::migration::cluster::{PlannerName, Spread};
 use evenkeel_types::UnixSeconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::{MoveState, Plan, PlanSettings, PlanState, RecutState};
+use super::{MoveState, Plan, PlanSettings, PlanState};
 
 /// A plan without its moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,8 +14,6 @@ pub struct PlanSummary {
     pub id: u64,
     /// How far it has come.
     pub state: PlanState,
-    /// Why it was made.
-    pub cause: ClusterCause,
     /// Who made it.
     pub planner: PlannerName,
     /// When it was made.
@@ -43,7 +41,6 @@ impl From<&Plan> for PlanSummary {
         PlanSummary {
             id: plan.id,
             state: plan.state,
-            cause: plan.cause,
             planner: plan.planner,
             proposed_unix_s: plan.proposed_unix_s,
             ended_unix_s: plan.ended_unix_s,
@@ -130,8 +127,6 @@ pub struct PlanCounts {
     pub states: BTreeMap<PlanState, u64>,
     /// Moves of plans that are over, each state present.
     pub moves: BTreeMap<MoveState, u64>,
-    /// What they were to split and merge, each state present.
-    pub recuts: BTreeMap<RecutState, u64>,
 }
 
 /// Why something is not done with a plan.

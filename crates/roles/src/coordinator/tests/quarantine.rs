@@ -104,8 +104,6 @@ fn what_two_owners_had_that_died_is_nobodys_until_an_operator_says_so() {
     let (now, next) = (world.now, worker(members[0].port / 100 - 101, 0));
     let moves = world.core.begin_migration(now, killer, next, 0);
     assert!(matches!(moves, Err(MigrationRefusal::NobodyOwns { .. })));
-    let splits = world.core.split_cachelet(now, killer);
-    assert!(matches!(splits, Err(PiecesRefusal::ChangingHands { .. })));
     let free = owned_by(&world, next.server).first().copied().unwrap();
     let refused = world.core.release_cachelet(now, free).unwrap_err();
     assert_eq!(refused, ReleaseRefusal::NotQuarantined { cachelet: free });
@@ -242,20 +240,15 @@ fn who_is_heard_of_again_has_not_died() {
 }
 
 #[test]
-fn deaths_are_remembered_over_restarts_and_splits() {
+fn deaths_are_remembered_over_restarts() {
     let (mut world, mut members) = cluster(SERVERS);
-    members.iter_mut().for_each(|member| member.splits = true);
-    world.send_current(&mut members);
     let killer = *owned_by(&world, ServerId(0)).first().unwrap();
     die(&mut world, &mut members, ServerId(0));
     world.restart();
     world.send_current(&mut members);
-    let half = world.core.split_cachelet(world.now, killer).unwrap().half;
-    world.send_current(&mut members);
-    let second = world.owners()[usize::from(half.0)].unwrap().server;
+    let second = world.owners()[usize::from(killer.0)].unwrap().server;
     die(&mut world, &mut members, second);
-    let both = quarantined(&world);
-    assert!(both.contains(&killer) && both.contains(&half), "{both:?}");
+    assert!(quarantined(&world).contains(&killer));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One behaviour each.
 
 use super::*;
+use crate::loads_view::LoadNews;
 
 #[test]
 fn the_first_map_waits_for_the_initial_servers() {
@@ -19,6 +20,27 @@ fn the_first_map_waits_for_the_initial_servers() {
     assert_eq!(map.document().cachelets.len(), 4 * 16);
     assert!(world.shares().values().all(|&n| n == 16));
     assert_eq!(world.causes(), [(1, Cause::MapCreated)]);
+}
+
+#[test]
+fn the_first_map_has_as_many_cachelets_as_the_memory_of_its_servers_carries() {
+    let shares = |mib: [u64; 2], said: Option<usize>| {
+        let mut world = World::new(2);
+        world.core.config.cachelets_per_worker = said;
+        for (n, mib) in (1..).zip(mib) {
+            let mut heartbeat = server(n, 2);
+            heartbeat.load.measured = Some(LoadNews {
+                memory_limit_bytes: mib << 20,
+                ..LoadNews::default()
+            });
+            world.send(&heartbeat).unwrap();
+        }
+        world.shares().into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(shares([64, 64], None), [16; 4]);
+    assert_eq!(shares([448, 64], None), [32; 4]);
+    assert_eq!(shares([2048, 2048], None), [64; 4]);
+    assert_eq!(shares([2048, 2048], Some(8)), [8; 4]);
 }
 
 #[test]
@@ -472,7 +494,7 @@ fn a_state_that_contradicts_itself_is_refused() {
             },
             "power of two",
         ),
-        (|s| s.cachelets[0] = Slot::Merged, "one that was merged has"),
+        (|s| s.merged.push(serde::de::IgnoredAny), "merged"),
         (|s| s.cachelets[0] = Slot::Owned(worker(0, 9)), "unknown"),
         (
             |s| {
@@ -508,7 +530,7 @@ fn configurations_out_of_range_are_refused() {
         |c| c.cluster = "a b".into(),
         |c| c.initial_servers = 0,
         |c| c.initial_servers = SERVERS_MAX + 1,
-        |c| c.cachelets_per_worker = 0,
+        |c| c.cachelets_per_worker = Some(0),
         |c| c.silent = Duration::from_millis(1),
         |c| c.silent = Duration::from_secs(86_400),
     ];

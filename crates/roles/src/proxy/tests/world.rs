@@ -458,7 +458,6 @@ pub fn map(epoch: u64, servers: u16, owner: impl Fn(u16) -> u16) -> Arc<ClusterM
             .collect(),
         since: Vec::new(),
         stay: Vec::new(),
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     };

@@ -104,21 +104,6 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             sum.cachelets_refused,
         ),
         (
-            "cachelets_split_total",
-            "Cachelets that this server has split, as the map did.",
-            sum.cachelets_split,
-        ),
-        (
-            "cachelets_merged_total",
-            "Cachelets that got another one's contents, as the map merged them.",
-            sum.cachelets_merged,
-        ),
-        (
-            "cachelets_broken_total",
-            "Cachelets that were emptied because a map took a part of them away.",
-            sum.cachelets_broken,
-        ),
-        (
             "cachelet_waits_total",
             "Times that a worker's connections had to wait for a cachelet that moved.",
             sum.cachelet_waits,

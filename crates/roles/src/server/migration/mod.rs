@@ -92,18 +92,6 @@ impl Migrations {
         !self.outgoing.is_empty() || !self.incoming.is_empty()
     }
 
-    /// Whether this worker was ordered to pass a cachelet on, whatever came of it.
-    pub fn is_ordered(&self, cachelet: CacheletId) -> bool {
-        self.outgoing.contains_key(&cachelet)
-    }
-
-    /// Whether a cachelet is on its way to another server or from one, or waits for it here.
-    pub fn is_under_way(&self, cachelet: CacheletId) -> bool {
-        let outgoing = self.outgoing.get(&cachelet);
-        outgoing.is_some_and(|outgoing| !outgoing.is_over())
-            || self.incoming.contains_key(&cachelet)
-    }
-
     /// Whether items of an outgoing cachelet may be on their way.
     fn has_begun(&self, cachelet: CacheletId) -> bool {
         let outgoing = self.outgoing.get(&cachelet);
@@ -198,14 +186,10 @@ impl WorkerCore {
         is_whole || self.hosts_cachelet(cachelet)
     }
 
-    /// As [`keeps_cachelet`](Self::keeps_cachelet), of the cachelet in which a key is here.
+    /// As [`keeps_cachelet`](Self::keeps_cachelet), of a key's cachelet.
     pub fn keeps_key(&self, key: &[u8]) -> bool {
-        let comes = |map: &Arc<ClusterMap>| map.locate(KeyHash::of(key)).cachelet;
-        let comes = self.map.as_ref().map(comes);
-        self.hosts_cachelet(self.cachelet_of(key))
-            || comes.is_some_and(|cachelet| {
-                self.migrations.incoming.contains_key(&cachelet) && self.keeps_cachelet(cachelet)
-            })
+        let map = self.map.as_ref();
+        map.is_some_and(|map| self.keeps_cachelet(map.locate(KeyHash::of(key)).cachelet))
     }
 
     /// Whether this worker takes part in migrations.
@@ -276,8 +260,7 @@ impl WorkerCore {
                 .owner(cachelet)
                 .is_some_and(|owner| owner.server == self.server);
             let is_open = self.handovers.is_open(cachelet, order.began);
-            let is_whole = self.is_as_mapped(cachelet);
-            if is_mine && !is_known && is_open && is_whole && self.hosts_cachelet(cachelet) {
+            if is_mine && !is_known && is_open && self.hosts_cachelet(cachelet) {
                 self.engine.counters.migrations_ordered += 1;
                 let outgoing = Outgoing::new(*order, now.monotonic);
                 self.migrations.outgoing.insert(cachelet, outgoing);

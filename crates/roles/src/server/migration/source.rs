@@ -85,7 +85,7 @@ impl Outgoing {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Moved | Stage::Aborted)
     }
 

@@ -112,9 +112,8 @@ impl WorkerCore {
         if !is_ordered || self.migrations.incoming.contains_key(&cachelet) {
             return text::MIGRATE_NO;
         }
-        // Of that number there may be one still that a merge has ended, until its items are elsewhere.
-        if self.placement.has_any_in(cachelet) || !self.engine.store.create_cachelet(cachelet) {
-            return text::MIGRATE_LATER;
+        if !self.engine.store.create_cachelet(cachelet) {
+            return text::MIGRATE_NO;
         }
         let incoming = Incoming {
             began,

@@ -2,11 +2,11 @@
 
 use crate::harness::{Client, Server, at, config};
 use evenkeel_policy::placement::map::{
-    ClusterMap, MapDocument, MergedNode, Migration, ServerEntry, VIRTUAL_NODES,
+    ClusterMap, MapDocument, Migration, ServerEntry, VIRTUAL_NODES,
 };
 use evenkeel_roles::coordinator::{MigrationReport, MigrationState};
 use evenkeel_roles::server::{Counters, LinkId, LinkRequest};
-use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, VirtualNode, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -48,7 +48,6 @@ pub fn first_document() -> MapDocument {
             .collect(),
         since: vec![Epoch(1); usize::from(CACHELETS)],
         stay: vec![Epoch(1); usize::from(CACHELETS)],
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     }
@@ -76,8 +75,6 @@ pub struct World {
     pub ms: u64,
     pub flips: usize,
     pub aborts: usize,
-    pub splits: usize,
-    pub merges: usize,
 }
 
 impl World {
@@ -95,8 +92,6 @@ impl World {
             ms: 0,
             flips: 0,
             aborts: 0,
-            splits: 0,
-            merges: 0,
         };
         world.publish();
         world.apply_all();
@@ -134,7 +129,7 @@ impl World {
         });
     }
 
-    /// The cachelets that have virtual nodes, are on no way elsewhere, and belong to that worker.
+    /// The cachelets that are on no way elsewhere and belong to that worker.
     pub fn of_worker(&self, owner: WorkerRef) -> Vec<CacheletId> {
         let document = &self.document;
         let all = (0u16..).map(CacheletId).zip(&document.cachelets);
@@ -143,68 +138,6 @@ impl World {
             .map(|(id, _)| id)
             .filter(free)
             .collect()
-    }
-
-    /// As a coordinator splits a cachelet; a number that a merge has left is taken again.
-    pub fn split(&mut self, cachelet: CacheletId) {
-        let document = &self.document;
-        let all = document.virtual_nodes.iter().enumerate();
-        let nodes: Vec<usize> = all
-            .filter(|(_, its)| **its == cachelet)
-            .map(|(node, _)| node)
-            .collect();
-        let unused = document.cachelets.iter().position(Option::is_none);
-        let half = unused.unwrap_or(document.cachelets.len());
-        if nodes.len() < 2 || half >= 12 {
-            return;
-        }
-        self.splits += 1;
-        self.change(|document| {
-            let from = usize::from(cachelet.0);
-            let facts = (
-                document.cachelets[from],
-                document.since[from],
-                document.stay[from],
-            );
-            if half == document.cachelets.len() {
-                document.cachelets.push(None);
-                document.since.push(Epoch(1));
-                document.stay.push(Epoch(1));
-            }
-            (
-                document.cachelets[half],
-                document.since[half],
-                document.stay[half],
-            ) = facts;
-            for node in &nodes[nodes.len() / 2..] {
-                document.virtual_nodes[*node] = CacheletId(half as u16);
-            }
-        });
-    }
-
-    /// As a coordinator merges two of one worker.
-    pub fn merge(&mut self, into: CacheletId, from: CacheletId) {
-        self.merges += 1;
-        self.change(|document| {
-            let histories = document.histories().expect("all is said");
-            let from_at = usize::from(from.0);
-            for (node, cachelet) in document.virtual_nodes.iter_mut().enumerate() {
-                if *cachelet == from {
-                    *cachelet = into;
-                    let node = MergedNode {
-                        virtual_node: VirtualNode(node as u16),
-                        since: histories[node].0,
-                        stay: histories[node].1,
-                    };
-                    document
-                        .merged
-                        .retain(|m| m.virtual_node != node.virtual_node);
-                    document.merged.push(node);
-                }
-            }
-            document.merged.sort_by_key(|node| node.virtual_node);
-            document.cachelets[from_at] = None;
-        });
     }
 
     /// A server hears of a map, if that is news to it.
@@ -264,17 +197,6 @@ impl World {
                         let at = usize::from(report.cachelet.0);
                         document.cachelets[at] = Some(migration.to);
                         document.stay[at] = migration.began;
-                        // It goes on as one.
-                        let nodes = &document.virtual_nodes;
-                        let is_its = |node: &MergedNode| {
-                            nodes[usize::from(node.virtual_node.0)] == report.cachelet
-                        };
-                        let (its, others): (Vec<_>, Vec<_>) =
-                            document.merged.iter().partition(|node| is_its(node));
-                        document.merged = others;
-                        for node in its {
-                            document.since[at] = document.since[at].max(node.since);
-                        }
                     });
                 }
                 MigrationState::Aborted => {
@@ -401,9 +323,6 @@ impl World {
             sum.migrations_aborted += counts.migrations_aborted;
             sum.migrations_dropped += counts.migrations_dropped;
             sum.migration_items_sent += counts.migration_items_sent;
-            sum.cachelets_split += counts.cachelets_split;
-            sum.cachelets_merged += counts.cachelets_merged;
-            sum.cachelets_broken += counts.cachelets_broken;
             sum.commands_waited += counts.commands_waited;
             sum.curr_items += counts.curr_items;
         }

@@ -28,7 +28,6 @@ impl World {
                 }
             }
         }
-        self.lose_some_that_are_brought(server, worker);
         self.spring_traps(server);
         self.arm(server);
     }
@@ -42,11 +41,8 @@ impl World {
         });
         for (to, message) in messages {
             if let Message::Handover(handover) = &message {
-                self.carry(server, worker, handover.cachelet(), ON_THE_WAY);
+                self.carry(server, handover.cachelet(), ON_THE_WAY);
             }
-            let Some(message) = self.forge_message(server, (worker, to), message) else {
-                continue;
-            };
             let at = self.in_queue(server, (worker, to), MS / 5);
             self.at(at, self.message_event(server, (worker, to), message));
         }

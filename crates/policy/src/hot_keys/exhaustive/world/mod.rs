@@ -441,7 +441,6 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         cachelets: (0..NODES).map(owner_of).collect(),
         since: Vec::new(),
         stay: Vec::new(),
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     }

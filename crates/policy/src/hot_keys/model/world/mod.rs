@@ -337,7 +337,6 @@ impl World {
                 .collect(),
             since: Vec::new(),
             stay: Vec::new(),
-            merged: Vec::new(),
             migrations: Vec::new(),
             quarantined: Vec::new(),
         };

@@ -50,7 +50,6 @@ fn document() -> MapDocument {
         cachelets: (0..64).map(|i| Some(owner(i))).collect(),
         since: Vec::new(),
         stay: Vec::new(),
-        merged: Vec::new(),
         migrations: Vec::new(),
         quarantined: Vec::new(),
     }

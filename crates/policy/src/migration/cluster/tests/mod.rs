@@ -87,54 +87,17 @@ fn worker(server: u16, worker: u16) -> WorkerRef {
 }
 
 fn moves(plan: &ClusterPlan) -> Vec<(u32, WorkerRef, WorkerRef)> {
-    let triple = |step: &Step| match *step {
-        Step::Move {
-            cachelet, from, to, ..
-        } => Some((cachelet.0, from, to)),
-        _ => None,
-    };
-    plan.steps.iter().filter_map(triple).collect()
+    let triple = |it: &Move| (it.cachelet.0, it.from, it.to);
+    plan.moves.iter().map(triple).collect()
 }
 
-/// Carries a plan out. What is split becomes two halves, the second with a new number.
+/// Carries a plan out.
 fn carry_out(report: &mut ClusterReport, plan: &ClusterPlan) {
-    for step in &plan.steps {
-        match *step {
-            Step::Move {
-                cachelet, from, to, ..
-            } => {
-                let c = take(report, cachelet, from);
-                owner(report, from).load -= c.load;
-                owner(report, to).load += c.load;
-                owner(report, to).cachelets.push(c);
-            }
-            Step::Split { cachelet, at, .. } => {
-                let numbers = report.servers.iter().flat_map(|s| &s.workers);
-                let numbers = numbers.flat_map(|w| &w.cachelets).map(|c| c.cachelet.0);
-                let new = CacheletNumber(numbers.max().unwrap_or(0) + 1);
-                let c = take(report, cachelet, at);
-                let nodes = c.virtual_nodes / 2;
-                for (cachelet, virtual_nodes) in [(cachelet, c.virtual_nodes - nodes), (new, nodes)]
-                {
-                    owner(report, at).cachelets.push(CacheletReport {
-                        cachelet,
-                        load: c.load / 2.0,
-                        memory_bytes: c.memory_bytes / 2,
-                        virtual_nodes,
-                        ..c
-                    });
-                }
-            }
-            Step::Merge { cachelets, at } => {
-                let [a, b] = cachelets.map(|cachelet| take(report, cachelet, at));
-                owner(report, at).cachelets.push(CacheletReport {
-                    load: a.load + b.load,
-                    memory_bytes: a.memory_bytes + b.memory_bytes,
-                    virtual_nodes: a.virtual_nodes + b.virtual_nodes,
-                    ..a
-                });
-            }
-        }
+    for it in &plan.moves {
+        let c = take(report, it.cachelet, it.from);
+        owner(report, it.from).load -= c.load;
+        owner(report, it.to).load += c.load;
+        owner(report, it.to).cachelets.push(c);
     }
 }
 
@@ -147,7 +110,7 @@ fn owner(report: &mut ClusterReport, at: WorkerRef) -> &mut WorkerReport {
 fn take(report: &mut ClusterReport, cachelet: CacheletNumber, at: WorkerRef) -> CacheletReport {
     let cachelets = &mut owner(report, at).cachelets;
     let place = cachelets.iter().position(|c| c.cachelet == cachelet);
-    cachelets.remove(place.expect("a step is about what is there"))
+    cachelets.remove(place.expect("a move is of what is there"))
 }
 
 fn loads(report: &ClusterReport) -> Vec<f64> {

@@ -10,8 +10,7 @@
 //! ```
 //!
 //! All that decides is what ships. Here is what it is told, and what is carried out for it: heartbeats that
-//! are answered at once, and moves. What is not there: heartbeats that are lost, servers that die, serving leases, and
-//! servers that split cachelets.
+//! are answered at once, and moves. What is not there: heartbeats that are lost, servers that die, and serving leases.
 //!
 //! A load counts where it is served and when it is: a worker that has too much to do reports what it gets done, as
 //! real ones do.
@@ -277,7 +276,6 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         forgotten: false,
         leased: false,
         migrates: true,
-        splits: false,
     };
     let state = SavedState {
         cluster: CLUSTER.to_owned(),
@@ -290,7 +288,6 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         since: Vec::new(),
         stay: Vec::new(),
         merged: Vec::new(),
-        weights: BTreeMap::new(),
         accounts: BTreeMap::new(),
         plans: SavedPlans {
             settings: balancing.plans,

@@ -347,7 +347,6 @@ impl Members {
             },
             hot_keys: None,
             migrates: true,
-            splits: false,
             asks_for_moves: false,
             migrations: member.sending.iter().map(report).collect(),
             leased: false,

@@ -1,0 +1,58 @@
+//! The calls about cachelets: what they carry, and the release of those in quarantine.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Json, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use evenkeel_types::CacheletId;
+use serde::Deserialize;
+
+use crate::api::{LoadOrder, ReleaseRefusal};
+use crate::desk::Unsaved;
+use crate::http::{Shared, bad_query, error, told, unsaved};
+
+/// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    sort: LoadOrder,
+    limit: Option<usize>,
+}
+
+pub(crate) async fn list(
+    State(desk): Shared,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Response {
+    let Query(Wanted { sort, limit }) = match wanted {
+        Ok(wanted) => wanted,
+        Err(rejection) => return bad_query(&rejection),
+    };
+    let most = limit.unwrap_or(usize::MAX);
+    let loads = desk.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
+    told(loads.await)
+}
+
+pub(crate) async fn release(
+    State(desk): Shared,
+    cachelet: Result<Path<CacheletId>, PathRejection>,
+) -> Response {
+    let Ok(Path(cachelet)) = cachelet else {
+        let text = "the path should name a cachelet by its number";
+        return error(StatusCode::BAD_REQUEST, "bad_cachelet", text.to_owned());
+    };
+    let released = desk.decide(|core, now| core.release_cachelet(now, cachelet));
+    match released.await {
+        Ok(Ok(view)) => Json(view).into_response(),
+        Ok(Err(refusal)) => {
+            let (status, reason) = match refusal {
+                ReleaseRefusal::UnknownCachelet { .. } => {
+                    (StatusCode::NOT_FOUND, "unknown_cachelet")
+                }
+                ReleaseRefusal::NotQuarantined { .. } => (StatusCode::CONFLICT, "not_quarantined"),
+            };
+            error(status, reason, refusal.to_string())
+        }
+        Err(Unsaved) => unsaved(),
+    }
+}
