@@ -18,9 +18,7 @@ use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
 use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
-use crate::api::{
-    CoordinatorCore, Fault, Heartbeat, LoadOrder, MapEvent, MapOffer, MemberKind, Refusal,
-};
+use crate::api::{CoordinatorCore, Fault, Heartbeat, MapEvent, MapOffer, MemberKind, Refusal};
 use crate::cachelets;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
