@@ -3,8 +3,11 @@
 
 use super::failover::{asked, come_back};
 use super::routing::{pool, route, routes};
-use super::world::{Connecting, SOURCE, World, key_of, memcached};
+use super::world::{Connecting, SOURCE, World, key_of, map, memcached};
 use crate::proxy::*;
+use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_policy::hot_keys::settings::Promise;
+use evenkeel_policy::placement::map::{ClusterMap, MapDocument};
 
 /// Two pools with failover, a renaming, a denied and a read-only prefix.
 fn config(config: &mut ProxyConfig) {
@@ -291,6 +294,27 @@ fn with_evenkeel_servers_the_replicas_are_where_leases_lead() {
     world.wait_ms(hot.leased_us.div_ceil(1000));
     let to = explained(&world, &key).ways.remove(0).to.unwrap();
     assert_eq!(to.hot.map_or(0, |hot| hot.leased_us), 0);
+}
+
+#[test]
+fn a_lease_is_as_long_as_the_map_says_whatever_the_server_said_of_it_before() {
+    let mut world = World::evenkeel(4);
+    let (key, _) = key_of(1, 4);
+    let document = MapDocument {
+        promise: Some(Promise {
+            consistency: Consistency::Lease,
+            lease_ms: 300,
+        }),
+        ..map(2, 4, |cachelet| cachelet % 4 + 1).document().clone()
+    };
+    let map = Arc::new(ClusterMap::new(document).unwrap());
+    world.core.set_map(world.now, SOURCE, &map);
+    let client = world.client();
+    world.send(client, format!("get {key}\r\n"));
+    world.reply(101, "VA 1 f0 c10 G1\r\na\r\n");
+    let to = explained(&world, &key).ways.remove(0).to.unwrap();
+    let leased_us = to.hot.expect("it was read under a lease").leased_us;
+    assert_eq!(leased_us, 285_000, "a twentieth less, for slow clocks");
 }
 
 #[test]
