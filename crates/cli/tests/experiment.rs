@@ -43,7 +43,6 @@ fn the_list_names_what_can_be_run() {
         "balance-targets",
         "hot-targets",
         "hot-placement",
-        "hot-detection",
         "overload",
     ] {
         assert!(text.contains(name), "{name} in {text}");

@@ -25,7 +25,7 @@ const THROUGH_PROXY: usize = 4;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
-    let small = ["--test-toll", TOLL, "--test-toll-coin", "clock"];
+    let small = ["--test-toll", TOLL];
     Cluster::start(ClusterOptions {
         servers: 1,
         threads: WORKERS,

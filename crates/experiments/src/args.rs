@@ -28,10 +28,6 @@ pub struct RunArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub mode: Vec<Mode>,
 
-    /// What makes real servers small: time slept for each key, or processor time burnt out of a quota
-    #[arg(long, value_enum, default_value_t)]
-    pub small_by: SmallBy,
-
     /// How much of simulated servers is simulated
     #[arg(long, value_enum, default_value_t)]
     pub fidelity: Fidelity,
@@ -88,16 +84,6 @@ pub enum Mode {
     Real,
     /// The same decisions in virtual time, or worked out.
     Sim,
-}
-
-/// What makes real servers small.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum SmallBy {
-    /// They sleep for each key: exact, and many of them fit on few cores.
-    #[default]
-    Clock,
-    /// They burn processor time for each key, out of a quota of a control group.
-    Quota,
 }
 
 /// What is printed.

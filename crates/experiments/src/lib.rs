@@ -18,5 +18,5 @@ pub mod simulated;
 mod small;
 pub mod trial;
 
-pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
+pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
 pub use run::{Measured, Progress, Run, execute};

@@ -1,6 +1,6 @@
 //! `evenkeel experiment list` and `evenkeel experiment run`.
 
-use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale, SmallBy};
+use crate::args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
 use crate::experiments::{ALL, Experiment};
 use crate::report::{FORMAT_VERSION, Report};
 use crate::simulated::Fidelity;
@@ -34,8 +34,6 @@ pub struct Run {
     pub is_scale_told: bool,
     /// By what.
     pub mode: Mode,
-    /// What makes real servers small.
-    pub small_by: SmallBy,
     /// How much of simulated servers is simulated.
     pub fidelity: Fidelity,
     /// Numbers of workers that are compared, if any were told.
@@ -81,7 +79,6 @@ impl Run {
             scale,
             is_scale_told: true,
             mode,
-            small_by: SmallBy::Clock,
             fidelity: Fidelity::Fast,
             workers: None,
             cells: Vec::new(),
@@ -196,7 +193,6 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             scale: args.scale.unwrap_or_default(),
             is_scale_told: args.scale.is_some(),
             mode,
-            small_by: args.small_by,
             fidelity: args.fidelity,
             workers: args.workers.clone(),
             cells: args.cells.clone(),

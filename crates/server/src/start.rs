@@ -198,7 +198,7 @@ impl Server {
                 clock,
                 mark,
                 exit: Exit::new(
-                    Toll::new(Duration::from_nanos(args.test_toll), args.test_toll_coin),
+                    Toll::new(Duration::from_nanos(args.test_toll)),
                     clock,
                 ),
                 idle_timeout: extended.idle_timeout,

@@ -1,20 +1,14 @@
 //! A toll on every key that a worker serves, for tests and experiments: it makes a small server of one
 //! that has a part of a core.
 //!
-//! A small machine cannot saturate twelve servers: its load generator would be the first to be busy. Two
-//! ways to pay make twelve small servers:
-//!
-//! - **processor time**, for servers in a processor quota. The quota alone makes a server slow, but not
-//!   small: it answers in bursts, everything that waited at once, and so reaches nearly any number of
-//!   requests a second. Divided by a fixed cost for each key, it is how many keys a second the server can
-//!   serve, whatever comes together.
-//! - **time by the clock**, slept: a server that takes just so long for each key and uses no processor
-//!   time for it, so that many of them are busy on few cores. It needs no quota.
+//! A small machine cannot saturate twelve servers: its load generator would be the first to be busy. A
+//! server that sleeps just so long for each key uses no processor time for it, so that many of them are busy
+//! on few cores. Rejected: a quota of processor time, by which a server is slow, but not small: it answers in
+//! bursts, everything that waited at once, and so reaches nearly any number of requests a second.
 
 use evenkeel_roles::server::WorkerCore;
 use rustix::thread::{ClockId as SleepClock, clock_nanosleep_absolute};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use std::hint;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -22,34 +16,22 @@ use std::time::Duration;
 /// sleep begins where this one should have ended, so that as many keys are served a second as should be.
 const LATE_MAX: Duration = Duration::from_micros(100);
 
-/// What a toll is paid in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Coin {
-    /// Processor time.
-    #[default]
-    Processor,
-    /// Time by the clock.
-    Clock,
-}
-
 /// What a worker owes and has paid.
 #[derive(Debug, Default)]
 pub struct Toll {
     /// Time for each key; zero for none.
     per_key: Duration,
-    coin: Coin,
     /// Keys served when it last paid.
     paid: u64,
-    /// By the clock: when it is done with all that it has served.
+    /// By the clock, when it is done with all that it has served.
     free_at: Duration,
 }
 
 impl Toll {
     /// So much time for each key that is read or written, besides what serving it takes.
-    pub fn new(per_key: Duration, coin: Coin) -> Self {
+    pub fn new(per_key: Duration) -> Self {
         Toll {
             per_key,
-            coin,
             paid: 0,
             free_at: Duration::ZERO,
         }
@@ -57,7 +39,7 @@ impl Toll {
 
     /// To be called once by the thread that will pay: sleeps are as exact as the machine allows.
     pub fn begin(&self) {
-        if !self.per_key.is_zero() && self.coin == Coin::Clock {
+        if !self.per_key.is_zero() {
             // Where the kernel refuses, sleeps are 50 us longer, most of which is made up for.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
@@ -82,30 +64,20 @@ impl Toll {
             return;
         }
         let owed = self.per_key * u32::try_from(keys).unwrap_or(u32::MAX);
-        match self.coin {
-            Coin::Processor => {
-                let until = time(ClockId::ThreadCPUTime) + owed;
-                while time(ClockId::ThreadCPUTime) < until {
-                    hint::spin_loop();
-                }
-            }
-            Coin::Clock => {
-                let now = time(ClockId::Monotonic);
-                let was_busy = now.saturating_sub(self.free_at) <= LATE_MAX;
-                self.free_at = if was_busy { self.free_at } else { now } + owed;
-                let until = Timespec {
-                    tv_sec: self.free_at.as_secs() as i64,
-                    tv_nsec: i64::from(self.free_at.subsec_nanos()),
-                };
-                // A signal ends it early, and the worker with it.
-                let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &until);
-            }
-        }
+        let now = time();
+        let was_busy = now.saturating_sub(self.free_at) <= LATE_MAX;
+        self.free_at = if was_busy { self.free_at } else { now } + owed;
+        let until = Timespec {
+            tv_sec: self.free_at.as_secs() as i64,
+            tv_nsec: i64::from(self.free_at.subsec_nanos()),
+        };
+        // A signal ends it early, and the worker with it.
+        let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &until);
     }
 }
 
-fn time(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
+fn time() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
@@ -115,20 +87,15 @@ mod tests {
 
     #[test]
     fn each_key_is_paid_for_once() {
-        for (coin, clock) in [
-            (Coin::Processor, ClockId::ThreadCPUTime),
-            (Coin::Clock, ClockId::Monotonic),
-        ] {
-            let mut toll = Toll::new(Duration::from_micros(500), coin);
-            let before = time(clock);
-            toll.pay_for(10);
-            assert!(time(clock) - before >= Duration::from_millis(5), "{coin:?}");
-            // Nine minutes if it were owed again.
-            toll.paid += 1 << 20;
-            toll.pay_for(10 + (1 << 20));
-            assert!(time(clock) - before < Duration::from_secs(60), "{coin:?}");
-            toll.pay_for(1);
-            assert_eq!(toll.paid, 1, "counters began anew");
-        }
+        let mut toll = Toll::new(Duration::from_micros(500));
+        let before = time();
+        toll.pay_for(10);
+        assert!(time() - before >= Duration::from_millis(5));
+        // Nine minutes if it were owed again.
+        toll.paid += 1 << 20;
+        toll.pay_for(10 + (1 << 20));
+        assert!(time() - before < Duration::from_secs(60));
+        toll.pay_for(1);
+        assert_eq!(toll.paid, 1, "counters began anew");
     }
 }

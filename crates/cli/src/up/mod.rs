@@ -25,7 +25,7 @@ const SERVERS_MAX: usize = 64;
 const DEMO_WORKER_RPS: u32 = 1000;
 /// The demo's load, as a part of what its servers can do together.
 const DEMO_LOAD: f64 = 0.7;
-const DEMO_TOLL: [&str; 2] = ["--test-toll=1000000", "--test-toll-coin=clock"];
+const DEMO_TOLL: &str = "--test-toll=1000000";
 const TOLL_FLAG: &str = "--test-toll";
 
 /// Connections that the proxy has room for besides those of the demo's load: memcached's default.
@@ -94,7 +94,7 @@ impl Args {
         let mut arguments = self.server_arg.clone();
         let is_said = |argument: &String| argument.starts_with(TOLL_FLAG);
         if self.demo && !arguments.iter().any(is_said) {
-            arguments.extend(DEMO_TOLL.map(str::to_owned));
+            arguments.push(DEMO_TOLL.to_owned());
         }
         arguments
     }

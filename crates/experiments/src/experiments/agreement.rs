@@ -134,7 +134,7 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
         pool: Pool::Plain {
             distribution: "modula",
         },
-        ..fleet_plan(run, false)
+        ..fleet_plan(false)
     })?;
     let server = fleet.server_addresses()[0];
     let measured = CALIBRATED_BY.iter().map(|(pipeline, value_len)| {
@@ -150,11 +150,11 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
     fit(&measured.collect::<anyhow::Result<Vec<_>>>()?)
 }
 
-fn fleet_plan(run: &Run, hot_keys: bool) -> FleetPlan {
+fn fleet_plan(hot_keys: bool) -> FleetPlan {
     FleetPlan {
         workers: 1,
         servers: SERVERS,
-        smallness: smallness(run),
+        smallness: smallness(),
         memory_mb: 64,
         proxies: 1,
         pool: Pool::Cluster {
@@ -176,8 +176,8 @@ fn replicate(hot_keys: bool) -> Replicate {
     }
 }
 
-fn smallness(run: &Run) -> Smallness {
-    Smallness::of_capacity(run.small_by, small::CAPACITY)
+fn smallness() -> Smallness {
+    Smallness::of_capacity(small::CAPACITY)
 }
 
 fn objective() -> Objective {
@@ -242,7 +242,7 @@ fn simulated(run: &Run, name: &str, plan: LoadPlan) -> anyhow::Result<Sweep> {
 fn real(run: &Run, name: &str, plan: &LoadPlan, hot_keys: bool) -> anyhow::Result<Sweep> {
     let say = |what: &str| run.progress.say(format!("{name}, real: {what}"));
     say("starting");
-    let fleet = Fleet::start(&fleet_plan(run, hot_keys))?;
+    let fleet = Fleet::start(&fleet_plan(hot_keys))?;
     let load = LoadSpec {
         keys: plan.keys,
         prefix: plan.key_prefix(),
@@ -280,7 +280,7 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
             "real servers".into(),
             format!(
                 "{SERVERS} processes of one worker {} (a test option)",
-                smallness(run)
+                smallness()
             ),
         ),
         (

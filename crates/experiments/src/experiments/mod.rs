@@ -2,7 +2,6 @@
 
 mod agreement;
 mod curves;
-mod detection;
 mod mbal;
 mod moves;
 mod overload;
@@ -65,7 +64,6 @@ pub const ALL: &[Experiment] = &[
     moves::SERVERS,
     moves::RESTART,
     moves::COORDINATOR,
-    detection::DETECTION,
     overload::OVERLOAD,
     spore::PLACEMENT,
 ];

@@ -1,7 +1,7 @@
 //! Many small servers on one machine, real processes all of them, and the proxies before them.
 //!
 //! ```text
-//!  generator ──> proxies ──> servers, each with a toll on its keys (and, by choice, in a processor quota)
+//!  generator ──> proxies ──> servers, each with a toll on its keys
 //!                   └────── coordinator: the map, hot keys on or off
 //! ```
 //!
@@ -12,16 +12,13 @@ mod change;
 mod load;
 mod phases;
 mod proxies;
-mod quota;
 mod watch;
 
 pub(crate) use load::look;
 pub use load::{LoadSpec, LoadedFleet, PIPELINE};
 pub use phases::Deeds;
-pub use quota::{Group, PERIOD_MAX, QUOTA_MIN, Quota, Throttled};
 pub use watch::Watched;
 
-use crate::args::SmallBy;
 use anyhow::{Context, ensure};
 use evenkeel_bench::Target;
 use evenkeel_bench::process::{Server, Stats, allowed_cores, free_port};
@@ -54,42 +51,13 @@ pub enum Smallness {
         /// Nanoseconds for each key.
         nanos_per_key: u64,
     },
-    /// It burns so much processor time for each key, out of a quota: its capacity is the quota divided by this
-    /// and what serving a key takes. Latencies come in steps of the period.
-    Quota {
-        /// Nanoseconds of processor time burnt for each key.
-        nanos_per_key: u64,
-        /// Share of one core.
-        share: f64,
-        /// The period of the quota, in milliseconds.
-        period_ms: u64,
-    },
 }
-
-/// Share of a core that a server has in a quota, and the period: a millisecond at a time, the least that the
-/// kernel hands out.
-const QUOTA_SHARE: f64 = 0.05;
-const QUOTA_PERIOD_MS: u64 = 20;
-
-/// Processor time that a server needs for a key besides the toll: roughly what it takes
-/// on a machine of today. Only capacities in a quota depend on it.
-const OWN_NANOS_PER_KEY: u64 = 12_000;
 
 impl Smallness {
     /// Servers of about so many keys a second.
-    pub fn of_capacity(by: SmallBy, keys_per_second: u64) -> Smallness {
-        let nanos = 1_000_000_000 / keys_per_second.max(1);
-        match by {
-            SmallBy::Clock => Smallness::Clock {
-                nanos_per_key: nanos,
-            },
-            SmallBy::Quota => Smallness::Quota {
-                nanos_per_key: ((nanos as f64 * QUOTA_SHARE) as u64)
-                    .saturating_sub(OWN_NANOS_PER_KEY)
-                    .max(1),
-                share: QUOTA_SHARE,
-                period_ms: QUOTA_PERIOD_MS,
-            },
+    pub fn of_capacity(keys_per_second: u64) -> Smallness {
+        Smallness::Clock {
+            nanos_per_key: 1_000_000_000 / keys_per_second.max(1),
         }
     }
 }
@@ -101,15 +69,6 @@ impl fmt::Display for Smallness {
             Smallness::Clock { nanos_per_key } => {
                 write!(f, "that sleep {} µs for each key", nanos_per_key / 1000)
             }
-            Smallness::Quota {
-                nanos_per_key,
-                share,
-                period_ms,
-            } => write!(
-                f,
-                "that burn {} µs for each key out of {share} of a core every {period_ms} ms",
-                nanos_per_key / 1000
-            ),
         }
     }
 }
@@ -166,7 +125,7 @@ pub fn uncollapsed() -> Vec<String> {
     vec!["--no-collapse".into()]
 }
 
-/// A running fleet. Dropping it ends all processes and removes their groups.
+/// A running fleet. Dropping it ends all processes.
 #[derive(Debug)]
 pub struct Fleet {
     // In the order in which they should go.
@@ -204,7 +163,7 @@ struct Cluster {
     _folder: TempDir,
 }
 
-/// A server and the group that it is in.
+/// A server.
 #[derive(Debug)]
 struct Small {
     server: Server,
@@ -214,14 +173,13 @@ struct Small {
     admin: Option<SocketAddr>,
     /// Between it and the coordinator, where the plan has relays.
     relay: Option<Server>,
-    _group: Option<Group>,
 }
 
 impl Fleet {
     /// Starts everything, and returns when all servers work by one map.
     ///
     /// # Errors
-    /// When the plan is beyond the limits, this machine gives no quotas, or a process does not start.
+    /// When the plan is beyond the limits, or a process does not start.
     pub fn start(plan: &FleetPlan) -> anyhow::Result<Fleet> {
         ensure!(
             (1..=SERVERS_MAX).contains(&plan.servers),
@@ -404,20 +362,10 @@ impl Small {
         coordinator: Option<&str>,
         cores: &[usize],
     ) -> anyhow::Result<Small> {
-        let (toll, group) = match plan.smallness {
-            Smallness::Not => (None, None),
-            Smallness::Clock { nanos_per_key } => (Some((nanos_per_key, "clock")), None),
-            Smallness::Quota {
-                nanos_per_key,
-                share,
-                period_ms,
-            } => {
-                let quota = Quota::of_core(share, Duration::from_millis(period_ms))?;
-                let group = Group::new(&format!("server-{name}"), quota)?;
-                (Some((nanos_per_key, "processor")), Some(group))
-            }
+        let toll = match plan.smallness {
+            Smallness::Not => None,
+            Smallness::Clock { nanos_per_key } => Some(nanos_per_key.to_string()),
         };
-        let toll = toll.map(|(nanos, coin)| (nanos.to_string(), coin));
         let memory = plan.memory_mb.to_string();
         let workers = plan.workers.to_string();
         let admin = match plan.workers {
@@ -445,8 +393,8 @@ impl Small {
             "-m",
             &memory,
         ];
-        if let Some((nanos, coin)) = &toll {
-            arguments.extend(["--test-toll", nanos, "--test-toll-coin", coin]);
+        if let Some(nanos) = &toll {
+            arguments.extend(["--test-toll", nanos]);
         }
         if let Some(address) = coordinator {
             arguments.extend(["--coordinator", address, "--name", name]);
@@ -458,15 +406,11 @@ impl Small {
         );
         arguments.extend(plan.server_flags.iter().map(String::as_str));
         let server = Server::evenkeel(&arguments, cores)?;
-        if let Some(group) = &group {
-            group.take(server.pid())?;
-        }
         Ok(Small {
             server,
             name: name.to_owned(),
             admin,
             relay,
-            _group: group,
         })
     }
 }

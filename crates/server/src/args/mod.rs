@@ -12,7 +12,6 @@ pub use extended::Extended;
 pub use files::file_arguments;
 
 use crate::io::IoArgs;
-use crate::toll::Coin;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_policy::hot_keys::config::{Consistency, GAMMA_MAX_DEFAULT, Mode};
@@ -152,14 +151,10 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "KEY")]
     pub test_abort_on: Option<String>,
 
-    /// Spend so much time on each key besides what it takes, which makes this a small server; for tests
+    /// Sleep so long for each key besides the time that it takes, which makes this a small server; for tests
     /// and experiments
     #[arg(long, hide = true, value_name = "NANOSECONDS", default_value_t = 0)]
     pub test_toll: u64,
-
-    /// What that time is: processor time, which is burnt, or time by the clock, which is slept
-    #[arg(long, hide = true, value_name = "COIN", value_enum, default_value_t)]
-    pub test_toll_coin: Coin,
 
     /// Take any leave to serve for one without end, as by a coordinator that knows nothing of leases: a stopped process goes on
     /// where it was. For tests in which nobody dies

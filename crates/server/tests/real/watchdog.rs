@@ -9,7 +9,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 #[test]
 fn slow_turns_are_counted() {
     let toll = Duration::from_millis(300).as_nanos().to_string();
-    let flags = ["-t", "1", "--test-toll", &toll, "--test-toll-coin", "clock"];
+    let flags = ["-t", "1", "--test-toll", &toll];
     let server = evenkeel::server(&flags);
     let mut client = Client::connect(server.address());
     poll_until(DEADLINE, "a slow turn to be counted", || {

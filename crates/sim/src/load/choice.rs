@@ -1,6 +1,6 @@
-//! Which copy of a hot key is read: what ships, and other ways to compare it with, in the fast mode alone.
+//! Which copy of a hot key is read: what ships, and the paper's way to compare it with, in the fast mode alone.
 //!
-//! Whatever the way, a client may read copies for one lease after its home has told it of them, and who writes a key
+//! Either way a client may read copies for one lease after its home has told it of them, and who writes a key
 //! reads it at its home until it is told anew.
 
 use crate::history::Nanos;
@@ -21,9 +21,6 @@ pub enum ReadChoice {
     /// As in the paper (SPORE, section 3.2): each client draws a copy at random once in a lease and stays with it. A
     /// client is an application's connection.
     Sticky,
-    /// The one of two copies, drawn at random for each read, at which less waits; whoever asks knows that of all
-    /// workers.
-    TwoChoices,
 }
 
 impl fmt::Display for ReadChoice {
@@ -31,16 +28,13 @@ impl fmt::Display for ReadChoice {
         f.write_str(match self {
             ReadChoice::Guarded => "guarded",
             ReadChoice::Sticky => "sticky",
-            ReadChoice::TwoChoices => "two choices",
         })
     }
 }
 
-/// What a client knows of a key's copies.
+/// What a client may read of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CopyLease {
-    /// Copies besides the home's.
-    gamma: u8,
     /// The copy that was drawn: 0 for the home's, else its suffix.
     suffix: u8,
     until: Nanos,
@@ -61,15 +55,14 @@ impl CopyLeases {
         }
     }
 
-    /// A home tells a client of so many copies; the client draws one. A lease that has not ended stays as it is.
+    /// A home tells a client of so many copies besides its own, and the client draws one. A lease that has not ended
+    /// stays as it is.
     pub fn grant(&mut self, now: Nanos, key: u32, client: u32, gamma: u8, length: Nanos) {
-        if self.find(now, key, client).is_some() {
+        if self.sticky(now, key, client).is_some() {
             return;
         }
-        let suffix = self.draw(gamma);
         let lease = CopyLease {
-            gamma,
-            suffix,
+            suffix: below(&mut self.random, u64::from(gamma) + 1) as u8,
             until: now + length,
         };
         self.leases.insert((key, client), lease);
@@ -82,22 +75,8 @@ impl CopyLeases {
 
     /// The copy that a client drew for its lease; nothing without one.
     pub fn sticky(&self, now: Nanos, key: u32, client: u32) -> Option<u8> {
-        self.find(now, key, client).map(|lease| lease.suffix)
-    }
-
-    /// Two copies at random, which may be the same; nothing without a lease.
-    pub fn two(&mut self, now: Nanos, key: u32, client: u32) -> Option<[u8; 2]> {
-        let gamma = self.find(now, key, client)?.gamma;
-        Some([self.draw(gamma), self.draw(gamma)])
-    }
-
-    fn find(&self, now: Nanos, key: u32, client: u32) -> Option<CopyLease> {
-        let lease = self.leases.get(&(key, client)).copied();
-        lease.filter(|lease| now < lease.until)
-    }
-
-    fn draw(&mut self, gamma: u8) -> u8 {
-        below(&mut self.random, u64::from(gamma) + 1) as u8
+        let lease = self.leases.get(&(key, client))?;
+        (now < lease.until).then_some(lease.suffix)
     }
 }
 
@@ -125,6 +104,6 @@ mod tests {
         );
         leases.grant(200, 7, 1, 3, 100);
         leases.forget(7, 1);
-        assert_eq!(leases.two(200, 7, 1), None, "it has written");
+        assert_eq!(leases.sticky(200, 7, 1), None, "it has written");
     }
 }

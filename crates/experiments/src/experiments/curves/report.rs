@@ -249,7 +249,7 @@ pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(String, Str
     };
     let (servers, key_len) = match run.mode {
         Mode::Real => {
-            let how = smallness(run, size, Workers::Own(1));
+            let how = smallness(size, Workers::Own(1));
             (
                 format!("real processes of {workers} {how} (a test option)"),
                 size.key_len,

@@ -1,7 +1,7 @@
 //! How large everything is, by the scale and by what the servers are.
 
 use super::setting::{HotKeys, Setting};
-use crate::args::{Mode, Scale, SmallBy};
+use crate::args::{Mode, Scale};
 use crate::run::Run;
 use crate::simulated::Fidelity;
 use crate::small;
@@ -25,10 +25,6 @@ const CONNECTIONS: usize = 66;
 const RATES: [f64; 4] = [0.3, 0.6, 0.75, 0.9];
 const RATES_QUICK: [f64; 2] = [0.4, 0.8];
 const RATES_SIMULATED: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
-
-/// The limit of servers in a quota: they are kept waiting for most of a period, so that their latencies are of that
-/// size.
-const LIMIT_SERVICES_QUOTA: f64 = 4.0 * small::LIMIT_SERVICES;
 
 /// How long workers take until they have lent what is to be lent: loads are believed after two seconds, and what one
 /// plan does is looked at for as long before the next.
@@ -66,8 +62,6 @@ pub(crate) struct Size {
     pub precision: f64,
     /// What throughputs are judged by.
     pub limit_of: Percentile,
-    /// At most so many times the time for one key.
-    pub limit_services: f64,
     /// Of simulated servers.
     pub fidelity: Fidelity,
 }
@@ -93,10 +87,6 @@ impl Size {
             reshuffle: Duration::from_millis(run.by_scale([100, 2_500, 60_000, 60_000])),
             rates: run.by_scale([&RATES_QUICK, &RATES, &RATES, &RATES]),
             precision: run.by_scale([1.0, 0.06, 0.04, 0.04]),
-            limit_services: match run.small_by {
-                SmallBy::Clock => small::LIMIT_SERVICES,
-                SmallBy::Quota => LIMIT_SERVICES_QUOTA,
-            },
             ..Size::simulated(run)
         }
     }
@@ -127,7 +117,6 @@ impl Size {
             ]),
             precision: run.by_scale([0.1, 0.03, 0.02, 0.02]),
             limit_of: Percentile::P99,
-            limit_services: small::LIMIT_SERVICES,
             fidelity: run.fidelity,
         }
     }
@@ -166,7 +155,7 @@ impl Size {
     pub fn objective(&self) -> Objective {
         Objective {
             percentile: self.limit_of,
-            within: Duration::from_secs_f64(self.limit_services / self.capacity as f64),
+            within: Duration::from_secs_f64(small::LIMIT_SERVICES / self.capacity as f64),
         }
     }
 

@@ -45,7 +45,7 @@ impl Ground {
         names: u64,
         say: &dyn Fn(&str),
     ) -> anyhow::Result<LoadedFleet<'_>> {
-        let plan = fleet_plan(run, size, setting);
+        let plan = fleet_plan(size, setting);
         if self
             .running
             .as_ref()
@@ -76,7 +76,7 @@ impl Ground {
     }
 }
 
-pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan {
+pub(crate) fn fleet_plan(size: &Size, setting: &Setting) -> FleetPlan {
     let hot_keys = match setting.hot_keys {
         HotKeys::Off => Replicate::Off,
         HotKeys::Replicated { .. } => Replicate::On,
@@ -107,7 +107,7 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
             Workers::Own(count) => count,
             Workers::Shared(_) => 1,
         },
-        smallness: smallness(run, size, setting.workers),
+        smallness: smallness(size, setting.workers),
         memory_mb: MEMORY_MB,
         proxies: 1,
         pool: match setting.placement {
@@ -131,8 +131,8 @@ pub(crate) fn fleet_plan(run: &Run, size: &Size, setting: &Setting) -> FleetPlan
 }
 
 /// What makes a server with such workers small.
-pub(crate) fn smallness(run: &Run, size: &Size, workers: Workers) -> Smallness {
-    Smallness::of_capacity(run.small_by, capacity_of_thread(size, workers))
+pub(crate) fn smallness(size: &Size, workers: Workers) -> Smallness {
+    Smallness::of_capacity(capacity_of_thread(size, workers))
 }
 
 /// Keys a second that each thread that there really is serves.

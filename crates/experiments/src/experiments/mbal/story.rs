@@ -158,7 +158,7 @@ fn parts_real(
     pace: Pace,
 ) -> anyhow::Result<Vec<Part>> {
     run.progress.say(format!("{label}: starting"));
-    let fleet = Fleet::start(&fleet_plan(run, size, setting))?;
+    let fleet = Fleet::start(&fleet_plan(size, setting))?;
     let base = LoadSpec {
         warm_up: Duration::ZERO,
         ..load(run, size, setting, 0)

@@ -33,7 +33,7 @@ fn coordinator(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let away = Duration::from_secs(run.by_scale([5, 20, 600, 600]));
     // Longer than it takes until a server counts as dead, and a plan is made.
     let back = Duration::from_secs(run.by_scale([5, 8, 60, 60]));
-    let plan = fleet_plan(run, SERVERS, Replicate::On, PlanMode::Automatic, true);
+    let plan = fleet_plan(SERVERS, Replicate::On, PlanMode::Automatic, true);
     let mut ground = Ground::start(run, &plan, Popularity::Zipf { exponent: 0.99 })?;
     ground.watch.go_on(size.rest)?;
 

@@ -132,7 +132,6 @@ impl Ground {
 
 /// What runs of such a cluster, of so many servers at first.
 pub(super) fn fleet_plan(
-    run: &Run,
     servers: usize,
     hot_keys: Replicate,
     plans: PlanMode,
@@ -142,7 +141,7 @@ pub(super) fn fleet_plan(
     FleetPlan {
         servers,
         workers: WORKERS,
-        smallness: Smallness::of_capacity(run.small_by, CAPACITY),
+        smallness: Smallness::of_capacity(CAPACITY),
         memory_mb: MEMORY_MB,
         proxies: 1,
         pool: Pool::Cluster { hot_keys, plans },

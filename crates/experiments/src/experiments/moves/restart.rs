@@ -40,7 +40,7 @@ fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let cachelets = run.by_scale(CACHELETS_PER_WORKER);
     let plan = FleetPlan {
         coordinator_flags: vec!["--cachelets-per-worker".into(), cachelets.to_string()],
-        ..fleet_plan(run, SERVERS, Replicate::Off, PlanMode::Observe, false)
+        ..fleet_plan(SERVERS, Replicate::Off, PlanMode::Observe, false)
     };
     let told = restart_all(run, &plan, Fleet::stop_server)?;
     let killed = restart_all(run, &plan, Fleet::kill_server)?;

@@ -33,7 +33,7 @@ const DRAINED: &str = "4 servers again";
 fn servers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = Size::of(run);
     // Hot keys and plans off: what moves, moves because servers come and go.
-    let plan = fleet_plan(run, FEW, Replicate::Off, PlanMode::Observe, false);
+    let plan = fleet_plan(FEW, Replicate::Off, PlanMode::Observe, false);
     let mut ground = Ground::start(run, &plan, Popularity::Zipf { exponent: 0.99 })?;
     let few: BTreeSet<String> = ground.fleet.server_names().into_iter().collect();
     ground.watch.go_on(size.rest)?;

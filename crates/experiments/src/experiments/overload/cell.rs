@@ -1,6 +1,5 @@
 //! What is measured: one fleet, one load, one thing that happens.
 
-use crate::args::SmallBy;
 use crate::fleet::{FleetPlan, LoadSpec, Pool, Smallness};
 use core::fmt;
 use core::time::Duration;
@@ -263,7 +262,7 @@ impl Cell {
 
     /// The processes, as they are shipped. `patient`: they are more patient, and take keys for hot that are read a few
     /// times a second.
-    pub fn plan(&self, small_by: SmallBy, patient: bool) -> FleetPlan {
+    pub fn plan(&self, patient: bool) -> FleetPlan {
         let flags = |flags: &[&str]| match patient {
             true => flags.iter().map(|&flag| flag.to_owned()).collect(),
             false => Vec::new(),
@@ -272,7 +271,7 @@ impl Cell {
         FleetPlan {
             servers: deployment.servers,
             workers: 1,
-            smallness: Smallness::of_capacity(small_by, deployment.capacity),
+            smallness: Smallness::of_capacity(deployment.capacity),
             memory_mb: MEMORY_MB,
             proxies: deployment.proxies,
             pool: match deployment.plain {

@@ -24,7 +24,7 @@ struct File<T> {
 pub(super) struct Kept {
     folder: Option<PathBuf>,
     resumes: bool,
-    /// The scale, and what makes servers small: figures of others are others.
+    /// The scale: figures of another are others.
     run: String,
     /// How many were taken from there.
     taken: Count<usize>,
@@ -35,7 +35,7 @@ impl Kept {
         Kept {
             folder: run.out.as_ref().map(|out| out.join(FOLDER)),
             resumes: run.resume,
-            run: format!("{} {:?}", run.scale, run.small_by),
+            run: run.scale.to_string(),
             taken: Count::new(0),
         }
     }

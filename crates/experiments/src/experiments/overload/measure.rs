@@ -132,7 +132,7 @@ pub(super) fn measure(
     capacity: f64,
 ) -> anyhow::Result<Seen> {
     run.progress.say(format!("{cell}, seed {seed}"));
-    let fleet = Fleet::start(&cell.plan(run.small_by, size.patient))?;
+    let fleet = Fleet::start(&cell.plan(size.patient))?;
     let load = cell.load(size.keys, seed);
     let trace = registry(run).filter(|_| cell.keys == Keys::Registry);
     match &trace {

@@ -97,22 +97,7 @@ impl Cluster<'_> {
                 let suffix = self.copy_leases.sticky(ask.at, ask.key, ask.client);
                 self.get_copy(ask, suffix.unwrap_or(0));
             }
-            ReadChoice::TwoChoices => {
-                let two = self.copy_leases.two(ask.at, ask.key, ask.client);
-                let suffix = two.map_or(0, |two| self.with_less_waiting(ask, two));
-                self.get_copy(ask, suffix);
-            }
         }
-    }
-
-    /// The one of two copies at which less waits.
-    fn with_less_waiting(&mut self, ask: &Ask, [one, other]: [u8; 2]) -> u8 {
-        let [waits, other_waits] = [one, other].map(|suffix| {
-            let copy = self.find_copy(ask, suffix);
-            let turns = &self.turns[copy];
-            turns.ends.saturating_sub(ask.at) + turns.next
-        });
-        if waits <= other_waits { one } else { other }
     }
 
     /// The worker that has a copy: the home of suffix 0, and of one that there is not.
