@@ -166,13 +166,9 @@ impl Run {
         let Some(mut item) = self.store.get(cachelet_of(number), &key[..len], self.now) else {
             return Ok(());
         };
-        match input.int_in_range(0..=3)? {
+        match input.int_in_range(0..=2)? {
             0 => item.touch_access(self.now),
             1 => {
-                expected.value.0 = input.int_in_range(0..=255)?;
-                item.overwrite_value_same_len(expected.value());
-            }
-            2 => {
                 let expires_at = self.now + input.int_in_range(1..=200)?;
                 if item.set_expires_at(expires_at).is_ok() {
                     expected.expires_at = expires_at;

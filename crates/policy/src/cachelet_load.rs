@@ -141,18 +141,6 @@ pub struct CacheletLoad {
     pub items: u64,
 }
 
-impl CacheletLoad {
-    /// Part of the requests that are reads; 1 without requests.
-    pub fn read_share(&self) -> f64 {
-        let requests = self.reads_per_s + self.writes_per_s;
-        if requests > 0.0 {
-            self.reads_per_s / requests
-        } else {
-            1.0
-        }
-    }
-}
-
 /// The load of one worker and of its cachelets. All loads are in small requests a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkerLoad {
@@ -338,7 +326,6 @@ mod tests {
         assert_eq!((load.reads_per_s, load.hits_per_s), (800.0, 600.0));
         assert_eq!((load.writes_per_s, load.load), (200.0, 1100.0));
         assert_eq!(load.bytes_in_per_s + load.bytes_out_per_s, 409_600.0);
-        assert_eq!(load.read_share(), 0.8);
         assert_eq!(
             meter.load_of(B),
             CacheletLoad {

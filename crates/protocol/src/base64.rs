@@ -4,11 +4,6 @@
 //! come in groups of four, and decoding ends at the first padded group. Forgiving decoding means
 //! that two texts can name one key; the decoded bytes are the key's identity everywhere.
 
-/// Bytes that `len` bytes take when encoded.
-pub const fn encoded_len(len: usize) -> usize {
-    len.div_ceil(3) * 4
-}
-
 /// Appends the encoding of `bytes`, padded.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     for group in bytes.chunks(3) {

@@ -503,12 +503,6 @@ pub(crate) fn set_version(data: &mut [u8], version: Version, segment_version_hig
     fits
 }
 
-/// Writes a value of the same length over the old one.
-pub(crate) fn overwrite_value(data: &mut [u8], value: &[u8]) {
-    let layout = Layout::read(data);
-    data[layout.value_at()..layout.size()].copy_from_slice(value);
-}
-
 /// An item, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {

@@ -143,17 +143,6 @@ impl<'a> ItemMut<'a> {
         item::set_win_sent(self.data_mut(), win_sent);
     }
 
-    /// Writes a value over the old one, in place. Everything else stays; see
-    /// [`ItemMut::set_version`].
-    ///
-    /// # Panics
-    ///
-    /// When the length differs.
-    pub fn overwrite_value_same_len(&mut self, value: &[u8]) {
-        self.count_write(value.len());
-        item::overwrite_value(self.data_mut(), value);
-    }
-
     /// Sets the expiry.
     ///
     /// An item that never expired has no room to say when it does, and is written anew.
@@ -163,7 +152,7 @@ impl<'a> ItemMut<'a> {
     /// [`StoreError::OutOfMemory`] if there is no memory for that and nothing can or may be evicted;
     /// the item is then unchanged. A store that evicts may evict the item itself: that is no error.
     pub fn set_expires_at(&mut self, expires_at: Seconds) -> Result<(), StoreError> {
-        self.count_write(0);
+        self.count_write();
         if !item::set_expires_at(self.data_mut(), expires_at) {
             let meta = Meta {
                 expires_at,
@@ -179,14 +168,13 @@ impl<'a> ItemMut<'a> {
         Ok(())
     }
 
-    /// Sets the version. Call it before [`ItemMut::overwrite_value_same_len`], so that a value never
-    /// stands under the version of another.
+    /// Sets the version.
     ///
     /// # Errors
     ///
     /// As for [`ItemMut::set_expires_at`]; rare, since a version of about the same origin fits.
     pub fn set_version(&mut self, version: Version) -> Result<(), StoreError> {
-        self.count_write(0);
+        self.count_write();
         let high = self.item().segment_version_high;
         if item::set_version(self.data_mut(), version, high) {
             return Ok(());
@@ -198,11 +186,10 @@ impl<'a> ItemMut<'a> {
         self.rewrite(&meta)
     }
 
-    /// Counts a write of the cachelet, with so many bytes of a value.
-    fn count_write(&mut self, bytes: usize) {
+    /// Counts a write of the cachelet.
+    fn count_write(&mut self) {
         if let Some(cachelet) = self.store.cachelets[self.slot].as_mut() {
             cachelet.inner.writes += 1;
-            cachelet.inner.bytes_in += bytes as u64;
         }
     }
 

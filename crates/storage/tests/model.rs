@@ -225,11 +225,8 @@ impl Run {
     }
 
     fn change(&mut self, at: (u16, Vec<u8>)) {
-        let (choice, expires_at, version) = (self.below(6), self.expiry(), self.next_version());
+        let (choice, expires_at, version) = (self.below(5), self.expiry(), self.next_version());
         let now = self.now;
-        let fresh: Vec<u8> = (0..64 << 10)
-            .map(|i| (i as u8) ^ (version.0 as u8))
-            .collect();
         let Some(mut expected) = self.expected(&at) else {
             return;
         };
@@ -253,12 +250,6 @@ impl Run {
                 Ok(())
             }
             3 => {
-                let value = &fresh[..expected.value.len()];
-                item.overwrite_value_same_len(value);
-                expected.value = value.to_vec();
-                Ok(())
-            }
-            4 => {
                 let result = item.set_expires_at(expires_at);
                 if result.is_ok() {
                     expected.expires_at = expires_at;

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) since: Instant,
     /// Not promoted before this time.
     pub(crate) promote_after: Instant,
-    /// Invariant: `Some` if and only if `state.is_replicated()`.
+    /// Invariant: `Some` if and only if the state is one in which shadow servers may hold replicas.
     pub(crate) replication: Option<Box<Replication>>,
     /// Neighbours in the list of evictable entries, if it is there.
     newer: Slot,

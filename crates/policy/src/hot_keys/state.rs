@@ -36,12 +36,6 @@ pub enum State {
 }
 
 impl State {
-    /// Whether shadow servers may hold replicas of the key.
-    #[inline]
-    pub fn is_replicated(self) -> bool {
-        matches!(self, State::HotPending | State::Hot | State::ColdPending)
-    }
-
     /// The state after something happened that the replicas have to hear of.
     pub(crate) fn pending(self) -> State {
         match self {

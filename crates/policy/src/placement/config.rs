@@ -132,8 +132,6 @@ pub enum Distribution {
     Jump,
     /// Weighted rendezvous hashing: exact shares, fewest moves, and a look at each server for each key.
     Rendezvous,
-    /// Maglev's table: even shares at the price of a few more moves than necessary.
-    Maglev,
 }
 
 impl Distribution {
@@ -146,7 +144,6 @@ impl Distribution {
         Distribution::TwemproxyModula,
         Distribution::Jump,
         Distribution::Rendezvous,
-        Distribution::Maglev,
     ];
 
     /// Its name in configurations.
@@ -159,7 +156,6 @@ impl Distribution {
             Distribution::TwemproxyModula => "twemproxy_modula",
             Distribution::Jump => "jump",
             Distribution::Rendezvous => "rendezvous",
-            Distribution::Maglev => "maglev",
         }
     }
 
@@ -169,7 +165,7 @@ impl Distribution {
             Distribution::Ketama | Distribution::Modula => Hash::OneAtATime,
             Distribution::KetamaWeighted => Hash::Md5,
             Distribution::TwemproxyKetama | Distribution::TwemproxyModula => Hash::Fnv1a64,
-            Distribution::Jump | Distribution::Rendezvous | Distribution::Maglev => Hash::Xxh3,
+            Distribution::Jump | Distribution::Rendezvous => Hash::Xxh3,
         }
     }
 
@@ -180,8 +176,7 @@ impl Distribution {
             Distribution::KetamaWeighted
             | Distribution::TwemproxyKetama
             | Distribution::TwemproxyModula
-            | Distribution::Rendezvous
-            | Distribution::Maglev => true,
+            | Distribution::Rendezvous => true,
         }
     }
 }
@@ -491,8 +486,8 @@ mod tests {
             let read: Distribution = serde_json::from_str(&json).unwrap();
             assert_eq!(read, distribution);
         }
-        let error = serde_json::from_str::<Distribution>("\"kettle\"").unwrap_err();
-        let expected = "distribution \"kettle\" is none of ketama, ketama_weighted, tw";
+        let error = serde_json::from_str::<Distribution>("\"maglev\"").unwrap_err();
+        let expected = "distribution \"maglev\" is none of ketama, ketama_weighted, tw";
         assert!(error.to_string().starts_with(expected), "{error}");
         let tag: HashTag = serde_json::from_str("\"{}\"").unwrap();
         assert_eq!(serde_json::to_string(&tag).unwrap(), "\"{}\"");

@@ -4,12 +4,10 @@
 //! are. In a pool of plain memcached servers nobody says it: every client works it out for itself, and
 //! [`pool::Placement`] does so as the clients and proxies did that were there before.
 
-pub mod bounded;
 pub mod config;
 pub mod hash;
 mod jump;
 mod ketama;
-mod maglev;
 pub mod map;
 mod modula;
 pub mod pool;

@@ -1,11 +1,9 @@
 //! Where keys live in a pool of plain memcached servers: one type for all distributions.
 
-use super::bounded::LoadBound;
 use super::config::{Distribution, HashTag, PlacementConfig, PlacementError, Server};
 use super::hash::Hash;
 use super::jump;
 use super::ketama;
-use super::maglev::Maglev;
 use super::modula::Modula;
 use super::rendezvous::Rendezvous;
 use super::ring::Ring;
@@ -15,9 +13,7 @@ use super::ring::Ring;
 pub struct Placement {
     hash: Hash,
     hash_tag: Option<HashTag>,
-    /// Weights of the servers, and their sum.
-    weights: Vec<u32>,
-    weight_total: u64,
+    servers: usize,
     table: Table,
 }
 
@@ -28,7 +24,6 @@ enum Table {
     Modula(Modula),
     Jump { servers: u32 },
     Rendezvous(Rendezvous),
-    Maglev(Maglev),
 }
 
 impl Placement {
@@ -58,14 +53,11 @@ impl Placement {
                 servers: servers.len() as u32,
             },
             Distribution::Rendezvous => Table::Rendezvous(Rendezvous::new(servers)),
-            Distribution::Maglev => Table::Maglev(Maglev::new(servers)),
         };
-        let weights: Vec<u32> = servers.iter().map(|server| server.weight).collect();
         Ok(Placement {
             hash,
             hash_tag: config.hash_tag,
-            weight_total: weights.iter().map(|&weight| u64::from(weight)).sum(),
-            weights,
+            servers: servers.len(),
             table,
         })
     }
@@ -73,7 +65,7 @@ impl Placement {
     /// How many servers there are.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
-        self.weights.len()
+        self.servers
     }
 
     /// Position in the list of the server that a key belongs to. Allocates nothing.
@@ -91,7 +83,6 @@ impl Placement {
             Table::Modula(modula) => modula.server(hash),
             Table::Jump { servers } => jump::jump(hash, *servers) as usize,
             Table::Rendezvous(rendezvous) => rendezvous.server(hash),
-            Table::Maglev(maglev) => maglev.server(hash),
         };
         (server, hash)
     }
@@ -105,7 +96,6 @@ impl Placement {
     /// | modulas | as remainders follow: all keys of a lost server go to its successor |
     /// | jump | the jumps of the hash mixed again and again: spread over all |
     /// | rendezvous | by falling score: where keys go without the servers before |
-    /// | maglev | as places follow in the table: spread over all |
     ///
     /// Servers that such an order leaves out come last, as they are listed: those without a point on a
     /// ring, and those that no jump hit.
@@ -116,29 +106,8 @@ impl Placement {
             Table::Modula(modula) => Box::new(modula.walk(hash)),
             Table::Jump { servers } => Box::new(jump::walk(hash, *servers)),
             Table::Rendezvous(rendezvous) => Box::new(rendezvous.walk(hash)),
-            Table::Maglev(maglev) => Box::new(maglev.walk(hash)),
         };
         distinct(walk.chain(0..self.len()), self.len())
-    }
-
-    /// The first candidate of a key that may take one more when the servers are loaded so: none gets
-    /// beyond [`LoadBound::capacity`]. `loads` are by position.
-    ///
-    /// # Panics
-    ///
-    /// When there are not as many loads as servers.
-    pub fn server_within(&self, key: &[u8], loads: &[u64], bound: LoadBound) -> usize {
-        assert_eq!(loads.len(), self.len(), "each server has a load");
-        let total = loads
-            .iter()
-            .fold(1u64, |sum, &load| sum.saturating_add(load));
-        let below = |&server: &usize| {
-            loads[server] < bound.capacity(total, self.weights[server], self.weight_total)
-        };
-        // Bounds add up to more than the total, so that not all servers can have reached theirs.
-        self.candidates(key)
-            .find(below)
-            .unwrap_or_else(|| self.server(key))
     }
 
     /// The part of a key that decides, and its hash.

@@ -316,7 +316,6 @@ mod tests {
             Distribution::Modula,
             Distribution::Jump,
             Distribution::Rendezvous,
-            Distribution::Maglev,
         ];
         for distribution in distributions {
             for servers in [1, 2, 3, 8, 20] {

@@ -94,26 +94,9 @@ pub fn flush_all(out: &mut Vec<u8>, delay: Option<i64>, noreply: bool) {
     end(out, noreply);
 }
 
-/// `stats`, with what follows the command.
-pub fn stats(out: &mut Vec<u8>, arguments: &[u8]) {
-    out.extend_from_slice(b"stats");
-    if !arguments.is_empty() {
-        out.push(b' ');
-        out.extend_from_slice(arguments);
-    }
-    out.extend_from_slice(text::CRLF);
-}
-
 /// `version`
 pub fn version(out: &mut Vec<u8>) {
     out.extend_from_slice(b"version\r\n");
-}
-
-/// `verbosity`
-pub fn verbosity(out: &mut Vec<u8>, level: u32, noreply: bool) {
-    out.extend_from_slice(b"verbosity ");
-    number(out, level);
-    end(out, noreply);
 }
 
 /// Begins `mg`.

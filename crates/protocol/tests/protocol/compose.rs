@@ -293,10 +293,7 @@ fn classic_requests() {
         |out| request::flush_all(out, Some(-1), false),
         "flush_all -1\r\n",
     );
-    check(|out| request::stats(out, b""), "stats\r\n");
-    check(|out| request::stats(out, b"items"), "stats items\r\n");
     check(request::version, "version\r\n");
-    check(|out| request::verbosity(out, 1, false), "verbosity 1\r\n");
 }
 
 #[test]

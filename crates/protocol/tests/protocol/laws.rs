@@ -222,8 +222,14 @@ pub fn compose_request(request: &Request<'_>) -> Vec<u8> {
         } => write::touch(&mut out, key, exptime, noreply),
         Request::FlushAll { delay, noreply } => write::flush_all(&mut out, delay, noreply),
         Request::Version => write::version(&mut out),
-        Request::Verbosity { level, noreply } => write::verbosity(&mut out, level, noreply),
-        Request::Stats { arguments } => write::stats(&mut out, arguments),
+        Request::Verbosity { level, noreply } => {
+            let noreply = if noreply { " noreply" } else { "" };
+            out.extend_from_slice(format!("verbosity {level}{noreply}\r\n").as_bytes());
+        }
+        Request::Stats { arguments } => {
+            let space: &[u8] = if arguments.is_empty() { b"" } else { b" " };
+            out.extend_from_slice(&[b"stats", space, arguments, b"\r\n"].concat());
+        }
         Request::Quit => out.extend_from_slice(b"quit\r\n"),
         Request::Admin(admin) => compose_admin(&mut out, admin),
         Request::MetaGet(meta) => write::meta_get(&mut out, meta.key)

@@ -288,13 +288,6 @@ impl LoadReport {
             elapsed_seconds: elapsed,
         }
     }
-
-    /// Each worker's part of all keys served.
-    pub fn worker_shares(&self) -> Vec<f64> {
-        let sum: f64 = self.worker_keys_per_second.iter().sum();
-        let share = |rate: &f64| if sum > 0.0 { rate / sum } else { 0.0 };
-        self.worker_keys_per_second.iter().map(share).collect()
-    }
 }
 
 impl fmt::Display for LoadReport {

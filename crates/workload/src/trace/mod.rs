@@ -110,9 +110,6 @@ pub struct TraceReader {
     repeated: TraceRequest,
     repeats: u64,
     requests: u64,
-    skips_bad_lines: bool,
-    bad_lines: u64,
-    first_bad_line: Option<TraceError>,
 }
 
 impl TraceReader {
@@ -143,29 +140,9 @@ impl TraceReader {
             repeated: TraceRequest::default(),
             repeats: 0,
             requests: 0,
-            skips_bad_lines: false,
-            bad_lines: 0,
-            first_bad_line: None,
         };
         reader.read_header().map_err(|fault| reader.error(fault))?;
         Ok(reader)
-    }
-
-    /// Passes over lines that cannot be read, and counts them, instead of ending there. Damaged
-    /// compression and files that are no text still end the trace.
-    pub fn skip_bad_lines(mut self) -> Self {
-        self.skips_bad_lines = true;
-        self
-    }
-
-    /// Lines passed over since the start of the file.
-    pub fn bad_lines(&self) -> u64 {
-        self.bad_lines
-    }
-
-    /// The first of them, with its place and what is wrong with it.
-    pub fn first_bad_line(&self) -> Option<&TraceError> {
-        self.first_bad_line.as_ref()
     }
 
     /// The format in which the file is read.
@@ -188,13 +165,10 @@ impl TraceReader {
                 self.requests += 1;
                 Ok(true)
             }
-            Ok(false) if self.requests == 0 => Err(match self.first_bad_line.take() {
-                Some(error) => error,
-                None => {
-                    self.place = Place::File;
-                    self.error(Fault::new("it holds no request"))
-                }
-            }),
+            Ok(false) if self.requests == 0 => {
+                self.place = Place::File;
+                Err(self.error(Fault::new("it holds no request")))
+            }
             Ok(false) => Ok(false),
             Err(fault) => Err(self.error(fault)),
         }
@@ -205,11 +179,7 @@ impl TraceReader {
     /// # Errors
     /// When the file cannot be opened any more.
     pub fn rewind(&mut self) -> Result<(), TraceError> {
-        let again = TraceReader::open(&self.path, Some(self.format))?;
-        *self = match self.skips_bad_lines {
-            true => again.skip_bad_lines(),
-            false => again,
-        };
+        *self = TraceReader::open(&self.path, Some(self.format))?;
         Ok(())
     }
 
@@ -228,18 +198,7 @@ impl TraceReader {
             return self.next_record(len, request);
         }
         while self.read_line()? {
-            let line = match parse_line(self.format, &self.line, &self.columns, request) {
-                Ok(line) => line,
-                Err(fault) if self.skips_bad_lines => {
-                    self.bad_lines += 1;
-                    let error = self.error(fault);
-                    self.first_bad_line.get_or_insert(error);
-                    request.clear();
-                    continue;
-                }
-                Err(fault) => return Err(fault),
-            };
-            match line {
+            match parse_line(self.format, &self.line, &self.columns, request)? {
                 Line::Nothing => {}
                 Line::Requests(count) => {
                     if count > 1 {
