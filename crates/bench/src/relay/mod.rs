@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -111,17 +111,9 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
 pub struct Relay {
     /// Where it listens.
     pub address: SocketAddr,
-    counts: Arc<Counts>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    connections: AtomicU64,
-    resets: AtomicU64,
-    bytes: AtomicU64,
 }
 
 impl Relay {
@@ -141,11 +133,7 @@ impl Relay {
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
         let (address, waker) = (listener.local_addr()?, Waker::new(poll.registry(), WAKER)?);
-        let (counts, stop) = (
-            Arc::new(Counts::default()),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let shared = (counts.clone(), stop.clone());
+        let stop = Arc::new(AtomicBool::new(false));
         let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
         let worker = Worker {
             poll,
@@ -159,33 +147,16 @@ impl Relay {
             pairs: BTreeMap::new(),
             next: 0,
             due: BinaryHeap::new(),
-            counts: shared.0,
-            stop: shared.1,
+            stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name("relay".into());
         let thread = builder.spawn(move || worker.run());
         Ok(Relay {
             address,
-            counts,
             stop,
             waker,
             thread: Some(thread.context("failed to start a thread")?),
         })
-    }
-
-    /// Connections accepted so far.
-    pub fn connections(&self) -> u64 {
-        self.counts.connections.load(Ordering::Relaxed)
-    }
-
-    /// Connections that were reset by chance so far.
-    pub fn resets(&self) -> u64 {
-        self.counts.resets.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that have arrived so far, of both directions.
-    pub fn bytes(&self) -> u64 {
-        self.counts.bytes.load(Ordering::Relaxed)
     }
 
     /// Waits until it ends, which it does only by an error.
@@ -226,7 +197,6 @@ struct Worker {
     next: usize,
     /// When something is due for which connection.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    counts: Arc<Counts>,
     stop: Arc<AtomicBool>,
 }
 
@@ -290,7 +260,6 @@ impl Worker {
                 // One that was gone before it was accepted, or no descriptor for it: others may follow.
                 Err(_) => return Ok(()),
             };
-            self.counts.connections.fetch_add(1, Ordering::Relaxed);
             // Whoever cannot be connected is closed, as a server that is gone would.
             let _ = self.open(client);
         }
@@ -331,10 +300,8 @@ impl Worker {
             return;
         };
         for way in 0..2 {
-            if pair
-                .pass(way, now_ns, &mut self.lines[way], scratch, &self.counts)
-                .is_err()
-            {
+            let passed = pair.pass(way, now_ns, &mut self.lines[way], scratch);
+            if passed.is_err() {
                 self.pairs.remove(&id);
                 return;
             }
@@ -376,12 +343,11 @@ impl Pair {
         now_ns: u64,
         line: &mut Line,
         scratch: &mut [u8],
-        counts: &Counts,
     ) -> Result<(), Over> {
         loop {
-            self.read(index, now_ns, line, scratch, counts)?;
+            self.read(index, now_ns, line, scratch)?;
             let was_full = self.ways[index].under_way >= UNDER_WAY_MAX;
-            self.write(index, now_ns, counts)?;
+            self.write(index, now_ns)?;
             // What there was no room for will not be announced again.
             if !was_full || self.ways[index].under_way >= UNDER_WAY_MAX {
                 return Ok(());
@@ -395,7 +361,6 @@ impl Pair {
         now_ns: u64,
         line: &mut Line,
         scratch: &mut [u8],
-        counts: &Counts,
     ) -> Result<(), Over> {
         let (socket, way) = (&mut self.sockets[index], &mut self.ways[index]);
         while !way.ended && way.under_way < UNDER_WAY_MAX {
@@ -414,7 +379,6 @@ impl Pair {
                     way.under_way += count;
                 }
                 Fate::Resets => {
-                    counts.resets.fetch_add(1, Ordering::Relaxed);
                     for socket in &self.sockets {
                         // Closing it then sends a reset. Where it cannot be had, it is closed in order.
                         let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
@@ -426,7 +390,7 @@ impl Pair {
         Ok(())
     }
 
-    fn write(&mut self, index: usize, now_ns: u64, counts: &Counts) -> Result<(), Over> {
+    fn write(&mut self, index: usize, now_ns: u64) -> Result<(), Over> {
         let (socket, way) = (&mut self.sockets[1 - index], &mut self.ways[index]);
         while let Some((at, piece)) = way.pieces.front() {
             if *at > now_ns {
@@ -443,7 +407,6 @@ impl Pair {
                 Ok(0) => return Err(Over),
                 Ok(count) => {
                     way.written += count;
-                    counts.bytes.fetch_add(count as u64, Ordering::Relaxed);
                     if way.written == piece.len() {
                         way.under_way -= piece.len();
                         way.written = 0;
@@ -463,7 +426,6 @@ impl Pair {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_testkit::poll_until;
     use std::io::BufReader;
     use std::io::prelude::*;
     use std::net::{Shutdown, TcpListener as StdListener, TcpStream as StdStream};
@@ -503,13 +465,6 @@ mod tests {
             .expect("an answer");
         assert_eq!(line, "hello\n");
         assert!(begun.elapsed() >= 2 * delay, "there and back");
-        assert_eq!(relay.connections(), 1);
-        // They are counted once they have been passed on, which may be after their arrival.
-        poll_until(
-            Duration::from_secs(60),
-            "twelve bytes to be counted",
-            || (relay.bytes() == 12).then_some(()),
-        );
         stream.shutdown(Shutdown::Write).expect("open");
         assert_eq!(stream.read(&mut [0; 8]).expect("the end comes through"), 0);
     }
@@ -548,6 +503,5 @@ mod tests {
         stream.write_all(b"hello\n").expect("room");
         let error = stream.read(&mut [0; 8]).expect_err("a reset");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-        assert_eq!(relay.resets(), 1);
     }
 }
