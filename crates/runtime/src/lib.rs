@@ -22,8 +22,6 @@ mod exit;
 mod http;
 mod listen;
 mod listen_spec;
-mod mapped_heap;
-mod mapping;
 mod mesh;
 pub mod names;
 mod notify;
@@ -36,7 +34,6 @@ mod signals;
 mod stream;
 mod threads;
 mod tls;
-mod topology;
 mod units;
 pub mod uring;
 pub mod watchdog;
@@ -46,7 +43,7 @@ pub use acceptor::{
     ARRIVALS_PER_TURN, Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever,
     handshakes_until,
 };
-pub use allocator::give_back_at_once;
+pub use allocator::{give_back_at_once, keep_huge_pages_whole, why_no_huge_pages};
 pub use buffer::InputBuffer;
 pub use clock::{Clock, TurnClock, since_boot};
 pub use connections::{ConnectionCount, OverLimit};
@@ -56,8 +53,6 @@ pub use exit::{ExitCode, UsageError, report};
 pub use http::{HttpPort, Page, PageKind};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
-pub use mapped_heap::MappedHeap;
-pub use mapping::{Mapping, Pages};
 pub use mesh::{MeshPort, mesh};
 pub use notify::{Attention, Notifier, WorkerHandle};
 pub use options::{GivenOption, TlsOptions};
@@ -72,6 +67,5 @@ pub use tls::{
     Certificates, ClientCertificates, PreparedCertificates, TlsClient, TlsClientFiles, TlsConfig,
     TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
 };
-pub use topology::MemoryNodes;
 pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};
 pub use wire::Wire;

@@ -21,23 +21,22 @@ pub fn shortest_round_trip(socket: &impl AsFd) -> Option<Duration> {
     let whole = size_of::<libc::tcp_info>() as libc::socklen_t;
     let mut len = whole;
     // SAFETY: the descriptor is borrowed for the call, `info` has room for `len` bytes, and the kernel
-    // writes no more than that and says in `len` how many they are.
-    let failed = unsafe {
-        libc::getsockopt(
+    // writes no more than that and says in `len` how many they are. All of it was zero before, and it is made of
+    // integers, which may have any value.
+    let (answer, info) = unsafe {
+        let answer = libc::getsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             info.as_mut_ptr().cast(),
             &raw mut len,
-        )
-    } != 0;
+        );
+        (answer, info.assume_init())
+    };
     let needed = offset_of!(libc::tcp_info, tcpi_min_rtt) + size_of::<u32>();
-    if failed || (len as usize) < needed {
+    if answer != 0 || (len as usize) < needed {
         return None;
     }
-    // SAFETY: all of it was zero before the kernel wrote into it, and it is made of integers, which may have
-    // any value.
-    let info = unsafe { info.assume_init() };
     match info.tcpi_min_rtt {
         0 | NOT_MEASURED => None,
         us => Some(Duration::from_micros(us.into())),

@@ -22,7 +22,6 @@ mod lease;
 mod link;
 mod listeners;
 mod member;
-mod memory;
 mod pages;
 mod process;
 mod start;

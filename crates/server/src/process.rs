@@ -13,8 +13,8 @@ use anyhow::Context;
 use evenkeel_roles::server::VERSION;
 use evenkeel_runtime::{
     Daemon, ExitCode, HttpPort, PidFile, ProcessSignal, ProcessSignals, UsageError,
-    allow_core_files, become_user, daemonize, is_root, lift_lock_limit, lock_memory,
-    raise_descriptor_limit,
+    allow_core_files, become_user, daemonize, give_back_at_once, is_root, keep_huge_pages_whole,
+    lift_lock_limit, lock_memory, raise_descriptor_limit, why_no_huge_pages,
 };
 use sd_notify::NotifyState;
 use std::io::Write;
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for warning in warnings {
         eprintln!("evenkeel server: {warning}");
     }
-    evenkeel_runtime::give_back_at_once();
+    choose_pages(args.huge_pages);
     let daemon = prepare(args)?;
     let started = Running::start(args, &extended);
     match (started, daemon) {
@@ -52,6 +52,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Err(error)
         }
         (Err(error), None) => Err(error),
+    }
+}
+
+/// Says how memory goes back to the machine, and what comes of `-L`.
+fn choose_pages(huge: bool) {
+    if !huge {
+        return give_back_at_once();
+    }
+    match why_no_huge_pages() {
+        None => {
+            keep_huge_pages_whole();
+            eprintln!(
+                "evenkeel server: -L: transparent huge pages as far as the kernel finds room for them, see AnonHugePages in \
+                 /proc/PID/smaps_rollup"
+            );
+        }
+        Some(why) => {
+            give_back_at_once();
+            eprintln!("evenkeel server: -L: no huge pages, because {why}");
+        }
     }
 }
 

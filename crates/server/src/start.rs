@@ -10,7 +10,6 @@ use crate::io::transports;
 use crate::lease::SharedLease;
 use crate::listeners::Listeners;
 use crate::member::{self, End};
-use crate::memory::ItemMemory;
 use crate::pages::Pages;
 use crate::toll::Toll;
 use crate::{credentials, facts};
@@ -106,13 +105,12 @@ impl Server {
             false => OverLimit::Wait,
         };
         let connections = ConnectionCount::with_rule(args.conn_limit, over_limit);
-        let memory = ItemMemory::prepare(args);
         let pool_config = PoolConfig {
             limit_bytes: args.memory_limit << 20,
             item_size_max: args.max_item_size,
             cachelets_expected: usize::from(args.threads * STANDALONE_CACHELETS_PER_WORKER),
         };
-        let pool = SegmentPool::with_memory(pool_config, memory.of_workers());
+        let pool = SegmentPool::new(pool_config);
         let boot = BootId(clock.unix_millis());
 
         let mut polls = Vec::new();
@@ -197,10 +195,7 @@ impl Server {
                 gauges,
                 clock,
                 mark,
-                exit: Exit::new(
-                    Toll::new(Duration::from_nanos(args.test_toll)),
-                    clock,
-                ),
+                exit: Exit::new(Toll::new(Duration::from_nanos(args.test_toll)), clock),
                 idle_timeout: extended.idle_timeout,
                 progress_timeout: args.progress_timeout(),
             };
@@ -224,7 +219,6 @@ impl Server {
                 names_asked: resolver.counts().asked,
                 names_failed: resolver.counts().failed,
                 tls_read_at_s: certificates.as_ref().map(|them| them.read_at_s()),
-                memory: memory.facts(),
                 ..facts::read(&fixed_facts, &connections, &pool)
             }
         });

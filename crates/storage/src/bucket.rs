@@ -21,7 +21,7 @@ const FILTER_SHIFT: u32 = 8;
 /// One cache line of the index.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub struct Bucket {
+pub(crate) struct Bucket {
     /// From the lowest byte of the first word on, twelve tags of a byte each, [`FREE`] for a free slot. In
     /// the last word, the entries that passed by here because it was full: their number in the lowest
     /// byte, their tags as a filter of 24 bits above. In one piece, so that a lookup loads it at once.
@@ -36,12 +36,6 @@ const _: () = assert!(BUCKET_BYTES == 64);
 #[inline]
 pub(crate) fn tag_of(hash: TableHash) -> u8 {
     (hash.0 as u8).max(1)
-}
-
-impl Default for Bucket {
-    fn default() -> Self {
-        Bucket::EMPTY
-    }
 }
 
 impl Bucket {

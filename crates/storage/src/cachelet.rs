@@ -17,7 +17,6 @@ use crate::ghosts::{Ghosts, Returning};
 use crate::hash::{TableHash, TableHasher};
 use crate::index::{Guess, Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta};
-use crate::memory::Blocks;
 use crate::pool::{Account, Geometry, SegmentPool};
 use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
 use crate::stats::{CacheletStats, StoreStats};
@@ -515,9 +514,7 @@ impl Inner {
             return Ok(());
         };
         if context.account.has_room_for(bytes) {
-            self.change_index(context, |index, items, blocks| {
-                index.grow(hash, items, blocks)
-            });
+            self.change_index(context, |index, items| index.grow(hash, items));
             Ok(())
         } else if has_free_slot {
             Ok(())
@@ -528,9 +525,7 @@ impl Inner {
 
     /// Gives index memory back that is no longer needed, a bounded step at a time.
     pub fn shrink_index(&mut self, context: &mut Context) {
-        self.change_index(context, |index, items, blocks| {
-            index.shrink_step(items, blocks)
-        });
+        self.change_index(context, |index, items| index.shrink_step(items));
     }
 
     /// Makes the ghosts fit a cachelet that has grown or shrunk, if there is memory for it.
@@ -551,7 +546,7 @@ impl Inner {
     fn change_index(
         &mut self,
         context: &mut Context,
-        change: impl FnOnce(&mut Index, &ItemsOf<'_>, &Blocks),
+        change: impl FnOnce(&mut Index, &ItemsOf<'_>),
     ) {
         let items = ItemsOf {
             segments: &self.segments,
@@ -559,7 +554,7 @@ impl Inner {
             hasher: &context.hasher,
         };
         let before = self.index.bytes();
-        change(&mut self.index, &items, context.account.blocks());
+        change(&mut self.index, &items);
         let after = self.index.bytes();
         self.held = self.held + after - before;
         context.account.adjust(before, after);

@@ -23,7 +23,6 @@
 
 use crate::bucket::{BUCKET_BYTES, BUCKET_SLOTS, Bucket, OVERFLOW_STUCK, tag_of};
 use crate::hash::TableHash;
-use crate::memory::Blocks;
 
 /// Largest shard, in buckets: 4 KiB and at most 720 items, so a step of growth takes microseconds.
 const SHARD_BUCKETS_MAX: usize = 64;
@@ -65,10 +64,10 @@ struct Shard {
 }
 
 impl Shard {
-    fn new(buckets: usize, depth: u32, blocks: &Blocks) -> Self {
+    fn new(buckets: usize, depth: u32) -> Self {
         let items_max = buckets * BUCKET_SLOTS * LOAD_MAX.0 / LOAD_MAX.1;
         Shard {
-            buckets: blocks.lines(buckets),
+            buckets: vec![Bucket::EMPTY; buckets].into_boxed_slice(),
             items: 0,
             // Without depth left to split at, a shard may grow on; 2^32 locations bound it.
             items_max: u32::try_from(items_max).unwrap_or(u32::MAX),
@@ -250,7 +249,7 @@ impl Index {
             depth: 0,
             prefix_shift: 63,
             directory: vec![0],
-            shards: vec![Shard::new(1, 0, &Blocks::default())],
+            shards: vec![Shard::new(1, 0)],
             bucket_bytes: BUCKET_BYTES,
             shrink_cursor: 0,
         }
@@ -342,33 +341,33 @@ impl Index {
 
     /// Makes the shard of this hash larger, or splits it. Takes time in proportion to one shard, and
     /// to the directory when it doubles.
-    pub fn grow(&mut self, hash: TableHash, items: &impl Items, blocks: &Blocks) {
+    pub fn grow(&mut self, hash: TableHash, items: &impl Items) {
         let at = self.shard_of(hash);
         let shard = &self.shards[at];
         if self.splits(shard) {
-            self.split(at, hash, items, blocks);
+            self.split(at, hash, items);
         } else {
-            self.rebuild(at, grown(shard.buckets.len()), items, blocks);
+            self.rebuild(at, grown(shard.buckets.len()), items);
         }
     }
 
-    fn rebuild(&mut self, at: usize, buckets: usize, items: &impl Items, blocks: &Blocks) {
+    fn rebuild(&mut self, at: usize, buckets: usize, items: &impl Items) {
         let old = &self.shards[at];
-        let mut new = Shard::new(buckets, old.depth, blocks);
+        let mut new = Shard::new(buckets, old.depth);
         old.for_each(items, |hash, location| new.insert(hash, location));
         self.bucket_bytes = self.bucket_bytes - old.bytes() + new.bytes();
         self.shards[at] = new;
     }
 
-    fn split(&mut self, at: usize, hash: TableHash, items: &impl Items, blocks: &Blocks) {
+    fn split(&mut self, at: usize, hash: TableHash, items: &impl Items) {
         let old = &self.shards[at];
         let depth = old.depth + 1;
         let mut entries: Vec<(TableHash, u32)> = Vec::with_capacity(old.items as usize);
         old.for_each(items, |hash, location| entries.push((hash, location)));
         let is_upper = |hash: TableHash| hash.0 >> (64 - depth) & 1 == 1;
         let upper_items = entries.iter().filter(|(hash, _)| is_upper(*hash)).count();
-        let mut lower = Shard::new(buckets_for(entries.len() - upper_items), depth, blocks);
-        let mut upper = Shard::new(buckets_for(upper_items), depth, blocks);
+        let mut lower = Shard::new(buckets_for(entries.len() - upper_items), depth);
+        let mut upper = Shard::new(buckets_for(upper_items), depth);
         for (hash, location) in entries {
             let half = if is_upper(hash) {
                 &mut upper
@@ -397,7 +396,7 @@ impl Index {
     }
 
     /// Looks at one shard and makes it smaller if it is too empty. Bounded as one step of growth.
-    pub fn shrink_step(&mut self, items: &impl Items, blocks: &Blocks) {
+    pub fn shrink_step(&mut self, items: &impl Items) {
         let at = self.shrink_cursor;
         self.shrink_cursor = if at + 1 < self.shards.len() {
             at + 1
@@ -407,7 +406,7 @@ impl Index {
         let shard = &self.shards[at];
         let buckets = buckets_for(shard.items as usize);
         if !shard.is_above(LOAD_MIN, shard.items as usize) && buckets < shard.buckets.len() {
-            self.rebuild(at, buckets, items, blocks);
+            self.rebuild(at, buckets, items);
         }
     }
 
@@ -545,7 +544,7 @@ mod tests {
                 twin.hashes.push(hash);
                 if let Room::ShouldGrow { bytes, .. } = twin.index.room(hash) {
                     let before = twin.index.bytes();
-                    twin.index.grow(hash, &twin.hashes, &Blocks::default());
+                    twin.index.grow(hash, &twin.hashes);
                     assert!(twin.index.bytes() <= before + bytes, "growth was announced");
                 }
                 twin.index.insert(hash, u32::try_from(location).unwrap());
@@ -575,7 +574,7 @@ mod tests {
             }
         }
         for _ in 0..twin.index.shards.len() {
-            twin.index.shrink_step(&twin.hashes, &Blocks::default());
+            twin.index.shrink_step(&twin.hashes);
         }
         twin.check();
         assert_eq!(twin.index.locations().count(), 400);

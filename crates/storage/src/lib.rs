@@ -81,8 +81,7 @@
 //! how an entry costs 6.4 bytes, `item.rs` how a header costs 12.
 //!
 //! A store is single-threaded, reads no clock and allocates nothing on a get or on a set that finds
-//! room. Its memory is the process's allocator's, or such as the process has chosen ([`Memory`]).
-//! Nothing here knows of sockets or protocols. `examples/density.rs` shows how many items fit,
+//! room. Nothing here knows of sockets or protocols. `examples/density.rs` shows how many items fit,
 //! `examples/threads.rs` what sharing nothing is worth, `examples/hit_ratio` what stays when memory is
 //! short.
 //!
@@ -105,7 +104,6 @@ mod item_mut;
 mod join;
 mod look_ahead;
 mod maintenance;
-mod memory;
 mod pool;
 #[expect(
     unsafe_code,
@@ -127,7 +125,6 @@ pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};
 pub use item_mut::ItemMut;
 pub use look_ahead::Hint;
-pub use memory::{IndexLine, Memory};
 pub use pool::{PoolConfig, SegmentPool};
 pub use stats::{CacheletStats, StoreStats};
 pub use store::{Store, StoreConfig, StoreError};

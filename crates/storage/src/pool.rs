@@ -6,10 +6,9 @@
 //! shared number is touched when memory changes hands and never on the path of a get or a set that
 //! finds room.
 //!
-//! The bytes themselves come from the process's allocator, or from memory that it has chosen for this
-//! store ([`Memory`]). A pool that carved them out of one large mapping was rejected: items larger than
-//! a segment need right-sized blocks, which is what an allocator is for, and a budget of bytes serves
-//! both kinds alike.
+//! The bytes themselves come from the process's allocator. A pool that carved them out of one large
+//! mapping was rejected: items larger than a segment need right-sized blocks, which is what an allocator
+//! is for, and a budget of bytes serves both kinds alike.
 //!
 //! ## Balance between workers
 //!
@@ -19,7 +18,6 @@
 //! ([`SegmentPool::want`]); stores above their fair share see the wish when they next need memory
 //! or are maintained, give a segment back, and borrow nothing while a wish is open.
 
-use crate::memory::{Blocks, Memory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -143,21 +141,12 @@ pub struct SegmentPool {
     wanted: AtomicUsize,
     /// Orders segments of all stores by age, so that eviction can compare cachelets that moved.
     stamp: AtomicU64,
-    /// What blocks of a store are made of, by [`StoreConfig::memory`](crate::StoreConfig::memory).
-    memory: Vec<Option<Arc<dyn Memory>>>,
 }
 
 impl SegmentPool {
     /// Makes a pool of which nothing is lent. Allocates no item memory.
     pub fn new(config: PoolConfig) -> Arc<Self> {
-        SegmentPool::with_memory(config, Vec::new())
-    }
-
-    /// The same, for stores some of which take their blocks from memory in this list
-    /// ([`StoreConfig::memory`](crate::StoreConfig::memory)). The limit counts as without.
-    pub fn with_memory(config: PoolConfig, memory: Vec<Option<Arc<dyn Memory>>>) -> Arc<Self> {
         Arc::new(SegmentPool {
-            memory,
             limit_bytes: AtomicUsize::new(config.limit_bytes),
             lowered_from: AtomicUsize::new(0),
             item_size_max: config.item_size_max,
@@ -280,12 +269,10 @@ pub(crate) struct Account {
     capped: bool,
     /// Empty segments, part of `credit`.
     spare: Vec<Box<[u8]>>,
-    blocks: Blocks,
 }
 
 impl Account {
-    /// `memory` is the place of the memory that blocks come from in the pool's list; the allocator's, if it is not there.
-    pub fn new(pool: Arc<SegmentPool>, bytes_max: Option<usize>, memory: usize) -> Self {
+    pub fn new(pool: Arc<SegmentPool>, bytes_max: Option<usize>) -> Self {
         let segment = pool.segment_bytes();
         let free = pool.limit_bytes().saturating_sub(pool.used_bytes());
         let reserve = match bytes_max {
@@ -305,18 +292,12 @@ impl Account {
             reserve,
             capped: bytes_max.is_some(),
             spare: Vec::new(),
-            blocks: Blocks::of(pool.memory.get(memory).cloned().flatten()),
             pool,
         }
     }
 
     pub fn pool(&self) -> &Arc<SegmentPool> {
         &self.pool
-    }
-
-    /// What blocks come from.
-    pub fn blocks(&self) -> &Blocks {
-        &self.blocks
     }
 
     pub fn held(&self) -> usize {
@@ -492,7 +473,7 @@ impl Account {
         };
         let block = match spare {
             Some(block) => block,
-            None => self.blocks.bytes(bytes)?,
+            None => new_block(bytes)?,
         };
         self.spend(bytes);
         Some(block)
@@ -505,6 +486,15 @@ impl Account {
             self.spare.push(block);
         }
     }
+}
+
+/// So many bytes; `None` when the process gets no memory.
+fn new_block(bytes: usize) -> Option<Box<[u8]>> {
+    let mut block = Vec::new();
+    block.try_reserve_exact(bytes).ok()?;
+    // By the thread that will use it, so that the kernel takes it from that thread's memory node.
+    block.resize(bytes, 0);
+    Some(block.into_boxed_slice())
 }
 
 impl Drop for Account {
@@ -553,7 +543,7 @@ mod tests {
     #[test]
     fn the_limit_is_strict_and_what_is_dropped_comes_back() {
         let pool = SegmentPool::new(config(100_000, 1));
-        let mut account = Account::new(pool.clone(), None, 0);
+        let mut account = Account::new(pool.clone(), None);
         let mut charged = 0;
         while account.charge(700) {
             charged += 700;
@@ -569,13 +559,13 @@ mod tests {
     fn a_starving_store_is_fed_by_one_that_has_more_than_its_share() {
         let pool = SegmentPool::new(config(1 << 20, 1));
         let segment = pool.segment_bytes();
-        let mut rich = Account::new(pool.clone(), None, 0);
+        let mut rich = Account::new(pool.clone(), None);
         let mut charged = 0;
         while rich.charge(segment) {
             charged += segment;
         }
         // The second store comes when nothing is left, not even for a reserve.
-        let mut poor = Account::new(pool.clone(), None, 0);
+        let mut poor = Account::new(pool.clone(), None);
         assert!(!poor.charge(segment));
         assert!(rich.owed() >= segment);
         rich.refund(2 * segment);

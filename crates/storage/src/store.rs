@@ -36,9 +36,6 @@ pub struct StoreConfig {
     pub evict: bool,
     /// Most bytes that this store may hold of the pool; `None` for no limit but the pool's.
     pub bytes_max: Option<usize>,
-    /// Place in the pool's list of the [memory](crate::Memory) that segments and index come from; the
-    /// process's allocator, if there is none at it.
-    pub memory: usize,
 }
 
 impl Default for StoreConfig {
@@ -47,7 +44,6 @@ impl Default for StoreConfig {
             hash_seed: 0,
             evict: true,
             bytes_max: None,
-            memory: 0,
         }
     }
 }
@@ -58,7 +54,6 @@ impl fmt::Debug for StoreConfig {
         f.debug_struct("StoreConfig")
             .field("evict", &self.evict)
             .field("bytes_max", &self.bytes_max)
-            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -122,7 +117,7 @@ impl Store {
     /// A store without cachelets. Takes a small reserve from the pool at once, if there is any.
     pub fn with_config(pool: Arc<SegmentPool>, config: StoreConfig) -> Self {
         let context = Context {
-            account: Account::new(pool, config.bytes_max, config.memory),
+            account: Account::new(pool, config.bytes_max),
             hasher: TableHasher::new(config.hash_seed),
             counters: StoreStats::default(),
             fates: Fates::default(),

@@ -85,7 +85,6 @@ impl Run {
             hash_seed: seed,
             evict: setting.evict,
             bytes_max: None,
-            memory: 0,
         };
         let mut stores = [0; 2].map(|_| Store::with_config(pool.clone(), config));
         for id in 0..CACHELETS {

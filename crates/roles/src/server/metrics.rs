@@ -312,8 +312,6 @@ mod tests {
         "memcached_slab_current_items{slab=\"1\"} 1",
         "memcached_slab_items_evicted_total{slab=\"1\"} 0",
         "evenkeel_protocol_errors_total 0",
-        "evenkeel_huge_pages{pages=\"off\"} 1",
-        "evenkeel_memory_nodes 1",
     ];
 
     #[test]

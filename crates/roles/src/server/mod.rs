@@ -73,5 +73,5 @@ pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
 pub use recut::{Recut, RecutStep};
 pub use serving_lease::{LeaseKeeper, ServingLease, Step, Voter};
 pub use session::{AWAITED_MAX, ConnectionId, LARGE_ANSWER, OUT_PAUSE, Peer, Port, Session};
-pub use stats::{ClassStats, MemoryFacts, Pages, ProcessFacts, VERSION};
+pub use stats::{ClassStats, Pages, ProcessFacts, VERSION};
 pub use worker::{WorkerConfig, WorkerCore};

@@ -171,7 +171,6 @@ impl WorkerCore {
             hash_seed: config.seed,
             evict: config.evict,
             bytes_max: None,
-            memory: config.index.into(),
         };
         let replica_bytes =
             pool.limit_bytes() / REPLICA_SHARE_DIVISOR / usize::from(config.workers.max(1));
@@ -179,7 +178,6 @@ impl WorkerCore {
             hash_seed: config.seed,
             evict: true,
             bytes_max: Some(replica_bytes),
-            memory: config.index.into(),
         };
         let mut store = Store::with_config(pool.clone(), store_config);
         let replicas = Replicas::new(Store::with_config(pool.clone(), replica_config));

@@ -297,12 +297,12 @@ pub struct Args {
     #[arg(long, default_value_t = GAMMA_MAX_DEFAULT, value_name = "N")]
     pub gamma_max: u8,
 
-    /// Pin worker I to core FIRST+I; where a machine has several memory nodes, its items are on that of its core
+    /// Pin worker I to core FIRST+I
     #[arg(long, value_name = "FIRST")]
     pub pin: Option<usize>,
 
-    /// Keep items in huge pages: reserved ones (vm.nr_hugepages) if enough are free, else transparent ones; says
-    /// what it got, and goes on without where there are none
+    /// Keep transparent huge pages whole: memory goes back to the machine in such pages alone; says whether there are
+    /// any, and goes on without
     #[arg(short = 'L', long, alias = "enable-largepages")]
     pub huge_pages: bool,
 

@@ -10,21 +10,6 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
             "Bytes lent to workers.",
             facts.used_bytes,
         ),
-        (
-            "mapped_bytes",
-            "Bytes mapped for items at the start, as huge pages or on memory nodes.",
-            facts.memory.mapped_bytes,
-        ),
-        (
-            "memory_nodes",
-            "Memory nodes of the machine that have cores.",
-            facts.memory.nodes,
-        ),
-        (
-            "memory_unbound_bytes",
-            "Bytes for pinned workers that could not be bound to their memory node.",
-            facts.memory.unbound_bytes,
-        ),
         ("index_bytes", "Bytes of indexes.", sum.index_bytes),
         ("segments", "Segments held now.", sum.segments),
         (
@@ -62,15 +47,7 @@ pub(super) fn own(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
     ] {
         text.gauge(&format!("evenkeel_{name}"), help, value);
     }
-    let name = "evenkeel_huge_pages";
-    text.kind(name, "gauge", "What -L got, as a label.");
-    text.sample(name, &[("pages", facts.memory.huge_pages)], 1);
     for (name, help, value) in [
-        (
-            "mapped_refused_total",
-            "Blocks of items that found no room in the bytes mapped for them.",
-            facts.memory.mapped_refused,
-        ),
         (
             "turns_slow_total",
             "Turns of workers that took 50 ms or longer.",

@@ -53,8 +53,6 @@ pub struct ProcessFacts {
     pub listeners: Vec<String>,
     /// `stats settings`, in order.
     pub settings: Vec<(&'static str, String)>,
-    /// What the memory of items is made of, and where it is.
-    pub memory: MemoryFacts,
     /// Turns of workers that took 50 ms or longer.
     pub turns_slow: u64,
     /// Turns that took so long because the machine did not run the worker.
@@ -63,37 +61,6 @@ pub struct ProcessFacts {
     pub names_asked: u64,
     /// Those that brought no address.
     pub names_failed: u64,
-}
-
-/// What the memory of items is made of, and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryFacts {
-    /// `off` unless huge pages are wanted; else what was got: `reserved`, `transparent` or `none`.
-    pub huge_pages: &'static str,
-    /// Bytes that were mapped for items at the start, in pages of whatever size.
-    pub mapped_bytes: u64,
-    /// Blocks that found no room in them and came from the allocator.
-    pub mapped_refused: u64,
-    /// Bytes for pinned workers that could not be bound to their memory node.
-    pub unbound_bytes: u64,
-    /// Memory nodes of the machine that have cores.
-    pub nodes: u64,
-    /// For each worker the node of the core that it is pinned to, where that is known.
-    pub node_of_worker: Vec<Option<u32>>,
-}
-
-impl Default for MemoryFacts {
-    /// The allocator's memory on a machine with one node, where nobody is pinned.
-    fn default() -> Self {
-        MemoryFacts {
-            huge_pages: "off",
-            mapped_bytes: 0,
-            mapped_refused: 0,
-            unbound_bytes: 0,
-            nodes: 1,
-            node_of_worker: Vec::new(),
-        }
-    }
 }
 
 /// What this program says it is where memcached's version is expected: tools parse the number to
@@ -303,18 +270,9 @@ fn hash_power(index_bytes: u64) -> u64 {
 }
 
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
-    let memory = &facts.memory;
-    let node = |node: &Option<u32>| node.map_or("-".to_owned(), |node| node.to_string());
-    let nodes: Vec<_> = memory.node_of_worker.iter().map(node).collect();
-    stat(out, b"huge_pages", memory.huge_pages.as_bytes());
-    stat(out, b"memory_node_of_worker", nodes.join(",").as_bytes());
     numbers(
         out,
         &[
-            ("mapped_bytes", memory.mapped_bytes),
-            ("mapped_refused", memory.mapped_refused),
-            ("memory_nodes", memory.nodes),
-            ("memory_unbound_bytes", memory.unbound_bytes),
             ("memory_used_bytes", facts.used_bytes),
             ("turns_slow", facts.turns_slow),
             ("turns_starved", facts.turns_starved),
