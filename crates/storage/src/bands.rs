@@ -1,8 +1,8 @@
-//! What lies in memory by size, and what left it: the numbers behind memcached's slab classes.
+//! What lies in memory by size, and what was evicted: the numbers behind memcached's slab classes that its tools show.
 //!
 //! Segments hold items of all sizes, so there are no slab classes; but who runs a cache wants to know
 //! which sizes fill it and which are evicted. A *band* is a range of sizes that ends at a power of
-//! two. What is held is counted per cachelet where an item comes or goes, what became of items per
+//! two. What is held is counted per cachelet where an item comes or goes, what was evicted or refused per
 //! store where that is decided: a read counts nothing here.
 
 use crate::cachelet::Inner;
@@ -34,46 +34,29 @@ pub fn band_bytes_max(band: usize) -> usize {
     LOWEST_BAND_BYTES << band.min(SIZE_BANDS - 1)
 }
 
-/// Items of one band that are held now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BandGauge {
-    /// Number of items.
-    pub items: u64,
-    /// Their bytes in memory, padding included.
-    pub bytes: u64,
-}
-
-/// What became of items of one band since the store was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BandCounters {
-    /// Live items that went to make room.
-    pub evicted: u64,
-    /// Of them, those that would have expired some day.
-    pub evicted_nonzero: u64,
-    /// Of them, never read.
-    pub evicted_unfetched: u64,
-    /// Of them, read again lately.
-    pub evicted_active: u64,
-    /// Seconds since the last use of the item that was evicted last; not a count.
-    pub evicted_age_s: u64,
-    /// Expired items found and removed.
-    pub reclaimed: u64,
-    /// Of them, never read.
-    pub expired_unfetched: u64,
-    /// Items refused for lack of memory.
-    pub out_of_memory: u64,
-}
-
 /// One band of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BandStats {
-    /// What is held.
-    pub held: BandGauge,
-    /// What became of items.
-    pub counters: BandCounters,
+    /// Items that are held now.
+    pub items: u64,
+    /// Their bytes in memory, padding included.
+    pub bytes: u64,
+    /// Live items that went to make room since the store was made.
+    pub evicted: u64,
+    /// Items refused for lack of memory since then.
+    pub out_of_memory: u64,
+    /// Seconds since the last use of the item that was evicted last.
+    pub evicted_age_s: u64,
     /// Seconds since the last use of the least recently used item among some that are next to be
     /// looked at for eviction; 0 when there is none of this band among them.
     pub oldest_age_s: u64,
+}
+
+/// Items of one band that a cachelet holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BandGauge {
+    items: u64,
+    bytes: u64,
 }
 
 /// What a cachelet holds, by band.
@@ -131,7 +114,8 @@ pub struct EvictionLog {
 /// What became of a store's items, by band.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
-    bands: [BandCounters; SIZE_BANDS],
+    /// Without what is held, which cachelets count.
+    bands: [BandStats; SIZE_BANDS],
     /// There while somebody watches.
     log: Option<Box<EvictionLog>>,
 }
@@ -139,12 +123,8 @@ pub(crate) struct Fates {
 impl Fates {
     /// A live item goes to make room. `data` starts with the item, which takes `bytes`.
     pub fn evicted(&mut self, data: &[u8], bytes: usize, now: Seconds) {
-        let layout = Layout::read(data);
         let band = &mut self.bands[size_band(bytes)];
         band.evicted += 1;
-        band.evicted_nonzero += u64::from(layout.expires_at(data) != item::NEVER);
-        band.evicted_unfetched += u64::from(!layout.fetched());
-        band.evicted_active += u64::from(layout.frequency() > 0);
         let age_s = age(data, now);
         band.evicted_age_s = age_s.into();
         let Some(log) = &mut self.log else { return };
@@ -152,6 +132,7 @@ impl Fates {
             log.dropped += 1;
             return;
         }
+        let layout = Layout::read(data);
         log.evicted.push(Evicted {
             key: layout.key(data).into(),
             fetched: layout.fetched(),
@@ -161,19 +142,12 @@ impl Fates {
         });
     }
 
-    /// An expired item goes.
-    pub fn expired(&mut self, layout: Layout, bytes: usize) {
-        let band = &mut self.bands[size_band(bytes)];
-        band.reclaimed += 1;
-        band.expired_unfetched += u64::from(!layout.fetched());
-    }
-
     /// An item found no room.
     pub fn refused(&mut self, bytes: usize) {
         self.bands[size_band(bytes)].out_of_memory += 1;
     }
 
-    pub fn all(&self) -> &[BandCounters; SIZE_BANDS] {
+    pub fn all(&self) -> &[BandStats; SIZE_BANDS] {
         &self.bands
     }
 }
@@ -202,14 +176,11 @@ impl Store {
     /// What the store holds and what became of its items, by band. Takes time in proportion to its
     /// cachelets, and looks at some items at the old end of each queue.
     pub fn band_stats(&self, now: Seconds) -> [BandStats; SIZE_BANDS] {
-        let mut bands = [BandStats::default(); SIZE_BANDS];
-        for (band, counters) in bands.iter_mut().zip(self.context.fates.all()) {
-            band.counters = *counters;
-        }
+        let mut bands = *self.context.fates.all();
         for (_, inner) in self.inners() {
             for (band, gauge) in bands.iter_mut().zip(inner.bands.all()) {
-                band.held.items += gauge.items;
-                band.held.bytes += gauge.bytes;
+                band.items += gauge.items;
+                band.bytes += gauge.bytes;
             }
             for queue in &inner.queues {
                 inner.sample_ages(queue.head, now, &mut bands);

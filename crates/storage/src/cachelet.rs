@@ -472,8 +472,6 @@ impl Inner {
         context.counters.reclaimed += 1;
         let layout = Layout::read(self.data(place));
         context.counters.expired_unfetched += u64::from(!layout.fetched());
-        let bytes = self.geometry.align_up(layout.size());
-        context.fates.expired(layout, bytes);
         self.remove(hash, place, context);
     }
 

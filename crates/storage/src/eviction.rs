@@ -450,7 +450,6 @@ impl Judged<'_> {
         if item::is_expired(layout.expires_at(self.data), now) {
             counters.reclaimed += 1;
             counters.expired_unfetched += unfetched;
-            context.fates.expired(layout, self.data.len());
             return None;
         }
         let frequency = layout.frequency();

@@ -117,9 +117,7 @@ mod store;
 mod walk;
 mod worth;
 
-pub use bands::{
-    BandCounters, BandGauge, BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band,
-};
+pub use bands::{BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band};
 pub use cachelet::Cachelet;
 pub use hash::TableHash;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};

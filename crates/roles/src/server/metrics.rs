@@ -210,9 +210,9 @@ fn slabs(text: &mut Text, classes: &ClassStats) {
             ClassStats::pages(class, band).used
         }),
         ("mem_requested_bytes", "Bytes of the items.", |_, band| {
-            band.held.bytes
+            band.bytes
         }),
-        ("current_items", "Items.", |_, band| band.held.items),
+        ("current_items", "Items.", |_, band| band.items),
         (
             "items_age_seconds",
             "Seconds since the last use of the oldest item seen.",
@@ -223,37 +223,37 @@ fn slabs(text: &mut Text, classes: &ClassStats) {
         (
             "items_evicted_total",
             "Live items removed for want of memory.",
-            |_, band| band.counters.evicted,
+            |_, band| band.evicted,
         ),
         (
             "items_evicted_nonzero_total",
-            "Of them, with an expiry.",
-            |_, band| band.counters.evicted_nonzero,
+            "Always 0: not counted by size.",
+            |_, _| 0,
         ),
         (
             "items_evicted_unfetched_total",
-            "Of them, never read.",
-            |_, band| band.counters.evicted_unfetched,
+            "Always 0: not counted by size.",
+            |_, _| 0,
         ),
         (
             "items_evicted_time_seconds",
             "Seconds since the last use of the item evicted last.",
-            |_, band| band.counters.evicted_age_s,
+            |_, band| band.evicted_age_s,
         ),
         (
             "items_outofmemory_total",
             "Values refused for want of memory.",
-            |_, band| band.counters.out_of_memory,
+            |_, band| band.out_of_memory,
         ),
         (
             "items_reclaimed_total",
-            "Expired items removed.",
-            |_, band| band.counters.reclaimed,
+            "Always 0: not counted by size.",
+            |_, _| 0,
         ),
         (
             "items_expired_unfetched_total",
-            "Of them, never read.",
-            |_, band| band.counters.expired_unfetched,
+            "Always 0: not counted by size.",
+            |_, _| 0,
         ),
     ];
     let kinds = [

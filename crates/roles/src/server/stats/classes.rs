@@ -2,9 +2,9 @@
 //!
 //! Class `n` is the items that take at most 32 · 2ⁿ bytes in memory, header included, and more than
 //! the class below; its "chunks" have that size and its "pages" a megabyte, as where memcached is run
-//! with a growth factor of two. Number and bytes of items, evictions and ages are counted; chunks and
-//! pages follow from the number, since items of all sizes share their memory here. What is counted
-//! for the server alone and not by size (hits, moves between lists) shows 0.
+//! with a growth factor of two. Counted is what `memcached-tool` shows: number and bytes of items, evictions, refusals and
+//! ages; chunks and pages follow from the number, since items of all sizes share their memory here. What is counted
+//! for the server alone and not by size (hits, expiry, moves between lists) shows 0.
 
 use super::numbers;
 use evenkeel_protocol::compose::answer::stat_number;
@@ -40,33 +40,33 @@ pub struct Pages {
     pub used: u64,
 }
 
-/// Every number of a band, in the order of the encoding. Ages are not added up but compared.
+/// Every number of a band, in the order of the encoding: what is held, counts, and ages, which are not added up but
+/// compared.
 fn fields(band: &mut BandStats) -> [&mut u64; FIELDS] {
     let BandStats {
-        held,
-        counters,
+        items,
+        bytes,
+        evicted,
+        out_of_memory,
+        evicted_age_s,
         oldest_age_s,
     } = band;
     [
-        &mut held.items,
-        &mut held.bytes,
-        &mut counters.evicted,
-        &mut counters.evicted_nonzero,
-        &mut counters.evicted_unfetched,
-        &mut counters.evicted_active,
-        &mut counters.reclaimed,
-        &mut counters.expired_unfetched,
-        &mut counters.out_of_memory,
-        &mut counters.evicted_age_s,
+        items,
+        bytes,
+        evicted,
+        out_of_memory,
+        evicted_age_s,
         oldest_age_s,
     ]
 }
 
 /// Numbers of a band.
-const FIELDS: usize = 11;
+const FIELDS: usize = 6;
 
-/// Of [`fields`], the first that is an age.
-const FIRST_AGE: usize = 9;
+/// Of [`fields`], the first that is a count, and the first that is an age.
+const FIRST_COUNT: usize = 2;
+const FIRST_AGE: usize = 4;
 
 impl ClassStats {
     /// Length of an encoding.
@@ -81,7 +81,7 @@ impl ClassStats {
     pub fn since(mut self, mut before: ClassStats) -> Self {
         for (mine, old) in self.0.iter_mut().zip(&mut before.0) {
             let (mine, old) = (fields(mine), fields(old));
-            for (mine, old) in mine.into_iter().zip(old).take(FIRST_AGE).skip(2) {
+            for (mine, old) in mine.into_iter().zip(old).take(FIRST_AGE).skip(FIRST_COUNT) {
                 *mine = mine.saturating_sub(*old);
             }
         }
@@ -153,7 +153,7 @@ impl ClassStats {
     pub fn pages(class: usize, stats: &BandStats) -> Pages {
         let chunk_bytes = band_bytes_max(class.saturating_sub(1)) as u64;
         let chunks_per_page = (PAGE_BYTES / chunk_bytes).max(1);
-        let used = stats.held.items;
+        let used = stats.items;
         let pages = used.div_ceil(chunks_per_page);
         Pages {
             chunk_bytes,
@@ -167,26 +167,25 @@ impl ClassStats {
 
 /// Composes `stats items`, without the closing `END`.
 pub fn items(out: &mut Vec<u8>, classes: &ClassStats) {
-    for (class, band) in classes.used().filter(|(_, band)| band.held.items > 0) {
-        let counters = &band.counters;
+    for (class, band) in classes.used().filter(|(_, band)| band.items > 0) {
         for (name, value) in [
-            ("number", band.held.items),
+            ("number", band.items),
             ("number_hot", 0),
             ("number_warm", 0),
-            ("number_cold", band.held.items),
+            ("number_cold", band.items),
             ("age_hot", 0),
             ("age_warm", 0),
             ("age", band.oldest_age_s),
-            ("mem_requested", band.held.bytes),
-            ("evicted", counters.evicted),
-            ("evicted_nonzero", counters.evicted_nonzero),
-            ("evicted_time", counters.evicted_age_s),
-            ("outofmemory", counters.out_of_memory),
+            ("mem_requested", band.bytes),
+            ("evicted", band.evicted),
+            ("evicted_nonzero", 0),
+            ("evicted_time", band.evicted_age_s),
+            ("outofmemory", band.out_of_memory),
             ("tailrepairs", 0),
-            ("reclaimed", counters.reclaimed),
-            ("expired_unfetched", counters.expired_unfetched),
-            ("evicted_unfetched", counters.evicted_unfetched),
-            ("evicted_active", counters.evicted_active),
+            ("reclaimed", 0),
+            ("expired_unfetched", 0),
+            ("evicted_unfetched", 0),
+            ("evicted_active", 0),
             ("crawler_reclaimed", 0),
             ("crawler_items_checked", 0),
             ("lrutail_reflocked", 0),
@@ -207,7 +206,7 @@ pub fn items(out: &mut Vec<u8>, classes: &ClassStats) {
 /// Composes `stats slabs`, without the closing `END`. `segment_bytes` is the memory that segments take.
 pub fn slabs(out: &mut Vec<u8>, classes: &ClassStats, segment_bytes: u64) {
     let mut active = 0;
-    for (class, band) in classes.used().filter(|(_, band)| band.held.items > 0) {
+    for (class, band) in classes.used().filter(|(_, band)| band.items > 0) {
         active += 1;
         let pages = ClassStats::pages(class, band);
         for (name, value) in [
@@ -242,8 +241,8 @@ mod tests {
 
     fn with(items: u64, age: u64) -> ClassStats {
         let mut classes = ClassStats::default();
-        classes.0[2].held.items = items;
-        classes.0[2].counters.evicted = 3;
+        classes.0[2].items = items;
+        classes.0[2].evicted = 3;
         classes.0[2].oldest_age_s = age;
         classes
     }
@@ -258,10 +257,10 @@ mod tests {
         ClassStats::merge(&mut parts, &encoded);
         let sum = ClassStats::decode(&parts);
         let (class, band) = sum.used().next().expect("one class");
-        assert_eq!((class, band.held.items), (3, 5));
-        assert_eq!((band.counters.evicted, band.oldest_age_s), (6, 50));
+        assert_eq!((class, band.items), (3, 5));
+        assert_eq!((band.evicted, band.oldest_age_s), (6, 50));
         let later = sum.since(with(9, 9)).0[2];
-        assert_eq!((later.held.items, later.counters.evicted), (5, 3));
+        assert_eq!((later.items, later.evicted), (5, 3));
     }
 
     #[test]
