@@ -16,7 +16,6 @@ mod merging;
 mod moves;
 mod per_route;
 mod plain_hot_keys;
-mod plain_hot_random;
 mod plain_hot_reads;
 mod plain_servers;
 mod reload;
