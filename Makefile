@@ -65,9 +65,6 @@ bench-proxy: #+ The proxy beside memcached's own and twemproxy, with the goals: 
 experiments-small: #+ All experiments at the scale of two cores: tables, JSON and plots in target/experiments
 	@scripts/experiments.sh small
 
-solver-highs: #+ The planners with HiGHS as their solver: its build (minutes), their tests, what plans cost with both
-	@scripts/solver-highs.sh
-
 model: #+ Every interleaving of larger stories of hot keys: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
 	@scripts/model.sh
 

@@ -221,10 +221,9 @@ fn ratio(spread: &Spread) -> String {
 
 fn details(plan: &Plan) -> String {
     let mut text = format!(
-        "plan {} is {}, made by {}: {} moves, {} done, {} to copy\n",
+        "plan {} is {}: {} moves, {} done, {} to copy\n",
         plan.id,
         plan.state,
-        plan.planner,
         plan.moves.len(),
         plan.moves_in(MoveState::Moved),
         mib(plan.bytes),

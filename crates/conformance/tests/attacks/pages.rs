@@ -39,7 +39,9 @@ fn a_web_page_changes_nothing() {
     }
     assert_eq!(epoch(&cluster), before);
     let (status, body) = send(changes[0], "Content-Type: application/json\r\n");
-    assert_eq!(status, 200, "{body}");
+    // It is heard, and there is nothing to release.
+    assert_eq!(status, 409, "{body}");
+    assert!(body.contains("not_quarantined"), "{body}");
 }
 
 /// A page whose own name leads here (DNS rebinding) is known by that name, which its browser says.

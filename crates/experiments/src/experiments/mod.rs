@@ -58,7 +58,6 @@ pub const ALL: &[Experiment] = &[
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,
-    mbal::PLANNERS,
     moves::WORKERS,
     moves::CACHELET,
     moves::SERVERS,

@@ -18,7 +18,7 @@
 //!
 //! The paper solves integer programs. Greedy search with swaps does nearly as well in a hundredth of the time, so it
 //! decides wherever somebody waits; an integer program ([`solver`]) is for a thread of its own, under a limit on its
-//! work. `--example plan_cost` has the numbers.
+//! work.
 //! What a solver says is never believed: it is turned into moves, and our own code checks those (`check.rs`).
 //!
 //! # Noise

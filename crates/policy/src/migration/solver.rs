@@ -1,8 +1,7 @@
 //! Integer programs under a limit on their work.
 //!
-//! `good_lp` holds the model; `microlp` solves it, in pure Rust, or HiGHS with the feature `solver-highs`. Branch
-//! and bound takes as long as it takes, so a caller says how many nodes it may look at. Nodes and not seconds: two
-//! runs on the same loads then give the same plan, in the simulator and anywhere else. A limit in seconds can be
+//! `good_lp` holds the model; `microlp` solves it, in pure Rust. Branch and bound takes as long as it takes, so a caller says
+//! how many nodes it may look at. Nodes and not seconds: two runs on the same loads then give the same plan, in the simulator and anywhere else. A limit in seconds can be
 //! set besides, for a machine that is so busy that nodes take long; it is not for reproducible runs.
 //!
 //! `microlp` promises no optimality, and rounding may make it break a constraint by a little. A solution is a
@@ -10,7 +9,7 @@
 
 use core::time::Duration;
 
-use good_lp::{Constraint, Expression, ProblemVariables};
+use good_lp::{Constraint, Expression, ProblemVariables, SolverModel};
 use serde::{Deserialize, Serialize};
 
 /// Most whole-numbered variables of a program: the time for one node grows with their square.
@@ -28,7 +27,7 @@ pub struct WorkLimit {
 
 impl Default for WorkLimit {
     /// 200 nodes: programs of a server with 16 workers take 10 ms with them, five times as many take five times as
-    /// long and improve nothing (`--example plan_cost`).
+    /// long and improve nothing (measured by `--example plan_cost`, which was removed after commit 3d3c7b3).
     fn default() -> Self {
         WorkLimit {
             nodes_max: 200,
@@ -95,72 +94,31 @@ pub struct Program {
 ///
 /// Without a solution. A solver that panics has failed: it is a library's, and greedy search can do its part.
 pub fn solve(program: Program, limit: WorkLimit) -> Result<Vec<f64>, Unsolved> {
-    let solved = std::panic::catch_unwind(move || backend::solve(program, limit));
+    let solved = std::panic::catch_unwind(move || minimise(program, limit));
     solved.unwrap_or_else(|_| Err(Unsolved::Failed("it panicked".to_owned())))
 }
 
-#[cfg(not(feature = "solver-highs"))]
-mod backend {
-    use good_lp::{SolverModel, microlp};
-
-    use super::{Program, Unsolved, WorkLimit};
-
-    pub(super) fn solve(program: Program, limit: WorkLimit) -> Result<Vec<f64>, Unsolved> {
-        let mut model = program.variables.minimise(program.objective).using(microlp);
-        for constraint in program.constraints {
-            model.add_constraint(constraint);
-        }
-        let mut options = ::microlp::SolveOptions::default();
-        options.node_limit = Some(limit.nodes_max);
-        options.time_limit = limit.time_max;
-        // The model's own `solve` knows no limit on nodes.
-        let outcome = model
-            .as_inner()
-            .solve_with(options)
-            .map_err(|error| match error {
-                ::microlp::Error::Infeasible => Unsolved::Infeasible,
-                error => Unsolved::Failed(error.to_string()),
-            })?;
-        match outcome.into_solution() {
-            Ok(solution) => Ok(solution.iter().map(|(_, value)| value).collect()),
-            Err(_) => Err(Unsolved::Interrupted),
-        }
+fn minimise(program: Program, limit: WorkLimit) -> Result<Vec<f64>, Unsolved> {
+    let mut model = program
+        .variables
+        .minimise(program.objective)
+        .using(good_lp::microlp);
+    for constraint in program.constraints {
+        model.add_constraint(constraint);
     }
-}
-
-#[cfg(feature = "solver-highs")]
-mod backend {
-    use good_lp::{ResolutionError, Solution, SolverModel, Variable, highs};
-
-    use super::{Program, Unsolved, WorkLimit};
-
-    pub(super) fn solve(program: Program, limit: WorkLimit) -> Result<Vec<f64>, Unsolved> {
-        let variables: Vec<Variable> = program
-            .variables
-            .iter_variables_with_def()
-            .map(|(variable, _)| variable)
-            .collect();
-        let mut model = program
-            .variables
-            .minimise(program.objective)
-            .using(highs)
-            .set_threads(1)
-            .set_option(
-                "mip_max_nodes",
-                i32::try_from(limit.nodes_max).unwrap_or(i32::MAX),
-            );
-        if let Some(time) = limit.time_max {
-            model = model.set_time_limit(time.as_secs_f64());
-        }
-        for constraint in program.constraints {
-            model.add_constraint(constraint);
-        }
-        match model.solve() {
-            Ok(solution) => Ok(variables.iter().map(|&v| solution.value(v)).collect()),
-            Err(ResolutionError::Infeasible) => Err(Unsolved::Infeasible),
-            // What good_lp says where HiGHS stopped at a limit with nothing in hand.
-            Err(ResolutionError::Other("NoSolutionFound")) => Err(Unsolved::Interrupted),
-            Err(error) => Err(Unsolved::Failed(error.to_string())),
-        }
+    let mut options = microlp::SolveOptions::default();
+    options.node_limit = Some(limit.nodes_max);
+    options.time_limit = limit.time_max;
+    // The model's own `solve` knows no limit on nodes.
+    let outcome = model
+        .as_inner()
+        .solve_with(options)
+        .map_err(|error| match error {
+            microlp::Error::Infeasible => Unsolved::Infeasible,
+            error => Unsolved::Failed(error.to_string()),
+        })?;
+    match outcome.into_solution() {
+        Ok(solution) => Ok(solution.iter().map(|(_, value)| value).collect()),
+        Err(_) => Err(Unsolved::Interrupted),
     }
 }

@@ -26,8 +26,8 @@ pub const VIRTUAL_NODES_MAX: usize = 1 << 16;
 /// Most cachelets of a map: their number must fit a [`CacheletId`].
 pub const CACHELETS_MAX: usize = 1 << 16;
 
-/// Memory that a cachelet of a new map has at least, where there is enough for the [fewest](CACHELETS_PER_WORKER_MIN): below that, the
-/// ends of its segments take more than they bring.
+/// Memory that a cachelet of a new map has at least, where there is enough for the [fewest](CACHELETS_PER_WORKER_MIN): with so much as many
+/// small items fit to within 0.7 % as with four times as much, with a quarter of it up to 2.4 % fewer (docs/performance.md).
 pub const CACHELET_BYTES: u64 = 4 << 20;
 
 /// Fewest cachelets of a worker in a new map, however little memory there is (MBal, section 2.2, uses up to 16): one is a

@@ -4,7 +4,7 @@ use super::World;
 use super::plan::Cluster;
 use super::swarm::Habit;
 use evenkeel_roles::coordinator::DrainRequest;
-use evenkeel_roles::coordinator::plans::{PlanMode, PlanSettings, PlannerName};
+use evenkeel_roles::coordinator::plans::{PlanMode, PlanSettings};
 use evenkeel_types::Instant;
 
 /// Cachelets that a drained server gives up in a second, by turns: the coordinator's own choice, and faster ones.
@@ -13,12 +13,6 @@ const DRAIN_RATES: [u32; 3] = [4, 20, 200];
 /// What migrations that the coordinator begins copy in a second at most, by turns; 0 for no limit. Slow ones are caught in
 /// the middle.
 const RATES: [u64; 4] = [0, 200, 600, 6_000];
-
-const PLANNERS: [PlannerName; 3] = [
-    PlannerName::Mbal,
-    PlannerName::Slicer,
-    PlannerName::BoundedLoad,
-];
 
 impl World {
     /// What a server is called.
@@ -100,7 +94,6 @@ impl World {
         };
         let settings = PlanSettings {
             mode,
-            planner: PLANNERS[random.index(PLANNERS.len())],
             intervals: 1,
             pause_ms: random.between(100, 2_000),
             // What little there is may all be copied.

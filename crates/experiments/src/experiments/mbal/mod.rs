@@ -17,7 +17,6 @@ mod figure_9;
 mod machine;
 mod over_workers;
 mod phases;
-mod planners;
 mod planning;
 mod story;
 mod story_sim;
@@ -32,7 +31,6 @@ pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10, FIGURE_11};
 pub(super) use figure_12::{FIGURE_12, FIGURE_13};
-pub(super) use planners::PLANNERS;
 pub(super) use targets::TARGETS;
 
 use crate::args::{Mode, Scale};

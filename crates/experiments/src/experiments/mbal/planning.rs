@@ -64,7 +64,6 @@ fn report(seed: u64) -> ClusterReport {
             cachelet: CacheletNumber(index as u32),
             load: 1e6 * hot * (rank as f64).powf(-EXPONENT),
             memory_bytes: CACHELET_BYTES,
-            virtual_nodes: 16,
             may_move: true,
         }
     };

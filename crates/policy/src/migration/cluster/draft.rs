@@ -59,8 +59,6 @@ pub struct DraftCachelet {
     pub load: f64,
     /// What its items take.
     pub memory_bytes: u64,
-    /// Its part of the hash space.
-    pub virtual_nodes: u32,
     /// Whether it may move, and has not yet.
     pub is_free: bool,
 }
@@ -120,7 +118,6 @@ impl<'a> Draft<'a> {
                     worker: place,
                     load: c.load * part,
                     memory_bytes: c.memory_bytes,
-                    virtual_nodes: c.virtual_nodes,
                     is_free: c.may_move,
                 }));
             self.workers.push(DraftWorker {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use super::Planner;
 use super::draft::Draft;
 use super::program;
-use super::{Planner, PlannerName};
 use crate::migration::ROUNDING;
 use crate::migration::local::Effort;
 use crate::migration::solver::{SolverCounts, WorkLimit};
@@ -80,10 +80,6 @@ impl Mbal {
 }
 
 impl Planner for Mbal {
-    fn name(&self) -> PlannerName {
-        PlannerName::Mbal
-    }
-
     fn relieve(&mut self, draft: &mut Draft<'_>) {
         let mut order = ServerOrder::new(draft);
         let sources = draft.sources();
@@ -118,7 +114,7 @@ impl Planner for Mbal {
 }
 
 /// Loads in the order of whole numbers. A load may be below 0 by rounding.
-pub(super) fn ordered(load: f64) -> u64 {
+fn ordered(load: f64) -> u64 {
     load.max(0.0).to_bits()
 }
 

@@ -2,39 +2,18 @@
 //!
 //! The coordinator knows the load and the memory of every cachelet. A planner says which of them move, and where
 //! to, so that no worker has much more than the others. What moves is copied, and it stays where it went. So a plan
-//! is short of two things, moves and bytes, and each planner spends them in another way:
+//! is short of two things, moves and bytes.
 //!
-//! - [`Mbal`]: the most loaded worker gives to the least loaded server, by an integer program or by greedy search.
-//! - [`Slicer`]: the hottest worker gives to the coldest what brings most load for the least churn (Adya and others,
-//!   "Slicer: auto-sharding for datacenter applications", OSDI 2016, section 4.4).
-//! - [`BoundedLoad`]: what a worker has too much runs over to the next one on a ring (Mirrokni, Thorup and
-//!   Zadimoghaddam, "Consistent hashing with bounded loads", SODA 2018).
-//!
-//! A planner proposes moves to a [`Draft`], which accepts those that keep the limits: a planner cannot break them.
+//! [`Mbal`] decides: the most loaded worker gives to the least loaded server, by greedy search or by an integer program.
+//! It proposes moves to a [`Draft`], which accepts those that keep the limits: a planner cannot break them.
 //! The plan is nevertheless checked again by code that shares nothing with the draft ([`check`]).
 //!
-//! # Which one is the default, and why
-//!
-//! [`Mbal`] with greedy search. On made-up clusters (`--example plan_cost`; workers with 16 cachelets whose loads are
-//! Zipf's, a hot spot of a twentieth of them that is four times as hot and moves every ten of 100 intervals, loads
-//! that waver by a twentieth, a hundredth of the data in each plan):
-//!
-//! | | 8 × 4 workers, Zipf 0.4 | 20 × 4, Zipf 0.4 | 20 × 4, Zipf 0.6 |
-//! |---|---|---|---|
-//! | none | 1.56 | 1.73 | 2.81 |
-//! | `Mbal` | 1.13, 87 moves, 13.5 % | 1.14, 279 moves, 18.0 % | 1.21, 477 moves, 29.4 % |
-//! | `Mbal` with programs | 1.13, 106 moves, 16.3 % | 1.16, 324 moves, 19.8 % | 1.48, 497 moves, 30.7 % |
-//! | `Slicer` | 1.14, 109 moves, 14.6 % | 1.17, 260 moves, 17.5 % | 1.26, 465 moves, 24.5 % |
-//! | `BoundedLoad` | 1.13, 230 moves, 18.4 % | 1.16, 665 moves, 21.1 % | 1.35, 888 moves, 21.8 % |
-//!
-//! (Load of the most loaded worker over the mean, averaged over the intervals; moves; bytes copied in all, in parts of
-//! the data.) It keeps the hottest worker coolest in each of them, and relieves it with few moves. `Slicer` copies less
-//! where loads are very skewed, because it looks at what a move costs before what it brings, and is slower to cool the
-//! hottest. `BoundedLoad` moves two to three times as often. The integer programs see one source and one server and
-//! spend bytes on it that the next source would need; they are worth it where a search within the same two is stuck.
-//!
-//! One plan for 1,000 servers × 16 workers × 16 cachelets takes `Mbal` some 50 ms on a busy machine, with 256 moves as
-//! well as with the 2,600 that a hundredth of the data allows.
+//! Rejected, after a comparison (`docs/experiments/mbal-planners.md`): Slicer's planner, by which the hottest worker gives to the coldest what brings most load
+//! for the least churn (Adya and others, OSDI 2016, section 4.4), which copies less where loads are very skewed and is slower to cool
+//! the hottest; and bounded load, by which what a worker has too much runs over to the next one on a ring (Mirrokni, Thorup and
+//! Zadimoghaddam, SODA 2018), which moves two to three times as often. The integer programs see one source and one server and
+//! spend bytes on it that the next source would need; they are worth it where a search within the same two is stuck, and greedy
+//! search is the default.
 //!
 //! # What moving alone cannot do
 //!
@@ -50,23 +29,18 @@
 //! load would raise the mean so far that nobody else is overloaded and everything may go anywhere. A worker that
 //! claims to be idle gets load up to the limit and no more. Either way, a plan moves a hundredth of the data, or one cachelet.
 
-mod bounded;
 mod check;
 mod draft;
 mod mbal;
 mod program;
 mod report;
-mod slicer;
 #[cfg(test)]
 mod tests;
-
-use core::fmt;
 
 use evenkeel_types::WorkerRef;
 use serde::{Deserialize, Serialize};
 
 pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
-pub use bounded::BoundedLoad;
 pub use check::{Refusal, check};
 pub use draft::Draft;
 pub use mbal::Mbal;
@@ -74,7 +48,6 @@ pub use report::{
     BadReport, CACHELET_BYTES_MAX, CacheletNumber, CacheletReport, ClusterReport, ServerReport,
     WorkerReport,
 };
-pub use slicer::Slicer;
 
 /// Settings of phase 3.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,8 +71,6 @@ pub struct ClusterConfig {
     pub moves_max: usize,
     /// Bytes that one plan may copy, in parts of all the data. Its first move may have more.
     pub bytes_ratio_max: f64,
-    /// Part of the hash space that may change hands by one plan of [`Slicer`] (the paper's 9 %).
-    pub churn_ratio_max: f64,
     /// A plan has to lower the deviation by so much, in parts of the mean load.
     pub gain_ratio_min: f64,
 }
@@ -116,7 +87,6 @@ impl Default for ClusterConfig {
             memory_ratio_max: 0.95,
             moves_max: 256,
             bytes_ratio_max: 0.01,
-            churn_ratio_max: 0.09,
             gain_ratio_min: 0.05,
         }
     }
@@ -161,33 +131,9 @@ pub struct Move {
     pub bytes: u64,
 }
 
-/// Which planner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PlannerName {
-    /// [`Mbal`].
-    Mbal,
-    /// [`Slicer`].
-    Slicer,
-    /// [`BoundedLoad`].
-    BoundedLoad,
-}
-
-impl fmt::Display for PlannerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            PlannerName::Mbal => "mbal",
-            PlannerName::Slicer => "slicer",
-            PlannerName::BoundedLoad => "bounded_load",
-        })
-    }
-}
-
 /// Moves within a cluster, with what they should lead to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterPlan {
-    /// Who made it.
-    pub planner: PlannerName,
     /// In the order in which they were found: what helps most comes first. A cachelet moves at most once.
     pub moves: Vec<Move>,
     /// The workers whose load changes, in ascending order.
@@ -237,9 +183,6 @@ pub enum ClusterAnswer {
 
 /// Somebody who proposes moves.
 pub trait Planner {
-    /// Which one.
-    fn name(&self) -> PlannerName;
-
     /// Relieves what overloaded workers it can.
     fn relieve(&mut self, draft: &mut Draft<'_>);
 }
@@ -285,7 +228,6 @@ pub fn plan(
     }
     planner.relieve(&mut draft);
     let plan = ClusterPlan {
-        planner: planner.name(),
         after: draft.spread(),
         changes: draft.changes(),
         bytes: draft.bytes(),

@@ -39,8 +39,6 @@ pub struct CacheletReport {
     pub load: f64,
     /// What its items take, in bytes.
     pub memory_bytes: u64,
-    /// Its virtual nodes: its part of the hash space.
-    pub virtual_nodes: u32,
     /// Whether it may move: not while it is being moved or lent, nor just after, when nobody knows yet what that
     /// brought.
     pub may_move: bool,

@@ -1,8 +1,8 @@
 //! Looking at loads, and making a plan of what is seen.
 
 use evenkeel_policy::migration::cluster::{
-    self, BoundedLoad, CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterPlan,
-    ClusterReport, Draft, Mbal, Planner, PlannerName, ServerReport, Slicer, Spread, WorkerReport,
+    self, CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterPlan, ClusterReport,
+    Draft, Mbal, Planner, ServerReport, Spread, WorkerReport,
 };
 use evenkeel_policy::migration::local::Effort;
 use evenkeel_policy::migration::solver::WorkLimit;
@@ -85,11 +85,7 @@ impl CoordinatorCore {
         }
         // Without a plan it is looked again when that has lasted as long once more.
         self.plans.lasting = 0;
-        match plan_for(
-            self.plans.saved.settings.planner,
-            report,
-            &self.cluster_config(),
-        ) {
+        match plan_for(report, &self.cluster_config()) {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
                 servers_wanted: None,
@@ -110,7 +106,6 @@ impl CoordinatorCore {
         let mut plan = Plan {
             id: self.plans.saved.count,
             state: PlanState::Proposed,
-            planner: made.planner,
             proposed_unix_s: now.unix,
             ended_unix_s: None,
             moves: Vec::new(),
@@ -170,7 +165,6 @@ impl CoordinatorCore {
             Some((CacheletNumber::from(wanted.cachelet), to))
         });
         let mut again = Again {
-            name: plan.planner,
             wanted: wanted.collect(),
         };
         match cluster::plan(&mut again, &report, &self.cluster_config()) {
@@ -188,20 +182,16 @@ impl CoordinatorCore {
 
     /// What servers that are up have told just now; `None` if that is too little to say what is even. O(cachelets).
     fn cluster_report(&self, now: Instant) -> Option<ClusterReport> {
-        let mut nodes = vec![0_u32; self.slots.len()];
-        for cachelet in &self.virtual_nodes {
-            nodes[usize::from(cachelet.0)] += 1;
-        }
         let loads = self.server_loads(now);
         let fresh = loads.iter().filter(|load| load.age < limits::LOADS_AGE_MAX);
-        let servers = fresh.filter_map(|load| self.server_report(load, &nodes));
+        let servers = fresh.filter_map(|load| self.server_report(load));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_unstable_by_key(|server| server.server);
         (servers.len() > 1).then_some(ClusterReport { servers })
     }
 
     /// `None` if it does not tell of each of its workers.
-    fn server_report(&self, load: &ServerLoad, nodes: &[u32]) -> Option<ServerReport> {
+    fn server_report(&self, load: &ServerLoad) -> Option<ServerReport> {
         let server = &self.servers[usize::from(load.server.0)];
         let mut workers = vec![None; server.entry.worker_ports.len()];
         let mut left_out_bytes = 0;
@@ -215,7 +205,6 @@ impl CoordinatorCore {
                 cachelet: cachelet.cachelet.into(),
                 load: cachelet.load,
                 memory_bytes: cachelet.memory_bytes,
-                virtual_nodes: nodes[usize::from(cachelet.cachelet.0)],
                 // Neither lent within its server nor on its way elsewhere, and rested.
                 may_move: self.slots[usize::from(cachelet.cachelet.0)] == Slot::Owned(at)
                     && !self.plans.moved_at.contains_key(&cachelet.cachelet),
@@ -259,21 +248,16 @@ enum Answer {
     AddServers(usize),
 }
 
-fn plan_for(name: PlannerName, report: &ClusterReport, config: &ClusterConfig) -> Answer {
-    let mut mbal = Mbal::new(Effort::Fast, WorkLimit::default());
-    let planner: &mut dyn Planner = match name {
-        PlannerName::Mbal => &mut mbal,
-        PlannerName::Slicer => &mut Slicer,
-        PlannerName::BoundedLoad => &mut BoundedLoad,
-    };
-    let made = match cluster::plan(planner, report, config) {
+fn plan_for(report: &ClusterReport, config: &ClusterConfig) -> Answer {
+    let mut planner = Mbal::new(Effort::Fast, WorkLimit::default());
+    let made = match cluster::plan(&mut planner, report, config) {
         Ok(ClusterAnswer::Plan(made)) => made,
         answer => return without_plan(answer),
     };
     let between = (made.moves.iter()).filter(|it| it.from.server != it.to.server);
     let wanted: Vec<_> = between.map(|it| (it.cachelet, it.to)).collect();
     // Reckoned anew for what is left, so that predictions are those of what will be done.
-    let mut again = Again { name, wanted };
+    let mut again = Again { wanted };
     match cluster::plan(&mut again, report, config) {
         Ok(ClusterAnswer::Plan(plan)) => {
             let left_out = made.moves.len().saturating_sub(plan.moves.len());
@@ -297,15 +281,10 @@ fn without_plan<E>(answer: Result<ClusterAnswer, E>) -> Answer {
 
 /// Proposes moves that somebody has thought of before, those that keep the limits.
 struct Again {
-    name: PlannerName,
     wanted: Vec<(CacheletNumber, WorkerRef)>,
 }
 
 impl Planner for Again {
-    fn name(&self) -> PlannerName {
-        self.name
-    }
-
     fn relieve(&mut self, draft: &mut Draft<'_>) {
         let mut left: Vec<(usize, usize)> = (self.wanted.iter())
             .filter_map(|&(number, to)| {

@@ -31,9 +31,10 @@ mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use evenkeel_policy::migration::cluster::{PlannerName, Spread};
+pub use evenkeel_policy::migration::cluster::Spread;
 use evenkeel_types::{CacheletId, Instant};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::CoordinatorCore;
 
@@ -46,11 +47,22 @@ pub use view::{PlanCounts, PlanRefusal, PlanSummary, PlansView, Verdict};
 #[serde(default)]
 pub struct SavedPlans {
     /// What the operator has chosen.
+    #[serde(deserialize_with = "settings_of_any_version")]
     pub settings: PlanSettings,
     /// Plans so far.
     pub count: u64,
     /// The one that is not over.
     pub open: Option<Plan>,
+}
+
+/// Former versions saved who makes plans, too.
+fn settings_of_any_version<'de, D>(saved: D) -> Result<PlanSettings, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let mut saved = serde_json::Map::deserialize(saved)?;
+    saved.remove("planner");
+    serde_json::from_value(saved.into()).map_err(D::Error::custom)
 }
 
 /// Everything about plans.
@@ -177,6 +189,16 @@ mod tests {
              cancelling: cancelled\n\
              done:\ncancelled:\nfailed:\nexpired:\n"
         );
+    }
+
+    #[test]
+    fn settings_that_a_former_version_has_saved_are_read() {
+        let saved = r#"{"settings": {"mode": "automatic", "planner": "slicer", "pause_ms": 5}, "count": 3}"#;
+        let saved: SavedPlans = serde_json::from_str(saved).unwrap();
+        let settings = saved.settings;
+        assert_eq!((settings.mode, settings.pause_ms), (PlanMode::Automatic, 5));
+        assert_eq!(saved.count, 3);
+        assert!(serde_json::from_str::<PlanSettings>(r#"{"planner": "mbal"}"#).is_err());
     }
 
     #[test]

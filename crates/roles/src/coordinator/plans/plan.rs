@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_policy::migration::cluster::{PlannerName, Spread};
+use evenkeel_policy::migration::cluster::Spread;
 use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
@@ -170,8 +170,6 @@ pub struct Plan {
     pub id: u64,
     /// How far it has come.
     pub state: PlanState,
-    /// Who made it.
-    pub planner: PlannerName,
     /// When it was made.
     pub proposed_unix_s: UnixSeconds,
     /// When it was over.

@@ -3,7 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use evenkeel_policy::migration::cluster::PlannerName;
 use evenkeel_policy::placement::map::MIGRATIONS_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +57,6 @@ impl core::str::FromStr for PlanMode {
 pub struct PlanSettings {
     /// What becomes of plans.
     pub mode: PlanMode,
-    /// Who makes them.
-    pub planner: PlannerName,
     /// Looks in a row, one a second, for which workers have to be overloaded. 1 to [`limits::PLAN_INTERVALS_MAX`].
     pub intervals: u32,
     /// Milliseconds between the end of a plan and the next. At most a day.
@@ -78,7 +75,6 @@ impl Default for PlanSettings {
     fn default() -> Self {
         PlanSettings {
             mode: PlanMode::Observe,
-            planner: PlannerName::Mbal,
             intervals: limits::PLAN_INTERVALS,
             pause_ms: limits::PLAN_PAUSE.as_millis() as u64,
             bytes_ratio_max: limits::PLAN_BYTES_RATIO_MAX,

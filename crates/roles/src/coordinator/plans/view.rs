@@ -1,6 +1,6 @@
 //! What is shown of plans, and why an order about them is refused.
 
-use evenkeel_policy::migration::cluster::{PlannerName, Spread};
+use evenkeel_policy::migration::cluster::Spread;
 use evenkeel_types::UnixSeconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,8 +14,6 @@ pub struct PlanSummary {
     pub id: u64,
     /// How far it has come.
     pub state: PlanState,
-    /// Who made it.
-    pub planner: PlannerName,
     /// When it was made.
     pub proposed_unix_s: UnixSeconds,
     /// When it was over.
@@ -41,7 +39,6 @@ impl From<&Plan> for PlanSummary {
         PlanSummary {
             id: plan.id,
             state: plan.state,
-            planner: plan.planner,
             proposed_unix_s: plan.proposed_unix_s,
             ended_unix_s: plan.ended_unix_s,
             moves: plan.moves.len(),

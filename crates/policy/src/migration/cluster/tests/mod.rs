@@ -17,12 +17,11 @@ const MIB: u64 = 1 << 20;
 fn generous() -> ClusterConfig {
     ClusterConfig {
         bytes_ratio_max: 1.0,
-        churn_ratio_max: 1.0,
         ..ClusterConfig::default()
     }
 }
 
-/// Servers with workers with cachelets of these loads, 1 MiB and 16 virtual nodes each. Loads are in hundreds, so
+/// Servers with workers with cachelets of these loads, 1 MiB each. Loads are in hundreds, so
 /// that none is too small to be believed whatever it is.
 fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     let mut number = 0;
@@ -32,7 +31,6 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
             cachelet: CacheletNumber(number - 1),
             load: *load,
             memory_bytes: MIB,
-            virtual_nodes: 16,
             may_move: true,
         }
     };
@@ -54,13 +52,11 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     }
 }
 
-fn planners() -> [Box<dyn Planner>; 4] {
+fn planners() -> [Mbal; 2] {
     let work = WorkLimit::default();
     [
-        Box::new(Mbal::new(Effort::Fast, work)),
-        Box::new(Mbal::new(Effort::Thorough, work)),
-        Box::new(Slicer),
-        Box::new(BoundedLoad),
+        Mbal::new(Effort::Fast, work),
+        Mbal::new(Effort::Thorough, work),
     ]
 }
 
@@ -137,7 +133,6 @@ fn random_cluster(random: &mut SplitMix64) -> ClusterReport {
                 cachelet: CacheletNumber(number),
                 load: 500.0 / random.unit().powf(0.8).max(0.005),
                 memory_bytes: random.below(4 * MIB),
-                virtual_nodes: 1 + random.below(30) as u32,
                 may_move: random.below(10) > 0,
             }
         });

@@ -21,8 +21,8 @@ fn plans_of_all_planners_keep_every_rule() {
             if i == 1 && round % 8 != 0 {
                 continue; // Programs take their time.
             }
-            let answer = plan(&mut **planner, &report, &config).unwrap();
-            assert_eq!(answer, plan(&mut **planner, &report, &config).unwrap());
+            let answer = plan(planner, &report, &config).unwrap();
+            assert_eq!(answer, plan(planner, &report, &config).unwrap());
             if let ClusterAnswer::Plan(plan) = answer {
                 *plans.entry(i).or_insert(0) += 1;
                 check_rules(&report, &config, &plan);
@@ -30,7 +30,7 @@ fn plans_of_all_planners_keep_every_rule() {
         }
     }
     println!("{plans:?}");
-    assert_eq!(plans.len(), 4);
+    assert_eq!(plans.len(), 2);
     assert!(plans.values().all(|&count| count > 8), "{plans:?}");
 }
 
@@ -61,13 +61,12 @@ fn check_rules(report: &ClusterReport, config: &ClusterConfig, plan: &ClusterPla
 }
 
 /// The simple twin: every assignment of the cachelets to three servers of one worker. On average the deviation that
-/// MBal's planner leaves is within a quarter of the mean load of the least there can be, that of the others within
-/// a half and three fifths.
+/// the planner leaves is within a quarter of the mean load of the least there can be.
 #[test]
 fn plans_are_near_the_best_that_could_be_done() {
     let mut random = SplitMix64::new(test_seed());
     let config = generous();
-    let (mut best_sum, mut sums, mut cases) = (0.0, [0.0; 4], 0);
+    let (mut best_sum, mut sums, mut cases) = (0.0, [0.0; 2], 0);
     for _ in 0..200 {
         let mut draw = |count: u64, most: u64| -> Vec<f64> {
             let load = |_| 1000.0 * (5.0 + random.below(most) as f64);
@@ -102,7 +101,7 @@ fn plans_are_near_the_best_that_could_be_done() {
         cases += 1;
         best_sum += best / mean;
         for (sum, mut planner) in sums.iter_mut().zip(planners()) {
-            let after = match plan(&mut *planner, &report, &config).unwrap() {
+            let after = match plan(&mut planner, &report, &config).unwrap() {
                 ClusterAnswer::Plan(plan) => plan.after.deviation,
                 _ => deviation(&before),
             };
@@ -113,8 +112,5 @@ fn plans_are_near_the_best_that_could_be_done() {
     println!("{cases}: {best_sum} {sums:?}");
     assert!(cases > 100);
     let over = sums.map(|sum| (sum - best_sum) / f64::from(cases));
-    assert!(
-        over[0] < 0.25 && over[1] < 0.25 && over[2] < 0.5 && over[3] < 0.6,
-        "{over:?}"
-    );
+    assert!(over[0] < 0.25 && over[1] < 0.25, "{over:?}");
 }
