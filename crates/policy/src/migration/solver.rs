@@ -1,8 +1,8 @@
 //! Integer programs under a limit on their work.
 //!
 //! `good_lp` holds the model; `microlp` solves it, in pure Rust. Branch and bound takes as long as it takes, so a caller says
-//! how many nodes it may look at. Nodes and not seconds: two runs on the same loads then give the same plan, in the simulator and anywhere else. A limit in seconds can be
-//! set besides, for a machine that is so busy that nodes take long; it is not for reproducible runs.
+//! how many nodes it may look at. Nodes and not seconds: two runs on the same loads then give the same plan, in the simulator
+//! and anywhere else. A limit in seconds can be set besides, for a machine that is so busy that nodes take long; it is not for reproducible runs.
 //!
 //! `microlp` promises no optimality, and rounding may make it break a constraint by a little. A solution is a
 //! proposal and nothing else.
