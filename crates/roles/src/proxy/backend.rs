@@ -341,7 +341,7 @@ impl Backend {
         match self.peer {
             _ if tag.may_join() => {}
             Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
-            Peer::Memcached if tag.is_get_of_one(&progress) => {}
+            Peer::Memcached if tag.is_of_copy() => {}
             // Which keys it is about is not looked at.
             Peer::Worker(_) | Peer::Memcached => {
                 self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;

@@ -44,8 +44,8 @@ pub(super) struct Tag {
     pub is_read: bool,
     /// Whether it asks for a replica.
     pub is_replica: bool,
-    /// Whether it is a read that others may share who judge the answer by their own tickets: of an Evenkeel worker, or [`Ask::Hot`].
-    /// Not an `mg` of an application: of those who ask one is told to replace a stale value.
+    /// Whether it is a read that others may share who ask in the same words; then it is noted once it is queued. Not an `mg` of an
+    /// application: of those who ask one is told to replace a stale value.
     pub is_shared: bool,
     /// How often it was put to a place again.
     pub retries: u8,
@@ -91,13 +91,10 @@ impl Tag {
         self.is_read && !self.is_replica && self.retries == 0
     }
 
-    /// Whether it is a `get` of one key that is asked of a plain server for the first time.
+    /// Whether it is a read of a hot key's copy at a plain server, which goes by a name of its own.
     #[inline]
-    pub fn is_get_of_one(&self, progress: &Progress) -> bool {
-        self.is_read
-            && self.retries == 0
-            && self.ask == Ask::Values
-            && matches!(progress, Progress::Nothing)
+    pub fn is_of_copy(&self) -> bool {
+        self.is_replica && self.ask == Ask::Hot
     }
 
     /// Whether the request is about keys; not so the one that a `flush_all` is to each server.

@@ -227,8 +227,7 @@ impl ProxyCore {
                 Intent::Write | Intent::Touch | Intent::ReadAndWrite
             ),
             is_replica,
-            // Plain servers are told no flags of ours; what they are asked on this way may change the item.
-            is_shared: draft.is_shared() && !flags.text().is_empty(),
+            is_shared: draft.is_shared(),
             route: draft.route,
             write: write_ticket,
             ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
@@ -491,7 +490,7 @@ impl ProxyCore {
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
         let is_of_worker = backend.peer != Peer::Memcached;
-        let may_join = backend.collapses && tag.may_join();
+        let may_join = is_of_worker && backend.collapses && tag.may_join();
         let joins = may_join && backend.join_last(before, &tag);
         if is_of_worker
             && tag.may_tell()

@@ -101,6 +101,7 @@ impl ProxyCore {
             tail.extend_from_slice(text::CRLF);
             let tag = Tag {
                 is_read: true,
+                is_shared: true,
                 route: way.route(),
                 ..Tag::new(id, pool, slot, Ask::Values, deadline)
             };

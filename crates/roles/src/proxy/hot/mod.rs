@@ -55,6 +55,8 @@ pub(super) struct Sent {
     pub to: BackendId,
     /// Of a replica.
     pub name: Option<NamePrefix>,
+    /// Of the key's place in the pool, by which gets that wait for its home are found.
+    pub place_hash: u64,
 }
 
 impl ProxyCore {
@@ -145,7 +147,7 @@ impl ProxyCore {
             route: way.route,
             is_read: true,
             is_replica: sent.name.is_some(),
-            is_shared: true,
+            is_shared: sent.name.is_none(),
             ..Tag::new(id, way.pool, slot, Ask::Hot, now)
         };
         let line = |out: &mut Vec<u8>| {
@@ -160,10 +162,20 @@ impl ProxyCore {
             out.extend_from_slice(text::CRLF);
         };
         match self.admit(sent.to, LINE_LEN_MAX) {
-            Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
-                line(out);
-                (0, 0)
-            }),
+            Ok(to)
+                if sent.name.is_none()
+                    && self.joins_hot_read(to, sent.place_hash, key.stored, &tag) => {}
+            Ok(to) => {
+                self.put(now, to, tag, Progress::Nothing, |out| {
+                    line(out);
+                    (0, 0)
+                });
+                if sent.name.is_none()
+                    && let Some(backend) = self.backends.get_mut(to.0)
+                {
+                    backend.note_joinable(sent.place_hash);
+                }
+            }
             Err(failure) => {
                 let mut bytes = Vec::new();
                 line(&mut bytes);
@@ -177,6 +189,17 @@ impl ProxyCore {
             }
         }
         true
+    }
+
+    /// Whether an identical read of a hot key waits to be sent to its home, whose answer is then for both.
+    fn joins_hot_read(&mut self, home: BackendId, hash: u64, key: &[u8], tag: &Tag) -> bool {
+        let Some(backend) = self.backends.get_mut(home.0) else {
+            return false;
+        };
+        let line = [GETS, key].concat();
+        let joins = backend.collapses && backend.join(&line, hash, tag.client, tag.slot);
+        self.stats.proxy_gets_collapsed += u64::from(joins);
+        joins
     }
 
     fn count_hot_read(&mut self, pool: PoolId, key: &[u8]) {
@@ -210,11 +233,12 @@ impl ProxyCore {
             let backend = servers.backends().get(server)?;
             self.backends.get(backend.0)?.burden(now)
         };
-        let home = servers.home(key);
+        let (home, place_hash) = servers.home_and_hash(key);
         let of_home = |ticket| Sent {
             ticket,
             to: home,
             name: None,
+            place_hash,
         };
         let route = match wants {
             Some(wants) => hot.route_read((leases, load), now, era, (hash, key), wants),
@@ -240,6 +264,7 @@ impl ProxyCore {
             ticket,
             to,
             name: Some(name),
+            place_hash,
         })
     }
 

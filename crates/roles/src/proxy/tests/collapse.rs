@@ -100,6 +100,7 @@ fn nobody_joins_a_get_that_was_sent_or_that_a_write_is_behind() {
         "gat 10 k\r\n",
         "mg k v T30\r\n",
         "touch k 10\r\n",
+        "gets k\r\n",
     ];
     for write in writes {
         ask_in_one_turn(
