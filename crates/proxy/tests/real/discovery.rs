@@ -111,7 +111,8 @@ fn addresses_of_a_name_are_the_servers_and_no_answer_takes_them_away() {
     names.feel(Mood::Well);
     assert!(await_servers(&mut client, &named(&[2])) > version);
     let stats = client.stats("proxy");
-    assert_eq!(stats["default:lists_suspect"], "1");
+    // More than once where an answer between was late.
+    assert_ne!(stats["default:lists_suspect"], "0");
     assert_eq!(stats["default:servers_list"], "current");
     assert_eq!(
         stats["default:servers_from"],
