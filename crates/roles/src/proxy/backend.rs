@@ -338,14 +338,13 @@ impl Backend {
         self.recent.add(Instant(asked));
         // One that cannot be joined itself is seen by its client before what that asks next, which must not join one before it: that
         // could be answered with something older.
-        match self.peer {
-            _ if tag.may_join() => {}
-            Peer::Worker(_) if tag.has_key() => self.joinable.forget(tag.hash.0),
-            Peer::Memcached if tag.is_of_copy() => {}
+        let number = self.taken + self.in_flight.len() as u64;
+        match (tag.join_hash(), self.peer) {
+            (Some(hash), _) => self.joinable.note(hash, number),
+            (None, Peer::Worker(_)) if tag.has_key() => self.joinable.forget(tag.hash.0),
+            (None, Peer::Memcached) if tag.is_of_copy() => {}
             // Which keys it is about is not looked at.
-            Peer::Worker(_) | Peer::Memcached => {
-                self.behind_unjoinable = self.taken + self.in_flight.len() as u64 + 1;
-            }
+            (None, Peer::Worker(_) | Peer::Memcached) => self.behind_unjoinable = number + 1,
         }
         self.in_flight.push_back(InFlight {
             tag,
@@ -373,9 +372,9 @@ impl Backend {
     /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
     /// both.
     #[inline]
-    pub fn join_last(&mut self, before: usize, tag: &Tag) -> bool {
+    pub fn join_last(&mut self, before: usize, hash: u64, tag: &Tag) -> bool {
         let len = self.queue.len() - before;
-        let Some((bytes, request)) = self.joinable_request(tag.hash.0) else {
+        let Some((bytes, request)) = self.joinable_request(hash) else {
             return false;
         };
         let (first, last) = (&bytes[..request.len], &bytes[bytes.len() - len..]);
@@ -399,13 +398,6 @@ impl Backend {
         let may_join = request.start >= self.sent && request.tag.retries == 0;
         let at = (request.start - self.first) as usize;
         may_join.then(|| (&self.queue.as_slice()[at..], request))
-    }
-
-    /// The request that was pushed last, a get of a key of this hash, may be joined.
-    #[inline]
-    pub fn note_joinable(&mut self, hash: u64) {
-        let number = self.taken + self.in_flight.len() as u64 - 1;
-        self.joinable.note(hash, number);
     }
 
     /// The request whose answer comes next, and its bytes.

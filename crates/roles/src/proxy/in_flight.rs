@@ -44,9 +44,9 @@ pub(super) struct Tag {
     pub is_read: bool,
     /// Whether it asks for a replica.
     pub is_replica: bool,
-    /// Whether it is a read that others may share who ask in the same words; then it is noted once it is queued. Not an `mg` of an
-    /// application: of those who ask one is told to replace a stale value.
-    pub is_shared: bool,
+    /// By which hash others find it who ask in the same words, while it waits to be sent; `None` if nobody may share its answer. Not
+    /// an `mg` of an application: of those who ask one is told to replace a stale value.
+    pub shared_by: Option<u64>,
     /// How often it was put to a place again.
     pub retries: u8,
     /// When not to try again.
@@ -71,7 +71,7 @@ impl Tag {
             route: RouteId::NONE,
             is_read: false,
             is_replica: false,
-            is_shared: false,
+            shared_by: None,
             retries: 0,
             give_up,
             write: None,
@@ -79,10 +79,10 @@ impl Tag {
         }
     }
 
-    /// Whether it is a read whose answer others may share who ask the same.
+    /// By which hash it joins an identical read, or is joined by later ones: not once it was put to a place again.
     #[inline]
-    pub fn may_join(&self) -> bool {
-        self.is_shared && self.retries == 0
+    pub fn join_hash(&self) -> Option<u64> {
+        self.shared_by.filter(|_| self.retries == 0)
     }
 
     /// Whether it is a read at a home, which it tells how many reads went elsewhere. One at a replica is counted already.

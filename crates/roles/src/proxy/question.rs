@@ -227,7 +227,8 @@ impl ProxyCore {
                 Intent::Write | Intent::Touch | Intent::ReadAndWrite
             ),
             is_replica,
-            is_shared: draft.is_shared(),
+            // What plain servers are asked on this way, without flags of ours, may change the item.
+            shared_by: (draft.is_shared() && !flags.text().is_empty()).then_some(hash.0),
             route: draft.route,
             write: write_ticket,
             ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
@@ -490,8 +491,8 @@ impl ProxyCore {
         let before = backend.queued_bytes();
         tag.flags = write(backend.tail());
         let is_of_worker = backend.peer != Peer::Memcached;
-        let may_join = is_of_worker && backend.collapses && tag.may_join();
-        let joins = may_join && backend.join_last(before, &tag);
+        let hash = tag.join_hash().filter(|_| backend.collapses);
+        let joins = hash.is_some_and(|hash| backend.join_last(before, hash, &tag));
         if is_of_worker
             && tag.may_tell()
             && let Some(pool) = self.pools.get_mut(tag.pool.0)
@@ -506,9 +507,6 @@ impl ProxyCore {
             return;
         }
         backend.push(before, deadline, tag, progress);
-        if may_join {
-            backend.note_joinable(tag.hash.0);
-        }
         match backend.link {
             Link::Ready => self.write_backend(to),
             Link::Idle => self.connect(now, to),

@@ -101,12 +101,11 @@ impl ProxyCore {
             tail.extend_from_slice(text::CRLF);
             let tag = Tag {
                 is_read: true,
-                is_shared: true,
+                shared_by: Some(hash),
                 route: way.route(),
                 ..Tag::new(id, pool, slot, Ask::Values, deadline)
             };
             backend.push(before, deadline, tag, Progress::Nothing);
-            backend.note_joinable(hash);
             if !mem::replace(&mut backend.write_queued, true) {
                 self.outputs.push_back(Output::WriteBackend(to));
             }

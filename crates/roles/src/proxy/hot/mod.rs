@@ -147,7 +147,7 @@ impl ProxyCore {
             route: way.route,
             is_read: true,
             is_replica: sent.name.is_some(),
-            is_shared: sent.name.is_none(),
+            shared_by: sent.name.is_none().then_some(sent.place_hash),
             ..Tag::new(id, way.pool, slot, Ask::Hot, now)
         };
         let line = |out: &mut Vec<u8>| {
@@ -162,20 +162,10 @@ impl ProxyCore {
             out.extend_from_slice(text::CRLF);
         };
         match self.admit(sent.to, LINE_LEN_MAX) {
-            Ok(to)
-                if sent.name.is_none()
-                    && self.joins_hot_read(to, sent.place_hash, key.stored, &tag) => {}
-            Ok(to) => {
-                self.put(now, to, tag, Progress::Nothing, |out| {
-                    line(out);
-                    (0, 0)
-                });
-                if sent.name.is_none()
-                    && let Some(backend) = self.backends.get_mut(to.0)
-                {
-                    backend.note_joinable(sent.place_hash);
-                }
-            }
+            Ok(to) => self.put(now, to, tag, Progress::Nothing, |out| {
+                line(out);
+                (0, 0)
+            }),
             Err(failure) => {
                 let mut bytes = Vec::new();
                 line(&mut bytes);
@@ -189,17 +179,6 @@ impl ProxyCore {
             }
         }
         true
-    }
-
-    /// Whether an identical read of a hot key waits to be sent to its home, whose answer is then for both.
-    fn joins_hot_read(&mut self, home: BackendId, hash: u64, key: &[u8], tag: &Tag) -> bool {
-        let Some(backend) = self.backends.get_mut(home.0) else {
-            return false;
-        };
-        let line = [GETS, key].concat();
-        let joins = backend.collapses && backend.join(&line, hash, tag.client, tag.slot);
-        self.stats.proxy_gets_collapsed += u64::from(joins);
-        joins
     }
 
     fn count_hot_read(&mut self, pool: PoolId, key: &[u8]) {
