@@ -1,16 +1,12 @@
 //! `evenkeel cachelets`: where the load is, as the coordinator was told, and what is quarantined.
 
-use crate::ask::client;
+use crate::ask::{CoordinatorArgs, print};
 use crate::top::Format;
-use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
-use evenkeel_runtime::UsageError;
 use evenkeel_types::CacheletId;
-use std::io::{self, Write};
 
 /// Shows how loaded servers, workers and cachelets are.
 ///
@@ -18,12 +14,8 @@ use std::io::{self, Write};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Whom to ask
-    #[arg(long, value_name = "URL", global = true)]
-    pub coordinator: Option<String>,
-
-    /// How the coordinator lets this command in
     #[command(flatten)]
-    pub access: AccessArgs,
+    pub coordinator: CoordinatorArgs,
 
     /// In which order workers and cachelets are shown
     #[arg(long, value_enum, default_value_t = Sort::Load)]
@@ -66,16 +58,14 @@ pub enum Sort {
 /// # Errors
 /// When the address is none, or the coordinator does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let address = args.coordinator.as_deref();
-    let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
-    let client = client(address, &args.access)?;
+    let client = args.coordinator.client()?;
     if let Some(What::Release { cachelet }) = args.command {
         let released = client.release_cachelet(CacheletId(cachelet))?;
         let text = match args.format {
             Format::Table => format!("cachelet {cachelet} is given to a server again\n"),
             Format::Json => serde_json::to_string(&released)? + "\n",
         };
-        return write(&text);
+        return print(&text);
     }
     let order = match args.sort {
         Sort::Load => LoadOrder::Load,
@@ -86,14 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Table => table(&view),
         Format::Json => serde_json::to_string_pretty(&view)? + "\n",
     };
-    write(&text)
-}
-
-fn write(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("failed to write the loads")
+    print(&text)
 }
 
 /// Three tables, one below the other, and a fourth where something is quarantined.

@@ -1,12 +1,12 @@
 //! `evenkeel drain`: empties a server before it is taken away.
 
-use crate::ask::client;
+use crate::ask::{client, print};
 use crate::top::Format;
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{DrainRequest, DrainView, limits};
 use evenkeel_coordinator::client::ApiClient;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 /// How often it is looked how far a drain has come.
@@ -75,8 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Table => sentences(&view, waits.then_some(&waited)),
         Format::Json => serde_json::to_string(&view)? + "\n",
     };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    print(&text)
 }
 
 /// How far the drain of a server has come.

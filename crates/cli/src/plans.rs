@@ -1,17 +1,13 @@
 //! `evenkeel plans`: how load is evened out between servers, seen and steered.
 
-use crate::ask::client;
+use crate::ask::{CoordinatorArgs, print};
 use crate::cachelets::{columns, mib, whole};
 use crate::top::Format;
-use anyhow::Context;
 use clap::Subcommand;
-use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
 use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
-use evenkeel_runtime::UsageError;
 use evenkeel_types::CacheletId;
 use serde::Serialize;
-use std::io::{self, Write};
 
 /// Shows the coordinator's plans to even out load between servers, and what is moving.
 ///
@@ -20,12 +16,8 @@ use std::io::{self, Write};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Whom to ask
-    #[arg(long, value_name = "URL", global = true)]
-    pub coordinator: Option<String>,
-
-    /// How the coordinator lets this command in
     #[command(flatten)]
-    pub access: AccessArgs,
+    pub coordinator: CoordinatorArgs,
 
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
@@ -102,9 +94,7 @@ fn parse_worker(text: &str) -> Result<WorkerName, String> {
 /// # Errors
 /// When the address is none, or the coordinator refuses or does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let address = args.coordinator.as_deref();
-    let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
-    let client = client(address, &args.access)?;
+    let client = args.coordinator.client()?;
     let format = args.format;
     let text = match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
         What::List { limit } => shown(format, &client.plans(*limit)?, overview)?,
@@ -135,10 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         )?,
         What::Moves => shown(format, &client.migrations()?, moves)?,
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("failed to write the answer")
+    print(&text)
 }
 
 fn shown<T: Serialize>(

@@ -1,10 +1,9 @@
 //! `evenkeel servers`: what an operator knows of servers and the coordinator cannot.
 
-use crate::ask::client;
+use crate::ask::{client, print};
 use crate::top::Format;
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::RemovedView;
-use std::io::{self, Write};
 
 /// What is said of a server.
 #[derive(Debug, clap::Subcommand)]
@@ -44,8 +43,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Format::Table => sentence(&removed),
         Format::Json => serde_json::to_string(&removed)? + "\n",
     };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    print(&text)
 }
 
 fn sentence(removed: &RemovedView) -> String {

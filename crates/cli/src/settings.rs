@@ -1,15 +1,11 @@
 //! `evenkeel settings`: what holds for all servers of a cluster, seen and changed.
 
-use crate::ask::client;
+use crate::ask::{CoordinatorArgs, print};
 use crate::cachelets::columns;
 use crate::top::Format;
-use anyhow::Context;
 use clap::Subcommand;
-use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::api::{SETTINGS, Settings};
-use evenkeel_runtime::UsageError;
 use serde_json::{Map, Value};
-use std::io::{self, Write};
 
 /// What brings a default back.
 const DEFAULT: &str = "default";
@@ -21,12 +17,8 @@ const DEFAULT: &str = "default";
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Whom to ask
-    #[arg(long, value_name = "URL", global = true)]
-    pub coordinator: Option<String>,
-
-    /// How the coordinator lets this command in
     #[command(flatten)]
-    pub access: AccessArgs,
+    pub coordinator: CoordinatorArgs,
 
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
@@ -66,9 +58,7 @@ fn parse_choice(text: &str) -> Result<(String, Value), String> {
 /// # Errors
 /// When the address is none, or the coordinator refuses or does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let address = args.coordinator.as_deref();
-    let address = address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
-    let client = client(address, &args.access)?;
+    let client = args.coordinator.client()?;
     let settings = match &args.command {
         None => client.settings()?,
         Some(What::Set { choices }) => {
@@ -80,10 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Table => table(&settings)?,
         Format::Json => serde_json::to_string_pretty(&settings)? + "\n",
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("failed to write the answer")
+    print(&text)
 }
 
 fn table(settings: &Settings) -> anyhow::Result<String> {
