@@ -166,6 +166,13 @@ fn weight(bytes: usize) -> usize {
 }
 
 impl WorkerCore {
+    /// The connection of this worker whose commands these are, where another worker has passed them on because their keys
+    /// have come here: their answers are added to what that connection has unread.
+    pub fn passed_back(&self, commands: &Commands) -> Option<ConnectionId> {
+        let is_own = commands.whose.asker == Some(self.config.index);
+        commands.connection().filter(|_| is_own)
+    }
+
     /// Sends a command to the worker that holds its key, for [`Whose::default`] if nobody waits. `ticket` is that
     /// of the awaited answer, if one is wanted.
     #[inline]

@@ -104,9 +104,13 @@ impl Worker {
     /// Carries out as much of a message as the core does at once; gives what is left.
     fn carry_out_part(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let (_, weight) = weigh(self.parts.share.budget(), &message);
+        let is_answer = matches!(message, Message::Answers(_) | Message::Share { .. });
+        // The connection of this worker whose answers grow.
         let answered = match &message {
             Message::Share { to, .. } if weight > 0 => Some(to.connection),
             Message::Answers(answers) if weight > 0 => Some(answers.connection()),
+            // Its own command, for a key that has come here meanwhile.
+            Message::Commands(commands) => self.parts.core.passed_back(commands),
             _ => None,
         };
         let scarce = !may_go(self.levels.answers, &message);
@@ -120,9 +124,14 @@ impl Worker {
             // Counted with the connection before it is not with the message any more: whoever looks in
             // between must not take it for room.
             self.weigh(now, id);
-            self.parts.share.budget().answers.give_back(weight);
-        } else if weight > 0 {
-            self.parts.share.budget().input.give_back(weight);
+            self.look_at_levels();
+        }
+        if weight > 0 {
+            let budget = self.parts.share.budget();
+            match is_answer {
+                true => budget.answers.give_back(weight),
+                false => budget.input.give_back(weight),
+            }
         }
         if self.parts.core.outbox_bytes() >= SEND_AT {
             // What cannot be sent or told now will be at the end of the turn.
