@@ -55,9 +55,7 @@ impl WorkerCore {
             slot,
             generation: entry.generation,
         };
-        if self.observers.is_on() {
-            self.observe_open(id);
-        }
+        self.observe_open(id);
         id
     }
 
@@ -88,10 +86,8 @@ impl WorkerCore {
             let others = (0..self.config.workers).filter(|worker| *worker != self.config.index);
             others.for_each(|worker| self.outbox.push(worker, Message::Gone(id)));
         }
-        if self.observers.is_on() {
-            self.observe_close(id, reason);
-            self.forget_watcher(id);
-        }
+        self.observe_close(id, reason);
+        self.forget_watcher(id);
         let entry = &mut self.sessions[id.slot as usize];
         entry.session = None;
         entry.generation = entry.generation.wrapping_add(1);
@@ -152,10 +148,7 @@ impl WorkerCore {
             session.out = core::mem::take(&mut self.spare);
         }
         session.heard_at = now.monotonic;
-        if self.observers.is_on() {
-            let number = self.connection_number(id);
-            self.observers.set_asking(number);
-        }
+        self.note_asking(self.config.index, Some(id));
         let progress = match session.dialect {
             Dialect::Text => self.work_through(now, id, &mut session, input),
             _ => self.work_through_dialect(now, id, &mut session, input),

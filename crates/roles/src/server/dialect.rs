@@ -5,25 +5,19 @@
 
 use super::commands::store;
 use super::connections::Progress;
-use super::engine::At;
-use super::forward::Form;
-use super::observe::Deed;
-use super::placement::{CHANGING, ELSEWHERE, NOBODY};
+use super::key_command::KeyCommand;
+use super::route::NoRoom;
 use super::session::{ConnectionId, Session};
+use super::stats;
 use super::worker::{Located, WorkerCore};
-use super::{commands, stats};
 use crate::auth::{AUTHENTICATED, Dialect, MECHANISMS, Sasl, SaslAnswer};
 use core::ops::ControlFlow;
-use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_policy::hot_keys::server::{HoldId, Reader};
 use evenkeel_protocol::binary::{
     self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,
 };
-use evenkeel_protocol::{AuthOutcome, Request, compose, parse_auth, text};
-use evenkeel_types::{CacheletId, KeyHash, Now};
-
-/// What a forwarded binary command is answered when its key changed worker on the way.
-const NO_LEASE: &[u8] = b"no leave to serve this key";
-const KEY_MOVED: &[u8] = b"key is changing its worker, try again";
+use evenkeel_protocol::{AuthOutcome, Request, parse_auth, text};
+use evenkeel_types::Now;
 
 impl WorkerCore {
     /// Carries out the commands of a connection that does not (or not yet) speak plain text.
@@ -219,7 +213,8 @@ impl WorkerCore {
         frame: &[u8],
     ) -> bool {
         if let Some(key) = request.command.key() {
-            return self.binary_key(now, id, session, request, key, frame);
+            let command = KeyCommand::Binary(request, frame);
+            return self.one_key(now, id, session, key, command);
         }
         self.dispatch_general(now, id, session, request);
         true
@@ -316,102 +311,8 @@ impl WorkerCore {
         }
     }
 
-    /// A command on one key: here, at another worker, or refused because the client's map is old. False
-    /// when it must wait for its key to come to another worker.
-    fn binary_key(
-        &mut self,
-        now: Now,
-        id: ConnectionId,
-        session: &mut Session,
-        request: &binary::Request<'_>,
-        key: &[u8],
-        frame: &[u8],
-    ) -> bool {
-        let mut located = self.locate(key);
-        if session.agreed
-            && !located.place.owned
-            && self.admit(now, session.epoch, KeyHash::of(key))
-        {
-            located = self.locate(key);
-        }
-        let at = located.at(now, Reader::Unaware);
-        let is_here = if session.agreed {
-            // Nothing that an aware client asked is on its way between workers. Its vbucket names the
-            // cachelet by the map of its hello.
-            let is_home = at.owned && self.hosts(&located.place);
-            let is_held_back = !session.marks.is_empty()
-                && (session.marks).hold_back(CacheletId(request.vbucket), None);
-            let is_named = at.cachelet.0 == request.vbucket;
-            if !is_home || is_held_back || !is_named || session.epoch < at.since {
-                let hash = at.key_hash(key);
-                self.not_my_vbucket(&located, hash, request, session);
-                return true;
-            }
-            true
-        } else {
-            located.place.worker == self.config.index
-        };
-        if is_here && is_read(&request.command) && self.is_too_large_now(&at, key) {
-            session.lack_room();
-            return false;
-        }
-        if is_here {
-            let before = session.sink().len();
-            self.execute_binary(at, request, key, session.sink());
-            self.hold_last(id, session, before);
-        } else if located.place.worker == CHANGING {
-            self.wait_for_host(id);
-            return false;
-        } else if located.place.worker == NOBODY {
-            self.engine.counters.requests_without_lease += 1;
-            answer::error_with(session.sink(), request.echo(), Status::Busy, NO_LEASE);
-        } else if located.place.worker == ELSEWHERE {
-            let (echo, why) = (request.echo(), self.refuse_elsewhere(key).to_string());
-            let status = Status::NotMyVbucket;
-            answer::error_with(session.sink(), echo, status, why.as_bytes());
-        } else {
-            // Also a quiet command has its place in the order: it may turn out to have an answer.
-            self.forward_awaited(id, session, located, Form::Frame, |bytes| {
-                bytes.extend_from_slice(frame);
-            });
-        }
-        true
-    }
-
-    fn not_my_vbucket(
-        &mut self,
-        located: &Located,
-        hash: KeyHash,
-        request: &binary::Request<'_>,
-        session: &mut Session,
-    ) {
-        let moved = self.moved(located, hash, session, None);
-        let mut words = Vec::new();
-        compose::answer::moved(&mut words, &moved);
-        let words = words.strip_suffix(text::CRLF).unwrap_or(&words);
-        answer::error_with(session.sink(), request.echo(), Status::NotMyVbucket, words);
-    }
-
-    fn execute_binary(
-        &mut self,
-        at: At,
-        request: &binary::Request<'_>,
-        key: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        let at = at.confined_to(key);
-        if self.observers.is_on() {
-            self.observed(&at, key, Deed::of_binary(request), |core| {
-                commands::binary::answer(&mut core.engine, &at, request, out);
-            });
-        } else {
-            commands::binary::answer(&mut self.engine, &at, request, out);
-        }
-        self.look_for_hold(&at, key);
-    }
-
     /// Carries out a binary command that another worker sent. `located` is where its key is, if that is
-    /// known. False when there is no memory for the answer.
+    /// known. Gives what the answer must wait for, if it must.
     pub(super) fn carry_out_binary_frame(
         &mut self,
         now: Now,
@@ -419,34 +320,23 @@ impl WorkerCore {
         located: Option<Located>,
         awaited: bool,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<Option<HoldId>, NoRoom> {
         // The sender has parsed the frame already under the limits of the same process.
         let outcome = binary::parse_request(frame, &self.config.limits);
         let Outcome::Request { request, .. } = outcome else {
-            return true;
+            return Ok(None);
         };
         let Some(key) = request.command.key() else {
-            return true;
+            return Ok(None);
         };
         let located = located.unwrap_or_else(|| self.locate(key));
-        let at = located.at(now, Reader::Unaware);
-        let is_here = self.hosts(&located.place);
-        if is_here && is_read(&request.command) && self.is_too_large_now(&at, key) {
-            return false;
-        }
-        if !is_here {
-            answer::error_with(out, request.echo(), Status::Busy, KEY_MOVED);
-        } else if awaited {
-            self.execute_binary(at, &request, key, out);
-        } else {
+        if !awaited && self.hosts(&located.place) {
             // Nobody awaits the removal of what a refused value was to replace, and it counts as no delete.
+            let at = located.at(now, Reader::Unaware);
             store::invalidate(&mut self.engine, &at, key);
+            return Ok(None);
         }
-        true
+        let command = KeyCommand::Binary(&request, frame);
+        self.execute_forwarded(now, &located, key, command, out)
     }
-}
-
-/// Whether a command is answered with the value of its key.
-fn is_read(command: &Command<'_>) -> bool {
-    matches!(command, Command::Get { .. } | Command::GetAndTouch { .. })
 }

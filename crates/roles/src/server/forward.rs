@@ -5,21 +5,19 @@
 //! not left: so a pipeline or a multi-get costs one message each way and worker, and the worker that
 //! holds the keys asks for their memory ahead as it does for its own clients.
 
-use super::dispatch::{GetForm, confine, key_of, meta_of};
 use super::held::Whom;
 use super::in_order::Ticket;
+use super::key_command::{GetForm, KeyCommand, key_of};
 use super::message::Message;
-use super::placement::{CHANGING, ELSEWHERE, NOBODY};
+use super::placement::Holder;
 use super::plain::{WINDOW, read_probed};
+use super::route::NoRoom;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
-use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_policy::hot_keys::server::HoldId;
 use evenkeel_protocol::binary::REQUEST_MAGIC;
-use evenkeel_protocol::{KeyScratch, Request, RequestOutcome, parse_request, text};
+use evenkeel_protocol::{KeyScratch, RequestOutcome, parse_request, text};
 use evenkeel_types::Now;
-
-/// What a forwarded command is answered when its key changed worker on the way.
-const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
 
 /// Most commands that travel together.
 const TOGETHER_MAX: usize = 64;
@@ -178,6 +176,7 @@ impl WorkerCore {
     #[inline]
     pub(super) fn forward(
         &mut self,
+        worker: u16,
         whose: Whose,
         ticket: Option<Ticket>,
         located: Located,
@@ -185,7 +184,6 @@ impl WorkerCore {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.engine.counters.forwarded_out += 1;
-        let worker = located.place.worker;
         self.send_command(worker, whose, ticket, located, form, write);
     }
 
@@ -227,19 +225,6 @@ impl WorkerCore {
         });
     }
 
-    /// Sends a command that somebody awaits.
-    pub(super) fn forward_awaited(
-        &mut self,
-        id: ConnectionId,
-        session: &mut Session,
-        located: Located,
-        form: Form,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let ticket = Some(session.await_answer(1));
-        self.forward(Whose::of(id, session), ticket, located, form, write);
-    }
-
     /// Carries out what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
     /// once the answers are large, or when there is no memory for the next one.
     pub(super) fn carry_out_commands(
@@ -252,10 +237,7 @@ impl WorkerCore {
             connection, asker, ..
         } = commands.whose;
         let asker = asker.unwrap_or(from);
-        if self.observers.is_on() {
-            let number = connection.map_or(0, |id| self.number_at(asker, id));
-            self.observers.set_asking(number);
-        }
+        self.note_asking(asker, connection);
         let mut unread = &commands.bytes[..];
         let mut answers =
             connection.map(|connection| Answers::new(connection, commands.list.len()));
@@ -270,32 +252,32 @@ impl WorkerCore {
                 unread = rest;
                 let located = self.locate_again(&command.located);
                 if let Some(located) = located
-                    && located.place.worker != self.config.index
+                    && located.place.holder != Holder::Worker(self.config.index)
                     && self.send_after(from, commands, command, located, bytes)
                 {
                     continue;
                 }
                 let (Some(sent), Some(ticket)) = (&mut answers, command.ticket) else {
-                    self.carry_out_frame(now, bytes, located, false, &mut unwanted);
+                    // Whether it may be answered and whether there is memory for that concerns nobody.
+                    let _ = self.carry_out_frame(now, bytes, located, false, &mut unwanted);
                     unwanted.clear();
-                    self.held.take_of_last();
                     continue;
                 };
                 let before = sent.bytes.len();
                 let out = &mut sent.bytes;
-                let has_room = match command.form {
+                let executed = match command.form {
                     Form::Key => self.carry_out_key(now, bytes, located, place, out),
                     Form::Frame => self.carry_out_frame(now, bytes, located, true, out),
                 };
-                if !has_room {
+                let Ok(hold) = executed else {
                     let done = number * WINDOW + place;
                     self.engine.counters.forwarded_in += done as u64;
                     if let Some(sent) = answers.filter(|sent| !sent.list.is_empty()) {
                         self.send_answers(asker, sent);
                     }
                     return Some(commands.rest(done, from_here));
-                }
-                if let Some(hold) = self.held.take_of_last() {
+                };
+                if let Some(hold) = hold {
                     let whom = Whom::At {
                         worker: asker,
                         connection: sent.connection,
@@ -376,10 +358,10 @@ impl WorkerCore {
         located: Located,
         bytes: &[u8],
     ) -> bool {
-        let host = self.handovers.host_of(&located.place);
-        if host == self.config.index || [CHANGING, NOBODY, ELSEWHERE].contains(&host) {
-            return false;
-        }
+        let host = match self.handovers.host_of(&located.place) {
+            Holder::Worker(host) if host != self.config.index => host,
+            _ => return false,
+        };
         self.engine.counters.passed_on += 1;
         let whose = Whose {
             asker: Some(from),
@@ -405,7 +387,7 @@ impl WorkerCore {
         self.send_answers(worker, sent);
     }
 
-    /// Gets a key for another worker. `place` is its place in the run. False when there is no memory for the value.
+    /// Gets a key for another worker. `place` is its place in the run. Gives what the answer must wait for, if it must.
     fn carry_out_key(
         &mut self,
         now: Now,
@@ -413,24 +395,19 @@ impl WorkerCore {
         located: Option<Located>,
         place: usize,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<Option<HoldId>, NoRoom> {
         let located = located.unwrap_or_else(|| self.locate(key));
-        if !self.hosts(&located.place) {
-            // A key that changed worker on the way again is a miss.
-        } else if self.is_too_large_now(&located.at(now, Reader::Unaware), key) {
-            return false;
-        } else if self.observers.is_on() || self.engine.hot.is_careful() {
-            let at = located.at(now, Reader::Unaware);
-            self.get_one(&at, key, GetForm::PLAIN, out);
-        } else {
+        if self.has_short_way() && !self.scarce && self.hosts(&located.place) {
             let probe = self.run.probe(place, &located);
             read_probed(&mut self.engine, now, &probe, key, out);
+            return Ok(None);
         }
-        true
+        let command = KeyCommand::Get(GetForm::PLAIN);
+        self.execute_forwarded(now, &located, key, command, out)
     }
 
-    /// Carries out a command for another worker. `located` is where its key is, if that is known. False when there is no
-    /// memory for the answer.
+    /// Carries out a command for another worker. `located` is where its key is, if that is known. Gives what the answer
+    /// must wait for, if it must.
     fn carry_out_frame(
         &mut self,
         now: Now,
@@ -438,7 +415,7 @@ impl WorkerCore {
         located: Option<Located>,
         awaited: bool,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<Option<HoldId>, NoRoom> {
         if frame.first() == Some(&REQUEST_MAGIC) {
             return self.carry_out_binary_frame(now, frame, located, awaited, out);
         }
@@ -446,41 +423,19 @@ impl WorkerCore {
         let limits = self.config.limits;
         let RequestOutcome::Request { request, .. } = parse_request(frame, &limits) else {
             out.extend_from_slice(text::ERROR);
-            return true;
+            return Ok(None);
         };
-        let place = |core: &Self, key: &[u8]| {
-            let located = located.unwrap_or_else(|| core.locate(key));
-            let at = located.at(now, Reader::Unaware);
-            (at, core.hosts(&located.place))
-        };
-        if let Some((keys, form)) = GetForm::of(&request) {
-            // One key of a multi-get, without the closing `END`.
-            for key in keys {
-                let (at, is_here) = place(self, key);
-                if is_here && self.is_too_large_now(&at, key) {
-                    return false;
-                }
-                // A key that changed worker on the way is a miss.
-                if is_here {
-                    self.get_one(&at, key, form, out);
-                }
-            }
-            return true;
-        }
         let mut scratch = KeyScratch::default();
-        let key = key_of(&request, &mut scratch);
-        let (at, is_here) = place(self, key);
-        let is_read = matches!(request, Request::MetaGet(_));
-        if is_here && is_read && self.is_too_large_now(&at, key) {
-            return false;
-        }
-        if is_here {
-            let at = confine(at, key, meta_of(&request).map(|meta| &meta.flags));
-            self.execute(&at, key, &request, out);
-        } else {
-            out.extend_from_slice(KEY_MOVED);
-        }
-        true
+        let (key, command) = match GetForm::of(&request) {
+            // One key of a multi-get.
+            Some((keys, form)) => (keys.iter().next().unwrap_or(b""), KeyCommand::Get(form)),
+            None => {
+                let key = key_of(&request, &mut scratch);
+                (key, KeyCommand::Text(&request, frame))
+            }
+        };
+        let located = located.unwrap_or_else(|| self.locate(key));
+        self.execute_forwarded(now, &located, key, command, out)
     }
 
     /// Answers came back from another worker.

@@ -33,7 +33,7 @@
 
 use super::held::Whom;
 use super::message::{Message, ReturnAddress, Task};
-use super::placement::{CHANGING, LocalPlace, LocalPlacement};
+use super::placement::{Holder, LocalPlace, LocalPlacement};
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
@@ -142,13 +142,15 @@ pub(super) struct Handovers {
 }
 
 impl Handovers {
-    /// The worker that hosts a key, where its place may say [`CHANGING`].
+    /// Who hosts a key, where its place may say [`Holder::Changing`].
     #[inline]
-    pub fn host_of(&self, place: &LocalPlace) -> u16 {
-        match place.worker {
-            CHANGING if self.passing == Some(place.cachelet) => CHANGING,
-            CHANGING => self.moved.get(&place.cachelet).map_or(CHANGING, |m| m.host),
-            worker => worker,
+    pub fn host_of(&self, place: &LocalPlace) -> Holder {
+        match place.holder {
+            Holder::Changing if self.passing != Some(place.cachelet) => {
+                let moved = self.moved.get(&place.cachelet);
+                moved.map_or(Holder::Changing, |moved| Holder::Worker(moved.host))
+            }
+            holder => holder,
         }
     }
 
@@ -240,7 +242,7 @@ impl WorkerCore {
         if earlier.is_some_and(|moved| moved.host == me && !moved.stragglers.is_empty()) {
             return Err(NotGiven::NotYet);
         }
-        if seat.worker != me {
+        if seat.holder != Holder::Worker(me) {
             return Err(NotGiven::NotPossible);
         }
         let moves = earlier.map_or(1, |moved| moved.moves + 1);
@@ -252,7 +254,7 @@ impl WorkerCore {
             return Err(NotGiven::NotPossible);
         };
         (self.engine.hot).handle_left(now.monotonic, cachelet, seat.home == me);
-        self.placement.set_host(cachelet, to);
+        self.placement.set_host(cachelet, Holder::Worker(to));
         let moved = Moved {
             stay: seat.stay,
             moves,
@@ -329,7 +331,7 @@ impl WorkerCore {
 
     /// The commands of this worker's connections wait until all before them have come to the new host.
     fn follow(&mut self, cachelet: CacheletId, stay: Epoch, former: u16) {
-        self.placement.set_host(cachelet, CHANGING);
+        self.placement.set_host(cachelet, Holder::Changing);
         let asker = self.config.index;
         let follow = Follow {
             cachelet,
@@ -349,12 +351,12 @@ impl WorkerCore {
             }
             return;
         };
-        if seat.worker == CHANGING {
+        let Holder::Worker(former) = seat.holder else {
             if let Some(moved) = self.handovers.moved.get_mut(&cachelet) {
                 moved.next = Some(hosted);
             }
             return;
-        }
+        };
         let moved = Moved {
             stay,
             moves: hosted.moves,
@@ -365,7 +367,7 @@ impl WorkerCore {
             next: None,
         };
         self.handovers.moved.insert(cachelet, moved);
-        self.follow(cachelet, stay, seat.worker);
+        self.follow(cachelet, stay, former);
     }
 
     /// Nothing of the asker's comes by the former host any more.
@@ -398,7 +400,7 @@ impl WorkerCore {
         };
         moved.changing = None;
         let (host, next) = (moved.host, moved.next.take());
-        self.placement.set_host(follow.cachelet, host);
+        (self.placement).set_host(follow.cachelet, Holder::Worker(host));
         let waited = now.monotonic.since(began);
         let counters = &mut self.engine.counters;
         counters.cachelet_waits += 1;
@@ -419,7 +421,7 @@ impl WorkerCore {
 
     /// As [`wait_for_host`](Self::wait_for_host), if a key's cachelet moves.
     pub(super) fn waits_for_host(&mut self, id: ConnectionId, key: &[u8]) -> bool {
-        let waits = self.locate(key).place.worker == CHANGING;
+        let waits = self.locate(key).place.holder == Holder::Changing;
         if waits {
             self.wait_for_host(id);
         }
@@ -451,12 +453,12 @@ impl WorkerCore {
             .given
             .retain(|(_, id)| moved.contains_key(id));
         let hosted = seats.iter().filter_map(|(id, seat)| {
-            let host = match seat.worker {
-                CHANGING if passing == Some(*id) => me,
-                CHANGING => moved.get(id)?.host,
-                worker => worker,
+            let is_here = match seat.holder {
+                Holder::Changing if passing == Some(*id) => true,
+                Holder::Changing => moved.get(id)?.host == me,
+                holder => holder == Holder::Worker(me),
             };
-            (host == me).then_some(*id)
+            is_here.then_some(*id)
         });
         hosted.collect()
     }

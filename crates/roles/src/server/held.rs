@@ -43,18 +43,9 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct HeldAnswers {
     by_hold: BTreeMap<HoldId, Vec<Held>>,
-    /// Whether the command that was just carried out must be answered later, and after what.
-    of_last: Option<HoldId>,
 }
 
 impl HeldAnswers {
-    /// What the answer to the command that was just carried out waits for.
-    #[inline]
-    pub fn take_of_last(&mut self) -> Option<HoldId> {
-        // Not written to for nothing: this is asked for each command.
-        self.of_last.and_then(|_| self.of_last.take())
-    }
-
     /// Lists an answer.
     pub fn add(&mut self, hold: HoldId, whom: Whom) {
         let behind = Vec::new();
@@ -71,18 +62,11 @@ const CLASSES: [Duration; 3] = [
 ];
 
 impl WorkerCore {
-    /// To be called after each command on a key that was carried out here.
-    #[inline]
-    pub(super) fn look_for_hold(&mut self, at: &At, key: &[u8]) {
-        if self.engine.hot.is_careful() {
-            self.find_hold(at, key);
-        }
-    }
-
+    /// What the answer to a command on this key that was just carried out must wait for, if it must.
     #[cold]
-    fn find_hold(&mut self, at: &At, key: &[u8]) {
+    pub(super) fn find_hold(&mut self, at: &At, key: &[u8]) -> Option<HoldId> {
         if !at.owned {
-            return;
+            return None;
         }
         let engine = &mut self.engine;
         let item = engine
@@ -90,21 +74,13 @@ impl WorkerCore {
             .peek_hashed(at.cachelet, key, at.table, at.seconds);
         let (present, hash) = (item.is_some(), at.key_hash(key));
         let now = at.now.monotonic;
-        self.held.of_last = (engine.hot).hold_of(now, hash, key, present, at.since);
-        engine.counters.answers_held += u64::from(self.held.of_last.is_some());
+        let hold = (engine.hot).hold_of(now, hash, key, present, at.since);
+        engine.counters.answers_held += u64::from(hold.is_some());
+        hold
     }
 
-    /// Takes back what the command that was just carried out answered behind the first `before` bytes of
-    /// the session's sink, if that must wait.
-    #[inline]
-    pub(super) fn hold_last(&mut self, id: ConnectionId, session: &mut Session, before: usize) {
-        if let Some(hold) = self.held.take_of_last() {
-            let ticket = session.hold_back(before);
-            self.held.add(hold, Whom::Here(id, ticket));
-        }
-    }
-
-    /// As [`hold_last`](Self::hold_last), for a command about all keys.
+    /// Takes back what a command about all keys answered behind the first `before` bytes of the session's sink, if that
+    /// must wait.
     pub(super) fn hold_for_all(&mut self, id: ConnectionId, session: &mut Session, before: usize) {
         if self.engine.hot.holds().next().is_some() {
             let ticket = session.hold_back(before);

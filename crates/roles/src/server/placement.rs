@@ -23,28 +23,29 @@ pub const STANDALONE_CACHELETS_PER_WORKER: u16 = 16;
 /// The cachelet of keys that are kept at no worker of this server; a map may not number that many.
 const NO_CACHELET: CacheletId = CacheletId(u16::MAX);
 
-/// Stands for the worker that holds a cachelet while commands of this worker's connections have to wait,
-/// because earlier ones are still on their way to the former host. No worker has this number.
-pub const CHANGING: u16 = u16::MAX;
-
-/// Stands for the worker that holds a cachelet of the server's own while the server may not serve what it owns. No
-/// worker has this number.
-pub const NOBODY: u16 = u16::MAX - 1;
-
-/// Stands for the worker that holds a key whose home is another server, or none yet. No worker has this number.
-pub const ELSEWHERE: u16 = u16::MAX - 2;
+/// Who holds a key, as one worker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The worker of this server with this index.
+    Worker(u16),
+    /// Its cachelet changes its worker: commands of this worker's connections wait, because earlier ones are still on
+    /// their way to the former host.
+    Changing,
+    /// Nobody at present: the server owns the key and has no lease to serve what it owns.
+    NoLease,
+    /// Another server, or none yet.
+    Elsewhere,
+}
 
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     /// Its cachelet.
     cachelet: CacheletId,
-    /// Index of the local worker that hosts the cachelet, or [`CHANGING`].
-    worker: u16,
-    /// Its home worker.
+    /// Who hosts the cachelet; never [`Holder::NoLease`]. It is this server's by the map unless it is elsewhere.
+    holder: Holder,
+    /// Its home worker; of no meaning elsewhere.
     home: u16,
-    /// Whether the cachelet is this server's by the map.
-    owned: bool,
     /// Epoch from which on its contents have gone on without a break.
     since: Epoch,
     /// Names its stay here: see [`MapDocument::stay`].
@@ -55,12 +56,16 @@ impl Node {
     /// One of which the keys belong elsewhere.
     const ELSEWHERE: Node = Node {
         cachelet: NO_CACHELET,
-        worker: ELSEWHERE,
-        home: ELSEWHERE,
-        owned: false,
+        holder: Holder::Elsewhere,
+        home: 0,
         since: Epoch(0),
         stay: Epoch(0),
     };
+
+    #[inline]
+    fn is_owned(&self) -> bool {
+        self.holder != Holder::Elsewhere
+    }
 }
 
 /// Where to carry out a command on a key.
@@ -68,13 +73,19 @@ impl Node {
 pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
     pub cachelet: CacheletId,
-    /// Local worker that hosts the cachelet, or [`CHANGING`], [`NOBODY`] or [`ELSEWHERE`].
-    pub worker: u16,
-    /// False where the key's home is another server, or unknown.
-    pub owned: bool,
+    /// Who hosts the cachelet.
+    pub holder: Holder,
     /// Epoch from which on its contents have gone on without a break. Who routes by an older map may know
     /// of writes that another home acknowledged in between, and must learn of the newer map first.
     pub since: Epoch,
+}
+
+impl LocalPlace {
+    /// False where the key's home is another server, or unknown.
+    #[inline]
+    pub fn is_owned(&self) -> bool {
+        self.holder != Holder::Elsewhere
+    }
 }
 
 /// The virtual nodes of the hash space as one server keeps them. Cheap to look up, O(nodes) to make.
@@ -120,9 +131,8 @@ impl LocalPlacement {
                 let cachelet = (node % usize::from(cachelets)) as u16;
                 Node {
                     cachelet: CacheletId(cachelet),
-                    worker: cachelet % workers,
+                    holder: Holder::Worker(cachelet % workers),
                     home: cachelet % workers,
-                    owned: true,
                     since: Epoch(0),
                     stay: Epoch(0),
                 }
@@ -181,7 +191,7 @@ impl LocalPlacement {
                     let held = self.nodes.get(index).filter(|node| {
                         self.nodes.len() == count
                             && self.by == By::Placement
-                            && node.owned
+                            && node.is_owned()
                             && node.cachelet == cachelet
                             && node.home == owner.worker
                             && said.is_none_or(|said| said == (node.since, node.stay))
@@ -191,9 +201,8 @@ impl LocalPlacement {
                     let (since, stay) = said.or(held_since).unwrap_or(anew);
                     Node {
                         cachelet,
-                        worker: held.map_or(owner.worker, |node| node.worker),
+                        holder: held.map_or(Holder::Worker(owner.worker), |node| node.holder),
                         home: owner.worker,
-                        owned: true,
                         since,
                         stay,
                     }
@@ -241,11 +250,10 @@ impl LocalPlacement {
         let node = self.nodes[(hash >> self.shift) as usize];
         LocalPlace {
             cachelet: node.cachelet,
-            worker: match self.is_closed & node.owned {
-                true => NOBODY,
-                false => node.worker,
+            holder: match self.is_closed & node.is_owned() {
+                true => Holder::NoLease,
+                false => node.holder,
             },
-            owned: node.owned,
             since: node.since,
         }
     }
@@ -269,20 +277,20 @@ impl LocalPlacement {
     /// Where a cachelet is that this server owns; `None` for others. O(nodes).
     pub fn seat(&self, cachelet: CacheletId) -> Option<Seat> {
         let mut nodes = self.nodes.iter();
-        let its = nodes.find(|node| node.owned && node.cachelet == cachelet);
+        let its = nodes.find(|node| node.is_owned() && node.cachelet == cachelet);
         its.map(Seat::of)
     }
 
     /// Every cachelet that this server owns, each once, ascending, and where it is. O(nodes).
     pub fn seats(&self) -> BTreeMap<CacheletId, Seat> {
-        let owned = self.nodes.iter().filter(|node| node.owned);
+        let owned = self.nodes.iter().filter(|node| node.is_owned());
         owned.map(|node| (node.cachelet, Seat::of(node))).collect()
     }
 
     /// A cachelet of this server has passed to another server, which the map does not say yet. O(nodes).
     pub fn let_go(&mut self, cachelet: CacheletId) {
         for node in &mut self.nodes {
-            if node.owned && node.cachelet == cachelet {
+            if node.is_owned() && node.cachelet == cachelet {
                 *node = Node::ELSEWHERE;
             }
         }
@@ -302,20 +310,19 @@ impl LocalPlacement {
         for (node, _) in both.filter(|(_, its)| **its == cachelet) {
             *node = Node {
                 cachelet,
-                worker,
+                holder: Holder::Worker(worker),
                 home: worker,
-                owned: true,
                 since,
                 stay,
             };
         }
     }
 
-    /// From now on a cachelet is at another worker, or `CHANGING`. O(nodes).
-    pub fn set_host(&mut self, cachelet: CacheletId, worker: u16) {
+    /// From now on a cachelet of this server is at another worker, or changes. O(nodes).
+    pub fn set_host(&mut self, cachelet: CacheletId, holder: Holder) {
         for node in &mut self.nodes {
             if node.cachelet == cachelet {
-                node.worker = worker;
+                node.holder = holder;
             }
         }
     }
@@ -326,8 +333,8 @@ impl LocalPlacement {
 pub struct Seat {
     /// The worker that the map names.
     pub home: u16,
-    /// The one that hosts it, or `CHANGING`.
-    pub worker: u16,
+    /// Who hosts it.
+    pub holder: Holder,
     /// Epoch from which on its contents have gone on without a break.
     pub since: Epoch,
     /// Names its stay at this server: see [`MapDocument::stay`].
@@ -338,7 +345,7 @@ impl Seat {
     fn of(node: &Node) -> Self {
         Seat {
             home: node.home,
-            worker: node.worker,
+            holder: node.holder,
             since: node.since,
             stay: node.stay,
         }

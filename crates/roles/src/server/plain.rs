@@ -15,9 +15,9 @@
 
 use super::commands::{get, store};
 use super::connections::Progress;
-use super::dispatch::{GetForm, end_get};
 use super::engine::{At, Engine};
-use super::placement::CHANGING;
+use super::key_command::{GetForm, KeyCommand};
+use super::placement::Holder;
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
 use super::worker::{Located, WorkerCore};
@@ -156,8 +156,7 @@ impl WorkerCore {
         while at < self.run.keys.len() {
             let window = at..self.run.keys.len().min(at + WINDOW);
             let wanted = window.len();
-            let is_watched = self.observers.is_on() || self.engine.hot.is_careful();
-            let is_direct = !is_watched && !self.scarce && session.is_direct();
+            let is_direct = self.has_short_way() && !self.scarce && session.is_direct();
             let answered = if is_direct && self.locate_window(input, window.clone()) {
                 self.read_here(now, session, input, window)
             } else {
@@ -181,22 +180,22 @@ impl WorkerCore {
     /// Finds out where the keys of a window are. False when one of them is not here.
     #[inline]
     fn locate_window(&mut self, input: &[u8], window: Range<usize>) -> bool {
-        let (store, me) = (&self.engine.store, self.config.index);
+        let (store, me) = (&self.engine.store, Holder::Worker(self.config.index));
         let Run { keys, probes, .. } = &mut self.run;
-        let mut elsewhere = 0;
+        let mut are_here = true;
         probes.clear();
         probes.extend(keys[window].iter().map(|key| {
             let key = key.of(input);
             let table = store.hash(key);
             let (place, _) = self.placement.locate(key, table);
-            elsewhere |= place.worker ^ me;
+            are_here &= place.holder == me;
             Probe {
                 table,
                 hint: Hint::NONE,
                 cachelet: place.cachelet,
             }
         }));
-        elsewhere == 0
+        are_here
     }
 
     /// Answers a window of keys that are all here, and whose answers go straight to the output.
@@ -221,7 +220,7 @@ impl WorkerCore {
             read_probed(engine, now, probe, key, &mut session.out);
             answered.keys += 1;
             if sent.is_last() {
-                end_get(session);
+                session.end_get();
                 answered.end = Some(sent.request_end());
             } else {
                 session.keys_done += 1;
@@ -249,19 +248,14 @@ impl WorkerCore {
             }
             let sent = self.run.keys[place];
             let key = sent.of(input);
-            let located = self.locate(key);
-            if located.place.worker == CHANGING {
-                self.wait_for_host(id);
+            let command = KeyCommand::Get(GetForm::PLAIN);
+            if !self.one_key(now, id, session, key, command) {
                 break;
             }
-            if self.lacks_room(now, session, &located, key) {
-                break;
-            }
-            self.read_key(now, id, session, located, key, GetForm::PLAIN);
             answered.keys += 1;
             session.keys_done += 1;
             if sent.is_last() {
-                end_get(session);
+                session.end_get();
                 answered.end = Some(sent.request_end());
             }
         }
@@ -278,7 +272,7 @@ impl WorkerCore {
         input: &[u8],
         commands: u32,
     ) -> Option<(usize, u32)> {
-        if self.observers.is_on() || self.engine.hot.is_careful() {
+        if !self.has_short_way() {
             return None;
         }
         let engine = &mut self.engine;
@@ -294,7 +288,7 @@ impl WorkerCore {
             let key = set.key(input);
             let table = engine.store.hash(key);
             let (place, _) = self.placement.locate(key, table);
-            if place.worker != self.config.index {
+            if place.holder != Holder::Worker(self.config.index) {
                 break;
             }
             end = set.end();

@@ -347,6 +347,16 @@ impl Session {
         self.held.unwrap_or(self.awaited_limit)
     }
 
+    /// Ends the answer to a classic get: with an error where one of its keys is another server's, as that is no miss.
+    #[inline]
+    pub(super) fn end_get(&mut self) {
+        self.keys_done = 0;
+        match self.elsewhere.take() {
+            None => self.sink().extend_from_slice(text::END),
+            Some(elsewhere) => self.sink().extend_from_slice(&elsewhere.line()),
+        }
+    }
+
     /// Bytes of memory that this connection's answers hold.
     pub fn held_bytes(&self) -> usize {
         self.out.capacity() + self.taken_capacity + self.order.waiting_bytes()

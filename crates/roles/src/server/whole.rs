@@ -2,7 +2,6 @@
 //! shares up.
 
 use super::counters::Counters;
-use super::dispatch::reply;
 use super::listing::list_share;
 use super::message::{Message, ReturnAddress, Task};
 use super::observe::dump_prefixes;
@@ -185,5 +184,11 @@ impl WorkerCore {
             return;
         }
         self.whole(now, id, session, task, noreply);
+    }
+}
+
+fn reply(session: &mut Session, bytes: &[u8], noreply: bool) {
+    if !noreply {
+        session.sink().extend_from_slice(bytes);
     }
 }

@@ -12,7 +12,7 @@ use super::message::Message;
 use super::migration::Migrations;
 use super::observe::{ObserverConfig, Observers};
 use super::outbox::Outbox;
-use super::placement::{CHANGING, LocalPlace, LocalPlacement, NOBODY};
+use super::placement::{Holder, LocalPlace, LocalPlacement};
 use super::plain::Run;
 use super::replicas::Replicas;
 use super::serving_lease::Leave;
@@ -93,7 +93,7 @@ impl Located {
             table: self.table,
             placement: self.placement,
             reader,
-            owned: self.place.owned,
+            owned: self.place.is_owned(),
             since: self.place.since,
         }
     }
@@ -591,30 +591,21 @@ impl WorkerCore {
         self.flush_ends_migrations(now);
     }
 
-    /// Where a key is kept, for a command that is carried out here, and by which worker.
-    #[inline]
-    pub(super) fn at(&self, now: Now, key: &[u8], reader: Reader) -> (At, u16) {
-        let located = self.locate(key);
-        (
-            located.at(now, reader),
-            self.handovers.host_of(&located.place),
-        )
-    }
-
     /// Whether this worker hosts a key.
     #[inline]
     pub(super) fn hosts(&self, place: &LocalPlace) -> bool {
-        place.worker == self.config.index || self.handovers.host_of(place) == self.config.index
+        let me = Holder::Worker(self.config.index);
+        place.holder == me || self.handovers.host_of(place) == me
     }
 
     /// The worker that an aware client should ask for a key. This one itself where nobody owns the key at
     /// the moment: then the client asks again after a pause.
     pub(super) fn owner_of(&self, located: &Located, hash: KeyHash) -> WorkerRef {
-        if located.place.owned {
+        if located.place.is_owned() {
             let worker = match self.handovers.host_of(&located.place) {
+                Holder::Worker(worker) => worker,
                 // It is on its way to another server, or not served at present.
-                CHANGING | NOBODY => self.config.index,
-                worker => worker,
+                Holder::Changing | Holder::NoLease | Holder::Elsewhere => self.config.index,
             };
             let server = self.server;
             return WorkerRef { server, worker };

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::{Volume, stands};
 use crate::server::forward::Commands;
 use crate::server::links::{LinkId, LinkPurpose, LinkRequest};
-use crate::server::placement::{CHANGING, LocalPlacement};
+use crate::server::placement::{Holder, LocalPlacement};
 use crate::server::time::{Seconds, TimeBase};
 use crate::server::worker::WorkerCore;
 use core::time::Duration;
@@ -262,7 +262,7 @@ impl WorkerCore {
         outgoing.stage = Stage::Passing {
             since: now.monotonic,
         };
-        self.placement.set_host(cachelet, CHANGING);
+        self.placement.set_host(cachelet, Holder::Changing);
         self.handovers.passing = Some(cachelet);
     }
 
@@ -306,7 +306,8 @@ impl WorkerCore {
         self.close_migration_link(cachelet);
         self.engine.counters.migrations_aborted += 1;
         if was_passing {
-            self.placement.set_host(cachelet, self.config.index);
+            let me = Holder::Worker(self.config.index);
+            self.placement.set_host(cachelet, me);
         }
         self.end_active(now, cachelet);
     }
@@ -369,7 +370,7 @@ impl WorkerCore {
             self.abort(now, cachelet);
             if was_passing {
                 // Made while nobody served it, and now it is back.
-                placement.set_host(cachelet, self.config.index);
+                placement.set_host(cachelet, Holder::Worker(self.config.index));
             }
         }
         self.close_migration_link(cachelet);

@@ -8,7 +8,7 @@ use crate::server::time::{NEVER, Seconds, TimeBase};
 use crate::server::worker::WorkerCore;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::answer as compose;
-use evenkeel_protocol::{Meta, MetaFlags, Migrate, Request, text};
+use evenkeel_protocol::{Meta, Migrate, Request, text};
 use evenkeel_storage::NewItem;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
@@ -238,22 +238,11 @@ impl WorkerCore {
         self.engine.counters.migrations_came += 1;
     }
 
-    /// Whether an aware client was sent here for a key that this worker did not serve until now. Nobody but the source of
-    /// its cachelet can have sent it, and only after it had decided.
+    /// Whether a client with the map of this epoch was sent here for a key that this worker did not serve until now. Nobody
+    /// but the source of its cachelet can have sent it, and only after it had decided: all maps since the migration began,
+    /// up to the one that this worker knows, name the source as the owner. By a newer map the migration may have come to
+    /// nothing and the cachelet be this server's anew, while what is here is old.
     #[cold]
-    pub(in crate::server) fn admit_redirected(
-        &mut self,
-        now: Now,
-        flags: Option<&MetaFlags<'_>>,
-        hash: KeyHash,
-    ) -> bool {
-        let epoch = flags.and_then(|flags| flags.unsigned(b'Y')).map(Epoch);
-        epoch.is_some_and(|epoch| self.admit(now, epoch, hash))
-    }
-
-    /// As [`admit_redirected`](Self::admit_redirected), by the epoch of the client's map. All maps since the migration began, up to
-    /// the one that this worker knows, name the source as the owner, so that a client with one of them was sent here. By a
-    /// newer map the migration may have come to nothing and the cachelet be this server's anew, while what is here is old.
     pub(in crate::server) fn admit(&mut self, now: Now, epoch: Epoch, hash: KeyHash) -> bool {
         if self.migrations.incoming.is_empty() {
             return false;

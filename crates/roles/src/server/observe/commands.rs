@@ -3,6 +3,7 @@
 use super::{Observers, PrefixCounts};
 use crate::server::engine::{At, Engine, ttl};
 use crate::server::lists::uri_encode;
+use crate::server::session::ConnectionId;
 use crate::server::stats::class_of;
 use crate::server::worker::WorkerCore;
 use evenkeel_protocol::admin::Streams;
@@ -189,9 +190,16 @@ impl WorkerCore {
 
     /// A value was refused while its command was read.
     pub(in crate::server) fn observe_refusal(&mut self, now: Now, key: &[u8]) {
+        let words = ("set", "too_large");
+        self.observers.saw_store(now, key, words, (0, 0), 0);
+    }
+
+    /// Whose commands follow: a connection of that worker, or nobody's.
+    #[inline]
+    pub(in crate::server) fn note_asking(&mut self, worker: u16, connection: Option<ConnectionId>) {
         if self.observers.is_on() {
-            let words = ("set", "too_large");
-            self.observers.saw_store(now, key, words, (0, 0), 0);
+            let number = connection.map(|id| self.number_at(worker, id));
+            self.observers.set_asking(number.unwrap_or(0));
         }
     }
 
