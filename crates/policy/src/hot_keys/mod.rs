@@ -23,6 +23,7 @@ mod popularity;
 pub mod replication;
 pub mod server;
 pub mod settings;
+pub mod shadow;
 pub mod sketch;
 mod ssm;
 pub mod state;

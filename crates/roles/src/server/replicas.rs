@@ -4,13 +4,10 @@
 //! must say that it wants a replica, and a replica is never sampled, never replicated again and
 //! never found by a client that came here by a ring of its own.
 //!
-//! A replica is ordered by (epoch, version): versions of two homes cannot be compared, so the epoch
-//! of the map by which the home wrote decides first. An older store never replaces a newer one, and
-//! an older removal never removes it. What was sent by an older map than anything heard before is refused
-//! even where nothing is held: bytes of a former home may be on their way for long, and must not come after
-//! a replica of the present one that was evicted or removed, for it is taken for current.
+//! Which orders about a replica take effect is decided by [`NewestHeard::judge`].
 
 use super::time::{NEVER, Seconds};
+use evenkeel_policy::hot_keys::shadow::{NewestHeard, Stamp, Verdict};
 use evenkeel_storage::{NewItem, Store};
 use evenkeel_types::{CacheletId, Epoch, Version};
 
@@ -109,8 +106,8 @@ pub struct Replicas {
     facts: Vec<Facts>,
     /// Positions of which no item knows.
     free: Vec<u32>,
-    /// The newest map by which any home has sent anything; never newer than the server's own, see `early.rs`.
-    newest_epoch: Epoch,
+    /// Never newer than the server's own map, see `early.rs`.
+    heard: NewestHeard,
 }
 
 /// Positions below which nobody looks for those that expiry and eviction have left behind.
@@ -124,14 +121,14 @@ impl Replicas {
             store,
             facts: Vec::new(),
             free: Vec::new(),
-            newest_epoch: Epoch(0),
+            heard: NewestHeard::default(),
         }
     }
 
-    /// Whether something sent by that map may still take effect. If so, nothing of an older one may any more.
-    fn hear(&mut self, epoch: Epoch) -> bool {
-        self.newest_epoch = self.newest_epoch.max(epoch);
-        epoch == self.newest_epoch
+    /// Hears an order about a key. If it is to take effect: the position of the facts of what is held, if anything is.
+    fn judge(&mut self, key: &[u8], order: Stamp, now: Seconds) -> Option<Option<u32>> {
+        let (held, position) = self.stamp(key, now).unzip();
+        (self.heard.judge(order, held) == Verdict::Applies).then_some(position)
     }
 
     /// Looks a replica up.
@@ -156,16 +153,11 @@ impl Replicas {
 
     /// Stores or renews a replica unless a newer one is there.
     pub fn store(&mut self, new: &NewReplica<'_>, now: Seconds) -> ReplicaStored {
-        let held = self.stamp(new.key, now);
-        if !self.hear(new.epoch)
-            || held.is_some_and(|held| (held.0, held.1) > (new.epoch, new.version))
-        {
+        let (epoch, version) = (new.epoch, new.version);
+        let Some(held) = self.judge(new.key, Stamp { epoch, version }, now) else {
             return ReplicaStored::Older;
-        }
-        let position = match held {
-            Some((_, _, position)) => position,
-            None => self.make_facts(now),
         };
+        let position = held.unwrap_or_else(|| self.make_facts(now));
         if let Some(facts) = self.facts.get_mut(position as usize) {
             facts.stored = now;
         }
@@ -244,18 +236,14 @@ impl Replicas {
 
     /// Removes a replica unless a newer one is there. True when nothing as old is left.
     pub fn remove(&mut self, key: &[u8], epoch: Epoch, version: Version, now: Seconds) -> bool {
-        if !self.hear(epoch) {
+        let Some(held) = self.judge(key, Stamp { epoch, version }, now) else {
             return false;
+        };
+        if let Some(position) = held {
+            self.store.delete(CACHELET, key, now);
+            self.free.push(position);
         }
-        match self.stamp(key, now) {
-            Some(held) if (held.0, held.1) > (epoch, version) => false,
-            Some((_, _, position)) => {
-                self.store.delete(CACHELET, key, now);
-                self.free.push(position);
-                true
-            }
-            None => true,
-        }
+        true
     }
 
     /// Blocks a replica unless a newer one is there: nothing is served until the next store, and stores of
@@ -268,11 +256,10 @@ impl Replicas {
         expires_at: Seconds,
         now: Seconds,
     ) -> bool {
-        let held = self.stamp(key, now);
-        if !self.hear(epoch) || held.is_some_and(|held| (held.0, held.1) > (epoch, version)) {
+        let Some(held) = self.judge(key, Stamp { epoch, version }, now) else {
             return false;
-        }
-        let position = held.map_or_else(|| self.make_facts(now), |held| held.2);
+        };
+        let position = held.unwrap_or_else(|| self.make_facts(now));
         let stamp = head(Epoch(epoch.0 | BLOCKED), position);
         let item = NewItem {
             key,
@@ -331,11 +318,12 @@ impl Replicas {
         })
     }
 
-    /// Epoch and version of what is held of a key, and the position of its facts.
-    fn stamp(&self, key: &[u8], now: Seconds) -> Option<(Epoch, Version, u32)> {
+    /// The stamp of what is held of a key, and the position of its facts.
+    fn stamp(&self, key: &[u8], now: Seconds) -> Option<(Stamp, u32)> {
         let item = self.store.peek(CACHELET, key, now)?;
         let head = item.value().first_chunk::<HEAD_LEN>()?;
-        Some((epoch(head), item.version(), position(head) as u32))
+        let (epoch, version) = (epoch(head), item.version());
+        Some((Stamp { epoch, version }, position(head) as u32))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::hot_keys::client::Answer;
 use crate::hot_keys::config::HotKeysConfig;
 use crate::hot_keys::popularity::SLOT;
 use crate::hot_keys::server::{HotKeys, Output, Reader, WriteKind};
+use crate::hot_keys::shadow::{NewestHeard, Stamp, Verdict};
 use crate::load::TriggerConfig;
 use evenkeel_types::Version;
 
@@ -58,7 +59,7 @@ impl Cluster {
             home_since: (state.owner() == Some(server)).then_some(epoch),
             replica: None,
             counter: self.scope.counters[usize::from(life)][server],
-            newest_heard: Epoch(0),
+            newest_heard: NewestHeard::default(),
             filled: 0,
         }
     }
@@ -457,30 +458,27 @@ impl Step<'_> {
         }
     }
 
-    /// The rule for replicas: ordered by the epoch first, since the counters of two homes cannot be
-    /// compared, then by version; equal is a renewal. Nothing is taken of an older epoch than one heard
-    /// before, though its replica may be gone. One that cannot be held is not kept older.
+    /// What comes of an order by the shadow's rule. A replica that cannot be held is not kept older.
     fn apply(&mut self, shadow: usize, m: Message, full: bool) -> bool {
         let by_epoch = !self.cluster.has(Fault::EpochIgnored);
         let ignores_refusal = self.cluster.has(Fault::RefusalsIgnored);
         let hears_former = self.cluster.has(Fault::FormerHomesHeard);
         let s = Arc::make_mut(&mut self.state.servers[shadow]);
-        s.newest_heard = s.newest_heard.max(m.epoch);
-        if by_epoch && m.epoch < s.newest_heard && !hears_former {
+        let stamp = |epoch, version| Stamp {
+            epoch: if by_epoch { epoch } else { Epoch(0) },
+            version,
+        };
+        let held = (s.replica).map(|held| stamp(held.epoch, held.item.version));
+        let mut forgetful = NewestHeard::default();
+        let heard = match hears_former {
+            true => &mut forgetful,
+            false => &mut s.newest_heard,
+        };
+        let verdict = heard.judge(stamp(m.epoch, m.version), held);
+        if verdict != Verdict::Applies {
             self.reach(Reached::OldRefused);
-            self.tell(|_| format!("shadow {shadow} has heard of a newer map"));
-            return false;
-        }
-        if let Some(held) = s.replica {
-            let is_newer = match by_epoch {
-                true => (held.epoch, held.item.version) > (m.epoch, m.version),
-                false => held.item.version > m.version,
-            };
-            if is_newer {
-                self.reach(Reached::OldRefused);
-                self.tell(|_| format!("shadow {shadow} has something newer"));
-                return !by_epoch;
-            }
+            self.tell(|_| format!("shadow {shadow}: {verdict:?}"));
+            return verdict == Verdict::Outdated && !by_epoch;
         }
         if full {
             s.replica = s.replica.filter(|_| ignores_refusal);

@@ -12,6 +12,7 @@ use super::{Violation, at, worker};
 use crate::hot_keys::client::{Answer, Canonical, ClientLeases, Grant, ReadTicket, WriteTicket};
 use crate::hot_keys::exhaustive::scopes::{Budget, ClientPlan};
 use crate::hot_keys::server::{HotKeys, PropagationTag};
+use crate::hot_keys::shadow::NewestHeard;
 
 /// The whole cluster.
 #[derive(Clone)]
@@ -70,7 +71,7 @@ pub(super) struct Server {
     /// The newest version given.
     pub(super) counter: u64,
     /// The newest map by which a home has sent anything here.
-    pub(super) newest_heard: Epoch,
+    pub(super) newest_heard: NewestHeard,
     /// The newest position that a replica here had in this life.
     pub(super) filled: usize,
 }

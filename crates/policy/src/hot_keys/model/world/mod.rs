@@ -20,6 +20,7 @@ use crate::hot_keys::client::{
 };
 use crate::hot_keys::config::HotKeysConfig;
 use crate::hot_keys::server::{HotKeys, Output, PropagationTag, Reader, WriteKind};
+use crate::hot_keys::shadow::NewestHeard;
 use crate::load::TriggerConfig;
 use crate::placement::map::{ClusterMap, MapDocument, ServerEntry};
 use crate::placement::renaming;
@@ -121,7 +122,7 @@ struct Server {
     /// Newest connection heard of, by server.
     heard: [u64; SERVERS],
     /// Newest epoch that a home has sent anything by.
-    newest_heard: Epoch,
+    newest_heard: NewestHeard,
     tick_at: u64,
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hot_keys::replication::REPLICA_LIFETIME;
+use crate::hot_keys::shadow::{Stamp, Verdict};
 
 impl World {
     pub(super) fn serve(&mut self, server: usize, request: Request) -> Reply {
@@ -254,7 +255,7 @@ impl World {
             counter,
             links: (0..SERVERS).map(|_| Link::default()).collect(),
             heard: [0; SERVERS],
-            newest_heard: Epoch(0),
+            newest_heard: NewestHeard::default(),
             tick_at: u64::MAX,
         }
     }
@@ -271,9 +272,7 @@ impl World {
 }
 
 impl Server {
-    /// The rule for replicas: ordered by the epoch first, since the counters of two homes cannot be
-    /// compared, then by version; equal is a renewal. Nothing is taken of an older epoch than one heard
-    /// before, though its replica may be gone. One that cannot be held is not kept older.
+    /// What comes of an order by the shadow's rule. A replica that cannot be held is not kept older.
     pub(super) fn apply(
         &mut self,
         time: u64,
@@ -282,18 +281,21 @@ impl Server {
         fault: Option<Fault>,
     ) -> bool {
         let by_epoch = fault != Some(Fault::EpochIgnored);
-        self.newest_heard = self.newest_heard.max(m.epoch);
-        if by_epoch && m.epoch < self.newest_heard && fault != Some(Fault::FormerHomesHeard) {
-            return false;
-        }
-        if let Some(held) = self.replicas.get(&m.key) {
-            let newer = match by_epoch {
-                true => (held.epoch, held.item.version) > (m.epoch, m.version),
-                false => held.item.version > m.version,
-            };
-            if newer {
-                return !by_epoch;
-            }
+        let stamp = |epoch, version| Stamp {
+            epoch: if by_epoch { epoch } else { Epoch(0) },
+            version,
+        };
+        let held = self.replicas.get(&m.key);
+        let held = held.map(|held| stamp(held.epoch, held.item.version));
+        let mut forgetful = NewestHeard::default();
+        let heard = match fault {
+            Some(Fault::FormerHomesHeard) => &mut forgetful,
+            _ => &mut self.newest_heard,
+        };
+        match heard.judge(stamp(m.epoch, m.version), held) {
+            Verdict::Applies => {}
+            Verdict::FormerMap => return false,
+            Verdict::Outdated => return !by_epoch,
         }
         if full && fault == Some(Fault::RefusalsIgnored) {
             return true;
