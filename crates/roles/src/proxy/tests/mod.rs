@@ -1,10 +1,8 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
 mod auth;
-mod binary;
 mod binary_twin;
 mod bounds;
-mod collapse;
 mod explain;
 mod failover;
 mod failures;
@@ -21,7 +19,7 @@ mod plain_servers;
 mod reload;
 mod request_log;
 mod routing;
+mod script;
 mod streaming;
 mod twin;
-mod words;
 mod world;
