@@ -9,11 +9,12 @@
 //! a sends     get {k1}             An application, named by any word, sends lines; `{k1}` is a key of server 1.
 //! s1 is asked mg {k1} v f c A Y1 U{c1}
 //! s1 replies  MOVED 2 2 0          Server 1 is at port 101, 2 at 102, and so on.
-//! s2 is asked mg ...               `...` stands for anything.
-//! s2 replies  VA 1 f0 c1 | x       ` | ` ends a line, and so does the end of the step.
+//! s2 is asked mg ... => VA 1 f0 c1 | x
 //! a receives  VALUE {k1} 0 1 | x   What is indented goes on with the step before.
 //!             | END
 //! ```
+//!
+//! In texts ` | ` ends a line, and so does the end of the step; `...` stands for anything, and what is behind ` => ` is the answer.
 //!
 //! The other steps are in `script/stage.rs`. What servers were asked and what applications received must be the text exactly, and at
 //! the end of a case nothing may be left of either that no step has looked at. `nothing` is no text, `something` any but none,
@@ -54,7 +55,7 @@ macro_rules! scripts {
     };
 }
 
-scripts! { binary collapse failover failures hot_keys moves routing words }
+scripts! { binary collapse failover failures flushes hot_keys login moves reload routing words }
 
 fn folder() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/proxy/tests/scripts").to_owned()

@@ -156,12 +156,6 @@ impl World {
         self.backends.entry(port).or_default().epoch = epoch;
     }
 
-    /// What the worker at this port answers to a hello when it knows the map of this epoch.
-    pub fn hello_at(&self, port: u16, epoch: u64) -> String {
-        let server = &self.backends[&port];
-        greeting(server.worker, epoch, server.lease_ms)
-    }
-
     pub fn now(&self) -> Instant {
         self.now
     }

@@ -132,6 +132,11 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
         ("request_timeout", _) => {
             settings.request_timeout = Duration::from_millis(number()?.into())
         }
+        ("login", who) => {
+            let (user, password) = who.split_once(':').ok_or("login=NAME:PASSWORD")?;
+            let (user, password) = (user.to_owned(), password.to_owned());
+            settings.login = Some(Arc::new(Login { user, password }));
+        }
         ("version", version) => version.clone_into(&mut config.version),
         ("requests_per_turn", _) => config.requests_per_turn = number()?,
         _ => return Err(format!("what is the option {option}?")),

@@ -23,6 +23,8 @@
 //! | `s1 was tried 2` | so many times a connection was asked for |
 //! | `s1 is worker of 2`, `is at epoch 7`, `is version 1.5.22`, `leases for 500` | which server it is, what map it knows, which memcached, how many ms a lease is |
 //!
+//! `s1 is asked get k => END` is `s1 is asked get k` and then `s1 replies END`; `a sends get k => END` is to receive that.
+//!
 //! | everybody | |
 //! |---|---|
 //! | `wait 100` | milliseconds, deadline by deadline |
@@ -39,8 +41,8 @@ use super::setup::{Setup, change, port};
 use crate::proxy::tests::world::{Connecting, World, map};
 use crate::proxy::{ClientId, ProcessStats};
 use core::fmt::Debug;
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument};
-use evenkeel_types::{BootId, CacheletId};
+use evenkeel_policy::placement::map::{ClusterMap, MapDocument, Migration};
+use evenkeel_types::{BootId, CacheletId, ServerId, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,6 +79,23 @@ impl Stage {
     /// Does what a step says, or says what was expected and what came.
     pub fn step(&mut self, step: &str) -> Result<(), String> {
         let step = self.keys.expand(step)?;
+        let Some((first, then)) = step.split_once(" => ") else {
+            return self.one(&step);
+        };
+        self.one(first)?;
+        let words: Vec<&str> = first.split_whitespace().collect();
+        match words[..] {
+            ["someone", "is", "asked", ..] | ["that", "one", "is", "asked", ..] => {
+                self.one(&format!("that one replies {then}"))
+            }
+            [who, "is", "asked", ..] => self.one(&format!("{who} replies {then}")),
+            [who, "sends", "packets", ..] => self.one(&format!("{who} is told {then}")),
+            [who, "sends", ..] => self.one(&format!("{who} receives {then}")),
+            _ => Err("  what is behind this arrow?".to_owned()),
+        }
+    }
+
+    fn one(&mut self, step: &str) -> Result<(), String> {
         let (first, rest) = step.split_once(' ').ok_or("half a step")?;
         let rest = rest.trim_start();
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -325,7 +344,8 @@ fn expect_count(count: u64, expected: &str) -> Result<(), String> {
 }
 
 /// A map: `EPOCH: CLAUSE, …`. Cachelet n is at server n % servers + 1 unless a clause says otherwise: `3 servers`, `all at s2`,
-/// `nobody owns anything`, `nobody owns 7`, `7 is quarantined`, `s2 anew at s12` (another process, at that port).
+/// `nobody owns anything`, `nobody owns 7`, `7 is quarantined`, `s2 anew at s12` (another process, at that port), `s3 is down`,
+/// `0 migrates to s3`.
 fn document(text: &str, mut servers: u16) -> Result<MapDocument, String> {
     let (epoch, clauses) = text.split_once(':').ok_or("map EPOCH: …")?;
     let epoch = epoch.parse().map_err(|_| "which epoch?")?;
@@ -362,6 +382,19 @@ fn document(text: &str, mut servers: u16) -> Result<MapDocument, String> {
                 let entry = &mut document.servers[usize::from(port(server)? - 101)];
                 (entry.worker_ports, entry.boot) = (vec![port(place)?], BootId(2));
             }
+            [server, "is", "down"] => {
+                document.servers[usize::from(port(server)? - 101)].up = false;
+            }
+            [cachelet, "migrates", "to", server] => document.migrations.push(Migration {
+                cachelet: CacheletId(number(cachelet)?),
+                to: WorkerRef {
+                    server: ServerId(port(server)? - 100),
+                    worker: 0,
+                },
+                began: document.epoch,
+                cancelled: false,
+                bytes_per_second: 0,
+            }),
             _ => return Err(format!("  what of the map is {clause:?}?")),
         }
     }
