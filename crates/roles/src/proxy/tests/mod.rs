@@ -1,6 +1,5 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
-mod auth;
 mod binary_twin;
 mod bounds;
 mod explain;

@@ -85,36 +85,19 @@ pub fn lines(text: &str) -> Result<String, String> {
 
 /// Text with its escapes replaced.
 pub fn unescape(text: &str) -> Result<String, String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, escape)) = rest.split_once('\\') {
-        out += before;
-        rest = match escape.chars().next() {
-            Some('r') => {
-                out.push('\r');
-                &escape[1..]
-            }
-            Some('n') => {
-                out.push('\n');
-                &escape[1..]
-            }
-            Some('0') => {
-                out.push('\0');
-                &escape[1..]
-            }
-            Some('(') => {
-                let (repeated, behind) = escape[1..]
-                    .split_once(')')
-                    .ok_or("a repetition has no end")?;
-                let (text, count) = repeated.rsplit_once('*').ok_or("how often?")?;
-                let count = count.parse().map_err(|_| "how often?")?;
-                out += &unescape(text)?.repeat(count);
-                behind
-            }
-            _ => return Err(format!("what is \\{escape}?")),
-        };
+    let escapes = [("\\r", "\r"), ("\\n", "\n"), ("\\0", "\0")];
+    let replaced = |text: String, (escape, meant): (&str, &str)| text.replace(escape, meant);
+    let mut text = escapes.into_iter().fold(text.to_owned(), replaced);
+    while let Some((before, rest)) = text.split_once("\\(") {
+        let (repeated, behind) = rest.split_once(')').ok_or("a repetition has no end")?;
+        let (part, count) = repeated.rsplit_once('*').ok_or("how often?")?;
+        let count = count.parse().map_err(|_| "how often?")?;
+        text = [before, &part.repeat(count), behind].concat();
     }
-    Ok(out + rest)
+    match text.split_once('\\') {
+        Some((_, escape)) => Err(format!("what is \\{escape}?")),
+        None => Ok(text),
+    }
 }
 
 /// Whether the text is what a step says, where `...` stands for anything.

@@ -2,7 +2,7 @@
 //!
 //! A request is `get K`, `getk K`, `set K EXPTIME`, `add`, `replace`, `append K`, `prepend K`, `delete K`, `touch K EXPTIME`,
 //! `incr K EXPTIME` (`-` where nothing is to be created), `flush`, `noop`, `version`, `stat WORDS`, `config NAME`, `mechanisms`,
-//! `quit` or `senseless` (lengths that cannot be), with `cas=N` or `quiet` behind it. Flags are 5, values `abc`, what is added 2, what
+//! `login TOKEN`, `login_step TOKEN`, `quit` or `senseless` (lengths that cannot be), with `cas=N`, `cut` (the header alone) or `quiet` behind it. Flags are 5, values `abc`, what is added 2, what
 //! is created 40, opaques 7; `_` in a key stands for a space.
 //!
 //! An answer is `STATUS CAS [EXTRAS] KEY=VALUE`.
@@ -14,10 +14,13 @@ use evenkeel_protocol::{Direction, Limits, StoreMode};
 
 const OPAQUE: u32 = 7;
 
+const HEADER_LEN: usize = 24;
+
 /// The bytes of a request.
 pub fn request(words: &str) -> Result<Vec<u8>, String> {
     let mut words: Vec<&str> = words.split_whitespace().collect();
     let quiet = words.pop_if(|word| *word == "quiet").is_some();
+    let is_cut = words.pop_if(|word| *word == "cut").is_some();
     let cas = words.pop_if(|word| word.starts_with("cas="));
     let cas = cas.map_or(Ok(0), |cas| number(&cas[4..]))?;
     let key = words
@@ -66,6 +69,11 @@ pub fn request(words: &str) -> Result<Vec<u8>, String> {
         "stat" => Command::Stat { arguments: key },
         "config" => Command::ConfigGet { name: key },
         "mechanisms" => Command::SaslMechanisms,
+        "login" | "login_step" => Command::Sasl {
+            is_step: words[0] == "login_step",
+            mechanism: b"PLAIN",
+            token: key,
+        },
         "quit" => Command::Quit,
         "senseless" => return Ok(senseless()),
         other => return Err(format!("what is {other} in binary?")),
@@ -74,6 +82,9 @@ pub fn request(words: &str) -> Result<Vec<u8>, String> {
     (request.quiet, request.cas, request.opaque) = (quiet, cas, OPAQUE);
     let mut out = Vec::new();
     request.write(&mut out);
+    if is_cut {
+        out.truncate(HEADER_LEN);
+    }
     Ok(out)
 }
 

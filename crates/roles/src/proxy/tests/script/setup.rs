@@ -14,6 +14,7 @@
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
 
 use super::keys::Keys;
+use crate::auth::{AuthMode, Credentials};
 use crate::proxy::tests::world::{SOURCE, World, map, memcached};
 use crate::proxy::*;
 use core::time::Duration;
@@ -136,6 +137,18 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
             let (user, password) = who.split_once(':').ok_or("login=NAME:PASSWORD")?;
             let (user, password) = (user.to_owned(), password.to_owned());
             settings.login = Some(Arc::new(Login { user, password }));
+        }
+        ("auth", users) => {
+            let (mode, users) = users.split_once(':').ok_or("auth=HOW:NAME:PASSWORD")?;
+            let credentials = Credentials::parse(users.as_bytes());
+            let credentials = credentials.map_err(|_| "which users?")?;
+            config.access = Access {
+                mode: match mode {
+                    "text" => AuthMode::Text,
+                    _ => AuthMode::Sasl,
+                },
+                credentials: Some(Arc::new(credentials)),
+            };
         }
         ("version", version) => version.clone_into(&mut config.version),
         ("requests_per_turn", _) => config.requests_per_turn = number()?,
