@@ -20,10 +20,10 @@
 //! the end of a case nothing may be left of either that no step has looked at. `nothing` is no text, `something` any but none,
 //! `whatever` any.
 //!
-//! `as in NAME` stands for the steps of a case before, without its world if
-//! there is one already. With lines `row ONE => TWO => …` a case is told once for each, with `{1}`, `{2}`, … for what stands there. `{k1b}`, `{k1c}` are more
-//! keys of server 1, `{k1*9}` nine of them, `{c1}` the cachelet of the first, `{k1:base64}` its other form. Escapes are `\r`, `\n`, `\0`, and `\(TEXT*N)` for
-//! repetition; counts may be `4..10`, with both ends.
+//! `as in NAME` stands for the steps of a case before, without its world if there is one already. With lines `row ONE => TWO => …` a
+//! case is told once for each, with `{1}`, `{2}`, … for what stands there. `{k1b}`, `{k1c}` are more keys of server 1, `{k1*9}` nine of
+//! them, `{c1}` the cachelet of the first, `{k1:base64}` its other form. Escapes are `\r`, `\n`, `\0`, and `\(TEXT*N)` for repetition;
+//! counts may be `4..10`, with both ends.
 //!
 //! `EVENKEEL_CASE="part of a name" cargo test -p evenkeel-roles --lib script` tells the cases with such names alone.
 

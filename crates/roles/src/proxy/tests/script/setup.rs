@@ -11,6 +11,10 @@
 //! list s2 s3                  Other servers for the first pool (of a memcached).
 //! ```
 //!
+//! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
+//! `failover=next` or `=POOL`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `auth=text:NAME:PASSWORD` or
+//! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`.
+//!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
 
 use super::keys::Keys;
@@ -151,7 +155,6 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
             };
         }
         ("version", version) => version.clone_into(&mut config.version),
-        ("requests_per_turn", _) => config.requests_per_turn = number()?,
         _ => return Err(format!("what is the option {option}?")),
     }
     Ok(())
