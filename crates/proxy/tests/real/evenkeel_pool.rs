@@ -4,23 +4,15 @@ use crate::patience::{FLAGS, PATIENCE};
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, Signal, evenkeel, http, poll_until};
 use std::time::Duration;
 
-fn cluster(settings: &str, proxy_args: &[&str]) -> Cluster {
-    Cluster::start(ClusterOptions {
-        servers: 3,
-        threads: 2,
-        settings: Some(settings.to_owned()),
-        proxy_args: proxy_args.iter().map(ToString::to_string).collect(),
-        ..ClusterOptions::default()
-    })
-}
-
-fn count(client: &mut Client, name: &str) -> u64 {
-    client.stats("proxy")[name].parse().expect("a number")
-}
-
 #[test]
 fn keys_live_on_all_workers_and_an_application_notices_nothing() {
-    let cluster = cluster("{}", &[&["--allow-flush"], &FLAGS[..]].concat());
+    let flags = [&["--allow-flush"], &FLAGS[..]].concat();
+    let cluster = Cluster::start(ClusterOptions {
+        servers: 3,
+        threads: 2,
+        proxy_args: flags.iter().map(ToString::to_string).collect(),
+        ..ClusterOptions::default()
+    });
     let mut client = cluster.proxy_client();
     let keys: Vec<String> = (0..500).map(|i| format!("key:{i}")).collect();
     for key in &keys {
@@ -43,68 +35,7 @@ fn keys_live_on_all_workers_and_an_application_notices_nothing() {
     }
     assert_eq!(client.command("flush_all"), "OK");
     assert!(client.get_many(&names).is_empty());
-    assert_eq!(count(&mut client, "request_errors"), 0);
-}
-
-#[test]
-fn a_hot_key_is_read_from_its_replicas_and_its_writer_sees_every_write() {
-    let cluster = cluster(
-        r#"{"hot_trigger_rps": 50}"#,
-        &[&["-t", "1"], &FLAGS[..]].concat(),
-    );
-    let mut readers: Vec<Client> = (0..8).map(|_| cluster.proxy_client()).collect();
-    let mut writer = cluster.proxy_client();
-    let mut written = 0u64;
-    let mut seen = vec![0u64; readers.len()];
-    assert_eq!(writer.set("hot", b"0"), "STORED");
-    poll_until(PATIENCE, "replicas to be read, and written to", || {
-        for _ in 0..200 {
-            for (reader, seen) in readers.iter_mut().zip(&mut seen) {
-                let value = reader.get("hot").expect("it was stored");
-                let value: u64 = String::from_utf8_lossy(&value.data)
-                    .parse()
-                    .expect("a number");
-                assert!(value >= *seen, "{value} after {seen}");
-                *seen = value;
-            }
-        }
-        written += 1;
-        assert_eq!(writer.set("hot", written.to_string().as_bytes()), "STORED");
-        let own = writer.get("hot").expect("it was stored").data;
-        assert_eq!(own, written.to_string().into_bytes());
-        (written >= 20 && count(&mut writer, "replica_hits") >= 1000).then_some(())
-    });
-    assert_eq!(count(&mut writer, "request_errors"), 0);
-    assert_eq!(count(&mut writer, "reads_unavailable"), 0);
-}
-
-#[test]
-fn a_server_that_dies_costs_its_own_keys_for_a_while_and_comes_back() {
-    // Whoever is dead refuses connections, so that nobody waits for so long.
-    let mut cluster = cluster("{}", &FLAGS);
-    let mut client = cluster.proxy_client();
-    let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
-    for key in &keys {
-        assert_eq!(client.set(key, b"x"), "STORED");
-    }
-    cluster.servers[1].signal(Signal::Kill);
-    let stored = keys.iter().filter(|key| client.get(key).is_some()).count();
-    assert!((20..60).contains(&stored), "{stored} keys are left");
-    for key in &keys {
-        let answer = client.set(key, b"y");
-        let ok = answer == "STORED" || answer.starts_with("SERVER_ERROR backend s2 ");
-        assert!(ok, "{answer}");
-    }
-    cluster.restart_server(1);
-    poll_until(PATIENCE, "all keys to be writable again", || {
-        keys.iter()
-            .all(|key| client.set(key, b"z") == "STORED")
-            .then_some(())
-    });
-    assert!(
-        keys.iter()
-            .all(|key| client.get(key).is_some_and(|value| value.data == b"z"))
-    );
+    assert_eq!(client.stats("proxy")["request_errors"], "0");
 }
 
 #[test]

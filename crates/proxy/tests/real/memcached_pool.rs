@@ -23,35 +23,6 @@ fn start(servers: &[SocketAddr], more: &[&str]) -> Proxy {
 }
 
 #[test]
-fn keys_are_spread_over_the_servers_and_come_back_in_order() {
-    let memcached: Vec<Memcached> = (0..3).map(|_| Memcached::spawn(&[])).collect();
-    let servers: Vec<SocketAddr> = memcached.iter().map(Memcached::address).collect();
-    let proxy = start(&servers, &[]);
-    let mut client = connect(&proxy);
-    let keys: Vec<String> = (0..300).map(|i| format!("key:{i}")).collect();
-    for key in &keys {
-        assert_eq!(client.set(key, key.as_bytes()), "STORED");
-    }
-    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let values = client.get_many(&names);
-    let found: Vec<&str> = values.iter().map(|value| value.key.as_str()).collect();
-    assert_eq!(found, names);
-    assert!(
-        values
-            .iter()
-            .all(|value| value.data == value.key.as_bytes())
-    );
-    let mut total = 0;
-    for server in &memcached {
-        let here = server.client().get_many(&names).len();
-        assert!(here > 30, "each server has its share, this one {here}");
-        total += here;
-    }
-    assert_eq!(total, names.len(), "each key is on one server");
-    proxy.stop().expect("it stops");
-}
-
-#[test]
 fn large_values_and_deep_pipelines_pass_through() {
     let memcached = Memcached::spawn(&["-I", "2m"]);
     let proxy = start(&[memcached.address()], &["-I", "2m"]);

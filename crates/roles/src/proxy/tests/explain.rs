@@ -1,13 +1,25 @@
 //! An explanation says what happens: it is compared with where requests go, under which key, and with what
 //! they are answered.
 
-use super::failover::{asked, come_back};
 use super::routing::{pool, route, routes};
 use super::world::{Connecting, SOURCE, World, key_of, map, memcached};
 use crate::proxy::*;
 use evenkeel_policy::hot_keys::config::Consistency;
 use evenkeel_policy::hot_keys::settings::Promise;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument};
+
+/// The server that was asked something, and what.
+fn asked(world: &mut World) -> (u16, String) {
+    let port = (101..110)
+        .find(|&port| world.has_asked(port))
+        .expect("some server was asked");
+    let words = world.asked(port);
+    assert!(
+        (101..110).all(|port| !world.has_asked(port)),
+        "only one was"
+    );
+    (port, words)
+}
 
 /// Two pools with failover, a renaming, a denied and a read-only prefix.
 fn config(config: &mut ProxyConfig) {
@@ -115,7 +127,7 @@ fn what_is_explained_is_what_happens_with_all_servers_without_one_and_back() {
     fail(&mut world, 102, "", "a:102");
     fail(&mut world, 107, "b:", "b/a:107");
     compare(&mut world, &keys());
-    come_back(&mut world, 102);
+    world.come_back(102);
     forget_missed(&mut world, 102);
     compare(&mut world, &keys());
     // Too soon for the keys to go elsewhere again.

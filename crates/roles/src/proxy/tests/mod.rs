@@ -1,17 +1,12 @@
 //! Stories: what applications say, what servers are asked and answer, and what applications get.
 
-mod auth;
-mod binary;
 mod binary_twin;
 mod bounds;
-mod collapse;
 mod explain;
 mod failover;
 mod failures;
-mod flushes;
 mod hot_keys;
 mod latency;
-mod login;
 mod merging;
 mod moves;
 mod per_route;
@@ -21,7 +16,7 @@ mod plain_servers;
 mod reload;
 mod request_log;
 mod routing;
+mod script;
 mod streaming;
 mod twin;
-mod words;
 mod world;

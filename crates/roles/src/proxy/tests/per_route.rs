@@ -86,7 +86,7 @@ fn collapsed_and_failed_gets_are_counted_each() {
     world.send(clients[0], "get b:1\r\n");
     world.reply(111, "END\r\n");
     for client in clients {
-        world.core.client_input(world.now(), client, b"get b:1\r\n");
+        world.put(client, "get b:1\r\n");
     }
     world.send(clients[0], "");
     assert_eq!(world.core.stats().proxy_gets_collapsed, 2);

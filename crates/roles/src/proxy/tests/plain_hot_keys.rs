@@ -1,6 +1,5 @@
 //! Hot keys of plain servers: where reads go, what is stored, and what applications see.
 
-use super::collapse::ask_in_one_turn;
 use super::plain_servers::{PORTS, Plain};
 use crate::proxy::*;
 use evenkeel_policy::hot_keys::plain::{NamePrefix, PlainConfig, PlainMode};
@@ -102,7 +101,10 @@ fn reads_behind_a_write_go_home_as_one() {
     plain.gets.clear();
     let mut requests = vec![(writer, "set hot 0 0 1\r\n1\r\n")];
     requests.extend(clients.iter().map(|&client| (client, "get hot\r\n")));
-    ask_in_one_turn(&mut plain.world, &requests);
+    for (client, request) in requests {
+        plain.world.put(client, request);
+    }
+    plain.world.pump();
     plain.serve();
     for &client in &clients {
         let answer = plain.world.received(client);

@@ -1,119 +1,8 @@
-//! Another configuration takes the place of one by which requests are under way.
+//! Other routes, pools and clusters, and what is told of them; the other stories of reloads are in `scripts/reload.txt`.
 
 use super::routing::{pool, route, routes};
 use super::world::{SOURCE, World, key_of, map, memcached};
 use crate::proxy::*;
-
-/// The keys that one list of servers has somewhere, and another list elsewhere.
-fn moved_key(before: &[u16], after: &[u16]) -> (String, u16, u16) {
-    let home = |ports: &[u16], key: &str| {
-        let mut world = World::memcached(0x7f);
-        world.configure(|config| config.pools[0].kind = memcached(ports.iter().copied()));
-        let client = world.client();
-        world.send(client, format!("delete {key}\r\n"));
-        let found = ports.iter().copied().find(|port| world.has_asked(*port));
-        found.expect("it was asked")
-    };
-    (0..)
-        .map(|i| format!("key{i}"))
-        .map(|key| (home(before, &key), home(after, &key), key))
-        .find(|(before, after, _)| before != after)
-        .map(|(before, after, key)| (key, before, after))
-        .expect("some key moves")
-}
-
-#[test]
-fn what_is_under_way_is_answered_by_the_server_that_was_asked() {
-    let mut world = World::memcached(2);
-    let (key, from, to) = moved_key(&[101, 102], &[102, 103]);
-    let client = world.client();
-    let other = world.client();
-    world.send(client, format!("set {key} 0 0 1\r\nx\r\nget {key}\r\n"));
-    world.configure(|config| config.pools[0].kind = memcached([102, 103]));
-    // The next request of this client may be about the same key: it waits. Another client's does not.
-    world.send(client, format!("get {key}\r\n"));
-    world.send(other, format!("get {key}\r\n"));
-    assert_eq!(world.asked(to), format!("get {key}\r\n"));
-    world.reply(to, "END\r\n");
-    assert_eq!(world.received(other), "END\r\n");
-    assert!(world.is_connected(from));
-    assert_eq!(world.received(client), "");
-    world.reply(from, format!("STORED\r\nVALUE {key} 0 1\r\nx\r\nEND\r\n"));
-    let own = format!("STORED\r\nVALUE {key} 0 1\r\nx\r\nEND\r\n");
-    assert_eq!(world.received(client), own, "it reads its own write");
-    assert_eq!(
-        world.asked(to),
-        format!("get {key}\r\n"),
-        "and goes on at the new home"
-    );
-    world.reply(to, "END\r\n");
-    assert_eq!(world.received(client), "END\r\n");
-    assert_eq!(world.core.stats().proxy_request_errors, 0);
-}
-
-#[test]
-fn servers_that_both_lists_have_keep_their_connections_and_the_others_end_with_their_answers() {
-    let mut world = World::memcached(2);
-    let client = world.client();
-    world.send(client, "get a b c d e f g\r\n");
-    assert_eq!((world.attempts(101), world.attempts(102)), (1, 1));
-    world.configure(|config| config.pools[0].kind = memcached([101]));
-    assert!(world.is_connected(101) && world.is_connected(102));
-    world.reply(102, "END\r\n");
-    assert!(!world.is_connected(102), "the last answer has come");
-    world.reply(101, "END\r\n");
-    assert_eq!(world.received(client), "END\r\n");
-    world.send(client, "get a b c d e f g\r\n");
-    assert_eq!(world.asked(101).lines().last(), Some("get a b c d e f g"));
-    assert_eq!(world.attempts(101), 1);
-    assert_eq!(world.core.backends().len(), 1);
-}
-
-#[test]
-fn a_server_that_returns_to_the_list_is_emptied_before_it_is_asked_if_its_pool_allows() {
-    for may_flush in [true, false] {
-        let mut world = World::memcached_with(1, |config| {
-            config.pools[0].settings.flush_on_return = may_flush;
-        });
-        let client = world.client();
-        world.send(client, "set a 0 0 1\r\nx\r\n");
-        world.reply(101, "STORED\r\n");
-        world.asked(101);
-        world.configure(|config| config.pools[0].kind = memcached([102]));
-        world.configure(|config| config.pools[0].kind = memcached([101]));
-        world.send(client, "get a\r\n");
-        let flush = if may_flush { "flush_all\r\n" } else { "" };
-        assert_eq!(world.asked(101), format!("{flush}get a\r\n"));
-        let counters = world.core.backends()[0].counters;
-        let expected = if may_flush { (1, 0) } else { (0, 1) };
-        assert_eq!((counters.flushed, counters.unfenced), expected);
-        // A server that was never there before has missed nothing.
-        world.configure(|config| config.pools[0].kind = memcached([101, 103]));
-        assert!(!world.has_asked(103));
-    }
-}
-
-#[test]
-fn a_changed_timeout_is_that_of_the_next_request() {
-    let mut world = World::memcached(1);
-    let client = world.client();
-    world.send(client, "set a 0 0 1\r\nx\r\n");
-    world.configure(|config| {
-        config.pools[0].settings.request_timeout = core::time::Duration::from_millis(100);
-    });
-    world.wait_ms(500);
-    assert_eq!(
-        world.received(client),
-        "",
-        "the old one counts for what was begun by it"
-    );
-    world.reply(101, "STORED\r\n");
-    world.send(client, "set a 0 0 1\r\nx\r\n");
-    world.wait_ms(100);
-    let late = "STORED\r\nSERVER_ERROR backend a:101 timed out, outcome unknown\r\n";
-    assert_eq!(world.received(client), late);
-    assert_eq!(world.attempts(101), 1);
-}
 
 #[test]
 fn routes_change_for_the_next_request_and_answers_keep_their_names() {
@@ -178,25 +67,6 @@ fn a_pool_that_goes_finishes_what_it_was_asked_moves_included() {
         None,
         "nothing is left to look after"
     );
-}
-
-#[test]
-fn a_reload_ends_leases_and_keeps_the_map() {
-    let mut world = World::evenkeel(2);
-    let (key, cachelet) = key_of(1, 2);
-    let client = world.client();
-    let read = format!("mg {key} v f c A Y1 U{cachelet}\r\n");
-    world.send(client, format!("get {key}\r\n"));
-    world.reply(101, "VA 1 f0 c1 G255\r\nx\r\n");
-    world.configure(|_| {});
-    assert_eq!(world.core.epoch(SOURCE).0, 1);
-    world.asked(101);
-    for _ in 0..10 {
-        world.send(client, format!("get {key}\r\n"));
-        assert_eq!(world.asked(101), read, "at the home again");
-        world.reply(101, "VA 1 f0 c1\r\nx\r\n");
-    }
-    assert_eq!((world.attempts(101), world.attempts(102)), (1, 0));
 }
 
 #[test]

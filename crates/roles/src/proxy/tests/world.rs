@@ -65,7 +65,7 @@ pub enum Connecting {
 pub const T0: Instant = Instant::from_millis(1_000_000);
 
 /// What the wall clock shows.
-pub const UNIX: u32 = 1_800_000_000;
+const UNIX: u32 = 1_800_000_000;
 
 /// Where the map of the only cluster comes from.
 pub const SOURCE: MapSource = MapSource(1);
@@ -156,12 +156,6 @@ impl World {
         self.backends.entry(port).or_default().epoch = epoch;
     }
 
-    /// What the worker at this port answers to a hello when it knows the map of this epoch.
-    pub fn hello_at(&self, port: u16, epoch: u64) -> String {
-        let server = &self.backends[&port];
-        greeting(server.worker, epoch, server.lease_ms)
-    }
-
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -181,6 +175,12 @@ impl World {
             .extend_from_slice(bytes.as_ref());
         self.feed(id);
         self.pump();
+    }
+
+    /// The application sends in the middle of a turn: nothing follows from it before the turn ends.
+    pub fn put(&mut self, id: ClientId, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        assert_eq!(self.core.client_input(self.now, id, bytes), bytes.len());
     }
 
     pub fn end(&mut self, id: ClientId) {
@@ -271,13 +271,32 @@ impl World {
         self.pump();
     }
 
-    /// A server closes its connection.
     /// The kernel has measured the way to a server.
     pub fn round_trip(&mut self, port: u16, shortest: Duration) {
         let id = self.backends[&port].id.expect("it was connected to");
         self.core.backend_round_trip(id, shortest);
     }
 
+    /// Whether a server is in use, in the words of the statistics.
+    pub fn state(&self, port: u16) -> &'static str {
+        let servers = self.core.backends();
+        let server = servers.iter().find(|server| server.port == port);
+        server.expect("the proxy knows it").state
+    }
+
+    /// A server greets again, and time passes until it has been found and has passed its trial.
+    pub fn come_back(&mut self, port: u16) {
+        self.connecting(port, Connecting::Greets);
+        for _ in 0..1500 {
+            self.wait_ms(1);
+            if self.state(port) == "up" {
+                return;
+            }
+        }
+        panic!("it is not back in time");
+    }
+
+    /// A server closes its connection.
     pub fn drop_connection(&mut self, port: u16) {
         let server = self.backends.get_mut(&port).unwrap();
         server.connected = false;
