@@ -7,25 +7,26 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::process::ExitStatus;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use evenkeel_coordinator::api::Mode;
 use evenkeel_coordinator::client::ApiClient;
+use evenkeel_launch::Signal;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
-use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::member::{Member, Plan, Word, how_it_ended};
+use super::member::{Member, Plan, how_it_ended};
 
 /// Longest time from the first process to the first answer of the proxy. Generous: a slow machine
 /// that is busy otherwise.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Distance of looks at the processes, and of questions while the cluster starts.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What is still running this long after it was asked to stop is killed.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
@@ -72,8 +73,6 @@ pub struct Cluster {
     program: PathBuf,
     /// The coordinator, the proxy, the servers.
     members: Vec<Member>,
-    sender: Sender<Word>,
-    words: Receiver<Word>,
     stop: Receiver<()>,
     notices: Vec<String>,
     restarts: u64,
@@ -113,7 +112,6 @@ impl Cluster {
             // Nobody listens when the cluster is gone already.
             let _ = stop_sender.send(());
         })?;
-        let (sender, words) = channel();
         let coordinator = Plan {
             name: "coordinator".into(),
             role: "coordinator",
@@ -127,9 +125,7 @@ impl Cluster {
         };
         Ok(Cluster {
             program,
-            members: vec![Member::new(coordinator, COORDINATOR)],
-            sender,
-            words,
+            members: vec![Member::new(coordinator)],
             stop,
             notices: Vec::new(),
             restarts: 0,
@@ -233,14 +229,13 @@ impl Cluster {
     }
 
     fn add(&mut self, plan: Plan) {
-        let index = self.members.len();
-        self.members.push(Member::new(plan, index));
+        self.members.push(Member::new(plan));
     }
 
     fn start_member(&mut self, index: usize) -> anyhow::Result<()> {
         let member = &mut self.members[index];
         member
-            .start(&self.program, &self.sender)
+            .start(&self.program)
             .with_context(|| format!("failed to start {}", member.name()))
     }
 
@@ -264,14 +259,11 @@ impl Cluster {
         mut done: impl FnMut(&Cluster) -> bool,
     ) -> anyhow::Result<Outcome> {
         loop {
-            if self.stop.try_recv().is_ok() {
+            if self.stop.recv_timeout(LOOK_INTERVAL).is_ok() {
                 return Ok(Outcome::Stopped);
             }
-            self.listen(LOOK_INTERVAL);
-            for member in &mut self.members {
-                let Some(status) = member.ended() else {
-                    continue;
-                };
+            if let Some(&(index, _, status)) = self.look().first() {
+                let member = &self.members[index];
                 let reason = member
                     .last_error()
                     .map_or_else(|| how_it_ended(status), str::to_owned);
@@ -293,23 +285,17 @@ impl Cluster {
         }
     }
 
-    /// Hears what the processes say, for `duration` at most; returns after the first words.
-    fn listen(&mut self, duration: Duration) {
-        let mut wait = duration;
-        loop {
-            match self.words.recv_timeout(wait) {
-                Ok(word) => {
-                    let member = &mut self.members[word.member];
-                    if let Some(line) = member.hear(word) {
-                        let name = member.name();
-                        self.notices.push(format!("{name}: {line}"));
-                    }
-                    wait = Duration::ZERO;
-                }
-                // The cluster holds a sender itself: the channel never disconnects.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-            }
+    /// Hears what the processes say; those that have ended since the last look, their ids and how they ended.
+    fn look(&mut self) -> Vec<(usize, u32, ExitStatus)> {
+        let mut all = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let (heard, ended) = member.look();
+            let name = member.name();
+            let notices = heard.iter().map(|line| format!("{name}: {line}"));
+            self.notices.extend(notices);
+            all.extend(ended.map(|(pid, status)| (index, pid, status)));
         }
+        all
     }
 
     /// Looks after the processes until `end`, or until a signal asks to stop: hears what they say
@@ -317,40 +303,37 @@ impl Cluster {
     pub fn tend(&mut self, end: Instant) -> Outcome {
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            self.listen(left.min(LOOK_INTERVAL));
-            for index in 0..self.members.len() {
-                self.revive(index);
-            }
-            if self.stop.try_recv().is_ok() {
+            if self.stop.recv_timeout(left.min(LOOK_INTERVAL)).is_ok() {
                 return Outcome::Stopped;
             }
+            self.revive();
             if left.is_zero() {
                 return Outcome::Done;
             }
         }
     }
 
-    fn revive(&mut self, index: usize) {
-        let member = &mut self.members[index];
-        let before = member.pid();
-        if let Some(status) = member.ended() {
+    fn revive(&mut self) {
+        for (index, pid, status) in self.look() {
+            let member = &mut self.members[index];
             let wait = member.plan_restart();
             self.restarts += 1;
             self.notices.push(format!(
-                "{} (pid {}) {}; starting it again in {} ms",
+                "{} (pid {pid}) {}; starting it again in {} ms",
                 member.name(),
-                before.unwrap_or_default(),
                 how_it_ended(status),
                 wait.as_millis()
             ));
         }
-        if member.restart_due()
-            && let Err(error) = member.start(&self.program, &self.sender)
-        {
-            member.plan_restart();
-            let name = member.name();
-            self.notices
-                .push(format!("{name} could not be started: {error}"));
+        for member in &mut self.members {
+            if member.restart_due()
+                && let Err(error) = member.start(&self.program)
+            {
+                member.plan_restart();
+                let name = member.name();
+                self.notices
+                    .push(format!("{name} could not be started: {error}"));
+            }
         }
     }
 
@@ -405,10 +388,9 @@ impl Cluster {
             member.signal(Signal::TERM);
         }
         let end = Instant::now() + STOP_DEADLINE;
-        while self.members.iter_mut().any(Member::is_running) && Instant::now() < end {
-            // An ending process closes its streams, which is a word.
-            self.listen(LOOK_INTERVAL);
-        }
+        self.members
+            .iter_mut()
+            .for_each(|member| member.wait_until(end));
         // Dropping the members kills and reaps what is left.
     }
 }
