@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod beside;
 mod cluster;
 mod compare;
 mod driver;

@@ -350,7 +350,7 @@ pub(crate) fn wait_for_map(api: &ApiClient, servers: usize) -> anyhow::Result<()
     }
 }
 
-pub(crate) fn start_coordinator(
+fn start_coordinator(
     listen: &str,
     arguments: &[String],
     cores: &[usize],
