@@ -3,7 +3,6 @@
 //! Everything happens on the thread that calls [`Cluster::start`] and [`Cluster::tend`], which must
 //! be the one that stays to the end: the kernel ends the processes with it.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -19,6 +18,7 @@ use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::args::Args;
 use super::member::{Member, Plan, how_it_ended};
 
 /// Longest time from the first process to the first answer of the proxy. Generous: a slow machine
@@ -43,29 +43,6 @@ const PROBE_KEYS_MAX: usize = 1024;
 
 /// Exit code of a process that was configured wrongly.
 const EXIT_USAGE: i32 = 2;
-
-/// What the cluster consists of.
-#[derive(Clone, Debug)]
-pub struct ClusterPlan {
-    /// Number of servers.
-    pub servers: usize,
-    /// Workers of each server.
-    pub workers: u16,
-    /// Memory of each server, in megabytes.
-    pub memory_mb: usize,
-    /// Lease on replicas, in milliseconds.
-    pub lease_ms: u32,
-    /// Where the proxy listens.
-    pub listen: SocketAddr,
-    /// Where the coordinator listens.
-    pub coordinator_listen: SocketAddr,
-    /// Connections that the proxy must have room for.
-    pub connections: usize,
-    /// Further flags of each server.
-    pub server_arguments: Vec<String>,
-    /// See [`Cluster::set_balancing`].
-    pub balancing: Mode,
-}
 
 /// A running cluster. Dropping it ends all processes and removes their files.
 #[derive(Debug)]
@@ -93,12 +70,21 @@ pub enum Outcome {
     Stopped,
 }
 
+/// A signal asks to stop while something is waited for.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal")]
+struct Stopped;
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
 impl Cluster {
     /// Prepares everything that needs no process. From here on signals stop the cluster.
     ///
     /// # Errors
     /// When the machine refuses a thread, a temporary folder or the path of this program.
-    pub fn prepare(plan: &ClusterPlan) -> anyhow::Result<Cluster> {
+    pub fn prepare(args: &Args) -> anyhow::Result<Cluster> {
         let program = std::env::current_exe().context("failed to find this program's own file")?;
         let files = tempfile::Builder::new()
             .prefix("evenkeel-up-")
@@ -112,16 +98,17 @@ impl Cluster {
             // Nobody listens when the cluster is gone already.
             let _ = stop_sender.send(());
         })?;
+        let state = files.path().join("coordinator.json").display().to_string();
         let coordinator = Plan {
             name: "coordinator".into(),
             role: "coordinator",
-            arguments: vec![
-                "--initial-servers".into(),
-                plan.servers.to_string().into(),
-                "--state".into(),
-                files.path().join("coordinator.json").into(),
-            ],
-            listen: plan.coordinator_listen,
+            arguments: words(&[
+                "--initial-servers",
+                &args.servers.to_string(),
+                "--state",
+                &state,
+            ]),
+            listen: args.coordinator_listen,
         };
         Ok(Cluster {
             program,
@@ -138,70 +125,64 @@ impl Cluster {
     /// # Errors
     /// [`UsageError`] when a process says that it was configured wrongly (a port in use); others
     /// when one does not start.
-    pub fn start(&mut self, plan: &ClusterPlan) -> anyhow::Result<Outcome> {
+    pub fn start(&mut self, args: &Args) -> anyhow::Result<Outcome> {
+        match self.start_all(args) {
+            Ok(()) => {
+                // That members find each other is no news after a start that went well.
+                self.notices.clear();
+                Ok(Outcome::Done)
+            }
+            Err(error) if error.is::<Stopped>() => Ok(Outcome::Stopped),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start_all(&mut self, args: &Args) -> anyhow::Result<()> {
         let end = Instant::now() + START_DEADLINE;
         self.start_member(COORDINATOR)?;
-        if self.wait_ready(COORDINATOR..COORDINATOR + 1, end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
-        self.set_balancing(plan.balancing)?;
+        self.wait_ready(COORDINATOR..COORDINATOR + 1, end)?;
+        self.set_balancing(args.balancing())?;
         let api = self.api()?;
-        api.change_settings(&json!({"lease_ms": plan.lease_ms}))?;
-        let url: OsString = format!("http://{}", self.coordinator_address()?).into();
-        self.add(Plan {
+        api.change_settings(&json!({"lease_ms": args.lease_ms}))?;
+        let url = format!("http://{}", self.coordinator_address()?);
+        let file = self.proxy_file().display().to_string();
+        self.members.push(Member::new(Plan {
             name: "proxy".into(),
             role: "proxy",
-            arguments: vec![
-                "--config".into(),
-                self.proxy_file().into(),
-                "-c".into(),
-                plan.connections.to_string().into(),
-            ],
-            listen: plan.listen,
-        });
-        for number in 1..=plan.servers {
+            arguments: words(&["--config", &file, "-c", &args.connections().to_string()]),
+            listen: args.listen,
+        }));
+        let (workers, memory) = (args.threads.to_string(), args.memory_limit.to_string());
+        for number in 1..=args.servers {
             let name = format!("server-{number}");
-            let mut arguments: Vec<OsString> = vec![
-                "--name".into(),
-                name.clone().into(),
-                "--coordinator".into(),
-                url.clone(),
-            ];
-            for (flag, value) in [
-                ("-t", plan.workers.to_string()),
-                ("-m", plan.memory_mb.to_string()),
-                // All of them end together: there is nobody to hand over to.
-                ("--drain-timeout", "0".to_owned()),
-            ] {
-                arguments.extend([flag.into(), value.into()]);
-            }
-            arguments.extend(plan.server_arguments.iter().map(OsString::from));
-            self.add(Plan {
+            let mut arguments = words(&["--name", &name, "--coordinator", &url]);
+            // All of them end together: there is nobody to hand over to.
+            arguments.extend(words(&[
+                "-t",
+                &workers,
+                "-m",
+                &memory,
+                "--drain-timeout",
+                "0",
+            ]));
+            arguments.extend(args.server_arguments());
+            self.members.push(Member::new(Plan {
                 name,
                 role: "server",
                 arguments,
                 listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
-            });
+            }));
             self.start_member(self.members.len() - 1)?;
         }
-        if self.wait_ready(FIRST_SERVER..self.members.len(), end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
-        let placed = |_: &Cluster| api.all_work_by_the_map(plan.servers);
-        if self.wait_until(end, "a map that all servers work by", placed)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
+        self.wait_ready(FIRST_SERVER..self.members.len(), end)?;
+        let placed = |_: &Cluster| api.all_work_by_the_map(args.servers);
+        self.wait_until(end, "a map that all servers work by", placed)?;
         self.start_member(PROXY)?;
-        if self.wait_ready(PROXY..PROXY + 1, end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
+        self.wait_ready(PROXY..PROXY + 1, end)?;
         let proxy = self.proxy_address()?;
-        let keys = PROBE_KEYS_PER_WORKER * plan.servers * usize::from(plan.workers);
+        let keys = PROBE_KEYS_PER_WORKER * args.servers * usize::from(args.threads);
         let keys = keys.min(PROBE_KEYS_MAX);
-        let outcome = self.wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))?;
-        // That members find each other is no news after a start that went well.
-        self.notices.clear();
-        Ok(outcome)
+        self.wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))
     }
 
     /// Has hot keys replicated and identical gets collapsed, or neither: then each request for a key goes to its one server, as with
@@ -228,10 +209,6 @@ impl Cluster {
         self.files.path().join("proxy.toml")
     }
 
-    fn add(&mut self, plan: Plan) {
-        self.members.push(Member::new(plan));
-    }
-
     fn start_member(&mut self, index: usize) -> anyhow::Result<()> {
         let member = &mut self.members[index];
         member
@@ -240,11 +217,7 @@ impl Cluster {
     }
 
     /// Waits for the ready lines of some members. None of them may end before.
-    fn wait_ready(
-        &mut self,
-        members: std::ops::Range<usize>,
-        end: Instant,
-    ) -> anyhow::Result<Outcome> {
+    fn wait_ready(&mut self, members: std::ops::Range<usize>, end: Instant) -> anyhow::Result<()> {
         self.wait_until(end, "the ready line of every process", |cluster| {
             cluster.members[members.clone()]
                 .iter()
@@ -257,10 +230,10 @@ impl Cluster {
         end: Instant,
         awaited: &str,
         mut done: impl FnMut(&Cluster) -> bool,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<()> {
         loop {
             if self.stop.recv_timeout(LOOK_INTERVAL).is_ok() {
-                return Ok(Outcome::Stopped);
+                bail!(Stopped);
             }
             if let Some(&(index, _, status)) = self.look().first() {
                 let member = &self.members[index];
@@ -274,7 +247,7 @@ impl Cluster {
                 bail!(message);
             }
             if done(self) {
-                return Ok(Outcome::Done);
+                return Ok(());
             }
             if Instant::now() >= end {
                 bail!(

@@ -1,6 +1,5 @@
 //! One process of the cluster: started, listened to, started again when it dies.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -26,7 +25,7 @@ pub struct Plan {
     /// The subcommand.
     pub role: &'static str,
     /// All flags but the address to listen on.
-    pub arguments: Vec<OsString>,
+    pub arguments: Vec<String>,
     /// Where it listens first; port 0 takes a free one, which it then keeps.
     pub listen: SocketAddr,
 }

@@ -1,8 +1,7 @@
 //! What the demo found out, as a table and as JSON.
 
-use super::DemoArgs;
 use super::measure::Sample;
-use crate::up::Args;
+use crate::up::args::{Args, DemoArgs};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
@@ -130,16 +129,16 @@ impl PhaseReport {
     pub fn new(phase: Phase, sample: &Sample, names: &[String], lease_ms: u32) -> Self {
         PhaseReport {
             phase,
-            measured_seconds: sample.seconds,
+            measured_seconds: sample.load.seconds,
             server_load_max_over_mean: sample.max_over_mean(),
             requests_per_second: sample.requests_per_second(),
-            latency_us_p50: sample.latency_us(0.5),
-            latency_us_p99: sample.latency_us(0.99),
-            hit_ratio: sample.counters.hit_ratio(),
+            latency_us_p50: sample.load.latency_us(0.5),
+            latency_us_p99: sample.load.latency_us(0.99),
+            hit_ratio: sample.load.counters.hit_ratio(),
             hot_keys: sample.hot_keys.len(),
             replicas: sample.replicas(),
             staleness_bound_ms: if phase.is_on() { lease_ms } else { 0 },
-            errors: sample.counters.errors,
+            errors: sample.load.counters.errors,
             servers: names
                 .iter()
                 .enumerate()
