@@ -42,6 +42,7 @@ mod report;
 mod run;
 mod series;
 mod suite;
+pub mod table;
 mod target;
 mod timer;
 mod units;

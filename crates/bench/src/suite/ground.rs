@@ -185,10 +185,7 @@ impl Ground {
         LoadPlan {
             threads,
             connections_per_thread: connections / threads,
-            stop: Stop {
-                after: Some(self.duration),
-                requests: None,
-            },
+            stop: Stop::after(self.duration),
             // What is read is checked once, before the measurements: checking costs the generator.
             check_values: false,
             give_up_after: Some(Duration::from_secs(5)),
@@ -230,10 +227,7 @@ impl Ground {
                 pipeline: CHECK_PIPELINE,
                 protocol,
                 check_values: true,
-                stop: Stop {
-                    after: None,
-                    requests: Some(self.keys.min(50_000)),
-                },
+                stop: Stop::at_request(self.keys.min(50_000)),
                 ..self.plan(server, Operation::Get, CHECK_CONNECTIONS)?
             };
             let checked = crate::measure(plan)?.all_right();

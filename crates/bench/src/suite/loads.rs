@@ -59,22 +59,10 @@ pub(super) fn echo(ground: &Ground, traffic: &Traffic) -> anyhow::Result<Server>
         crate::EchoRequest::Get => "get",
         crate::EchoRequest::Set => "set",
     };
-    let (keys, key, value) = (
-        traffic.multiget.to_string(),
-        KEY_LEN.to_string(),
-        VALUE_LEN.to_string(),
+    let arguments = format!(
+        "bench echo --request {request} --multiget {} --key-size {KEY_LEN} --value-size {VALUE_LEN}",
+        traffic.multiget
     );
-    let arguments = [
-        "bench",
-        "echo",
-        "--request",
-        request,
-        "--multiget",
-        &keys,
-        "--key-size",
-        &key,
-        "--value-size",
-        &value,
-    ];
+    let arguments: Vec<&str> = arguments.split(' ').collect();
     Server::evenkeel(&arguments, &[ground.server_core])
 }

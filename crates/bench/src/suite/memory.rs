@@ -120,10 +120,7 @@ fn fill(
         value_sizes: workload.value_sizes.clone(),
         source: Source::Generated(workload),
         check_values: true,
-        stop: Stop {
-            after: None,
-            requests: Some(SAMPLE_LEN),
-        },
+        stop: Stop::at_request(SAMPLE_LEN),
         ..suite
             .ground
             .plan(server, Operation::Get, CHECK_CONNECTIONS)?

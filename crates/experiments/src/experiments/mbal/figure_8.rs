@@ -79,7 +79,7 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         filled.extend(fill_all(run, value_len, memory_mb, rounds, &cores)?);
     }
     let mut report = run.report(experiment);
-    report.settings = [
+    report.settings = vec![
         (
             "servers",
             "real processes of one worker at their own speed, a new one for each fill".into(),
@@ -90,21 +90,14 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             "rounds",
             format!("{rounds} for each server and size, in turns"),
         ),
-    ]
-    .map(|(what, value): (&str, String)| (what.to_owned(), value))
-    .into();
+    ];
     report.tables = vec![table(&filled)];
     report.claims = claims(&filled);
     report.plots = vec![plot(experiment, run, &filled)];
-    report.notes.push(
-        "The paper puts malloc for each item in the place of slabs, in memcached and in MBal. Stock memcached and Evenkeel \
+    report.note("The paper puts malloc for each item in the place of slabs, in memcached and in MBal. Stock memcached and Evenkeel \
          have one allocator each; what can be compared is memory that comes as it is needed with memory in advance, and \
-         that shows only while a cache fills. Evenkeel takes its memory as it is needed."
-            .into(),
-    );
-    report.notes.push(
-        "Judged by the server's processor time. Ratios are medians over the rounds of those in the same round.".into(),
-    );
+         that shows only while a cache fills. Evenkeel takes its memory as it is needed.");
+    report.note("Judged by the server's processor time. Ratios are medians over the rounds of those in the same round.");
     Ok(report)
 }
 
@@ -199,14 +192,8 @@ fn claims(filled: &[Filled]) -> Vec<Claim> {
 }
 
 fn table(filled: &[Filled]) -> Table {
-    let columns = [
-        "",
-        "values, B",
-        "sets/s",
-        "server µs a set",
-        "least to most",
-    ];
-    let mut table = Table::new("Filling an empty server", &columns);
+    let columns = "|values, B|sets/s|server µs a set|least to most";
+    let mut table = Table::new("Filling an empty server", columns);
     for filled in filled {
         let least = filled.cpu_us.iter().copied().fold(f64::INFINITY, f64::min);
         let most = filled.cpu_us.iter().copied().fold(0.0, f64::max);
@@ -235,10 +222,7 @@ fn plot(experiment: &Experiment, run: &Run, filled: &[Filled]) -> Plot {
         y: Axis::linear("server µs a set"),
         curves: KINDS
             .iter()
-            .map(|&kind| Curve {
-                label: kind.label().into(),
-                points: points(kind),
-            })
+            .map(|&kind| Curve::new(kind.label(), points(kind)))
             .collect(),
     }
 }

@@ -345,10 +345,7 @@ impl Running {
                 },
                 cluster: self.cluster.clone(),
                 cache_aside: load.misses.is_some(),
-                stop: Stop {
-                    after: Some(duration),
-                    requests: None,
-                },
+                stop: Stop::after(duration),
                 seed,
                 ..LoadPlan::new(Target::from(server.address), Source::Generated(spec))
             })

@@ -48,12 +48,14 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let rounds = run.by_scale([1, 3, 5, 9]);
     let duration = Duration::from_millis(run.by_scale([50, 400, 2000, 5000]));
     let mut report = run.report(experiment);
-    let mut peers = vec![("Evenkeel", start_evenkeel(&server_core)?)];
-    match start_memcached(&server_core) {
+    let mut peers = vec![(
+        "Evenkeel",
+        Server::evenkeel_server(&["-m", "256"], &server_core)?,
+    )];
+    let arguments = ["-t", "1", "-m", "256"];
+    match Server::memcached(Path::new(MEMCACHED), &arguments, &server_core) {
         Ok(server) => peers.push(("memcached", server)),
-        Err(error) => report
-            .notes
-            .push(format!("memcached was not measured: {error:#}")),
+        Err(error) => report.note(format!("memcached was not measured: {error:#}")),
     }
     for (_, server) in &peers {
         fill(server, workload(1, 0)?, 0, &generator_cores)?;
@@ -70,13 +72,10 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         }
     }
     report.settings = vec![
-        ("connections".into(), CONNECTIONS.to_string()),
-        ("keys".into(), format!("{KEYS} of {KEY_LEN} B")),
-        ("values".into(), format!("{VALUE_LEN} B")),
-        (
-            "rounds".into(),
-            format!("{rounds} of {duration:?}, medians"),
-        ),
+        ("connections", CONNECTIONS.to_string()),
+        ("keys", format!("{KEYS} of {KEY_LEN} B")),
+        ("values", format!("{VALUE_LEN} B")),
+        ("rounds", format!("{rounds} of {duration:?}, medians")),
     ];
     for ((name, _), points) in peers.iter().zip(&points) {
         report.tables.push(table(name, points));
@@ -89,19 +88,18 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         x: Axis::log("items in a transaction"),
         y: Axis::log("items/s"),
         curves: curves
-            .map(|((name, _), points)| Curve {
-                label: (*name).to_owned(),
-                points: points
-                    .iter()
-                    .map(|point| (point.items as f64, point.items_per_second))
-                    .collect(),
+            .map(|((name, _), points)| {
+                Curve::new(
+                    *name,
+                    points
+                        .iter()
+                        .map(|point| (point.items as f64, point.items_per_second))
+                        .collect(),
+                )
             })
             .collect(),
     });
-    report.notes.push(
-        "The generator shares no core with the server; where it was more than 90 % busy, it was the limit."
-            .into(),
-    );
+    report.note("The generator shares no core with the server; where it was more than 90 % busy, it was the limit.");
     Ok(report)
 }
 
@@ -125,14 +123,6 @@ impl Point {
             generator_share: middle(|point| point.generator_share),
         }
     }
-}
-
-fn start_evenkeel(cores: &[usize]) -> anyhow::Result<Server> {
-    Server::evenkeel_server(&["-m", "256"], cores)
-}
-
-fn start_memcached(cores: &[usize]) -> anyhow::Result<Server> {
-    Server::memcached(Path::new(MEMCACHED), &["-t", "1", "-m", "256"], cores)
 }
 
 /// Gets of so many keys, all alike.
@@ -161,10 +151,7 @@ fn measure(
     let plan = LoadPlan {
         connections_per_thread: CONNECTIONS,
         pin: cores.to_vec(),
-        stop: Stop {
-            after: Some(duration),
-            requests: None,
-        },
+        stop: Stop::after(duration),
         ..LoadPlan::new(Target::from(server.address), source)
     };
     let (report, cpu_us) = with_cpu_us([server], || evenkeel_bench::measure(plan)?.all_right())?;
@@ -179,14 +166,7 @@ fn measure(
 fn table(name: &str, points: &[Point]) -> Table {
     let mut table = Table::new(
         name,
-        &[
-            "items",
-            "items/s",
-            "transactions/s",
-            "server µs a transaction",
-            "server µs an item",
-            "generator busy",
-        ],
+        "items|items/s|transactions/s|server µs a transaction|server µs an item|generator busy",
     );
     for point in points {
         table.row([

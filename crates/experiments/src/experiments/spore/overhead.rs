@@ -118,27 +118,25 @@ fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut report = run.report(experiment);
     report.settings = vec![
         (
-            "servers".into(),
+            "servers",
             "real processes of one worker at their own speed, all on one core, each the only one of a cluster".into(),
         ),
-        ("keys".into(), format!("{KEYS} of {KEY_LEN} B, uniform")),
-        ("values".into(), format!("{VALUE_LEN} B")),
-        ("gets".into(), format!("{:.0} %", GET_SHARE * 100.0)),
+        ("keys", format!("{KEYS} of {KEY_LEN} B, uniform")),
+        ("values", format!("{VALUE_LEN} B")),
+        ("gets", format!("{:.0} %", GET_SHARE * 100.0)),
         (
-            "rounds".into(),
+            "rounds",
             format!("{rounds} of {duration:?} for each server and load, in turns"),
         ),
     ];
     report.tables = vec![full_table(&full, &sampled), light_table(&light)];
     report.claims = claims(&full, &light);
-    report.notes.push(format!(
+    report.note(format!(
         "Throughput is of a closed loop of {CONNECTIONS} connections with {PIPELINE} requests in flight each; latency of \
          an open loop of {LIGHT_RATE:.0} requests/s. Ratios are medians over the rounds, each by \"{OFF}\" in the same \
          round, with the least and the most.",
     ));
-    report.notes.push(
-        "A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.".into(),
-    );
+    report.note("A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.");
     Ok(report)
 }
 
@@ -178,10 +176,7 @@ fn plan(
     let plan = LoadPlan {
         connections_per_thread: CONNECTIONS,
         pin: cores.to_vec(),
-        stop: Stop {
-            after: Some(duration),
-            requests: None,
-        },
+        stop: Stop::after(duration),
         seed,
         ..LoadPlan::new(Target::from(server.address), source)
     };
@@ -254,14 +249,7 @@ const P99: fn(&Round) -> f64 = |round| round.latency.latency_us_p99;
 fn full_table(rounds: &Rounds, sampled: &[f64]) -> Table {
     let mut table = Table::new(
         "As much as goes",
-        &[
-            "",
-            "reads looked at",
-            "requests/s",
-            "by off (least to most)",
-            "server µs a request",
-            "by off (least to most)",
-        ],
+        "|reads looked at|requests/s|by off (least to most)|server µs a request|by off (least to most)",
     );
     for (server, (label, _)) in SERVERS.iter().enumerate() {
         table.row([
@@ -278,14 +266,8 @@ fn full_table(rounds: &Rounds, sampled: &[f64]) -> Table {
 
 fn light_table(rounds: &Rounds) -> Table {
     let figures = [("mean", MEAN), ("p50", P50), ("p90", P90), ("p99", P99)];
-    let named: Vec<[String; 2]> = figures
-        .iter()
-        .map(|(name, _)| [format!("{name} µs"), "by off (least to most)".to_owned()])
-        .collect();
-    let columns: Vec<&str> = std::iter::once("")
-        .chain(named.iter().flatten().map(String::as_str))
-        .collect();
-    let mut table = Table::new("Latency of a lightly loaded server", &columns);
+    let columns = figures.map(|(name, _)| format!("|{name} µs|by off (least to most)"));
+    let mut table = Table::new("Latency of a lightly loaded server", &columns.concat());
     for (server, (label, _)) in SERVERS.iter().enumerate() {
         let mut row = vec![(*label).to_owned()];
         for (_, figure) in figures {
