@@ -46,6 +46,14 @@ pub struct Counts {
     pub evictions: u64,
 }
 
+/// So many in so many seconds, a second; 0 in no time.
+pub fn rate(count: u64, seconds: f64) -> f64 {
+    match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
+    }
+}
+
 /// What a server has at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holdings {

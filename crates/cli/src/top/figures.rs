@@ -1,6 +1,6 @@
 //! What `evenkeel top` shows of a moment: plain numbers, without a terminal.
 
-use crate::watch::{Holdings, HotKey, ServerStats};
+use crate::watch::{Holdings, HotKey, ServerStats, rate};
 use serde::Serialize;
 
 /// A server that is watched.
@@ -64,13 +64,7 @@ impl Figures {
         warning: Option<String>,
     ) -> Figures {
         let answers = || looks.iter().filter_map(|(_, stats)| stats.as_ref());
-        let rate = |count: u64| {
-            if seconds > 0.0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
-        };
+        let rate = |count| rate(count, seconds);
         let all: u64 = answers().map(|stats| stats.counts.requests).sum();
         let mean = rate(all) / answers().count().max(1) as f64;
         let servers: Vec<_> = looks

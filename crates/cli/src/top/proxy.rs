@@ -1,6 +1,6 @@
 //! A proxy's servers as it sees them: what waits for each, what is refused, how many requests may be under way.
 
-use crate::watch::{Asker, Numbers, read_list};
+use crate::watch::{Asker, Numbers, rate, read_list};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -89,10 +89,7 @@ impl Figures {
     /// What happened in `seconds` between two looks.
     fn between(seconds: f64, before: &Counted, now: &Counted) -> Figures {
         // Smaller numbers are those of a new life, which started at 0.
-        let rate = |before: u64, now: u64| match seconds > 0.0 {
-            true => now.checked_sub(before).unwrap_or(now) as f64 / seconds,
-            false => 0.0,
-        };
+        let rate = |before: u64, now: u64| rate(now.checked_sub(before).unwrap_or(now), seconds);
         let nothing = Server::default();
         let lines = now.servers.iter().map(|(name, server)| {
             let past = before.servers.get(name).unwrap_or(&nothing);

@@ -1,7 +1,7 @@
 //! What is measured: a sample of a moment, and samples added up over a phase.
 
 use crate::up::cluster::Cluster;
-use crate::watch::{HotKey, ServerStats, Watch};
+use crate::watch::{HotKey, ServerStats, Watch, rate};
 use evenkeel_bench::{LiveSample, LoadHandle};
 
 /// What happened in a span of time.
@@ -52,14 +52,6 @@ impl Sample {
 fn add_load(sum: &mut LiveSample, next: &LiveSample) {
     sum.seconds += next.seconds;
     sum.add(next);
-}
-
-fn rate(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
-    }
 }
 
 fn max_over_mean(loads: &[u64]) -> f64 {

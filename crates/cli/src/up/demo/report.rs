@@ -2,7 +2,8 @@
 
 use super::measure::Sample;
 use crate::up::args::{Args, DemoArgs};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::ContentArrangement;
+use evenkeel_bench::table::framed;
 use serde::Serialize;
 
 /// Result of a demo. The names are a contract with scripts.
@@ -203,26 +204,12 @@ impl DemoReport {
 
     /// For people, within `width` columns where there is a limit.
     pub fn to_table(&self, width: Option<u16>) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
+        let heads = "balancing|served/s|p50 ms|p99 ms|errors|max/mean|hits";
+        let rows = self.phases.iter().map(PhaseReport::row);
+        let mut table = framed(heads, rows, 1..usize::MAX);
         if let Some(width) = width {
             table.set_content_arrangement(ContentArrangement::Dynamic);
             table.set_width(width);
-        }
-        table.set_header([
-            "balancing",
-            "served/s",
-            "p50 ms",
-            "p99 ms",
-            "errors",
-            "max/mean",
-            "hits",
-        ]);
-        for phase in &self.phases {
-            table.add_row(phase.row());
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
         }
         let mut text = table.to_string();
         text.push_str(&format!(
