@@ -20,6 +20,10 @@ const FILL_PIPELINE: usize = 64;
 /// Nothing times out on a busy machine while a server is filled.
 const FILL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// memcached may refuse one set of so many while it is filled beyond its memory, as it moves pages between its classes; we may
+/// refuse none.
+pub const REFUSED_DIVISOR: u64 = 100;
+
 /// Who is the first of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
@@ -69,8 +73,7 @@ pub fn two_sides() -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
     Ok((server, generator))
 }
 
-/// Sets every key of a workload, from these cores. So many may be refused: a full memcached has no memory for an item now
-/// and then, while it moves pages between its classes.
+/// Sets every key of a workload, from these cores. So many may be refused; see [`REFUSED_DIVISOR`].
 ///
 /// # Errors
 /// When more are not stored.

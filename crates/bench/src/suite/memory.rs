@@ -4,7 +4,7 @@ use super::ground::{CHECK_CONNECTIONS, CHECK_PIPELINE, Ground};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
 use super::{Suite, finish_or_note, finish_row};
-use crate::beside;
+use crate::beside::{self, REFUSED_DIVISOR};
 use crate::process::Server;
 use crate::{LoadPlan, Source, Stop};
 use anyhow::{Context, ensure};
@@ -23,9 +23,6 @@ const SAMPLE_LEN: u64 = 200_000;
 
 /// How far the number found by asking may be from the number counted.
 const SAMPLE_TOLERANCE: f64 = 0.02;
-
-/// memcached may refuse one set of so many while it is filled beyond its memory; we may refuse none.
-const REFUSED_DIVISOR: u64 = 100;
 
 /// Idle connections; fewer where it must be quick.
 const IDLE_CONNECTIONS: usize = 10_000;

@@ -14,7 +14,7 @@
 
 use crate::run::Run;
 use anyhow::{Context, ensure};
-use evenkeel_bench::beside::{Clustered, First, fill, in_turns, with_cpu_us};
+use evenkeel_bench::beside::{Clustered, First, REFUSED_DIVISOR, fill, in_turns, with_cpu_us};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Cluster, LoadPlan, Protocol, RoundReport, Source, Stop, Target, median};
 use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, WorkloadSpec};
@@ -294,11 +294,18 @@ impl Running {
             }
         }
         running.keys = load.keys / running.servers.len() as u64;
+        let refused_max = match kind {
+            // Filled beyond its memory.
+            Kind::Memcached | Kind::Memcacheds if load.misses.is_some() => {
+                running.keys / REFUSED_DIVISOR
+            }
+            _ => 0,
+        };
         // What is only ever written fills itself.
         if load.get_share > 0.0 {
             for server in &running.servers {
                 let workload = workload(load, running.keys, seed)?;
-                fill(server, workload, 0, &ground.generator)?;
+                fill(server, workload, refused_max, &ground.generator)?;
             }
         }
         if let Some(misses) = load.misses {
