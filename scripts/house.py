@@ -2,7 +2,7 @@
 """Prints how large the workspace is and how its modules hang together; changes are compared by it.
 
 Lines are those that are neither blank nor comments. Code is what ships; harness is what measures, simulates and
-drives (bench, experiments, sim, workload, testkit, and examples); tests are test modules, the folders tests and
+drives (bench, experiments, launch, sim, workload, testkit, and examples); tests are test modules, the folders tests and
 benches, and the crate conformance.
 
 A room is a folder of a crate; its modules are the files and folders in it, and its own file (mod.rs, lib.rs) where that
@@ -28,7 +28,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HARNESS = {"bench", "experiments", "sim", "workload", "testkit"}
+HARNESS = {"bench", "experiments", "launch", "sim", "workload", "testkit"}
 TESTS = {"conformance"}
 # A type whose impl blocks stand in more files than this is printed.
 IMPL_FILES_WORTH_A_LOOK = 4

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod beside;
 mod cluster;
 mod compare;
 mod driver;
@@ -41,6 +42,7 @@ mod report;
 mod run;
 mod series;
 mod suite;
+pub mod table;
 mod target;
 mod timer;
 mod units;

@@ -2,9 +2,9 @@
 
 use crate::process::{Server, free_port};
 use anyhow::Context;
+use evenkeel_launch::Launch;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 /// Where servers listen, as their proxies are told.
@@ -16,8 +16,9 @@ pub(crate) fn addresses(servers: &[Server]) -> Vec<String> {
 /// Redis as a cache: nothing on disk, one thread, the least recently used goes when memory is short.
 pub(crate) fn redis(program: &Path, memory_mb: &str, cores: &[usize]) -> anyhow::Result<Server> {
     let port = free_port()?;
-    let mut command = Command::new(program);
-    command
+    let mut launch = Launch::new(program.display().to_string(), program);
+    launch
+        .command
         .args([
             "--port",
             &port.to_string(),
@@ -28,7 +29,7 @@ pub(crate) fn redis(program: &Path, memory_mb: &str, cores: &[usize]) -> anyhow:
         ])
         .args(["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"])
         .args(["--maxmemory", &format!("{memory_mb}mb")]);
-    Server::at_port(&mut command, port, cores)
+    Server::at_port(launch, port, cores)
 }
 
 /// twemproxy in front of servers, which places keys by ketama.
@@ -42,10 +43,12 @@ pub(crate) fn twemproxy(
     let files = TempDir::new().context("making a temporary folder")?;
     let config = files.path().join("nutcracker.yml");
     fs::write(&config, twemproxy_config(port, &addresses(servers)))?;
-    let mut command = Command::new(program);
-    command.arg("-c").arg(&config);
-    command.args(["-a", "127.0.0.1", "-s", &stats.to_string()]);
-    Server::at_port(&mut command, port, cores)
+    let mut launch = Launch::new(program.display().to_string(), program);
+    launch.command.arg("-c").arg(&config);
+    launch
+        .command
+        .args(["-a", "127.0.0.1", "-s", &stats.to_string()]);
+    Server::at_port(launch, port, cores)
 }
 
 /// Evenkeel's proxy in front of servers. It places keys as twemproxy does, so that what their hash costs is the

@@ -94,6 +94,24 @@ pub struct Stop {
     pub requests: Option<u64>,
 }
 
+impl Stop {
+    /// After this time.
+    pub fn after(time: Duration) -> Stop {
+        Stop {
+            after: Some(time),
+            requests: None,
+        }
+    }
+
+    /// After this many requests.
+    pub fn at_request(count: u64) -> Stop {
+        Stop {
+            after: None,
+            requests: Some(count),
+        }
+    }
+}
+
 /// Protocol of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {

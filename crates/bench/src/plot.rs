@@ -57,6 +57,14 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Curve {
+    /// A curve of this name.
+    pub fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Curve {
+        let label = label.into();
+        Curve { label, points }
+    }
+}
+
 impl Axis {
     /// A linear axis.
     pub fn linear(label: &str) -> Axis {

@@ -5,7 +5,7 @@ use crate::driver::Finished;
 use crate::engine::stats::Counters;
 use crate::plot::{Axis, Curve, Plot, write_plots};
 use crate::series::Moment;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::table::framed;
 use evenkeel_workload::{Operation, WorkloadSpec};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -361,10 +361,8 @@ impl RunReport {
                 .iter()
                 .filter_map(|target| {
                     let moments = &target.rounds.first()?.series;
-                    Some(Curve {
-                        label: target.target.clone(),
-                        points: moments.iter().map(|m| (m.seconds, of(m))).collect(),
-                    })
+                    let points = moments.iter().map(|m| (m.seconds, of(m)));
+                    Some(Curve::new(&target.target, points.collect()))
                 })
                 .collect(),
         };
@@ -394,35 +392,16 @@ impl RunReport {
 
     /// The report for people: a table, the ratios of medians, and what went wrong.
     pub fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        table.set_header([
-            "target",
-            "round",
-            "requests/s",
-            "keys/s",
-            "hits",
-            "p50 µs",
-            "p90 µs",
-            "p95 µs",
-            "p99 µs",
-            "p99.9 µs",
-            "p99.99 µs",
-            "max µs",
-            "errors",
-            "wrong",
-            "generator",
-        ]);
-        let mut notes = String::new();
+        let heads = "target|round|requests/s|keys/s|hits|p50 µs|p90 µs|p95 µs|p99 µs|p99.9 µs|p99.99 µs|max µs|\
+                     errors|wrong|generator";
+        let (mut rows, mut notes) = (Vec::new(), String::new());
         for target in &self.targets {
             for round in &target.rounds {
-                table.add_row(round.cells(&target.target));
+                rows.push(round.cells(&target.target));
                 notes += &round.notes(&target.target);
             }
         }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        let table = framed(heads, rows, 1..usize::MAX);
         let mut text = table.to_string();
         for ratios in &self.ratios {
             text += &format!(

@@ -2,6 +2,7 @@
 //! targets in turn.
 
 use crate::args::{OutputFormat, ROUNDS_MAX};
+use crate::beside::{First, in_turns};
 use crate::driver::{Driver, Finished, Load};
 use crate::report::{RoundReport, RunReport, TargetReport};
 use crate::series::{Moment, Series};
@@ -72,15 +73,18 @@ pub(crate) fn measure_in_turn(args: &LoadArgs, measured: &[Measured]) -> anyhow:
         .iter()
         .map(|measured| Load::prepare(measured.plan.clone()));
     let loads = loads.collect::<Result<Vec<_>, _>>()?;
-    let mut rounds: Vec<Vec<RoundReport>> = vec![Vec::new(); measured.len()];
-    for round in 1..=args.rounds {
-        for ((measured, load), rounds) in measured.iter().zip(&loads).zip(&mut rounds) {
+    let loaded: Vec<_> = measured.iter().zip(loads).collect();
+    let rounds = in_turns(
+        &loaded,
+        1..=args.rounds,
+        First::Same,
+        |round, (measured, load)| {
             let label = format!("{} round {round}/{}", measured.name, args.rounds);
             let (finished, series) = measure_shown(load, &measured.plan, &label)?;
             let report = RoundReport::new(round, args.traffic.threads, &finished);
-            rounds.push(RoundReport { series, ..report });
-        }
-    }
+            Ok(RoundReport { series, ..report })
+        },
+    )?;
     let targets = measured.iter().zip(rounds);
     let targets = targets
         .map(|(measured, rounds)| TargetReport::new(measured.name.clone(), rounds))

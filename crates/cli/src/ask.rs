@@ -1,9 +1,13 @@
 //! How commands ask the coordinator and print its answer.
 
 use anyhow::Context;
+use clap::ValueEnum;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Row, Table};
 use evenkeel_coordinator::access::{Access, AccessArgs};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_runtime::UsageError;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// The coordinator that a command asks which has commands of its own.
@@ -16,6 +20,30 @@ pub struct CoordinatorArgs {
     /// How the coordinator lets this command in
     #[command(flatten)]
     pub access: AccessArgs,
+}
+
+/// A server of a cluster that something is done to.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServerArgs {
+    /// The server, by the name that `evenkeel top` shows
+    pub server: String,
+
+    /// Whom to ask
+    #[arg(long, value_name = "URL")]
+    pub coordinator: String,
+
+    /// How the coordinator lets this command in
+    #[command(flatten)]
+    pub access: AccessArgs,
+}
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
 }
 
 impl CoordinatorArgs {
@@ -32,6 +60,16 @@ impl CoordinatorArgs {
     }
 }
 
+impl ServerArgs {
+    /// A client of that coordinator. Does not connect yet.
+    ///
+    /// # Errors
+    /// The address is none, or a file cannot be used.
+    pub fn client(&self) -> Result<ApiClient, UsageError> {
+        client(&self.coordinator, &self.access)
+    }
+}
+
 /// A client of the coordinator at this address that shows what it is to show. Does not connect yet.
 ///
 /// # Errors
@@ -41,13 +79,62 @@ pub fn client(address: &str, access: &AccessArgs) -> Result<ApiClient, UsageErro
     ApiClient::with_access(address, &access).map_err(|error| UsageError(error.to_string()))
 }
 
-/// Prints an answer.
-///
-/// # Errors
-/// Nobody reads it any more, or it cannot be stored.
-pub fn print(text: &str) -> anyhow::Result<()> {
+impl Format {
+    /// Prints a list or a table of facts: as `table`, or as JSON over several lines.
+    ///
+    /// # Errors
+    /// Nobody reads it any more, or it cannot be stored.
+    pub fn print<T: Serialize>(
+        self,
+        facts: &T,
+        table: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        print(&match self {
+            Format::Table => table(facts),
+            Format::Json => serde_json::to_string_pretty(facts)?,
+        })
+    }
+
+    /// Prints what has become of a wish: in a `sentence`, or as JSON in a line.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn print_done<T: Serialize>(
+        self,
+        done: &T,
+        sentence: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        print(&match self {
+            Format::Table => sentence(done),
+            Format::Json => serde_json::to_string(done)?,
+        })
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
+    writeln!(out, "{text}")
         .and_then(|()| out.flush())
         .context("failed to write the answer")
+}
+
+/// A table with these heads, between which stand bars. All but the first column are numbers.
+pub fn table<R: Into<Row>>(heads: &'static str, rows: impl IntoIterator<Item = R>) -> Table {
+    let mut table = plain_table(heads.split('|'), rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A table of words.
+pub fn plain_table<R: Into<Row>>(
+    heads: impl IntoIterator<Item = &'static str>,
+    rows: impl IntoIterator<Item = R>,
+) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(heads);
+    table.add_rows(rows);
+    table
 }

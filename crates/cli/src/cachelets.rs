@@ -1,10 +1,7 @@
 //! `evenkeel cachelets`: where the load is, as the coordinator was told, and what is quarantined.
 
-use crate::ask::{CoordinatorArgs, print};
-use crate::top::Format;
+use crate::ask::{self, CoordinatorArgs, Format};
 use clap::ValueEnum;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
 use evenkeel_types::CacheletId;
 
@@ -61,53 +58,37 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let client = args.coordinator.client()?;
     if let Some(What::Release { cachelet }) = args.command {
         let released = client.release_cachelet(CacheletId(cachelet))?;
-        let text = match args.format {
-            Format::Table => format!("cachelet {cachelet} is given to a server again\n"),
-            Format::Json => serde_json::to_string(&released)? + "\n",
-        };
-        return print(&text);
+        return args.format.print_done(&released, |_| {
+            format!("cachelet {cachelet} is given to a server again")
+        });
     }
     let order = match args.sort {
         Sort::Load => LoadOrder::Load,
         Sort::Place => LoadOrder::Place,
     };
-    let view = client.cachelets(order, args.limit)?;
-    let text = match args.format {
-        Format::Table => table(&view),
-        Format::Json => serde_json::to_string_pretty(&view)? + "\n",
-    };
-    print(&text)
+    args.format
+        .print(&client.cachelets(order, args.limit)?, table)
 }
 
 /// Three tables, one below the other, and a fourth where something is quarantined.
 fn table(view: &ClusterLoadsView) -> String {
-    let mut servers = columns(&["server", "load", "memory", "limit", "told"]);
-    for server in &view.servers {
+    let servers = view.servers.iter().map(|server| {
         let told = match (&server.unusable, server.age_ms) {
             (Some(why), _) => format!("unusable: {why}"),
             (None, Some(age_ms)) => format!("{:.1} s ago", age_ms as f64 / 1000.0),
             (None, None) => "nothing".to_owned(),
         };
-        servers.add_row([
+        [
             server.server.clone(),
             whole(server.load),
             mib(server.memory_bytes),
             mib(server.memory_limit_bytes),
             told,
-        ]);
-    }
-    let mut workers = columns(&[
-        "worker",
-        "load",
-        "replicas",
-        "diverted",
-        "busy",
-        "memory",
-        "cachelets",
-        "untold",
-    ]);
-    for worker in &view.workers {
-        workers.add_row([
+        ]
+    });
+    let servers = ask::table("server|load|memory|limit|told", servers);
+    let workers = view.workers.iter().map(|worker| {
+        [
             format!("{}/{}", worker.server, worker.worker),
             whole(worker.load),
             whole(worker.replica_load),
@@ -116,14 +97,12 @@ fn table(view: &ClusterLoadsView) -> String {
             mib(worker.memory_bytes),
             worker.cachelets.to_string(),
             worker.left_out.to_string(),
-        ]);
-    }
-    let mut cachelets = columns(&[
-        "cachelet", "at", "home", "load", "reads/s", "hits/s", "writes/s", "in KB/s", "out KB/s",
-        "busy", "memory", "items",
-    ]);
-    for load in &view.cachelets {
-        cachelets.add_row([
+        ]
+    });
+    let heads = "worker|load|replicas|diverted|busy|memory|cachelets|untold";
+    let workers = ask::table(heads, workers);
+    let cachelets = view.cachelets.iter().map(|load| {
+        [
             load.cachelet.to_string(),
             format!("{}/{}", load.server, load.worker),
             format!("{}/{}", load.server, load.home_worker),
@@ -136,31 +115,21 @@ fn table(view: &ClusterLoadsView) -> String {
             percent(load.busy),
             mib(load.memory_bytes),
             load.items.to_string(),
-        ]);
-    }
+        ]
+    });
+    let heads = "cachelet|at|home|load|reads/s|hits/s|writes/s|in KB/s|out KB/s|busy|memory|items";
+    let cachelets = ask::table(heads, cachelets);
     let text = format!(
-        "map {}\n\n{servers}\n\n{workers}\n\n{cachelets}\n",
+        "map {}\n\n{servers}\n\n{workers}\n\n{cachelets}",
         view.epoch
     );
     if view.quarantined.is_empty() {
         return text;
     }
-    let mut quarantined = columns(&["quarantined", "owners that died"]);
-    for one in &view.quarantined {
-        quarantined.add_row([one.cachelet.to_string(), one.servers.join(", ")]);
-    }
-    format!("{text}\n{quarantined}\n")
-}
-
-/// An empty table in which all but the first column are numbers.
-pub(crate) fn columns(names: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(names);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let quarantined = view.quarantined.iter();
+    let quarantined = quarantined.map(|one| [one.cachelet.to_string(), one.servers.join(", ")]);
+    let quarantined = ask::table("quarantined|owners that died", quarantined);
+    format!("{text}\n\n{quarantined}")
 }
 
 pub(crate) fn whole(number: f64) -> String {

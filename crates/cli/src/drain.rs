@@ -1,8 +1,6 @@
 //! `evenkeel drain`: empties a server before it is taken away.
 
-use crate::ask::{client, print};
-use crate::top::Format;
-use evenkeel_coordinator::access::AccessArgs;
+use crate::ask::{Format, ServerArgs};
 use evenkeel_coordinator::api::{DrainRequest, DrainView, limits};
 use evenkeel_coordinator::client::ApiClient;
 use std::collections::BTreeSet;
@@ -18,16 +16,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The server stays drained, over restarts too, until --cancel.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The server, by the name that `evenkeel top` shows
-    pub server: String,
-
-    /// Whom to ask
-    #[arg(long, value_name = "URL")]
-    pub coordinator: String,
-
-    /// How the coordinator lets this command in
+    /// Which, and whom to ask
     #[command(flatten)]
-    pub access: AccessArgs,
+    pub of: ServerArgs,
 
     /// Let the server take part again
     #[arg(long, conflicts_with_all = ["rate", "no_wait"])]
@@ -51,9 +42,9 @@ pub struct Args {
 /// # Errors
 /// When the address is none, or the coordinator refuses or does not answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let client = client(&args.coordinator, &args.access)?;
+    let (client, server) = (args.of.client()?, &args.of.server);
     let mut view = client.drain(&DrainRequest {
-        server: args.server.clone(),
+        server: server.clone(),
         drain: !args.cancel,
         cachelets_per_second: args.rate,
     })?;
@@ -66,16 +57,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             eprint!("\r\x1b[K{}", standing(&view));
         }
         std::thread::sleep(LOOK);
-        view = look(&client, &args.server)?;
+        view = look(&client, server)?;
     }
     if shows && waits {
         eprint!("\r\x1b[K");
     }
-    let text = match args.format {
-        Format::Table => sentences(&view, waits.then_some(&waited)),
-        Format::Json => serde_json::to_string(&view)? + "\n",
-    };
-    print(&text)
+    args.format
+        .print_done(&view, |view| sentences(view, waits.then_some(&waited)))
 }
 
 /// How far the drain of a server has come.
@@ -124,12 +112,12 @@ fn sentences(view: &DrainView, waited: Option<&Waited>) -> String {
     } = view;
     let Some(waited) = waited else {
         return match draining {
-            true => format!("{server} is drained: {cachelets} cachelets are left\n"),
-            false => format!("{server} takes part again\n"),
+            true => format!("{server} is drained: {cachelets} cachelets are left"),
+            false => format!("{server} takes part again"),
         };
     };
     if !draining {
-        return format!("{server} takes part again: somebody has cancelled its drain\n");
+        return format!("{server} takes part again: somebody has cancelled its drain");
     }
     let Waited { cachelets, members } = waited;
     let members = members.len();
@@ -141,7 +129,7 @@ fn sentences(view: &DrainView, waited: Option<&Waited>) -> String {
             "proxy {proxy} has not been heard of: if it runs, it may still ask {server}\n"
         );
     }
-    said + &format!("{server} owns nothing any more and can be stopped\n")
+    said + &format!("{server} owns nothing any more and can be stopped")
 }
 
 #[cfg(test)]
@@ -175,11 +163,11 @@ mod tests {
             sentences(&view(0, &[], &["p3"]), Some(&waited)),
             "waited for 9 cachelets to go and for 2 members to take over the map without them\n\
              proxy p3 has not been heard of: if it runs, it may still ask s2\n\
-             s2 owns nothing any more and can be stopped\n"
+             s2 owns nothing any more and can be stopped"
         );
         assert_eq!(
             sentences(&view(3, &[], &[]), None),
-            "s2 is drained: 3 cachelets are left\n"
+            "s2 is drained: 3 cachelets are left"
         );
     }
 

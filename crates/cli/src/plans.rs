@@ -1,13 +1,11 @@
 //! `evenkeel plans`: how load is evened out between servers, seen and steered.
 
-use crate::ask::{CoordinatorArgs, print};
-use crate::cachelets::{columns, mib, whole};
-use crate::top::Format;
+use crate::ask::{self, CoordinatorArgs, Format};
+use crate::cachelets::{mib, whole};
 use clap::Subcommand;
 use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
 use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
 use evenkeel_types::CacheletId;
-use serde::Serialize;
 
 /// Shows the coordinator's plans to even out load between servers, and what is moving.
 ///
@@ -96,16 +94,16 @@ fn parse_worker(text: &str) -> Result<WorkerName, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let client = args.coordinator.client()?;
     let format = args.format;
-    let text = match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
-        What::List { limit } => shown(format, &client.plans(*limit)?, overview)?,
-        What::Show { id } => shown(format, &client.plan(*id)?, details)?,
-        What::Approve { id } => shown(format, &client.approve_plan(*id)?, details)?,
-        What::Cancel { id } => shown(format, &client.cancel_plan(*id)?, details)?,
+    match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
+        What::List { limit } => format.print(&client.plans(*limit)?, overview),
+        What::Show { id } => format.print(&client.plan(*id)?, details),
+        What::Approve { id } => format.print(&client.approve_plan(*id)?, details),
+        What::Cancel { id } => format.print(&client.cancel_plan(*id)?, details),
         What::Mode { mode } => {
             let mut settings = client.plan_settings()?;
             settings.mode = *mode;
             let settings = client.put_plan_settings(settings)?;
-            shown(format, &settings, |settings| format!("{}\n", settings.mode))?
+            format.print(&settings, |settings| settings.mode.to_string())
         }
         What::Move { cachelet, to, rate } => {
             let begun = client.begin_migration(&MigrationRequest {
@@ -113,30 +111,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 to: to.clone(),
                 bytes_per_second: rate.saturating_mul(1 << 20),
             })?;
-            shown(format, &begun, |begun| {
+            format.print(&begun, |begun| {
                 let (cachelet, from, to) = (begun.cachelet, &begun.from, &begun.to);
-                format!("cachelet {cachelet} is on its way from {from} to {to}\n")
-            })?
+                format!("cachelet {cachelet} is on its way from {from} to {to}")
+            })
         }
-        What::Stay { cachelet } => shown(
-            format,
-            &client.cancel_migration(CacheletId(*cachelet))?,
-            moves,
-        )?,
-        What::Moves => shown(format, &client.migrations()?, moves)?,
-    };
-    print(&text)
-}
-
-fn shown<T: Serialize>(
-    format: Format,
-    value: &T,
-    table: impl FnOnce(&T) -> String,
-) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Table => table(value),
-        Format::Json => serde_json::to_string_pretty(value)? + "\n",
-    })
+        What::Stay { cachelet } => {
+            format.print(&client.cancel_migration(CacheletId(*cachelet))?, moves)
+        }
+        What::Moves => format.print(&client.migrations()?, moves),
+    }
 }
 
 fn overview(view: &PlansView) -> String {
@@ -145,21 +129,10 @@ fn overview(view: &PlansView) -> String {
         text += &format!("{}\n", of_spread(spread));
     }
     if view.plans.is_empty() {
-        return text + "no plans yet\n";
+        return text + "no plans yet";
     }
-    let mut table = columns(&[
-        "plan",
-        "state",
-        "moves",
-        "moved",
-        "copies",
-        "max/mean",
-        "predicted",
-        "measured",
-        "why",
-    ]);
-    for plan in &view.plans {
-        table.add_row([
+    let plans = view.plans.iter().map(|plan| {
+        [
             plan.id.to_string(),
             plan.state.to_string(),
             plan.moves.to_string(),
@@ -169,9 +142,10 @@ fn overview(view: &PlansView) -> String {
             ratio(&plan.predicted),
             plan.measured.as_ref().map_or_else(String::new, ratio),
             plan.note.clone().unwrap_or_default(),
-        ]);
-    }
-    format!("{text}\n{table}\n")
+        ]
+    });
+    let heads = "plan|state|moves|moved|copies|max/mean|predicted|measured|why";
+    format!("{text}\n{}", ask::table(heads, plans))
 }
 
 fn opinion(view: &PlansView) -> String {
@@ -223,9 +197,8 @@ fn details(plan: &Plan) -> String {
     if let Some(measured) = &plan.measured {
         text += &format!("measured: {}\n", of_spread(measured));
     }
-    let mut moves = columns(&["cachelet", "from", "to", "load", "copies", "state", "why"]);
-    for it in &plan.moves {
-        moves.add_row([
+    let moves = plan.moves.iter().map(|it| {
+        [
             it.cachelet.to_string(),
             it.from.to_string(),
             it.to.to_string(),
@@ -233,47 +206,38 @@ fn details(plan: &Plan) -> String {
             mib(it.bytes),
             it.state.as_str().to_owned(),
             it.note.clone().unwrap_or_default(),
-        ]);
-    }
-    let mut workers = columns(&["worker", "load", "predicted"]);
-    for change in &plan.changes {
-        workers.add_row([
+        ]
+    });
+    let moves = ask::table("cachelet|from|to|load|copies|state|why", moves);
+    let workers = plan.changes.iter().map(|change| {
+        [
             change.worker.to_string(),
             whole(change.before),
             whole(change.after),
-        ]);
-    }
-    format!("{text}\n{moves}\n\n{workers}\n")
+        ]
+    });
+    let workers = ask::table("worker|load|predicted", workers);
+    format!("{text}\n{moves}\n\n{workers}")
 }
 
 fn moves(view: &MigrationsView) -> String {
-    let mut table = columns(&[
-        "cachelet", "from", "to", "stage", "items", "copied", "seconds",
-    ]);
-    for it in &view.migrations {
-        table.add_row([
-            it.cachelet.to_string(),
-            it.from.to_string(),
-            it.to.to_string(),
-            it.stage.as_str().to_owned(),
-            it.items.to_string(),
-            mib(it.bytes),
-            format!("{:.1}", it.seconds),
-        ]);
-    }
+    let under_way = view.migrations.iter().map(|it| {
+        let (copied, seconds) = (mib(it.bytes), format!("{:.1}", it.seconds));
+        let (from, to) = (it.from.to_string(), it.to.to_string());
+        let stage = it.stage.as_str().to_owned();
+        let (cachelet, items) = (it.cachelet.to_string(), it.items.to_string());
+        [cachelet, from, to, stage, items, copied, seconds]
+    });
     // The newest first, below those under way.
-    for it in view.ended.iter().rev().take(20) {
-        table.add_row([
-            it.cachelet.to_string(),
-            it.from.to_string(),
-            it.to.to_string(),
-            it.end.as_str().to_owned(),
-            it.items.to_string(),
-            mib(it.bytes),
-            format!("{:.1}", it.seconds),
-        ]);
-    }
-    format!("{table}\n")
+    let ended = view.ended.iter().rev().take(20).map(|it| {
+        let (copied, seconds) = (mib(it.bytes), format!("{:.1}", it.seconds));
+        let (from, to) = (it.from.to_string(), it.to.to_string());
+        let end = it.end.as_str().to_owned();
+        let (cachelet, items) = (it.cachelet.to_string(), it.items.to_string());
+        [cachelet, from, to, end, items, copied, seconds]
+    });
+    let heads = "cachelet|from|to|stage|items|copied|seconds";
+    ask::table(heads, under_way.chain(ended)).to_string()
 }
 
 #[cfg(test)]

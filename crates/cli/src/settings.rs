@@ -1,8 +1,6 @@
 //! `evenkeel settings`: what holds for all servers of a cluster, seen and changed.
 
-use crate::ask::{CoordinatorArgs, print};
-use crate::cachelets::columns;
-use crate::top::Format;
+use crate::ask::{self, CoordinatorArgs, Format};
 use clap::Subcommand;
 use evenkeel_coordinator::api::{SETTINGS, Settings};
 use serde_json::{Map, Value};
@@ -66,25 +64,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             client.change_settings(&Value::Object(change))?
         }
     };
-    let text = match args.format {
-        Format::Table => table(&settings)?,
-        Format::Json => serde_json::to_string_pretty(&settings)? + "\n",
-    };
-    print(&text)
+    args.format.print(&settings, table)
 }
 
-fn table(settings: &Settings) -> anyhow::Result<String> {
-    let settings = serde_json::to_value(settings)?;
-    let mut table = columns(&["setting", "is", "may be"]);
-    for (name, allowed) in SETTINGS {
+fn table(settings: &Settings) -> String {
+    let settings = serde_json::to_value(settings).unwrap_or_default();
+    let rows = SETTINGS.iter().map(|(name, allowed)| {
         let value = match &settings[name] {
             Value::Null => DEFAULT.to_owned(),
             Value::String(word) => word.clone(),
             number => number.to_string(),
         };
-        table.add_row([name, &value, allowed]);
-    }
-    Ok(format!("{table}\n"))
+        [(*name).to_owned(), value, (*allowed).to_owned()]
+    });
+    ask::table("setting|is|may be", rows).to_string()
 }
 
 #[cfg(test)]
@@ -109,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each() {
-        let text = table(&Settings::default()).expect("it is written");
+        let text = table(&Settings::default());
         for (name, allowed) in SETTINGS {
             let row = text.lines().find(|line| line.contains(name));
             assert!(row.is_some_and(|row| row.contains(allowed)), "{text}");

@@ -33,17 +33,9 @@ fn one_line(explanation: &str) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
         .filter(|line| !line.is_empty());
-    let mut joined = String::new();
-    for line in lines {
-        let line = line.strip_prefix("error: ").unwrap_or(line);
-        if !joined.is_empty() {
-            let separator = if joined.ends_with(':') { " " } else { "; " };
-            joined.push_str(separator);
-        }
-        joined.push_str(line);
-    }
-    joined.push_str(" (--help lists the flags)");
-    joined
+    let lines = lines.map(|line| line.strip_prefix("error: ").unwrap_or(line));
+    let joined = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+    format!("{joined} (--help lists the flags)")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the servers say about themselves, over memcached's own `stats` command.
 
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -15,10 +17,12 @@ const LINES_MAX: usize = 100_000;
 const QUESTIONS: &[u8] = b"stats\r\nstats evenkeel\r\nstats hotkeys\r\n";
 
 /// A key that its server replicates.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HotKey {
     /// The key, with unprintable bytes escaped.
     pub key: String,
+    /// Name of its home, where somebody has said which server this is.
+    pub home: String,
     /// `HOT`, `HOT_PENDING` or `COLD_PENDING`.
     pub state: String,
     /// Reads a second at all copies together, as its home estimates.
@@ -42,12 +46,20 @@ pub struct Counts {
     pub evictions: u64,
 }
 
+/// So many in so many seconds, a second; 0 in no time.
+pub fn rate(count: u64, seconds: f64) -> f64 {
+    match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
+    }
+}
+
 /// What a server has at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holdings {
     pub items: u64,
-    pub bytes: u64,
-    pub bytes_max: u64,
+    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
     pub connections: u64,
 }
 
@@ -62,22 +74,34 @@ pub struct ServerStats {
     pub hot_keys: Vec<HotKey>,
 }
 
+/// All numbers of some lists of statistics by name.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers(BTreeMap<String, u64>);
+
+impl Numbers {
+    /// Takes in one of the statistics, if it is a number.
+    pub fn take(&mut self, name: &str, value: &str) {
+        if let Ok(value) = value.parse() {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    /// The number of that name; 0 where there is none.
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
 impl Counts {
-    /// Takes in one of the statistics, if it is one of these.
-    fn take(&mut self, name: &str, value: u64) {
-        match name {
-            "cmd_get" => {
-                self.gets += value;
-                self.requests += value;
-            }
-            "get_hits" => self.hits += value,
-            "cmd_set" => self.requests += value,
-            "replica_hits" | "replica_misses" => {
-                self.replica_reads += value;
-                self.requests += value;
-            }
-            "evictions" => self.evictions += value,
-            _ => {}
+    fn of(numbers: &Numbers) -> Counts {
+        let gets = numbers.of("cmd_get");
+        let replica_reads = numbers.of("replica_hits") + numbers.of("replica_misses");
+        Counts {
+            requests: gets + numbers.of("cmd_set") + replica_reads,
+            gets,
+            hits: numbers.of("get_hits"),
+            replica_reads,
+            evictions: numbers.of("evictions"),
         }
     }
 
@@ -92,18 +116,6 @@ impl Counts {
             hits: self.hits.saturating_sub(last.hits),
             replica_reads: self.replica_reads.saturating_sub(last.replica_reads),
             evictions: self.evictions.saturating_sub(last.evictions),
-        }
-    }
-}
-
-impl Holdings {
-    fn take(&mut self, name: &str, value: u64) {
-        match name {
-            "curr_items" => self.items = value,
-            "bytes" => self.bytes = value,
-            "limit_maxbytes" => self.bytes_max = value,
-            "curr_connections" => self.connections = value,
-            _ => {}
         }
     }
 }
@@ -184,18 +196,24 @@ impl Watch {
 }
 
 fn read_stats(answers: &mut BufReader<TcpStream>) -> io::Result<ServerStats> {
-    let mut stats = ServerStats::default();
+    let mut numbers = Numbers::default();
     for _ in 0..2 {
-        read_list(answers, |name, value| {
-            let value = value.parse().unwrap_or(0);
-            stats.counts.take(name, value);
-            stats.holdings.take(name, value);
-        })?;
+        read_list(answers, |name, value| numbers.take(name, value))?;
     }
+    let mut hot_keys = Vec::new();
     read_list(answers, |key, facts| {
-        stats.hot_keys.extend(parse_hot_key(key, facts));
+        hot_keys.extend(parse_hot_key(key, facts));
     })?;
-    Ok(stats)
+    Ok(ServerStats {
+        counts: Counts::of(&numbers),
+        holdings: Holdings {
+            items: numbers.of("curr_items"),
+            memory_bytes: numbers.of("bytes"),
+            memory_limit_bytes: numbers.of("limit_maxbytes"),
+            connections: numbers.of("curr_connections"),
+        },
+        hot_keys,
+    })
 }
 
 /// Reads `STAT name value` lines up to `END`; nothing where the server has no such list.
@@ -229,6 +247,7 @@ pub fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) ->
 fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
     let mut hot = HotKey {
         key: key.to_owned(),
+        home: String::new(),
         state: String::new(),
         requests_per_second: 0.0,
         replicas: 0,

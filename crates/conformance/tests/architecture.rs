@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roles", &["types", "protocol", "policy", "storage"]),
     ("runtime", &["types"]),
     ("workload", &["types"]),
+    ("launch", &[]),
     (
         "coordinator",
         &["types", "protocol", "policy", "roles", "runtime"],
@@ -45,7 +46,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "bench",
-        &["types", "protocol", "policy", "runtime", "workload"],
+        &[
+            "types", "protocol", "policy", "runtime", "workload", "launch",
+        ],
     ),
     (
         "sim",
@@ -63,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "runtime",
             "workload",
+            "launch",
             "coordinator",
             "server",
             "proxy",
@@ -71,7 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "experiments",
         ],
     ),
-    ("testkit", &[]),
+    ("testkit", &["launch"]),
     (
         "conformance",
         &["types", "policy", "roles", "bench", "testkit"],

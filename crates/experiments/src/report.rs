@@ -1,7 +1,7 @@
 //! What an experiment has found: tables beside the paper's claims, curves, and how it was measured.
 
-use comfy_table::{CellAlignment, presets};
 use evenkeel_bench::plot::Plot;
+use evenkeel_bench::table::framed;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ pub struct Report {
     /// Seed of everything random in it.
     pub seed: u64,
     /// What was set, in words: numbers with their units.
-    pub settings: Vec<(String, String)>,
+    pub settings: Vec<(&'static str, String)>,
     /// What the paper claims, beside what was found.
     pub claims: Vec<Claim>,
     /// Figures.
@@ -62,11 +62,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows yet.
-    pub fn new(title: &str, columns: &[&str]) -> Table {
+    /// A table without rows yet. Bars stand between the names of its columns.
+    pub fn new(title: &str, columns: &str) -> Table {
         Table {
             title: title.to_owned(),
-            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            columns: columns.split('|').map(str::to_owned).collect(),
             rows: Vec::new(),
         }
     }
@@ -77,16 +77,7 @@ impl Table {
     }
 
     fn to_terminal(&self) -> comfy_table::Table {
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        table.set_header(&self.columns);
-        for row in &self.rows {
-            table.add_row(row);
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
+        framed(&self.columns.join("|"), self.rows.clone(), 1..usize::MAX)
     }
 }
 
@@ -111,6 +102,11 @@ impl Claim {
 }
 
 impl Report {
+    /// Adds what a reader must know.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
     /// For a terminal.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}: {} ({})\n", self.experiment, self.title, self.source);
@@ -126,7 +122,7 @@ impl Report {
             let _ = write!(text, "\n{}\n{}\n", table.title, table.to_terminal());
         }
         if !self.claims.is_empty() {
-            let mut table = Table::new("", &["claim", "paper", "here", ""]);
+            let mut table = Table::new("", "claim|paper|here|");
             for claim in &self.claims {
                 table.row([
                     claim.what.clone(),
@@ -211,7 +207,7 @@ mod tests {
     use super::*;
 
     fn report() -> Report {
-        let mut table = Table::new("Loads", &["server", "requests/s"]);
+        let mut table = Table::new("Loads", "server|requests/s");
         table.row(["0".into(), "100".into()]);
         Report {
             format: FORMAT_VERSION,
@@ -221,7 +217,7 @@ mod tests {
             mode: "sim".into(),
             scale: "small".into(),
             seed: 7,
-            settings: vec![("servers".into(), "1".into())],
+            settings: vec![("servers", "1".into())],
             claims: vec![Claim::new("it is even", "1.0", "1.2".into(), Some(false))],
             tables: vec![table],
             plots: Vec::new(),

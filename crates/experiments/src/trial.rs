@@ -215,11 +215,10 @@ pub(crate) type TableCurve<'t> = (&'t str, Vec<Vec<&'t Trial>>);
 
 /// A table of trials: one row for each rate, with the latency of all requests.
 pub(crate) fn trials_table(title: &str, curves: &[TableCurve<'_>]) -> Table {
-    let columns: Vec<_> = ["", "offered/s", "requests/s"]
-        .into_iter()
-        .chain(SHARES)
-        .chain(["max/mean load", "hits"])
-        .collect();
+    let columns = format!(
+        "|offered/s|requests/s|{}|max/mean load|hits",
+        SHARES.join("|")
+    );
     let mut table = Table::new(title, &columns);
     for (label, trials) in curves.iter().flat_map(rows) {
         let mut row = rates(label, trials);
@@ -235,12 +234,8 @@ pub(crate) fn trials_table(title: &str, curves: &[TableCurve<'_>]) -> Table {
 /// The same with the latencies of reads and of writes.
 pub(crate) fn reads_and_writes_table(title: &str, curves: &[TableCurve<'_>]) -> Table {
     let named = |what: &str| SHARES.map(|share| format!("{what} {share}"));
-    let (reads, writes) = (named("reads"), named("writes"));
-    let columns: Vec<_> = ["", "offered/s", "requests/s"]
-        .into_iter()
-        .chain(reads.iter().chain(&writes).map(String::as_str))
-        .chain(["max/mean load"])
-        .collect();
+    let (reads, writes) = (named("reads").join("|"), named("writes").join("|"));
+    let columns = format!("|offered/s|requests/s|{reads}|{writes}|max/mean load");
     let mut table = Table::new(title, &columns);
     for (label, trials) in curves.iter().flat_map(rows) {
         let mut row = rates(label, trials);

@@ -4,16 +4,15 @@
 //! ready, and that it is gone afterwards whatever happens. This crate answers them once.
 //!
 //! * [`binary`] finds (or builds) the `evenkeel` binary of the present source.
-//! * [`Process`] starts a program, waits for its ready line, keeps what it said on standard error for
-//!   the failure message, sends it signals, and ends it when dropped.
+//! * [`Process`] starts a program as everybody does here (`evenkeel_launch`): waits for its ready line, keeps what it said
+//!   for the failure message, sends it signals, and ends it when dropped.
 //! * [`Memcached`] is the reference: Debian's memcached on a free port.
 //! * [`Cluster`] is a coordinator with servers and proxies.
 //! * [`worker_ports`] answer as a server whose heartbeats a test writes by hand.
 //! * [`Client`] is a small blocking text client that never hides a byte.
 //!
-//! Nothing here sleeps to wait. A process announces readiness by a line, a file that appears is
-//! awaited through inotify, and what another process can only be asked about goes through
-//! [`poll_until`], which is bounded and says what it waited for.
+//! Nothing here sleeps for a time that should be enough. A process announces readiness by a line or a file, and what it can
+//! only be asked about goes through [`poll_until`], which is bounded and says what it waited for.
 //!
 //! Everything panics with a clear message instead of returning errors: a test that cannot start its
 //! fixtures has nothing left to decide.
@@ -26,7 +25,6 @@ mod cluster;
 pub mod evenkeel;
 pub mod http;
 mod memcached;
-mod port_file;
 mod process;
 mod wait;
 mod worker_ports;

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::port_file::PortFile;
-use crate::{Client, Process, READY_DEADLINE, require_program};
+use evenkeel_launch::Launch;
+
+use crate::{Client, Process, require_program};
 
 /// Debian's memcached on a free loopback port.
 pub struct Memcached {
@@ -38,27 +39,12 @@ impl Memcached {
     }
 
     fn start(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Memcached {
-        let dir = tempfile::tempdir().expect("a temporary folder can be made");
-        let file = PortFile::watch(dir.path(), "port");
-        let builder = Process::command("memcached", program)
-            // As root, memcached insists on being told whom to run as.
-            .args(["-u", "root", "-l", "127.0.0.1", "-p", "-1", "-U", "0"])
-            .args(arguments)
-            .env("MEMCACHED_PORT_FILENAME", file.path());
-        let process = environment
-            .iter()
-            .fold(builder, |builder, (name, value)| builder.env(name, value))
-            .spawn();
-        let port = file.wait(&process, READY_DEADLINE).unwrap_or_else(|| {
-            panic!(
-                "memcached {arguments:?} did not start:\n{}",
-                process.stderr_text()
-            )
-        });
-        Memcached {
-            process,
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-        }
+        let (mut launch, port_file) =
+            Launch::memcached(program, arguments).expect("a temporary folder can be made");
+        launch.command.envs(environment.iter().copied());
+        let mut process = Process::start(launch);
+        let address = process.await_ready(|_| port_file.address());
+        Memcached { process, address }
     }
 
     /// Where it listens.

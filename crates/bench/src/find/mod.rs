@@ -132,10 +132,7 @@ impl FindOptions {
                 Arrivals::Closed | Arrivals::Poisson(_) => Arrivals::Poisson(rate),
             },
             warm_up: self.step.mul_f64(SETTLE_SHARE),
-            stop: Stop {
-                after: Some(self.step),
-                requests: None,
-            },
+            stop: Stop::after(self.step),
             ..self.plan.clone()
         }
     }
@@ -229,10 +226,7 @@ fn drain(options: &FindOptions) -> anyhow::Result<()> {
         pipeline: 1,
         answer_timeout: plan.answer_timeout.min(DRAIN_WAIT),
         warm_up: Duration::ZERO,
-        stop: Stop {
-            after: None,
-            requests: Some((plan.threads * plan.connections_per_thread) as u64),
-        },
+        stop: Stop::at_request((plan.threads * plan.connections_per_thread) as u64),
         ..plan.clone()
     })?;
     for _ in 0..DRAINS_MAX {

@@ -5,8 +5,8 @@ use crate::Source;
 use crate::plot::{Axis, Curve, Plot, write_plots};
 use crate::report::RoundReport;
 use crate::series::Moment;
+use crate::table::framed;
 use crate::units::show_duration;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::path::Path;
 
@@ -230,26 +230,9 @@ impl FindReport {
 
     /// The report for people: a table of the steps, and what was found.
     pub fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        table.set_header([
-            "step",
-            "asked/s",
-            "answered/s",
-            "p50 µs",
-            "p90 µs",
-            "p99 µs",
-            "p99.9 µs",
-            "errors",
-            "generator",
-            "verdict",
-        ]);
-        for step in &self.steps {
-            table.add_row(step.cells());
-        }
-        for column in table.column_iter_mut().take(9) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        let heads =
+            "step|asked/s|answered/s|p50 µs|p90 µs|p99 µs|p99.9 µs|errors|generator|verdict";
+        let table = framed(heads, self.steps.iter().map(Step::cells), 0..9);
         format!("{table}\n{}", self.summary)
     }
 
@@ -298,20 +281,16 @@ impl FindReport {
         let rates = || self.steps.iter().map(|step| step.asked_per_second);
         let bound_us = within.as_secs_f64() * 1e6;
         let ends = [rates().reduce(f64::min), rates().reduce(f64::max)];
-        let curve = |label: &str, points| Curve {
-            label: label.into(),
-            points,
-        };
         Plot {
             name: "latency-by-rate".into(),
             title: format!("Latency by rate: {}", self.target),
             x: Axis::log("requests/s asked"),
             y: Axis::log(&format!("{percentile}, µs")),
             curves: vec![
-                curve("held", steps(true)),
-                curve("did not hold", steps(false)),
-                curve(
-                    &self.settings.objective.to_string(),
+                Curve::new("held", steps(true)),
+                Curve::new("did not hold", steps(false)),
+                Curve::new(
+                    self.settings.objective.to_string(),
                     ends.into_iter()
                         .flatten()
                         .map(|rate| (rate, bound_us))
@@ -332,10 +311,10 @@ impl FindReport {
             title: format!("{title}: {}", self.target),
             x: Axis::linear("seconds"),
             y,
-            curves: vec![Curve {
-                label: self.target.clone(),
-                points: steps.filter(|point| point.1 > 0.0).collect(),
-            }],
+            curves: vec![Curve::new(
+                &self.target,
+                steps.filter(|point| point.1 > 0.0).collect(),
+            )],
         }
     }
 }

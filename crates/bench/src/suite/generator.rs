@@ -5,10 +5,10 @@
 //! prepared requests, and the generator that draws and encodes each of them. The generator compares answers with
 //! requests and books latencies; values are not checked, because an echo server has none.
 
-use super::ground::{Ground, GroundArgs, KEY_LEN, VALUE_LEN, WARM_UP, all_hits};
+use super::ground::{Ground, GroundArgs, KEY_LEN, Measured, VALUE_LEN, all_hits};
 use super::loads::echo;
 use super::minimal::MinimalLoop;
-use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
+use super::report::{Compared, Goal, PeerReport, RowReport, SuiteReport, Unit};
 use super::rows::{GENERATOR_LOADS, GENERATOR_SHARE, GeneratorLoad, Peer};
 use super::{finish_row, show};
 use crate::LoadPlan;
@@ -97,29 +97,27 @@ fn row(ground: &Ground, load: &GeneratorLoad) -> anyhow::Result<RowReport> {
         .ring()
         .context("requests were not prepared")?
         .bytes();
-    let minimal_loop =
-        |time| MinimalLoop::new(server.address, traffic, &shape, requests)?.run(core, time);
-    let mut minimal = Vec::new();
-    let mut generators = [
-        (Peer::Generator, prepared.clone(), Vec::new(), 0.0_f64),
-        (Peer::GeneratorDrawing, drawing, Vec::new(), 0.0_f64),
+    let peers = [
+        (Peer::MinimalLoop, None),
+        (Peer::Generator, Some(prepared.clone())),
+        (Peer::GeneratorDrawing, Some(drawing)),
     ];
-    minimal_loop(WARM_UP)?;
-    for _ in 0..ground.rounds {
-        let reached = minimal_loop(ground.duration);
-        minimal.push(reached.with_context(|| format!("{}, minimal loop", load.id))?);
-        for (peer, generator, rounds, busiest) in &mut generators {
-            let place = || format!("{}, {}", load.id, peer.short());
-            let round = all_hits(generator).with_context(place)?;
-            rounds.push(round.requests_per_second);
-            *busiest = busiest.max(round.generator_cpu_share);
-        }
-    }
-    let mut results = vec![PeerResult::of(Peer::MinimalLoop, minimal)];
-    results.extend(generators.map(|(peer, _, rounds, busiest)| PeerResult {
-        generator_cpu_share_max: Some(busiest),
-        ..PeerResult::of(peer, rounds)
-    }));
+    let [results] = ground.in_turns(load.id, &peers, |generator, time| {
+        let round = match generator {
+            Some(generator) => Some(all_hits(&generator.lasting(time))?),
+            None => None,
+        };
+        Ok(Measured {
+            figures: [match &round {
+                Some(round) => round.requests_per_second,
+                None => {
+                    MinimalLoop::new(server.address, traffic, &shape, requests)?.run(core, time)?
+                }
+            }],
+            cpu_us: None,
+            generator_share: round.map(|round| round.generator_cpu_share),
+        })
+    })?;
     let goal = Goal::Times(Peer::Generator, Peer::MinimalLoop, GENERATOR_SHARE);
     let goals = if load.has_goal {
         slice::from_ref(&goal)

@@ -1,15 +1,18 @@
 //! Where and how a suite measures: cores, rounds, keys, and the loads that all of them share.
 
-use super::report::SuiteSettings;
+use super::report::{PeerResult, SuiteSettings};
 use super::rows::{Peer, Traffic};
+use crate::beside::{First, fill, in_turns};
 use crate::driver::Load;
 use crate::process::{Server, allowed_cores};
-use crate::report::RoundReport;
+use crate::report::{RoundReport, median};
 use crate::run::measure_load;
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
-use anyhow::ensure;
-use evenkeel_workload::{KeySizes, Mix, MultiGet, Operation, Popularity, ValueSizes, WorkloadSpec};
+use anyhow::{Context, ensure};
+use evenkeel_workload::{
+    Arrivals, KeySizes, Mix, MultiGet, Operation, Popularity, Rate, ValueSizes, WorkloadSpec,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,9 +27,16 @@ pub(super) const MEMORY_MB: &str = "1024";
 pub(super) const KEY_LEN: usize = 32;
 pub(super) const VALUE_LEN: usize = 100;
 
-/// Connections and depth of the pipelines that fill a server.
-pub(super) const FILL_CONNECTIONS: usize = 4;
-pub(super) const FILL_PIPELINE: usize = 64;
+/// Connections and depth of the pipelines that check what a server holds.
+pub(super) const CHECK_CONNECTIONS: usize = 4;
+pub(super) const CHECK_PIPELINE: usize = 64;
+
+/// Connections where latency is measured, and requests that may be in flight on each.
+const LATENCY_CONNECTIONS: usize = 16;
+const LATENCY_PIPELINE: usize = 64;
+
+/// A round of latencies is this many times as long as those of other rows: one request of a thousand counts.
+const LATENCY_LENGTHS: u32 = 2;
 
 /// Cores that the generator takes where none are named.
 const GENERATOR_CORES_DEFAULT: usize = 2;
@@ -175,10 +185,7 @@ impl Ground {
         LoadPlan {
             threads,
             connections_per_thread: connections / threads,
-            stop: Stop {
-                after: Some(self.duration),
-                requests: None,
-            },
+            stop: Stop::after(self.duration),
             // What is read is checked once, before the measurements: checking costs the generator.
             check_values: false,
             give_up_after: Some(Duration::from_secs(5)),
@@ -204,33 +211,8 @@ impl Ground {
 
     /// Sets all keys.
     pub(super) fn fill_all(&self, server: &Server) -> anyhow::Result<()> {
-        self.fill(server, self.workload(Operation::Get)?, 0)
-    }
-
-    /// Sets all keys of a workload. So many may be refused: a full memcached has no memory for an item now and
-    /// then, while it moves pages between its classes.
-    pub(super) fn fill(
-        &self,
-        server: &Server,
-        workload: WorkloadSpec,
-        refused_max: u64,
-    ) -> anyhow::Result<()> {
-        let count = workload.keys();
-        let plan = LoadPlan {
-            connections_per_thread: FILL_CONNECTIONS,
-            pipeline: FILL_PIPELINE,
-            give_up_after: Some(Duration::from_secs(5)),
-            pin: self.generator_cores.clone(),
-            ..LoadPlan::new(Target::from(server.address), Source::Fill(workload))
-        };
-        let round = crate::measure(plan)?;
-        ensure!(
-            round.counters.sets + refused_max >= count,
-            "{} of {count} keys were stored ({})",
-            round.counters.sets,
-            round.first_error.as_deref().unwrap_or("no error was told")
-        );
-        Ok(())
+        let workload = self.workload(Operation::Get)?;
+        fill(server, workload, 0, &self.generator_cores)
     }
 
     /// Reads with checks, in each dialect: every value must be there and right.
@@ -242,45 +224,97 @@ impl Ground {
     ) -> anyhow::Result<()> {
         for &protocol in dialects {
             let plan = LoadPlan {
-                pipeline: FILL_PIPELINE,
+                pipeline: CHECK_PIPELINE,
                 protocol,
                 check_values: true,
-                stop: Stop {
-                    after: None,
-                    requests: Some(self.keys.min(50_000)),
-                },
-                ..self.plan(server, Operation::Get, FILL_CONNECTIONS)?
+                stop: Stop::at_request(self.keys.min(50_000)),
+                ..self.plan(server, Operation::Get, CHECK_CONNECTIONS)?
             };
-            let round = crate::measure(plan)?;
-            let counters = round.counters;
-            ensure!(
-                counters.wrong_values == 0 && counters.errors == 0 && counters.misses == 0,
-                "{}: {} wrong values, {} errors, {} misses ({})",
-                peer.short(),
-                counters.wrong_values,
-                counters.errors,
-                counters.misses,
-                round.first_error.as_deref().unwrap_or("no error was told")
-            );
+            let checked = crate::measure(plan)?.all_right();
+            checked.with_context(|| peer.short())?;
         }
         Ok(())
     }
 }
 
+/// What was measured of a peer in a round.
+pub(super) struct Measured<const N: usize> {
+    /// A figure for each row that comes of it.
+    pub(super) figures: [f64; N],
+    /// The server's processor time for a request, in microseconds.
+    pub(super) cpu_us: Option<f64>,
+    /// The largest share of its processors that the generator used.
+    pub(super) generator_share: Option<f64>,
+}
+
+impl Ground {
+    /// Measures peers in turns, each for the time that it is told; the results of each figure.
+    pub(super) fn in_turns<S, const N: usize>(
+        &self,
+        id: &str,
+        peers: &[(Peer, S)],
+        mut measure: impl FnMut(&S, Duration) -> anyhow::Result<Measured<N>>,
+    ) -> anyhow::Result<[Vec<PeerResult>; N]> {
+        let all = in_turns(
+            peers,
+            0..=self.rounds,
+            First::Same,
+            |round, (peer, subject)| {
+                let time = if round == 0 { WARM_UP } else { self.duration };
+                measure(subject, time).with_context(|| format!("{id}, {}", peer.short()))
+            },
+        )?;
+        let result = |(peer, rounds): (Peer, &Vec<Measured<N>>), figure: usize| {
+            let cpu_us: Vec<f64> = rounds.iter().filter_map(|round| round.cpu_us).collect();
+            let shares = rounds.iter().filter_map(|round| round.generator_share);
+            PeerResult {
+                server_cpu_us_per_request: (!cpu_us.is_empty()).then(|| median(cpu_us)),
+                generator_cpu_share_max: shares.max_by(f64::total_cmp),
+                ..PeerResult::of(
+                    peer,
+                    rounds.iter().map(|round| round.figures[figure]).collect(),
+                )
+            }
+        };
+        Ok(std::array::from_fn(|figure| {
+            let peers = peers.iter().map(|(peer, _)| *peer).zip(&all);
+            peers.map(|measured| result(measured, figure)).collect()
+        }))
+    }
+
+    /// Gets at a rate of so many a second, whether or not answers come: each latency counts from the moment that its request
+    /// was due. Requests may be in flight on a connection, so that a stall holds up answers and not the generator.
+    pub(super) fn at_rate(
+        &self,
+        server: &Server,
+        rate: f64,
+        time: Duration,
+    ) -> anyhow::Result<RoundReport> {
+        let mut plan = LoadPlan {
+            pipeline: LATENCY_PIPELINE,
+            pace: Arrivals::Poisson(Rate::Constant(rate)),
+            ..self.plan(server, Operation::Get, LATENCY_CONNECTIONS)?
+        };
+        plan.stop.after = Some(time * LATENCY_LENGTHS);
+        let report = crate::measure(plan)?;
+        let told = report.first_error.as_deref().unwrap_or_default();
+        ensure!(report.counters.errors == 0, "{told}");
+        Ok(report)
+    }
+
+    /// Unpipelined gets a second of a server.
+    pub(super) fn maximum(&self, server: &Server) -> anyhow::Result<f64> {
+        let figures = (0..self.rounds).map(|_| {
+            let plan = self.plan(server, Operation::Get, LATENCY_CONNECTIONS)?;
+            Ok(crate::measure(plan)?.requests_per_second)
+        });
+        Ok(median(figures.collect::<anyhow::Result<_>>()?))
+    }
+}
+
 /// Runs a load of which every answer has to be what the request is for: a value, or that it was stored.
 pub(super) fn all_hits(load: &Load) -> anyhow::Result<RoundReport> {
-    let round = measure_load(load)?;
-    let counters = round.counters;
-    ensure!(
-        counters.errors == 0 && counters.misses == 0 && counters.wrong_values == 0,
-        "{} errors, {} misses, {} wrong values ({})",
-        counters.errors,
-        counters.misses,
-        counters.wrong_values,
-        round.first_error.as_deref().unwrap_or("no error was told")
-    );
-    ensure!(counters.requests > 0, "no request was answered");
-    Ok(round)
+    measure_load(load)?.all_right()
 }
 
 /// Load of the machine over the last minute; 0 where the kernel does not say.

@@ -1,13 +1,11 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
-use super::ground::{Ground, KEY_LEN, VALUE_LEN, WARM_UP, all_hits};
-use super::report::{PeerResult, RowReport};
+use super::ground::{Ground, KEY_LEN, Measured, VALUE_LEN, all_hits};
+use super::report::RowReport;
 use super::rows::{LOADS, Load, Peer, Traffic};
 use super::{Suite, finish_row};
-use crate::driver::Load as Prepared;
+use crate::beside::with_cpu_us;
 use crate::process::Server;
-use crate::report::median;
-use anyhow::Context;
 use std::slice;
 
 /// Measures every load that is wanted.
@@ -30,22 +28,22 @@ fn row(suite: &Suite, load: &Load) -> anyhow::Result<RowReport> {
         &ground.generator_cores
     };
     let prepared = ground.prepared(&load.traffic, cores)?;
-    let mut measured = vec![Measured::new(Peer::Echo, &echo)];
+    let mut peers = vec![(Peer::Echo, &echo)];
     let servers = suite.servers.iter();
-    measured.extend(servers.map(|(peer, server)| Measured::new(*peer, server)));
-    for round in 0..=ground.rounds {
-        for peer in &mut measured {
-            let place = || format!("{}, {}", load.id, peer.peer.short());
-            let on_peer = prepared.on(peer.server.address.into());
-            if round == 0 {
-                all_hits(&on_peer.lasting(WARM_UP)).with_context(place)?;
-            } else {
-                let place = place();
-                peer.measure(&on_peer, load).context(place)?;
-            }
-        }
-    }
-    let results = measured.into_iter().map(Measured::result).collect();
+    peers.extend(servers.map(|(peer, server)| (*peer, server)));
+    let [results] = ground.in_turns(load.id, &peers, |&server, time| {
+        let on_peer = prepared.on(server.address.into()).lasting(time);
+        let (done, cpu_us) = with_cpu_us([server], || all_hits(&on_peer))?;
+        let cpu_us = cpu_us / done.counters.requests as f64;
+        Ok(Measured {
+            figures: [match load.shared_core {
+                true => cpu_us,
+                false => done.requests_per_second * load.traffic.multiget as f64,
+            }],
+            cpu_us: Some(cpu_us),
+            generator_share: Some(done.generator_cpu_share),
+        })
+    })?;
     Ok(RowReport::new(
         load.id,
         load.what(),
@@ -61,66 +59,10 @@ pub(super) fn echo(ground: &Ground, traffic: &Traffic) -> anyhow::Result<Server>
         crate::EchoRequest::Get => "get",
         crate::EchoRequest::Set => "set",
     };
-    let (keys, key, value) = (
-        traffic.multiget.to_string(),
-        KEY_LEN.to_string(),
-        VALUE_LEN.to_string(),
+    let arguments = format!(
+        "bench echo --request {request} --multiget {} --key-size {KEY_LEN} --value-size {VALUE_LEN}",
+        traffic.multiget
     );
-    let arguments = [
-        "bench",
-        "echo",
-        "--request",
-        request,
-        "--multiget",
-        &keys,
-        "--key-size",
-        &key,
-        "--value-size",
-        &value,
-    ];
+    let arguments: Vec<&str> = arguments.split(' ').collect();
     Server::evenkeel(&arguments, &[ground.server_core])
-}
-
-/// A peer's rounds of one load.
-struct Measured<'s> {
-    peer: Peer,
-    server: &'s Server,
-    figures: Vec<f64>,
-    cpu_us: Vec<f64>,
-    generator_cpu_share_max: f64,
-}
-
-impl<'s> Measured<'s> {
-    fn new(peer: Peer, server: &'s Server) -> Self {
-        Measured {
-            peer,
-            server,
-            figures: Vec::new(),
-            cpu_us: Vec::new(),
-            generator_cpu_share_max: 0.0,
-        }
-    }
-
-    fn measure(&mut self, prepared: &Prepared, load: &Load) -> anyhow::Result<()> {
-        let before = self.server.cpu_time()?;
-        let done = all_hits(prepared)?;
-        let cpu = self.server.cpu_time()?.saturating_sub(before);
-        let cpu_us = cpu.as_secs_f64() * 1e6 / done.counters.requests as f64;
-        self.cpu_us.push(cpu_us);
-        self.figures.push(if load.shared_core {
-            cpu_us
-        } else {
-            done.requests_per_second * load.traffic.multiget as f64
-        });
-        self.generator_cpu_share_max = self.generator_cpu_share_max.max(done.generator_cpu_share);
-        Ok(())
-    }
-
-    fn result(self) -> PeerResult {
-        PeerResult {
-            server_cpu_us_per_request: Some(median(self.cpu_us)),
-            generator_cpu_share_max: Some(self.generator_cpu_share_max),
-            ..PeerResult::of(self.peer, self.figures)
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
 
-use super::ground::{FILL_CONNECTIONS, FILL_PIPELINE};
+use super::ground::{CHECK_CONNECTIONS, CHECK_PIPELINE, Ground};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
-use super::{Suite, finish_row};
+use super::{Suite, finish_or_note, finish_row};
+use crate::beside::{self, REFUSED_DIVISOR};
 use crate::process::Server;
 use crate::{LoadPlan, Source, Stop};
 use anyhow::{Context, ensure};
@@ -23,12 +24,9 @@ const SAMPLE_LEN: u64 = 200_000;
 /// How far the number found by asking may be from the number counted.
 const SAMPLE_TOLERANCE: f64 = 0.02;
 
-/// memcached may refuse one set of so many while it is filled beyond its memory; we may refuse none.
-const REFUSED_DIVISOR: u64 = 100;
-
 /// Idle connections; fewer where it must be quick.
-pub(super) const IDLE_CONNECTIONS: usize = 10_000;
-pub(super) const IDLE_CONNECTIONS_QUICK: usize = 2_000;
+const IDLE_CONNECTIONS: usize = 10_000;
+const IDLE_CONNECTIONS_QUICK: usize = 2_000;
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,22 +107,20 @@ fn fill(
         true => 0,
         false => count / REFUSED_DIVISOR,
     };
-    suite.ground.fill(server, workload.clone(), refused_max)?;
+    let cores = &suite.ground.generator_cores;
+    beside::fill(server, workload.clone(), refused_max, cores)?;
     let stats = server.stats("")?;
     ensure!(stats.number("evictions")? > 0, "nothing was evicted");
     let items = stats.number("curr_items")? as f64;
     let sample = crate::measure(LoadPlan {
-        pipeline: FILL_PIPELINE,
+        pipeline: CHECK_PIPELINE,
         value_sizes: workload.value_sizes.clone(),
         source: Source::Generated(workload),
         check_values: true,
-        stop: Stop {
-            after: None,
-            requests: Some(SAMPLE_LEN),
-        },
+        stop: Stop::at_request(SAMPLE_LEN),
         ..suite
             .ground
-            .plan(server, Operation::Get, FILL_CONNECTIONS)?
+            .plan(server, Operation::Get, CHECK_CONNECTIONS)?
     })?;
     ensure!(sample.counters.wrong_values == 0, "wrong values were read");
     let found = sample.hit_ratio * count as f64;
@@ -135,45 +131,55 @@ fn fill(
     Ok(items)
 }
 
-/// Opens connections, uses each once, and sees what they take when they are idle. What the kernel
-/// keeps for its sockets is no part of it.
+/// What a connection to each of Evenkeel's kinds of servers, and to memcached, takes that is idle.
 pub(super) fn measure_idle_connections(
     suite: &mut Suite,
     rows: &mut Vec<RowReport>,
 ) -> anyhow::Result<()> {
-    const ID: &str = "idle_connection";
-    if !suite.ground.wants(ID) {
-        return Ok(());
-    }
-    let wanted = if suite.ground.quick {
-        IDLE_CONNECTIONS_QUICK
-    } else {
-        IDLE_CONNECTIONS
-    };
-    // The client's ends are in this process; a server needs as many.
-    if let Err(error) = raise_descriptor_limit(wanted) {
-        suite.notes.push(format!("{ID} was not measured: {error}"));
-        return Ok(());
-    }
-    let mut peers = vec![Peer::Memcached];
-    peers.extend(&suite.ours);
-    let mut results = Vec::new();
-    for peer in peers {
-        let limit = (wanted + 100).to_string();
-        let server = suite.server(peer, &["-m", "64", "-c", &limit])?;
-        results.push(PeerResult::of(peer, vec![idle_bytes(&server, wanted)?]));
-    }
-    let what = format!("resident memory of an idle connection, of {wanted}");
-    let ours = suite.ours.iter();
-    let goals: Vec<Goal> = ours
-        .map(|&peer| Goal::Bound(peer, IDLE_CONNECTION_BYTES_MAX))
-        .collect();
-    finish_row(rows, RowReport::new(ID, what, Unit::Bytes, results, &goals));
+    let peers = [&[Peer::Memcached][..], &suite.ours].concat();
+    let row = idle_row(&suite.ground, "idle_connection", &peers, |peer, limit| {
+        suite.server(peer, &["-m", "64", "-c", &limit.to_string()])
+    })?;
+    finish_or_note(rows, &mut suite.notes, row);
     Ok(())
 }
 
+/// Opens connections, uses each once, and sees what they take when they are idle. What the kernel
+/// keeps for its sockets is no part of it. `start` starts a peer with room for so many. Nothing where it is not wanted; a
+/// note where it cannot be measured.
+pub(super) fn idle_row(
+    ground: &Ground,
+    id: &str,
+    peers: &[Peer],
+    start: impl Fn(Peer, usize) -> anyhow::Result<Server>,
+) -> anyhow::Result<Option<Result<RowReport, String>>> {
+    if !ground.wants(id) {
+        return Ok(None);
+    }
+    let wanted = match ground.quick {
+        true => IDLE_CONNECTIONS_QUICK,
+        false => IDLE_CONNECTIONS,
+    };
+    // The client's ends are in this process; a server needs as many.
+    if let Err(error) = raise_descriptor_limit(wanted) {
+        return Ok(Some(Err(format!("{id} was not measured: {error}"))));
+    }
+    let mut results = Vec::new();
+    for &peer in peers {
+        let server = start(peer, wanted + 100)?;
+        results.push(PeerResult::of(peer, vec![idle_bytes(&server, wanted)?]));
+    }
+    let what = format!("resident memory of an idle connection, of {wanted}");
+    let ours = peers.iter().filter(|peer| peer.is_ours());
+    let goals: Vec<Goal> = ours
+        .map(|&peer| Goal::Bound(peer, IDLE_CONNECTION_BYTES_MAX))
+        .collect();
+    let row = RowReport::new(id, what, Unit::Bytes, results, &goals);
+    Ok(Some(Ok(row)))
+}
+
 /// Resident memory that each of so many connections costs which have had one answer, in bytes.
-pub(super) fn idle_bytes(server: &Server, connections: usize) -> anyhow::Result<f64> {
+fn idle_bytes(server: &Server, connections: usize) -> anyhow::Result<f64> {
     drop(use_once(server)?);
     let before = server.resident_bytes()?;
     let connections = (0..connections)

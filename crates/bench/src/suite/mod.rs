@@ -222,6 +222,19 @@ impl Suite {
     }
 }
 
+/// The same, or a note of why there is no row; nothing where none is wanted.
+fn finish_or_note(
+    rows: &mut Vec<RowReport>,
+    notes: &mut Vec<String>,
+    row: Option<Result<RowReport, String>>,
+) {
+    match row {
+        Some(Ok(row)) => finish_row(rows, row),
+        Some(Err(note)) => notes.push(note),
+        None => {}
+    }
+}
+
 /// Adds a row to the table, and tells whoever waits.
 fn finish_row(rows: &mut Vec<RowReport>, row: RowReport) {
     eprintln!("{}", row.progress());

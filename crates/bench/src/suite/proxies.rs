@@ -6,18 +6,15 @@
 //! each of them. Latencies are those at half of what the better peer reaches, less those of the servers
 //! themselves.
 
-use super::ground::{Ground, GroundArgs, MEMORY_MB, WARM_UP, all_hits};
-use super::memory::{IDLE_CONNECTIONS, IDLE_CONNECTIONS_QUICK, idle_bytes};
-use super::report::{Compared, Goal, PeerReport, PeerResult, RowReport, SuiteReport, Unit};
-use super::rows::{IDLE_CONNECTION_BYTES_MAX, PROXY_LOADS, Peer, ProxyLoad};
-use super::{finish_row, show};
-use crate::LoadPlan;
+use super::ground::{Ground, GroundArgs, MEMORY_MB, Measured, all_hits};
+use super::memory::idle_row;
+use super::report::{Compared, Goal, PeerReport, RowReport, SuiteReport, Unit};
+use super::rows::{PROXY_LOADS, Peer, ProxyLoad};
+use super::{finish_or_note, finish_row, show};
+use crate::beside::with_cpu_us;
 use crate::peers::{addresses, like_twemproxy, twemproxy};
 use crate::process::{Refused, Server, memcached_version};
-use crate::report::median;
 use anyhow::{Context, ensure};
-use evenkeel_runtime::raise_descriptor_limit;
-use evenkeel_workload::{Arrivals, Operation, Rate};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,13 +25,6 @@ const SERVERS: usize = 2;
 
 /// Who is to be beaten.
 const OTHERS: &[Peer] = &[Peer::BuiltinProxy, Peer::Twemproxy];
-
-/// Connections of the latency rows, and requests that may be in flight on each.
-const LATENCY_CONNECTIONS: usize = 16;
-const LATENCY_PIPELINE: usize = 64;
-
-/// A latency round is this many times as long as those of other rows.
-const LATENCY_LENGTHS: u32 = 2;
 
 /// Measures Evenkeel's proxy beside memcached's own and twemproxy, and prints what was asked of it
 /// beside what it reaches.
@@ -156,28 +146,16 @@ impl ProxySuite {
     fn load(&self, load: &ProxyLoad) -> anyhow::Result<RowReport> {
         let (ground, traffic) = (&self.ground, &load.traffic);
         let prepared = ground.prepared(traffic, &ground.generator_cores)?;
-        let mut cpu_us = vec![Vec::new(); self.proxies.len()];
-        let mut busiest = vec![0.0_f64; self.proxies.len()];
-        for round in 0..=ground.rounds {
-            for (index, (peer, proxy)) in self.proxies.iter().enumerate() {
-                let place = || format!("{}, {}", load.id, peer.short());
-                let time = if round == 0 { WARM_UP } else { ground.duration };
-                let before = proxy.cpu_time()?;
-                let on_proxy = prepared.on(proxy.address.into()).lasting(time);
-                let done = all_hits(&on_proxy).with_context(place)?;
-                if round > 0 {
-                    let cpu = proxy.cpu_time()?.saturating_sub(before).as_secs_f64();
-                    let keys = done.counters.requests * traffic.multiget as u64;
-                    cpu_us[index].push(cpu * 1e6 / keys as f64);
-                    busiest[index] = busiest[index].max(done.generator_cpu_share);
-                }
-            }
-        }
-        let results = self.proxies.iter().zip(cpu_us).zip(busiest);
-        let results = results.map(|(((peer, _), rounds), busiest)| PeerResult {
-            generator_cpu_share_max: Some(busiest),
-            ..PeerResult::of(*peer, rounds)
-        });
+        let [results] = ground.in_turns(load.id, &self.proxies, |proxy, time| {
+            let on_proxy = prepared.on(proxy.address.into()).lasting(time);
+            let (done, cpu_us) = with_cpu_us([proxy], || all_hits(&on_proxy))?;
+            let keys = done.counters.requests * traffic.multiget as u64;
+            Ok(Measured {
+                figures: [cpu_us / keys as f64],
+                cpu_us: None,
+                generator_share: Some(done.generator_cpu_share),
+            })
+        })?;
         let unit = if traffic.multiget > 1 {
             "key"
         } else {
@@ -189,7 +167,7 @@ impl ProxySuite {
             load.id,
             what,
             Unit::Microseconds,
-            results.collect(),
+            results,
             &[goal],
         ))
     }
@@ -201,109 +179,47 @@ impl ProxySuite {
             return Ok(());
         }
         let rate = self.better_maximum()? / 2.0;
-        let mut added = vec![[Vec::new(), Vec::new()]; self.proxies.len()];
-        for round in 0..=self.ground.rounds {
-            let direct = self.at_rate(&self.servers[0], Peer::Direct, rate, round)?;
-            for (added, (peer, proxy)) in added.iter_mut().zip(&self.proxies) {
-                let through = self.at_rate(proxy, *peer, rate, round)?;
-                if round > 0 {
-                    for share in 0..IDS.len() {
-                        added[share].push(through[share] - direct[share]);
-                    }
-                }
-            }
-        }
-        for (share, id) in IDS.into_iter().enumerate() {
-            let peers = self.proxies.iter().zip(&added);
-            let results =
-                peers.map(|((peer, _), added)| PeerResult::of(*peer, added[share].clone()));
+        // Each beside the servers themselves, of the same round.
+        let found = self.ground.in_turns(IDS[0], &self.proxies, |proxy, time| {
+            let [direct, through] =
+                [&self.servers[0], proxy].map(|server| self.ground.at_rate(server, rate, time));
+            let (direct, through) = (direct?.latency, through?.latency);
+            Ok(Measured {
+                figures: [
+                    through.latency_us_p50 - direct.latency_us_p50,
+                    through.latency_us_p99 - direct.latency_us_p99,
+                ],
+                cpu_us: None,
+                generator_share: None,
+            })
+        })?;
+        for ((share, results), id) in ["p50", "p99"].into_iter().zip(found).zip(IDS) {
             let what = format!(
                 "GET, {} that the proxy adds at {:.0} k requests/s, half of the better peer's maximum",
-                ["p50", "p99"][share],
+                share,
                 rate / 1000.0
             );
             let goal = Goal::TimesBest(Peer::EvenkeelProxy, OTHERS, 1.0);
-            let row = RowReport::new(id, what, Unit::Microseconds, results.collect(), &[goal]);
+            let row = RowReport::new(id, what, Unit::Microseconds, results, &[goal]);
             finish_row(rows, row);
         }
         Ok(())
     }
 
-    /// Median and 99th percentile at a rate, in microseconds. Round 0 warms up.
-    fn at_rate(
-        &self,
-        server: &Server,
-        peer: Peer,
-        rate: f64,
-        round: usize,
-    ) -> anyhow::Result<[f64; 2]> {
-        let mut plan = LoadPlan {
-            pipeline: LATENCY_PIPELINE,
-            pace: Arrivals::Poisson(Rate::Constant(rate)),
-            ..self
-                .ground
-                .plan(server, Operation::Get, LATENCY_CONNECTIONS)?
-        };
-        plan.stop.after = Some(match round {
-            0 => WARM_UP,
-            _ => self.ground.duration * LATENCY_LENGTHS,
-        });
-        let report = crate::measure(plan)?;
-        ensure!(
-            report.counters.errors == 0,
-            "latency, {}: {}",
-            peer.short(),
-            report.first_error.unwrap_or_default()
-        );
-        Ok([report.latency.latency_us_p50, report.latency.latency_us_p99])
-    }
-
     /// Unpipelined gets a second of the better of the other proxies.
     fn better_maximum(&self) -> anyhow::Result<f64> {
-        let mut best = 0.0_f64;
-        for (_, proxy) in self
-            .proxies
-            .iter()
-            .filter(|(peer, _)| OTHERS.contains(peer))
-        {
-            let mut figures = Vec::new();
-            for _ in 0..self.ground.rounds {
-                let plan = self
-                    .ground
-                    .plan(proxy, Operation::Get, LATENCY_CONNECTIONS)?;
-                figures.push(crate::measure(plan)?.requests_per_second);
-            }
-            best = best.max(median(figures));
-        }
-        Ok(best)
+        let proxies = self.proxies.iter();
+        let others = proxies.filter(|(peer, _)| OTHERS.contains(peer));
+        let mut maxima = others.map(|(_, proxy)| self.ground.maximum(proxy));
+        maxima.try_fold(0.0, |best: f64, maximum| Ok(best.max(maximum?)))
     }
 
     /// What connections of applications cost that are idle.
     fn idle_connections(&mut self, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {
-        const ID: &str = "proxy_idle_connection";
-        if !self.ground.wants(ID) {
-            return Ok(());
-        }
-        let wanted = match self.ground.quick {
-            true => IDLE_CONNECTIONS_QUICK,
-            false => IDLE_CONNECTIONS,
-        };
-        // The client's ends are in this process; a proxy needs as many.
-        if let Err(error) = raise_descriptor_limit(wanted) {
-            self.notes.push(format!("{ID} was not measured: {error}"));
-            return Ok(());
-        }
-        let mut results = Vec::new();
-        for &(peer, _) in &self.proxies {
-            let proxy = self.start(peer, wanted + 100)?;
-            results.push(PeerResult::of(peer, vec![idle_bytes(&proxy, wanted)?]));
-        }
-        let what = format!("resident memory of an idle connection, of {wanted}");
-        let goal = Goal::Bound(Peer::EvenkeelProxy, IDLE_CONNECTION_BYTES_MAX);
-        finish_row(
-            rows,
-            RowReport::new(ID, what, Unit::Bytes, results, &[goal]),
-        );
+        let peers: Vec<Peer> = self.proxies.iter().map(|(peer, _)| *peer).collect();
+        let start = |peer, limit| self.start(peer, limit);
+        let row = idle_row(&self.ground, "proxy_idle_connection", &peers, start)?;
+        finish_or_note(rows, &mut self.notes, row);
         Ok(())
     }
 }

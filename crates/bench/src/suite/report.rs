@@ -2,7 +2,7 @@
 
 use super::rows::Peer;
 use crate::report::median;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::table::framed;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -359,23 +359,13 @@ impl SuiteReport {
 
     /// The report for people: medians of each peer, ratios, goals.
     pub fn to_table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        let mut header = vec!["medians".to_owned(), "unit".to_owned()];
-        header.extend(self.peers.iter().map(|peer| peer.id.short().to_owned()));
+        let peers = self.peers.iter().map(|peer| peer.id.short().to_owned());
         let theirs = self.compared.theirs.iter();
-        header.extend(theirs.map(|peer| format!("÷ {}", peer.short())));
-        header.extend(["generator", "goal"].map(str::to_owned));
-        table.set_header(header);
-        for row in &self.rows {
-            table.add_row(self.cells(row));
-        }
-        let figures = 2..2 + self.peers.len() + 3;
-        for column in figures {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        let theirs = theirs.map(|peer| format!("÷ {}", peer.short()));
+        let heads: Vec<String> = peers.chain(theirs).collect();
+        let heads = format!("medians|unit|{}|generator|goal", heads.join("|"));
+        let rows = self.rows.iter().map(|row| self.cells(row));
+        let table = framed(&heads, rows, 2..2 + self.peers.len() + 3);
         let mut text = format!("{table}\n");
         for peer in &self.peers {
             let _ = writeln!(text, "{}: {}", peer.id.short(), peer.name);

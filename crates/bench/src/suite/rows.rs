@@ -82,17 +82,12 @@ pub(crate) struct Load {
     pub(crate) traffic: Traffic,
     /// Server and generator on one core; the figure is the server's processor time for a request.
     pub(crate) shared_core: bool,
-    /// What is asked of epoll, as (whom, how many times).
+    /// What is asked of epoll, as (whom, how many times). io_uring is to be above the ceiling where epoll is to be near it.
     goal: (Peer, f64),
-    /// What is asked of io_uring.
-    uring_goal: Option<(Peer, f64)>,
 }
 
 /// Share of the epoll ceiling that is asked for where each request has system calls of its own.
 const OF_CEILING: (Peer, f64) = (Peer::Echo, 0.94);
-
-/// io_uring is to be above it.
-const ABOVE_CEILING: Option<(Peer, f64)> = Some((Peer::Echo, 1.0));
 
 const GETS: Traffic = Traffic {
     operation: Operation::Get,
@@ -106,18 +101,14 @@ const SETS: Traffic = Traffic {
     ..GETS
 };
 
-const GET: Load = Load {
-    id: "",
-    traffic: GETS,
-    shared_core: false,
-    goal: OF_CEILING,
-    uring_goal: None,
-};
-
-const SET: Load = Load {
-    traffic: SETS,
-    ..GET
-};
+const fn load(id: &'static str, traffic: Traffic, goal: (Peer, f64)) -> Load {
+    Load {
+        id,
+        traffic,
+        shared_core: false,
+        goal,
+    }
+}
 
 const fn times(factor: f64) -> (Peer, f64) {
     (Peer::Memcached, factor)
@@ -128,103 +119,45 @@ pub(crate) const UNPIPELINED_GETS: &str = "get_unpipelined_16_connections";
 
 /// The loads on one worker, in the order of the table.
 pub(crate) const LOADS: [Load; 12] = [
+    load(UNPIPELINED_GETS, GETS, OF_CEILING),
+    load("get_unpipelined_64_connections", GETS.by(64), OF_CEILING),
+    load("set_unpipelined_16_connections", SETS, OF_CEILING),
+    load("set_unpipelined_64_connections", SETS.by(64), OF_CEILING),
     Load {
-        id: UNPIPELINED_GETS,
-        uring_goal: ABOVE_CEILING,
-        ..GET
-    },
-    Load {
-        id: "get_unpipelined_64_connections",
-        traffic: Traffic {
-            connections: 64,
-            ..GETS
-        },
-        uring_goal: ABOVE_CEILING,
-        ..GET
-    },
-    Load {
-        id: "set_unpipelined_16_connections",
-        uring_goal: ABOVE_CEILING,
-        ..SET
-    },
-    Load {
-        id: "set_unpipelined_64_connections",
-        traffic: Traffic {
-            connections: 64,
-            ..SETS
-        },
-        uring_goal: ABOVE_CEILING,
-        ..SET
-    },
-    Load {
-        id: "get_shared_core_cpu",
         shared_core: true,
-        uring_goal: ABOVE_CEILING,
-        ..GET
+        ..load("get_shared_core_cpu", GETS, OF_CEILING)
     },
     Load {
-        id: "set_shared_core_cpu",
         shared_core: true,
-        uring_goal: ABOVE_CEILING,
-        ..SET
+        ..load("set_shared_core_cpu", SETS, OF_CEILING)
     },
-    Load {
-        id: "get_pipeline_16",
-        traffic: Traffic {
-            pipeline: 16,
-            ..GETS
-        },
-        goal: times(3.0),
-        ..GET
-    },
-    Load {
-        id: "set_pipeline_16",
-        traffic: Traffic {
-            pipeline: 16,
-            ..SETS
-        },
-        goal: times(2.0),
-        ..SET
-    },
-    Load {
-        id: "get_pipeline_64",
-        traffic: Traffic {
-            pipeline: 64,
-            ..GETS
-        },
-        goal: times(4.0),
-        ..GET
-    },
-    Load {
-        id: "set_pipeline_64",
-        traffic: Traffic {
-            pipeline: 64,
-            ..SETS
-        },
-        goal: times(3.0),
-        ..SET
-    },
-    Load {
-        id: "multiget_10",
-        traffic: Traffic {
-            multiget: 10,
-            ..GETS
-        },
-        goal: times(2.0),
-        ..GET
-    },
-    Load {
-        id: "multiget_100",
-        traffic: Traffic {
-            multiget: 100,
-            ..GETS
-        },
-        goal: times(4.0),
-        ..GET
-    },
+    load("get_pipeline_16", GETS.deep(16), times(3.0)),
+    load("set_pipeline_16", SETS.deep(16), times(2.0)),
+    load("get_pipeline_64", GETS.deep(64), times(4.0)),
+    load("set_pipeline_64", SETS.deep(64), times(3.0)),
+    load("multiget_10", GETS.of_keys(10), times(2.0)),
+    load("multiget_100", GETS.of_keys(100), times(4.0)),
 ];
 
 impl Traffic {
+    /// By so many connections.
+    const fn by(self, connections: usize) -> Traffic {
+        Traffic {
+            connections,
+            ..self
+        }
+    }
+
+    /// So many requests in flight on a connection.
+    const fn deep(self, pipeline: usize) -> Traffic {
+        Traffic { pipeline, ..self }
+    }
+
+    /// So many keys in a get.
+    const fn of_keys(self, multiget: usize) -> Traffic {
+        Traffic { multiget, ..self }
+    }
+
     /// What is asked for, in words.
     pub(crate) fn what(&self) -> String {
         match self.operation {
@@ -274,8 +207,8 @@ impl Load {
     pub(crate) fn goals(&self) -> Vec<Goal> {
         let (against, factor) = self.goal;
         let mut goals = vec![Goal::Times(Peer::EvenkeelEpoll, against, factor)];
-        if let Some((against, factor)) = self.uring_goal {
-            goals.push(Goal::Times(Peer::EvenkeelUring, against, factor));
+        if self.goal == OF_CEILING {
+            goals.push(Goal::Times(Peer::EvenkeelUring, Peer::Echo, 1.0));
         }
         goals
     }
@@ -337,41 +270,20 @@ pub(crate) struct ProxyLoad {
 
 /// The loads through proxies, in the order of the table.
 pub(crate) const PROXY_LOADS: [ProxyLoad; 5] = [
-    ProxyLoad {
-        id: "proxy_get_unpipelined",
-        traffic: GETS,
-        share_max: 0.75,
-    },
-    ProxyLoad {
-        id: "proxy_set_unpipelined",
-        traffic: SETS,
-        share_max: 0.75,
-    },
-    ProxyLoad {
-        id: "proxy_get_pipeline_16",
-        traffic: Traffic {
-            pipeline: 16,
-            ..GETS
-        },
-        share_max: 0.4,
-    },
-    ProxyLoad {
-        id: "proxy_multiget_10",
-        traffic: Traffic {
-            multiget: 10,
-            ..GETS
-        },
-        share_max: 0.4,
-    },
-    ProxyLoad {
-        id: "proxy_multiget_100",
-        traffic: Traffic {
-            multiget: 100,
-            ..GETS
-        },
-        share_max: 0.4,
-    },
+    proxy_load("proxy_get_unpipelined", GETS, 0.75),
+    proxy_load("proxy_set_unpipelined", SETS, 0.75),
+    proxy_load("proxy_get_pipeline_16", GETS.deep(16), 0.4),
+    proxy_load("proxy_multiget_10", GETS.of_keys(10), 0.4),
+    proxy_load("proxy_multiget_100", GETS.of_keys(100), 0.4),
 ];
+
+const fn proxy_load(id: &'static str, traffic: Traffic, share_max: f64) -> ProxyLoad {
+    ProxyLoad {
+        id,
+        traffic,
+        share_max,
+    }
+}
 
 /// Share of a minimal loop's throughput that the generator is to reach, so that it never is what limits a server
 /// under pipelines.
@@ -388,33 +300,16 @@ pub(crate) struct GeneratorLoad {
 
 /// The loads of the generator, in the order of the table.
 pub(crate) const GENERATOR_LOADS: [GeneratorLoad; 4] = [
-    GeneratorLoad {
-        id: "generator_get_unpipelined",
-        traffic: GETS,
-        has_goal: false,
-    },
-    GeneratorLoad {
-        id: "generator_get_pipeline_16",
-        traffic: Traffic {
-            pipeline: 16,
-            ..GETS
-        },
-        has_goal: true,
-    },
-    GeneratorLoad {
-        id: "generator_set_pipeline_16",
-        traffic: Traffic {
-            pipeline: 16,
-            ..SETS
-        },
-        has_goal: true,
-    },
-    GeneratorLoad {
-        id: "generator_get_pipeline_64",
-        traffic: Traffic {
-            pipeline: 64,
-            ..GETS
-        },
-        has_goal: true,
-    },
+    generator_load("generator_get_unpipelined", GETS, false),
+    generator_load("generator_get_pipeline_16", GETS.deep(16), true),
+    generator_load("generator_set_pipeline_16", SETS.deep(16), true),
+    generator_load("generator_get_pipeline_64", GETS.deep(64), true),
 ];
+
+const fn generator_load(id: &'static str, traffic: Traffic, has_goal: bool) -> GeneratorLoad {
+    GeneratorLoad {
+        id,
+        traffic,
+        has_goal,
+    }
+}

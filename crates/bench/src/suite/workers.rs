@@ -9,10 +9,11 @@ use super::ground::{MEMORY_MB, WARM_UP};
 use super::report::{Goal, PeerResult, RowReport, Unit};
 use super::rows::{Peer, TWO_WORKERS_FACTOR, UNAWARE_SHARE};
 use super::{Suite, finish_row};
+use crate::beside::{Clustered, First, in_turns, with_cpu_us};
 use crate::process::{Server, allowed_cores};
 use crate::report::median;
 use crate::{Cluster, LoadPlan, Protocol};
-use anyhow::ensure;
+use anyhow::Context;
 use evenkeel_workload::Operation;
 use std::sync::Arc;
 
@@ -27,14 +28,6 @@ const CORES_WANTED: usize = 4;
 
 const ID_AWARE: &str = "two_workers_aware";
 const ID_UNAWARE: &str = "two_workers_unaware";
-
-/// A server of a cluster of its own.
-struct Clustered {
-    // Before the coordinator, so that it goes first.
-    server: Server,
-    _coordinator: Server,
-    cluster: Arc<Cluster>,
-}
 
 /// How a figure of this module was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,36 +64,29 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
     let one = start(suite, 1, &workers_cores[..1])?;
     let two = start(suite, 2, workers_cores)?;
     let loads = [(&one, true), (&two, true), (&two, false)];
-    let mut figures = vec![Vec::new(); loads.len()];
-    for round in 0..=suite.ground.rounds {
-        for ((clustered, aware), figures) in loads.iter().zip(&mut figures) {
-            let mut plan = plan(suite, clustered, *aware, generator_cores)?;
+    let figures = in_turns(
+        &loads,
+        0..=suite.ground.rounds,
+        First::Same,
+        |round, load| {
+            let ((clustered, cluster), aware) = load;
+            let mut plan = plan(suite, &clustered.server, cluster, *aware, generator_cores)?;
             if round == 0 {
                 plan.stop.after = Some(WARM_UP);
-                crate::measure(plan)?;
-                continue;
             }
-            let before = clustered.server.cpu_time()?;
-            let report = crate::measure(plan)?;
-            let cpu = clustered.server.cpu_time()?.saturating_sub(before);
-            let counters = report.counters;
-            ensure!(
-                counters.errors == 0 && counters.misses == 0 && counters.requests > 0,
-                "two workers: {} errors, {} misses ({})",
-                counters.errors,
-                counters.misses,
-                report.first_error.as_deref().unwrap_or("no error was told")
-            );
-            figures.push(match by {
+            let (report, cpu_us) = with_cpu_us([&clustered.server], || {
+                let report = crate::measure(plan)?.all_right();
+                report.context("two workers")
+            })?;
+            Ok(match by {
                 By::Throughput => report.requests_per_second,
                 // Requests that a core carries out in a second, times the cores.
                 By::CpuTime => {
-                    counters.requests as f64 / cpu.as_secs_f64()
-                        * clustered.cluster.workers() as f64
+                    report.counters.requests as f64 * 1e6 / cpu_us * cluster.workers() as f64
                 }
-            });
-        }
-    }
+            })
+        },
+    )?;
     let [one, aware, unaware] = [0, 1, 2].map(|index: usize| median(figures[index].clone()));
     let peer = Peer::EvenkeelEpoll;
     for (id, what, ratio, goal) in [
@@ -131,11 +117,12 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
 
 fn plan(
     suite: &Suite,
-    clustered: &Clustered,
+    server: &Server,
+    cluster: &Arc<Cluster>,
     aware: bool,
     generator_cores: &[usize],
 ) -> anyhow::Result<LoadPlan> {
-    let connections = CONNECTIONS_PER_WORKER * clustered.cluster.workers();
+    let connections = CONNECTIONS_PER_WORKER * cluster.workers();
     let threads = generator_cores.len();
     Ok(LoadPlan {
         threads,
@@ -144,40 +131,25 @@ fn plan(
         pipeline: PIPELINE,
         // The same bytes from both kinds of clients, but for what the aware ones say of the owner.
         protocol: Protocol::Meta,
-        cluster: aware.then(|| clustered.cluster.clone()),
-        ..suite
-            .ground
-            .plan(&clustered.server, Operation::Get, connections)?
+        cluster: aware.then(|| cluster.clone()),
+        ..suite.ground.plan(server, Operation::Get, connections)?
     })
 }
 
 /// Starts a server of so many workers with its coordinator, and fills it.
-fn start(suite: &Suite, workers: usize, cores: &[usize]) -> anyhow::Result<Clustered> {
-    let everywhere = allowed_cores()?;
-    let coordinator = Server::evenkeel(
-        &[
-            "coordinator",
-            "--listen",
-            "127.0.0.1:0",
-            "--initial-servers",
-            "1",
-        ],
-        &everywhere,
-    )?;
-    let url = format!("http://{}", coordinator.address);
-    let (threads, first) = (workers.to_string(), cores[0].to_string());
-    let mut arguments = vec!["server", "-l", "127.0.0.1", "-p", "0", "-m", MEMORY_MB];
-    arguments.extend(["-t", &threads, "--coordinator", &url]);
+fn start(
+    suite: &Suite,
+    workers: usize,
+    cores: &[usize],
+) -> anyhow::Result<(Clustered, Arc<Cluster>)> {
+    let first = cores[0].to_string();
+    let mut more = vec!["-m", MEMORY_MB];
     // Worker I goes to core FIRST + I, where the cores are neighbours.
     if cores.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-        arguments.extend(["--pin", &first]);
+        more.extend(["--pin", &first]);
     }
-    let server = Server::evenkeel(&arguments, cores)?;
-    let cluster = Arc::new(Cluster::join(&url)?);
-    suite.ground.fill_all(&server)?;
-    Ok(Clustered {
-        server,
-        _coordinator: coordinator,
-        cluster,
-    })
+    let clustered = Clustered::start(workers, &more, cores, &allowed_cores()?, |_| Ok(()))?;
+    let cluster = clustered.join()?;
+    suite.ground.fill_all(&clustered.server)?;
+    Ok((clustered, cluster))
 }

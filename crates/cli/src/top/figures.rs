@@ -1,6 +1,6 @@
 //! What `evenkeel top` shows of a moment: plain numbers, without a terminal.
 
-use crate::watch::{HotKey, ServerStats};
+use crate::watch::{Holdings, HotKey, ServerStats, rate};
 use serde::Serialize;
 
 /// A server that is watched.
@@ -32,26 +32,10 @@ pub struct ServerLine {
     /// Part of its requests that were reads of replicas.
     pub replica_read_share: f64,
     pub evictions_per_second: f64,
-    pub items: u64,
-    pub memory_bytes: u64,
-    pub memory_limit_bytes: u64,
-    pub connections: u64,
+    #[serde(flatten)]
+    pub holdings: Holdings,
     pub cachelets: Option<usize>,
     pub epoch: Option<u64>,
-}
-
-/// A hot key's line.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HotKeyLine {
-    /// Unprintable bytes are escaped.
-    pub key: String,
-    /// Name of its home.
-    pub home: String,
-    pub state: String,
-    /// Reads a second at all copies together, as its home estimates.
-    pub requests_per_second: f64,
-    /// Copies besides the home's.
-    pub replicas: usize,
 }
 
 /// Everything of one moment.
@@ -67,7 +51,7 @@ pub struct Figures {
     pub replicas: usize,
     pub servers: Vec<ServerLine>,
     /// The hottest first.
-    pub hot_keys: Vec<HotKeyLine>,
+    pub hot_keys: Vec<HotKey>,
     /// What is wrong with the source of the servers, if anything.
     pub warning: Option<String>,
 }
@@ -80,13 +64,7 @@ impl Figures {
         warning: Option<String>,
     ) -> Figures {
         let answers = || looks.iter().filter_map(|(_, stats)| stats.as_ref());
-        let rate = |count: u64| {
-            if seconds > 0.0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
-        };
+        let rate = |count| rate(count, seconds);
         let all: u64 = answers().map(|stats| stats.counts.requests).sum();
         let mean = rate(all) / answers().count().max(1) as f64;
         let servers: Vec<_> = looks
@@ -97,7 +75,10 @@ impl Figures {
             .iter()
             .flat_map(|(member, stats)| {
                 let keys = stats.iter().flat_map(|stats| &stats.hot_keys);
-                keys.map(|key| hot_key(member, key))
+                keys.map(|key| HotKey {
+                    home: member.name.clone(),
+                    ..key.clone()
+                })
             })
             .collect();
         hot_keys.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second));
@@ -144,22 +125,9 @@ fn line(
         hit_ratio: share(counts.hits, counts.gets),
         replica_read_share: share(counts.replica_reads, counts.requests).unwrap_or(0.0),
         evictions_per_second: rate(counts.evictions),
-        items: holdings.items,
-        memory_bytes: holdings.bytes,
-        memory_limit_bytes: holdings.bytes_max,
-        connections: holdings.connections,
+        holdings,
         cachelets: member.cachelets,
         epoch: member.epoch,
-    }
-}
-
-fn hot_key(member: &Member, key: &HotKey) -> HotKeyLine {
-    HotKeyLine {
-        key: key.key.clone(),
-        home: member.name.clone(),
-        state: key.state.clone(),
-        requests_per_second: key.requests_per_second,
-        replicas: key.replicas,
     }
 }
 
@@ -203,7 +171,9 @@ impl Order {
 
     /// Orders servers; those that are equal stay as they are.
     pub fn sort(self, servers: &mut [ServerLine]) {
-        let memory = |s: &ServerLine| s.memory_bytes as f64 / s.memory_limit_bytes.max(1) as f64;
+        let memory = |s: &ServerLine| {
+            s.holdings.memory_bytes as f64 / s.holdings.memory_limit_bytes.max(1) as f64
+        };
         let hits = |s: &ServerLine| s.hit_ratio.unwrap_or(f64::INFINITY);
         servers.sort_by(|a, b| match self {
             Order::Load => b.requests_per_second.total_cmp(&a.requests_per_second),
@@ -217,7 +187,7 @@ impl Order {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::watch::{Counts, Holdings};
+    use crate::watch::Counts;
 
     /// Three servers: one that serves much and has a hot key, one that serves little, one that is silent.
     pub fn looks() -> Vec<(Member, Option<ServerStats>)> {
@@ -238,8 +208,8 @@ pub mod tests {
             },
             holdings: Holdings {
                 items: 5,
-                bytes,
-                bytes_max: 1000,
+                memory_bytes: bytes,
+                memory_limit_bytes: 1000,
                 connections: 7,
             },
             hot_keys: Vec::new(),
@@ -248,6 +218,7 @@ pub mod tests {
         hot.hot_keys = [("warm", 10.0, 1), ("hot", 90.0, 2)]
             .map(|(key, requests_per_second, replicas)| HotKey {
                 key: key.into(),
+                home: String::new(),
                 state: "HOT".into(),
                 requests_per_second,
                 replicas,

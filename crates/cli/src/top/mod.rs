@@ -10,10 +10,9 @@ mod figures;
 mod proxy;
 mod screen;
 
-use crate::ask::client;
+use crate::ask::{Format, client, plain_table};
 use crate::watch::Watch;
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use evenkeel_coordinator::access::AccessArgs;
 use evenkeel_coordinator::client::ApiClient;
@@ -22,7 +21,7 @@ use figures::{Figures, Member};
 use ratatui::DefaultTerminal;
 use screen::{Shown, View};
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,15 +66,6 @@ pub struct Args {
     /// How to print; JSON is printed once
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-}
-
-/// How figures are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    Table,
-    /// For programs
-    Json,
 }
 
 /// Runs it until the person at the terminal has seen enough.
@@ -159,53 +149,35 @@ fn press(view: &mut View, key: KeyEvent, servers: usize) -> bool {
 }
 
 fn print(figures: &Shown, format: Format) -> anyhow::Result<()> {
-    let text = match (format, figures) {
-        (Format::Json, Shown::Servers(figures)) => serde_json::to_string_pretty(figures)?,
-        (Format::Json, Shown::Proxy(figures)) => serde_json::to_string_pretty(figures)?,
-        (Format::Table, Shown::Servers(figures)) => table(figures),
-        (Format::Table, Shown::Proxy(figures)) => proxy_table(figures),
-    };
-    writeln!(io::stdout(), "{text}").context("printing the figures")
+    match figures {
+        Shown::Servers(figures) => format.print(figures, table),
+        Shown::Proxy(figures) => format.print(figures, proxy_table),
+    }
 }
 
 fn proxy_table(figures: &proxy::Figures) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(proxy::COLUMNS.map(|(head, _)| head));
-    for line in &figures.servers {
-        table.add_row(line.cells());
-    }
+    let heads = proxy::COLUMNS.map(|(head, _)| head);
+    let table = plain_table(heads, figures.servers.iter().map(proxy::Line::cells));
     format!("{}\n{table}", figures.head())
 }
 
 /// The same as on the screen, for a log.
 fn table(figures: &Figures) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header([
-        "server",
-        "state",
-        "requests/s",
-        "of mean",
-        "hits",
-        "items",
-        "memory B",
-        "connections",
-    ]);
-    for server in &figures.servers {
-        table.add_row([
+    let rows = figures.servers.iter().map(|server| {
+        let (hits, holds) = (server.hit_ratio, &server.holdings);
+        [
             server.name.clone(),
             server.state.to_owned(),
             format!("{:.0}", server.requests_per_second),
             format!("{:.2}", server.load_over_mean),
-            server
-                .hit_ratio
-                .map_or("-".into(), |hits| format!("{hits:.3}")),
-            server.items.to_string(),
-            format!("{}/{}", server.memory_bytes, server.memory_limit_bytes),
-            server.connections.to_string(),
-        ]);
-    }
+            hits.map_or("-".into(), |hits| format!("{hits:.3}")),
+            holds.items.to_string(),
+            format!("{}/{}", holds.memory_bytes, holds.memory_limit_bytes),
+            holds.connections.to_string(),
+        ]
+    });
+    let heads = "server|state|requests/s|of mean|hits|items|memory B|connections";
+    let table = plain_table(heads.split('|'), rows);
     let mut text = format!(
         "{:.0} requests/s, busiest {:.2} of the mean, {} hot keys with {} replicas\n{table}",
         figures.requests_per_second,

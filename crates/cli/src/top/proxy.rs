@@ -1,6 +1,6 @@
 //! A proxy's servers as it sees them: what waits for each, what is refused, how many requests may be under way.
 
-use crate::watch::{Asker, read_list};
+use crate::watch::{Asker, Numbers, rate, read_list};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -54,28 +54,22 @@ pub struct Figures {
 /// What the proxy has counted: of itself, and of each server by name.
 #[derive(Clone, Debug, Default)]
 struct Counted {
-    own: BTreeMap<String, u64>,
+    own: Numbers,
     servers: BTreeMap<String, Server>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Server {
     state: String,
-    counts: BTreeMap<String, u64>,
+    counts: Numbers,
 }
 
 impl Counted {
     fn read(answers: &mut BufReader<TcpStream>) -> io::Result<Counted> {
         let mut counted = Counted::default();
-        read_list(answers, |name, value| counted.take(name, value))?;
+        read_list(answers, |name, value| counted.own.take(name, value))?;
         read_list(answers, |name, value| counted.take_of_server(name, value))?;
         Ok(counted)
-    }
-
-    fn take(&mut self, name: &str, value: &str) {
-        if let Ok(count) = value.parse() {
-            self.own.insert(name.to_owned(), count);
-        }
     }
 
     /// `NAME:count 7`. A name may have colons.
@@ -84,21 +78,10 @@ impl Counted {
             return;
         };
         let server = self.servers.entry(server.to_owned()).or_default();
-        match value.parse() {
-            _ if row == "state" => value.clone_into(&mut server.state),
-            Ok(count) => _ = server.counts.insert(row.to_owned(), count),
-            Err(_) => {}
+        match row {
+            "state" => value.clone_into(&mut server.state),
+            _ => server.counts.take(row, value),
         }
-    }
-
-    fn own(&self, name: &str) -> u64 {
-        self.own.get(name).copied().unwrap_or(0)
-    }
-}
-
-impl Server {
-    fn count(&self, row: &str) -> u64 {
-        self.counts.get(row).copied().unwrap_or(0)
     }
 }
 
@@ -106,30 +89,27 @@ impl Figures {
     /// What happened in `seconds` between two looks.
     fn between(seconds: f64, before: &Counted, now: &Counted) -> Figures {
         // Smaller numbers are those of a new life, which started at 0.
-        let rate = |before: u64, now: u64| match seconds > 0.0 {
-            true => now.checked_sub(before).unwrap_or(now) as f64 / seconds,
-            false => 0.0,
-        };
+        let rate = |before: u64, now: u64| rate(now.checked_sub(before).unwrap_or(now), seconds);
         let nothing = Server::default();
         let lines = now.servers.iter().map(|(name, server)| {
             let past = before.servers.get(name).unwrap_or(&nothing);
-            let rate = |row| rate(past.count(row), server.count(row));
-            let (queued, answered) = (server.count("queued_requests"), rate("answers"));
+            let rate = |row| rate(past.counts.of(row), server.counts.of(row));
+            let (queued, answered) = (server.counts.of("queued_requests"), rate("answers"));
             Line {
                 name: name.clone(),
                 state: server.state.clone(),
                 requests_per_second: rate("requests"),
                 queued,
                 queue_ms: (answered > 0.0).then(|| queued as f64 / answered * 1e3),
-                window: server.count("window"),
+                window: server.counts.of("window"),
                 shed_per_second: rate("shed"),
                 failures_per_second: rate("failures"),
-                round_trip_us: server.count("round_trip_us"),
+                round_trip_us: server.counts.of("round_trip_us"),
             }
         });
         let mut servers: Vec<Line> = lines.collect();
         servers.sort_by_key(|line| std::cmp::Reverse(line.queued));
-        let own = |name| rate(before.own(name), now.own(name));
+        let own = |name| rate(before.own.of(name), now.own.of(name));
         Figures {
             seconds,
             answered: true,
@@ -233,7 +213,7 @@ mod tests {
     fn rates_are_of_the_time_between_and_the_longest_queue_comes_first() {
         let counted = |requests: u64, shed: u64, queued: u64| {
             let mut counted = Counted::default();
-            counted.take("requests_shed", &shed.to_string());
+            counted.own.take("requests_shed", &shed.to_string());
             for (name, value) in [
                 ("s1/0:state", "up".to_owned()),
                 ("s1/0:address", "h:1".to_owned()),

@@ -1,7 +1,8 @@
 //! Draws figures on a terminal.
 
-use super::figures::{Figures, HotKeyLine, Order, ServerLine};
+use super::figures::{Figures, Order, ServerLine};
 use super::proxy;
+use crate::watch::HotKey;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -163,13 +164,13 @@ fn server_row(server: &ServerLine) -> Row<'static> {
         ratio(server.hit_ratio),
         ratio(Some(server.replica_read_share)),
         count(server.evictions_per_second),
-        count(server.items as f64),
+        count(server.holdings.items as f64),
         format!(
             "{}/{}",
-            bytes(server.memory_bytes),
-            bytes(server.memory_limit_bytes)
+            bytes(server.holdings.memory_bytes),
+            bytes(server.holdings.memory_limit_bytes)
         ),
-        server.connections.to_string(),
+        server.holdings.connections.to_string(),
         cachelets,
     ];
     Row::new(cells.map(Cell::from)).style(style)
@@ -188,7 +189,7 @@ fn hot_keys_table(figures: &Figures) -> Table<'static> {
     table("hot keys", &HOT_KEY_COLUMNS, rows)
 }
 
-fn hot_key_row(key: &HotKeyLine) -> Row<'static> {
+fn hot_key_row(key: &HotKey) -> Row<'static> {
     let cells = [
         key.key.clone(),
         key.home.clone(),

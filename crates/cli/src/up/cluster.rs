@@ -3,29 +3,30 @@
 //! Everything happens on the thread that calls [`Cluster::start`] and [`Cluster::tend`], which must
 //! be the one that stays to the end: the kernel ends the processes with it.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::process::ExitStatus;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use evenkeel_coordinator::api::Mode;
 use evenkeel_coordinator::client::ApiClient;
+use evenkeel_launch::Signal;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
-use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::member::{Member, Plan, Word, how_it_ended};
+use super::args::Args;
+use super::member::{Member, Plan, how_it_ended};
 
 /// Longest time from the first process to the first answer of the proxy. Generous: a slow machine
 /// that is busy otherwise.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Distance of looks at the processes, and of questions while the cluster starts.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What is still running this long after it was asked to stop is killed.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
@@ -43,37 +44,12 @@ const PROBE_KEYS_MAX: usize = 1024;
 /// Exit code of a process that was configured wrongly.
 const EXIT_USAGE: i32 = 2;
 
-/// What the cluster consists of.
-#[derive(Clone, Debug)]
-pub struct ClusterPlan {
-    /// Number of servers.
-    pub servers: usize,
-    /// Workers of each server.
-    pub workers: u16,
-    /// Memory of each server, in megabytes.
-    pub memory_mb: usize,
-    /// Lease on replicas, in milliseconds.
-    pub lease_ms: u32,
-    /// Where the proxy listens.
-    pub listen: SocketAddr,
-    /// Where the coordinator listens.
-    pub coordinator_listen: SocketAddr,
-    /// Connections that the proxy must have room for.
-    pub connections: usize,
-    /// Further flags of each server.
-    pub server_arguments: Vec<String>,
-    /// See [`Cluster::set_balancing`].
-    pub balancing: Mode,
-}
-
 /// A running cluster. Dropping it ends all processes and removes their files.
 #[derive(Debug)]
 pub struct Cluster {
     program: PathBuf,
     /// The coordinator, the proxy, the servers.
     members: Vec<Member>,
-    sender: Sender<Word>,
-    words: Receiver<Word>,
     stop: Receiver<()>,
     notices: Vec<String>,
     restarts: u64,
@@ -94,12 +70,21 @@ pub enum Outcome {
     Stopped,
 }
 
+/// A signal asks to stop while something is waited for.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal")]
+struct Stopped;
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
 impl Cluster {
     /// Prepares everything that needs no process. From here on signals stop the cluster.
     ///
     /// # Errors
     /// When the machine refuses a thread, a temporary folder or the path of this program.
-    pub fn prepare(plan: &ClusterPlan) -> anyhow::Result<Cluster> {
+    pub fn prepare(args: &Args) -> anyhow::Result<Cluster> {
         let program = std::env::current_exe().context("failed to find this program's own file")?;
         let files = tempfile::Builder::new()
             .prefix("evenkeel-up-")
@@ -113,23 +98,21 @@ impl Cluster {
             // Nobody listens when the cluster is gone already.
             let _ = stop_sender.send(());
         })?;
-        let (sender, words) = channel();
+        let state = files.path().join("coordinator.json").display().to_string();
         let coordinator = Plan {
             name: "coordinator".into(),
             role: "coordinator",
-            arguments: vec![
-                "--initial-servers".into(),
-                plan.servers.to_string().into(),
-                "--state".into(),
-                files.path().join("coordinator.json").into(),
-            ],
-            listen: plan.coordinator_listen,
+            arguments: words(&[
+                "--initial-servers",
+                &args.servers.to_string(),
+                "--state",
+                &state,
+            ]),
+            listen: args.coordinator_listen,
         };
         Ok(Cluster {
             program,
-            members: vec![Member::new(coordinator, COORDINATOR)],
-            sender,
-            words,
+            members: vec![Member::new(coordinator)],
             stop,
             notices: Vec::new(),
             restarts: 0,
@@ -142,70 +125,64 @@ impl Cluster {
     /// # Errors
     /// [`UsageError`] when a process says that it was configured wrongly (a port in use); others
     /// when one does not start.
-    pub fn start(&mut self, plan: &ClusterPlan) -> anyhow::Result<Outcome> {
+    pub fn start(&mut self, args: &Args) -> anyhow::Result<Outcome> {
+        match self.start_all(args) {
+            Ok(()) => {
+                // That members find each other is no news after a start that went well.
+                self.notices.clear();
+                Ok(Outcome::Done)
+            }
+            Err(error) if error.is::<Stopped>() => Ok(Outcome::Stopped),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start_all(&mut self, args: &Args) -> anyhow::Result<()> {
         let end = Instant::now() + START_DEADLINE;
         self.start_member(COORDINATOR)?;
-        if self.wait_ready(COORDINATOR..COORDINATOR + 1, end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
-        self.set_balancing(plan.balancing)?;
+        self.wait_ready(COORDINATOR..COORDINATOR + 1, end)?;
+        self.set_balancing(args.balancing())?;
         let api = self.api()?;
-        api.change_settings(&json!({"lease_ms": plan.lease_ms}))?;
-        let url: OsString = format!("http://{}", self.coordinator_address()?).into();
-        self.add(Plan {
+        api.change_settings(&json!({"lease_ms": args.lease_ms}))?;
+        let url = format!("http://{}", self.coordinator_address()?);
+        let file = self.proxy_file().display().to_string();
+        self.members.push(Member::new(Plan {
             name: "proxy".into(),
             role: "proxy",
-            arguments: vec![
-                "--config".into(),
-                self.proxy_file().into(),
-                "-c".into(),
-                plan.connections.to_string().into(),
-            ],
-            listen: plan.listen,
-        });
-        for number in 1..=plan.servers {
+            arguments: words(&["--config", &file, "-c", &args.connections().to_string()]),
+            listen: args.listen,
+        }));
+        let (workers, memory) = (args.threads.to_string(), args.memory_limit.to_string());
+        for number in 1..=args.servers {
             let name = format!("server-{number}");
-            let mut arguments: Vec<OsString> = vec![
-                "--name".into(),
-                name.clone().into(),
-                "--coordinator".into(),
-                url.clone(),
-            ];
-            for (flag, value) in [
-                ("-t", plan.workers.to_string()),
-                ("-m", plan.memory_mb.to_string()),
-                // All of them end together: there is nobody to hand over to.
-                ("--drain-timeout", "0".to_owned()),
-            ] {
-                arguments.extend([flag.into(), value.into()]);
-            }
-            arguments.extend(plan.server_arguments.iter().map(OsString::from));
-            self.add(Plan {
+            let mut arguments = words(&["--name", &name, "--coordinator", &url]);
+            // All of them end together: there is nobody to hand over to.
+            arguments.extend(words(&[
+                "-t",
+                &workers,
+                "-m",
+                &memory,
+                "--drain-timeout",
+                "0",
+            ]));
+            arguments.extend(args.server_arguments());
+            self.members.push(Member::new(Plan {
                 name,
                 role: "server",
                 arguments,
                 listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
-            });
+            }));
             self.start_member(self.members.len() - 1)?;
         }
-        if self.wait_ready(FIRST_SERVER..self.members.len(), end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
-        let placed = |_: &Cluster| api.all_work_by_the_map(plan.servers);
-        if self.wait_until(end, "a map that all servers work by", placed)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
+        self.wait_ready(FIRST_SERVER..self.members.len(), end)?;
+        let placed = |_: &Cluster| api.all_work_by_the_map(args.servers);
+        self.wait_until(end, "a map that all servers work by", placed)?;
         self.start_member(PROXY)?;
-        if self.wait_ready(PROXY..PROXY + 1, end)? == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
-        }
+        self.wait_ready(PROXY..PROXY + 1, end)?;
         let proxy = self.proxy_address()?;
-        let keys = PROBE_KEYS_PER_WORKER * plan.servers * usize::from(plan.workers);
+        let keys = PROBE_KEYS_PER_WORKER * args.servers * usize::from(args.threads);
         let keys = keys.min(PROBE_KEYS_MAX);
-        let outcome = self.wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))?;
-        // That members find each other is no news after a start that went well.
-        self.notices.clear();
-        Ok(outcome)
+        self.wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))
     }
 
     /// Has hot keys replicated and identical gets collapsed, or neither: then each request for a key goes to its one server, as with
@@ -232,24 +209,15 @@ impl Cluster {
         self.files.path().join("proxy.toml")
     }
 
-    fn add(&mut self, plan: Plan) {
-        let index = self.members.len();
-        self.members.push(Member::new(plan, index));
-    }
-
     fn start_member(&mut self, index: usize) -> anyhow::Result<()> {
         let member = &mut self.members[index];
         member
-            .start(&self.program, &self.sender)
+            .start(&self.program)
             .with_context(|| format!("failed to start {}", member.name()))
     }
 
     /// Waits for the ready lines of some members. None of them may end before.
-    fn wait_ready(
-        &mut self,
-        members: std::ops::Range<usize>,
-        end: Instant,
-    ) -> anyhow::Result<Outcome> {
+    fn wait_ready(&mut self, members: std::ops::Range<usize>, end: Instant) -> anyhow::Result<()> {
         self.wait_until(end, "the ready line of every process", |cluster| {
             cluster.members[members.clone()]
                 .iter()
@@ -262,16 +230,13 @@ impl Cluster {
         end: Instant,
         awaited: &str,
         mut done: impl FnMut(&Cluster) -> bool,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<()> {
         loop {
-            if self.stop.try_recv().is_ok() {
-                return Ok(Outcome::Stopped);
+            if self.stop.recv_timeout(LOOK_INTERVAL).is_ok() {
+                bail!(Stopped);
             }
-            self.listen(LOOK_INTERVAL);
-            for member in &mut self.members {
-                let Some(status) = member.ended() else {
-                    continue;
-                };
+            if let Some(&(index, _, status)) = self.look().first() {
+                let member = &self.members[index];
                 let reason = member
                     .last_error()
                     .map_or_else(|| how_it_ended(status), str::to_owned);
@@ -282,7 +247,7 @@ impl Cluster {
                 bail!(message);
             }
             if done(self) {
-                return Ok(Outcome::Done);
+                return Ok(());
             }
             if Instant::now() >= end {
                 bail!(
@@ -293,23 +258,17 @@ impl Cluster {
         }
     }
 
-    /// Hears what the processes say, for `duration` at most; returns after the first words.
-    fn listen(&mut self, duration: Duration) {
-        let mut wait = duration;
-        loop {
-            match self.words.recv_timeout(wait) {
-                Ok(word) => {
-                    let member = &mut self.members[word.member];
-                    if let Some(line) = member.hear(word) {
-                        let name = member.name();
-                        self.notices.push(format!("{name}: {line}"));
-                    }
-                    wait = Duration::ZERO;
-                }
-                // The cluster holds a sender itself: the channel never disconnects.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-            }
+    /// Hears what the processes say; those that have ended since the last look, their ids and how they ended.
+    fn look(&mut self) -> Vec<(usize, u32, ExitStatus)> {
+        let mut all = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let (heard, ended) = member.look();
+            let name = member.name();
+            let notices = heard.iter().map(|line| format!("{name}: {line}"));
+            self.notices.extend(notices);
+            all.extend(ended.map(|(pid, status)| (index, pid, status)));
         }
+        all
     }
 
     /// Looks after the processes until `end`, or until a signal asks to stop: hears what they say
@@ -317,40 +276,37 @@ impl Cluster {
     pub fn tend(&mut self, end: Instant) -> Outcome {
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            self.listen(left.min(LOOK_INTERVAL));
-            for index in 0..self.members.len() {
-                self.revive(index);
-            }
-            if self.stop.try_recv().is_ok() {
+            if self.stop.recv_timeout(left.min(LOOK_INTERVAL)).is_ok() {
                 return Outcome::Stopped;
             }
+            self.revive();
             if left.is_zero() {
                 return Outcome::Done;
             }
         }
     }
 
-    fn revive(&mut self, index: usize) {
-        let member = &mut self.members[index];
-        let before = member.pid();
-        if let Some(status) = member.ended() {
+    fn revive(&mut self) {
+        for (index, pid, status) in self.look() {
+            let member = &mut self.members[index];
             let wait = member.plan_restart();
             self.restarts += 1;
             self.notices.push(format!(
-                "{} (pid {}) {}; starting it again in {} ms",
+                "{} (pid {pid}) {}; starting it again in {} ms",
                 member.name(),
-                before.unwrap_or_default(),
                 how_it_ended(status),
                 wait.as_millis()
             ));
         }
-        if member.restart_due()
-            && let Err(error) = member.start(&self.program, &self.sender)
-        {
-            member.plan_restart();
-            let name = member.name();
-            self.notices
-                .push(format!("{name} could not be started: {error}"));
+        for member in &mut self.members {
+            if member.restart_due()
+                && let Err(error) = member.start(&self.program)
+            {
+                member.plan_restart();
+                let name = member.name();
+                self.notices
+                    .push(format!("{name} could not be started: {error}"));
+            }
         }
     }
 
@@ -405,10 +361,9 @@ impl Cluster {
             member.signal(Signal::TERM);
         }
         let end = Instant::now() + STOP_DEADLINE;
-        while self.members.iter_mut().any(Member::is_running) && Instant::now() < end {
-            // An ending process closes its streams, which is a word.
-            self.listen(LOOK_INTERVAL);
-        }
+        self.members
+            .iter_mut()
+            .for_each(|member| member.wait_until(end));
         // Dropping the members kills and reaps what is left.
     }
 }

@@ -7,9 +7,7 @@
 
 use super::Experiment;
 use crate::args::{Mode, Scale};
-use crate::fleet::{
-    Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness, uncollapsed,
-};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::{Fidelity, SimulatedLoad};
@@ -24,7 +22,6 @@ use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_en
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
 use evenkeel_workload::Popularity;
-use serde_json::json;
 use std::time::Duration;
 
 pub(super) const AGREEMENT: Experiment = Experiment {
@@ -153,21 +150,14 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
 
 fn fleet_plan(hot_keys: bool) -> FleetPlan {
     FleetPlan {
-        workers: 1,
         servers: SERVERS,
         smallness: smallness(),
-        memory_mb: 64,
-        proxies: 1,
         pool: Pool::Cluster {
             hot_keys: replicate(hot_keys),
             plans: PlanMode::Observe,
         },
-        settings: json!({}),
-        server_flags: Vec::new(),
-        coordinator_flags: Vec::new(),
-        proxy_flags: uncollapsed(),
         connections: 2 * CONNECTIONS,
-        relays: false,
+        ..FleetPlan::default()
     }
 }
 
@@ -279,31 +269,31 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
     let plan = simulated_plan(run, Popularity::Uniform, false, calibrated.model);
     report.settings = vec![
         (
-            "real servers".into(),
+            "real servers",
             format!(
                 "{SERVERS} processes of one worker {} (a test option)",
                 smallness()
             ),
         ),
         (
-            "simulated servers".into(),
+            "simulated servers",
             format!("{SERVERS} of one worker by the model; {}", Fidelity::Whole),
         ),
         (
-            "keys".into(),
+            "keys",
             format!("{} of {KEY_LEN} B, the same names in both", plan.keys),
         ),
-        ("values".into(), format!("{VALUE_LEN} B")),
-        ("gets".into(), format!("{:.0} %", GET_SHARE * 100.0)),
+        ("values", format!("{VALUE_LEN} B")),
+        ("gets", format!("{:.0} %", GET_SHARE * 100.0)),
         (
-            "clients".into(),
+            "clients",
             format!("{CONNECTIONS} connections of an open loop (Poisson) through one proxy"),
         ),
     ];
     let model = calibrated.model;
     let mut fitted = Table::new(
         "What a server takes, fitted to closed loops on one of them",
-        &["runs", "a key", "a byte", "a batch", "worst error"],
+        "runs|a key|a byte|a batch|worst error",
     );
     fitted.row([
         calibrated.runs.to_string(),
@@ -314,14 +304,7 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
     ]);
     let mut knees = Table::new(
         &format!("Highest throughput at {}", objective()),
-        &[
-            "",
-            "real requests/s",
-            "simulated",
-            "by real",
-            "real max/mean load",
-            "simulated",
-        ],
+        "|real requests/s|simulated|by real|real max/mean load|simulated",
     );
     for case in cases {
         let balance = |sweep: &Sweep| {
@@ -391,17 +374,11 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
                     })
                     .collect();
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                Curve {
-                    label: (*label).clone(),
-                    points,
-                }
+                Curve::new((*label).clone(), points)
             })
             .collect(),
     });
-    report.notes.push(
-        "Eight real servers at their own speed would need more processors than load and proxy leave of a small \
-         machine; the toll makes them small, and it is what the model finds."
-            .into(),
-    );
+    report.note("Eight real servers at their own speed would need more processors than load and proxy leave of a small \
+         machine; the toll makes them small, and it is what the model finds.");
     report
 }

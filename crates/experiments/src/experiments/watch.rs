@@ -321,7 +321,7 @@ impl Watched {
 
     /// A row for each part.
     pub fn table(&self, title: &str) -> Table {
-        let mut table = Table::new(title, &PART_COLUMNS);
+        let mut table = Table::new(title, PART_COLUMNS);
         for part in &self.parts {
             table.row(part_row(part));
         }
@@ -332,15 +332,15 @@ impl Watched {
     pub fn hits_curve(&self, label: &str) -> Curve {
         let moments = self.parts.iter().flat_map(|part| &part.moments);
         let telling = moments.filter(|moment| moment.gets >= GETS_MIN);
-        Curve {
-            label: label.to_owned(),
-            points: telling
+        Curve::new(
+            label,
+            telling
                 .map(|moment| {
                     let hits = moment.hits as f64 / moment.gets as f64;
                     (moment.seconds, 100.0 * hits)
                 })
                 .collect(),
-        }
+        )
     }
 }
 
@@ -355,17 +355,8 @@ pub(in crate::experiments) fn hits_plot(name: String, title: &str, curves: Vec<C
     }
 }
 
-pub(in crate::experiments) const PART_COLUMNS: [&str; 9] = [
-    "",
-    "seconds",
-    "requests/s",
-    "p50 ms",
-    "p99 ms",
-    "max ms",
-    "hits",
-    "lowest hits",
-    "failed",
-];
+pub(in crate::experiments) const PART_COLUMNS: &str =
+    "|seconds|requests/s|p50 ms|p99 ms|max ms|hits|lowest hits|failed";
 
 pub(in crate::experiments) fn part_row(part: &Part) -> Vec<String> {
     let ms = |share| format!("{:.2}", part.latency_us(share) / 1000.0);

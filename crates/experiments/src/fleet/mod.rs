@@ -123,9 +123,28 @@ pub struct FleetPlan {
     pub relays: bool,
 }
 
-/// Flags of proxies that do not collapse gets: where what servers have to do is compared with what clients ask.
-pub fn uncollapsed() -> Vec<String> {
-    vec!["--no-collapse".into()]
+impl Default for FleetPlan {
+    /// One server at full speed with one worker, in a cluster in which nothing is evened out, and one proxy.
+    fn default() -> Self {
+        FleetPlan {
+            servers: 1,
+            workers: 1,
+            smallness: Smallness::Not,
+            memory_mb: 64,
+            proxies: 1,
+            pool: Pool::Cluster {
+                hot_keys: HotKeysMode::Off,
+                plans: PlanMode::Observe,
+            },
+            settings: json!({}),
+            server_flags: Vec::new(),
+            coordinator_flags: Vec::new(),
+            // What servers have to do is compared with what clients ask: no gets are answered with identical ones.
+            proxy_flags: vec!["--no-collapse".into()],
+            connections: 1024,
+            relays: false,
+        }
+    }
 }
 
 /// A running fleet. Dropping it ends all processes.
@@ -350,7 +369,7 @@ pub(crate) fn wait_for_map(api: &ApiClient, servers: usize) -> anyhow::Result<()
     }
 }
 
-pub(crate) fn start_coordinator(
+fn start_coordinator(
     listen: &str,
     arguments: &[String],
     cores: &[usize],

@@ -35,9 +35,9 @@ pub fn of_second(elapsed: Duration, phase: Phase, sample: &Sample) -> String {
         elapsed.as_secs(),
         if phase.is_on() { "on" } else { "off" },
         sample.requests_per_second(),
-        sample.latency_us(0.5) / 1e3,
-        sample.latency_us(0.99) / 1e3,
-        sample.counters.errors,
+        sample.load.latency_us(0.5) / 1e3,
+        sample.load.latency_us(0.99) / 1e3,
+        sample.load.counters.errors,
         sample.max_over_mean(),
     )
 }

@@ -1,21 +1,16 @@
 //! What is measured: a sample of a moment, and samples added up over a phase.
 
 use crate::up::cluster::Cluster;
-use crate::watch::{HotKey, ServerStats, Watch};
-use evenkeel_bench::{Counters, LiveSample, LoadHandle};
-use hdrhistogram::Histogram;
+use crate::watch::{HotKey, ServerStats, Watch, rate};
+use evenkeel_bench::{LiveSample, LoadHandle};
 
 /// What happened in a span of time.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Length of the span.
-    pub seconds: f64,
+    /// What the load's clients saw.
+    pub load: LiveSample,
     /// Requests that each server answered, its replica reads included; in the order of the servers.
     pub server_requests: Vec<u64>,
-    /// What the load's clients saw.
-    pub counters: Counters,
-    /// Latency that the clients saw, in nanoseconds.
-    latency: Histogram<u64>,
     /// Keys with replicas at the end of the span, hottest first.
     pub hot_keys: Vec<HotKey>,
 }
@@ -23,24 +18,23 @@ pub struct Sample {
 impl Sample {
     /// Adds the span that follows.
     pub fn add(&mut self, next: &Sample) {
-        self.seconds += next.seconds;
+        add_load(&mut self.load, &next.load);
         for (sum, more) in self.server_requests.iter_mut().zip(&next.server_requests) {
             *sum += more;
         }
-        self.counters += next.counters;
-        add_latency(&mut self.latency, &next.latency);
         self.hot_keys.clone_from(&next.hot_keys);
     }
 
     /// Requests a second that the clients had answered, and not by an error.
     pub fn requests_per_second(&self) -> f64 {
-        let told = self.counters.errors - self.counters.unanswered;
-        rate(self.counters.requests.saturating_sub(told), self.seconds)
+        let counters = &self.load.counters;
+        let told = counters.errors - counters.unanswered;
+        rate(counters.requests.saturating_sub(told), self.load.seconds)
     }
 
     /// Requests a second of one server.
     pub fn server_rate(&self, server: usize) -> f64 {
-        rate(self.server_requests[server], self.seconds)
+        rate(self.server_requests[server], self.load.seconds)
     }
 
     /// The most loaded server's load by the mean of all; 1 is perfect balance, and is said of
@@ -49,23 +43,15 @@ impl Sample {
         max_over_mean(&self.server_requests)
     }
 
-    /// The latency in microseconds that this share of the requests did not exceed.
-    pub fn latency_us(&self, share: f64) -> f64 {
-        self.latency.value_at_quantile(share) as f64 / 1000.0
-    }
-
     /// Copies of hot keys besides the homes'.
     pub fn replicas(&self) -> usize {
         self.hot_keys.iter().map(|key| key.replicas).sum()
     }
 }
 
-fn rate(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
-    }
+fn add_load(sum: &mut LiveSample, next: &LiveSample) {
+    sum.seconds += next.seconds;
+    sum.add(next);
 }
 
 fn max_over_mean(loads: &[u64]) -> f64 {
@@ -101,11 +87,7 @@ impl Probe {
         let live = load.poll();
         match &mut self.heard {
             None => self.heard = Some(live),
-            Some(sum) => {
-                sum.seconds += live.seconds;
-                sum.counters += live.counters;
-                add_latency(&mut sum.latency, &live.latency);
-            }
+            Some(sum) => add_load(sum, &live),
         }
     }
 
@@ -118,11 +100,6 @@ impl Probe {
     }
 }
 
-fn add_latency(sum: &mut Histogram<u64>, more: &Histogram<u64>) {
-    sum.add(more)
-        .expect("all figures of a load have histograms with the same bounds");
-}
-
 fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
     let mut hot_keys: Vec<HotKey> = looks
         .iter()
@@ -131,13 +108,11 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
         .collect();
     hot_keys.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second));
     Sample {
-        seconds: live.seconds,
         server_requests: looks
             .iter()
             .map(|look| look.as_ref().map_or(0, |stats| stats.counts.requests))
             .collect(),
-        counters: live.counters,
-        latency: live.latency,
+        load: live,
         hot_keys,
     }
 }
@@ -146,6 +121,8 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
 pub mod tests {
     use super::*;
     use crate::watch::Counts;
+    use evenkeel_bench::Counters;
+    use hdrhistogram::Histogram;
 
     /// A sample of one second with two hot keys of three replicas together.
     pub fn sample(server_requests: &[u64], latencies_us: &[u64]) -> Sample {
@@ -156,6 +133,7 @@ pub mod tests {
         let requests = server_requests.iter().sum();
         let hot = |key: &str, requests_per_second, replicas| HotKey {
             key: key.into(),
+            home: String::new(),
             state: "HOT".into(),
             requests_per_second,
             replicas,
@@ -203,12 +181,12 @@ pub mod tests {
     fn samples_add_up() {
         let mut sum = sample(&[30, 10], &[100; 9]);
         sum.add(&sample(&[10, 30], &[5000]));
-        assert_eq!(sum.seconds, 2.0);
+        assert_eq!(sum.load.seconds, 2.0);
         assert_eq!(sum.server_requests, [40, 40]);
         assert_eq!(sum.max_over_mean(), 1.0);
         assert_eq!(sum.requests_per_second(), 40.0);
-        assert_eq!(sum.latency_us(0.5).round(), 100.0);
-        assert!((4990.0..5010.0).contains(&sum.latency_us(0.99)));
+        assert_eq!(sum.load.latency_us(0.5).round(), 100.0);
+        assert!((4990.0..5010.0).contains(&sum.load.latency_us(0.99)));
         assert_eq!(sum.replicas(), 3, "as of the last span");
         assert_eq!(sum.hot_keys[0].key, "hot", "hottest first");
     }

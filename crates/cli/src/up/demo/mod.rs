@@ -9,13 +9,12 @@ mod measure;
 mod report;
 mod workload;
 
-use super::Args;
-use super::cluster::{Cluster, ClusterPlan, Outcome};
+use super::args::{Args, DemoArgs};
+use super::cluster::{Cluster, Outcome};
 use anyhow::{Context, ensure};
 use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator::api::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
-use evenkeel_workload::ValueSizes;
 use lines::Lines;
 use measure::{Probe, Sample};
 use report::{DemoReport, Phase, PhaseReport};
@@ -44,66 +43,6 @@ const FILL_LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Shortest and longest phases, in seconds.
 const PHASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
-
-/// Flags of the demo.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "With --demo")]
-pub struct DemoArgs {
-    /// Seconds with balancing off
-    #[arg(
-        long,
-        default_value_t = 15.0,
-        value_name = "SECONDS",
-        requires = "demo"
-    )]
-    pub off_seconds: f64,
-
-    /// Seconds with balancing on; half way other keys become hot
-    #[arg(
-        long,
-        default_value_t = 30.0,
-        value_name = "SECONDS",
-        requires = "demo"
-    )]
-    pub on_seconds: f64,
-
-    /// Connections of the load; each is a client with leases of its own
-    #[arg(long, default_value_t = 128, value_name = "N", requires = "demo")]
-    pub connections: usize,
-
-    /// Requests a second [default: 70 % of what the servers can do together]
-    #[arg(long, value_name = "PER_SECOND", requires = "demo")]
-    pub rate: Option<f64>,
-
-    /// Number of generated keys
-    #[arg(long, default_value_t = 20_000, value_name = "N", requires = "demo")]
-    pub keys: u64,
-
-    /// Exponent of the generated keys' popularity
-    #[arg(
-        long,
-        default_value_t = 1.1,
-        value_name = "EXPONENT",
-        requires = "demo"
-    )]
-    pub zipf: f64,
-
-    /// Share of the requests that are gets, 0 to 1; the rest are sets
-    #[arg(long, default_value_t = 0.95, value_name = "SHARE", requires = "demo")]
-    pub get_share: f64,
-
-    /// Size of values: BYTES, or MIN..MAX
-    #[arg(long, default_value = "100", value_name = "BYTES", requires = "demo")]
-    pub value_size: ValueSizes,
-
-    /// Fixes keys, mix and arrivals
-    #[arg(long, default_value_t = 1, value_name = "N", requires = "demo")]
-    pub seed: u64,
-
-    /// How the result is printed; with json, progress goes to standard error
-    #[arg(long, value_enum, default_value_t, requires = "demo")]
-    pub format: OutputFormat,
-}
 
 impl DemoArgs {
     fn check(&self, rate: f64) -> Result<(), UsageError> {
@@ -153,17 +92,17 @@ struct PhasePlan {
 /// # Errors
 /// [`UsageError`] when a flag or an address cannot be used; others when the cluster does
 /// not start or the load fails.
-pub fn run(args: &Args, plan: &ClusterPlan) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let demo = &args.of_demo;
     demo.check(args.demo_rate())?;
     raise_descriptor_limit(demo.connections)?;
     let phases = demo.phases();
     let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
     let mut report = DemoReport::new(args, settle.collect());
-    let mut cluster = Cluster::prepare(plan)?;
+    let mut cluster = Cluster::prepare(args)?;
     let mut lines = Lines::beside(demo.format);
     lines.say("starting the cluster")?;
-    if cluster.start(plan)? == Outcome::Done
+    if cluster.start(args)? == Outcome::Done
         && fill(demo, &mut cluster, &mut lines)? == Outcome::Done
     {
         Stage::set(args, &mut cluster, &mut lines)?.play(&phases, &mut report)?;
@@ -339,7 +278,7 @@ impl<'a> Stage<'a> {
             }
             None => sample,
         };
-        if untold.seconds < LINE_SECONDS {
+        if untold.load.seconds < LINE_SECONDS {
             self.untold = Some(untold);
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! What the demo found out, as a table and as JSON.
 
-use super::DemoArgs;
 use super::measure::Sample;
-use crate::up::Args;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use crate::up::args::{Args, DemoArgs};
+use comfy_table::ContentArrangement;
+use evenkeel_bench::table::framed;
 use serde::Serialize;
 
 /// Result of a demo. The names are a contract with scripts.
@@ -130,16 +130,16 @@ impl PhaseReport {
     pub fn new(phase: Phase, sample: &Sample, names: &[String], lease_ms: u32) -> Self {
         PhaseReport {
             phase,
-            measured_seconds: sample.seconds,
+            measured_seconds: sample.load.seconds,
             server_load_max_over_mean: sample.max_over_mean(),
             requests_per_second: sample.requests_per_second(),
-            latency_us_p50: sample.latency_us(0.5),
-            latency_us_p99: sample.latency_us(0.99),
-            hit_ratio: sample.counters.hit_ratio(),
+            latency_us_p50: sample.load.latency_us(0.5),
+            latency_us_p99: sample.load.latency_us(0.99),
+            hit_ratio: sample.load.counters.hit_ratio(),
             hot_keys: sample.hot_keys.len(),
             replicas: sample.replicas(),
             staleness_bound_ms: if phase.is_on() { lease_ms } else { 0 },
-            errors: sample.counters.errors,
+            errors: sample.load.counters.errors,
             servers: names
                 .iter()
                 .enumerate()
@@ -204,26 +204,12 @@ impl DemoReport {
 
     /// For people, within `width` columns where there is a limit.
     pub fn to_table(&self, width: Option<u16>) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
+        let heads = "balancing|served/s|p50 ms|p99 ms|errors|max/mean|hits";
+        let rows = self.phases.iter().map(PhaseReport::row);
+        let mut table = framed(heads, rows, 1..usize::MAX);
         if let Some(width) = width {
             table.set_content_arrangement(ContentArrangement::Dynamic);
             table.set_width(width);
-        }
-        table.set_header([
-            "balancing",
-            "served/s",
-            "p50 ms",
-            "p99 ms",
-            "errors",
-            "max/mean",
-            "hits",
-        ]);
-        for phase in &self.phases {
-            table.add_row(phase.row());
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
         }
         let mut text = table.to_string();
         text.push_str(&format!(

@@ -1,6 +1,6 @@
 //! The load of the demo.
 
-use super::DemoArgs;
+use crate::up::args::DemoArgs;
 use evenkeel_bench::{BadUsage, LoadPlan, Source};
 use evenkeel_runtime::UsageError;
 use evenkeel_workload::{Arrivals, Mix, Popularity, Rate, WorkloadError, WorkloadSpec};

@@ -98,23 +98,23 @@ impl<'m> Measured<'m> {
         let again: Vec<_> = self.found.iter().filter(|found| found.again).collect();
         if !again.is_empty() {
             let labels: Vec<_> = again.iter().map(|found| found.label).collect();
-            report.notes.push(format!(
+            report.note(format!(
                 "Measured once in this run, for an earlier figure: {}.",
                 labels.join("; ")
             ));
         }
-        report.notes.push(format!(
+        report.note(format!(
             "Balance efficiency is the throughput for each server at {}, by the one of \"{}\" in this run.",
             self.size.objective(), self.ideal
         ));
         report
     }
 
-    fn settings(&self, run: &Run) -> Vec<(String, String)> {
+    fn settings(&self, run: &Run) -> Vec<(&'static str, String)> {
         let size = self.size;
         let workers = self.found.iter().map(|found| found.setting.workers.count());
         let mut settings = settings(run, size, workers.max().unwrap_or(1));
-        let mut tell = |what: &str, value: String| settings.push((what.into(), value));
+        let mut tell = |what, value| settings.push((what, value));
         let trials = self.found.iter().map(|found| size.trial(&found.setting));
         tell(
             "each rate",
@@ -145,14 +145,7 @@ impl<'m> Measured<'m> {
     fn knees_table(&self) -> Table {
         let mut table = Table::new(
             &format!("Highest throughput at {}", self.size.objective()),
-            &[
-                "",
-                "requests/s",
-                "least and most of the names",
-                "by server",
-                "balance efficiency",
-                "max/mean load",
-            ],
+            "|requests/s|least and most of the names|by server|balance efficiency|max/mean load",
         );
         for found in &self.found {
             let mut rates = found.rates();
@@ -232,17 +225,14 @@ impl<'m> Measured<'m> {
             curves: self
                 .found
                 .iter()
-                .map(|found| Curve {
-                    label: found.label.into(),
-                    points: points(found),
-                })
+                .map(|found| Curve::new(found.label, points(found)))
                 .collect(),
         }
     }
 }
 
 /// What is the same for all curves of a size.
-pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(String, String)> {
+pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(&'static str, String)> {
     let workers = match workers {
         1 => "one worker".to_owned(),
         several => format!("{several} workers"),
@@ -264,7 +254,7 @@ pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(String, Str
         }
     };
     let clients = size.connections;
-    [
+    vec![
         ("servers", servers),
         ("keys", format!("{} of {key_len} B", size.keys)),
         ("values", format!("{} B", size.value_len)),
@@ -274,6 +264,4 @@ pub(crate) fn settings(run: &Run, size: &Size, workers: u16) -> Vec<(String, Str
         ),
         ("sets of names of the keys", size.names.to_string()),
     ]
-    .map(|(what, value)| (what.to_owned(), value))
-    .into()
 }

@@ -2,9 +2,7 @@
 
 use super::setting::{HotKeys, Placement, Setting, Workers};
 use super::size::Size;
-use crate::fleet::{
-    Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness, uncollapsed,
-};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
 use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings};
@@ -101,7 +99,6 @@ pub(crate) fn fleet_plan(size: &Size, setting: &Setting) -> FleetPlan {
         },
         smallness: smallness(size, setting.workers),
         memory_mb: MEMORY_MB,
-        proxies: 1,
         pool: match setting.placement {
             Placement::Ketama => Pool::Plain {
                 distribution: "ketama_weighted",
@@ -116,10 +113,8 @@ pub(crate) fn fleet_plan(size: &Size, setting: &Setting) -> FleetPlan {
         },
         settings,
         server_flags: vec!["--balance-workers".into(), lends.into()],
-        coordinator_flags: Vec::new(),
-        proxy_flags: uncollapsed(),
         connections: 2 * size.connections,
-        relays: false,
+        ..FleetPlan::default()
     }
 }
 

@@ -134,17 +134,9 @@ const P95: fn(&Trial) -> f64 = |trial| trial.reads.latency_us_p95;
 const P99: fn(&Trial) -> f64 = |trial| trial.reads.latency_us_p99;
 
 fn breakdown(measured: &Measured<'_>, size: &Size) -> Table {
-    let columns = [
-        "",
-        "requests/s",
-        "p50 ms",
-        "p90 ms",
-        "p95 ms",
-        "p99 ms",
-        "max/mean load",
-    ];
+    let columns = "|requests/s|p50 ms|p90 ms|p95 ms|p99 ms|max/mean load";
     let title = format!("Reads at {COMPARED_AT} of the capacity");
-    let mut table = Table::new(&title, &columns);
+    let mut table = Table::new(&title, columns);
     for found in measured.all() {
         let trials = found.at(size, COMPARED_AT);
         let ms = |figure| format!("{:.2}", mean(&trials, figure) / 1000.0);

@@ -63,14 +63,9 @@ fn figure_12(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 .collect(),
         },
     ];
-    report.notes.push(
-        "Percentiles are of reads and writes together; the paper shows reads, and says that writes look alike.".into(),
-    );
-    report.notes.push(
-        "Loads of workers are smoothed over 1.5 s and told twice a second, so that what is even shows a second or two \
-         later."
-            .into(),
-    );
+    report.note("Percentiles are of reads and writes together; the paper shows reads, and says that writes look alike.");
+    report.note("Loads of workers are smoothed over 1.5 s and told twice a second, so that what is even shows a second or two \
+         later.");
     Ok(report)
 }
 
@@ -81,21 +76,8 @@ fn figure_13(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let (label, setting) = all.expect("all phases are among the settings");
     let story = tell(run, &size, label, setting)?;
     let mut report = begin(experiment, run);
-    let columns = [
-        "",
-        "intervals of phase 1",
-        "of phase 2",
-        "of phase 3",
-        "without any",
-        "share of phase 1",
-        "of phase 2",
-        "of phase 3",
-        "keys promoted",
-        "cachelets lent",
-        "sent home",
-        "moved to other servers",
-    ];
-    let mut table = Table::new("What the servers did", &columns);
+    let columns = "|intervals of phase 1|of phase 2|of phase 3|without any|share of phase 1|of phase 2|of phase 3|keys promoted|cachelets lent|sent home|moved to other servers";
+    let mut table = Table::new("What the servers did", columns);
     for (workload, part) in WORKLOADS.iter().zip(&story.parts) {
         let (deeds, intervals) = (part.deeds, part.deeds.intervals);
         let counts = [
@@ -125,11 +107,8 @@ fn figure_13(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         // Servers pass phase 3 over, which the coordinator begins by itself: nothing could come of it but 0.
         None,
     )];
-    report.notes.push(
-        "An event is an interval of half a second in which a server has something to even out, by the phase that its \
-         balancer is at. What comes of it are the keys and cachelets."
-            .into(),
-    );
+    report.note("An event is an interval of half a second in which a server has something to even out, by the phase that its \
+         balancer is at. What comes of it are the keys and cachelets.");
     Ok(report)
 }
 
@@ -138,17 +117,14 @@ fn begin(experiment: &Experiment, run: &Run) -> Report {
     report.settings = report::settings(run, &size(run), super::WORKERS);
     let Pace { each, step } = Pace::of(run);
     report.settings.extend([
-        ("load".to_owned(), format!("{RATE} of the capacity")),
+        ("load", format!("{RATE} of the capacity")),
         (
-            "each workload".into(),
+            "each workload",
             format!("{each:?}, looked at every {step:?}"),
         ),
     ]);
-    report.notes.push(
-        "Intervals of phase 3 are those in which a server could not help itself. The coordinator decides by the loads of all \
-         (`--plans automatic`): what it does are the cachelets that moved to other servers."
-            .into(),
-    );
+    report.note("Intervals of phase 3 are those in which a server could not help itself. The coordinator decides by the loads of all \
+         (`--plans automatic`): what it does are the cachelets that moved to other servers.");
     report
 }
 
@@ -168,16 +144,8 @@ fn curve(run: &Run, story: &Story, figure: fn(&Moment) -> f64) -> Curve {
 }
 
 fn table(title: &str, told: &[(Story, bool)], number: usize) -> Table {
-    let columns = [
-        "",
-        "requests/s",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "max/mean load in the end",
-        "errors",
-    ];
-    let mut table = Table::new(title, &columns);
+    let columns = "|requests/s|p50 ms|p90 ms|p99 ms|max/mean load in the end|errors";
+    let mut table = Table::new(title, columns);
     for (story, tells) in told {
         let part = &story.parts[number];
         let ms = |us: f64| format!("{:.2}", us / 1000.0);

@@ -88,22 +88,16 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         title: experiment.title.into(),
         x: Axis::linear("Zipf constant (0: uniform)"),
         y: Axis::linear("requests/s"),
-        curves: vec![Curve {
-            label: format!("highest throughput at {}", size.objective()),
-            points: points(&Found::rate),
-        }],
+        curves: vec![Curve::new(
+            format!("highest throughput at {}", size.objective()),
+            points(&Found::rate),
+        )],
     });
-    report.notes.push(
-        "A server of two threads that both serve any key is one that is twice as fast, without the locks and the \
-         waiting that two threads cost each other."
-            .into(),
-    );
-    report.notes.push(
-        "The paper's clients are closed loops: with hot servers they ask less, which holds the 99th percentile down and \
+    report.note("A server of two threads that both serve any key is one that is twice as fast, without the locks and the \
+         waiting that two threads cost each other.");
+    report.note("The paper's clients are closed loops: with hot servers they ask less, which holds the 99th percentile down and \
          takes throughput instead. Here the load is an open loop, so that the same is seen at the throughput that keeps \
-         to the limit."
-            .into(),
-    );
+         to the limit.");
     Ok(report)
 }
 

@@ -47,14 +47,10 @@ fn figure_5(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         measured.scaling_claim(READS, Kind::Aware, "about 1", SCALES),
         measured.scaling_claim(WRITES, Kind::Aware, "about 1", SCALES),
     ];
-    report.notes.push(
-        "The paper's workers make their own load without a network. Here requests come by loopback, 64 in flight on each \
-         connection, and the system's part is in every figure: ratios are nearer to one than the paper's."
-            .into(),
-    );
-    report.notes.push(
-        "Of the paper's variants there is neither Mercury nor a switch for memory of NUMA nodes."
-            .into(),
+    report.note("The paper's workers make their own load without a network. Here requests come by loopback, 64 in flight on each \
+         connection, and the system's part is in every figure: ratios are nearer to one than the paper's.");
+    report.note(
+        "Of the paper's variants there is neither Mercury nor a switch for memory of NUMA nodes.",
     );
     Ok(report)
 }

@@ -50,16 +50,10 @@ fn figure_6(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         measured.more_claim(LABEL, [Kind::Aware, Kind::Memcached], "about 10", 1.0),
         measured.scaling_claim(LABEL, Kind::Aware, "about 1", SCALES),
     ];
-    report.notes.push(
-        "The paper's fourth variant, MBal with one list of all items, does not exist here: a worker's items are its own. \
+    report.note("The paper's fourth variant, MBal with one list of all items, does not exist here: a worker's items are its own. \
          memcached's threads share their lists, and single-threaded memcacheds share nothing, which are the two ends of \
-         the same comparison."
-            .into(),
-    );
-    report.notes.push(
-        "All have the same memory, and each is asked for so many keys that it misses about 15 %: who keeps items in less \
-         memory, for more."
-            .into(),
-    );
+         the same comparison.");
+    report.note("All have the same memory, and each is asked for so many keys that it misses about 15 %: who keeps items in less \
+         memory, for more.");
     Ok(report)
 }

@@ -49,12 +49,9 @@ fn figure_7(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         measured.more_claim(HALF_WRITES, beside, "more", 1.0),
         measured.scaling_claim(HALF_WRITES, Kind::Unaware, "about 1", SCALES),
     ];
-    report.notes.push(
-        "A get of 100 keys needs all workers of a server, and the clients here do not know whose key is whose: the worker \
-         that hears it asks the others. The paper's clients split it, as Evenkeel's proxy does."
-            .into(),
-    );
-    report.notes.push("Mercury is not measured.".into());
+    report.note("A get of 100 keys needs all workers of a server, and the clients here do not know whose key is whose: the worker \
+         that hears it asks the others. The paper's clients split it, as Evenkeel's proxy does.");
+    report.note("Mercury is not measured.");
     Ok(report)
 }
 

@@ -5,10 +5,10 @@ use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
-use anyhow::ensure;
+use evenkeel_bench::beside::{First, fill, in_turns, two_sides, with_cpu_us};
+use evenkeel_bench::median;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{Driver, LoadPlan, Source, Target, median};
+use evenkeel_bench::process::Server;
 use evenkeel_workload::{KeySizes, ValueSizes, WorkloadSpec};
 
 pub(in crate::experiments) const FIGURE_8: Experiment = Experiment {
@@ -23,10 +23,6 @@ const VALUE_LENS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
 const VALUE_LENS_FEW: [usize; 3] = [32, 256, 1024];
 
 const KEY_LEN: usize = 10;
-
-/// Connections, and requests in flight on each.
-const CONNECTIONS: usize = 8;
-const PIPELINE: usize = 64;
 
 /// A server, fresh for every fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +65,7 @@ struct Filled {
 }
 
 fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let cores = allowed_cores()?;
-    ensure!(
-        cores.len() >= 2,
-        "two cores are needed: one for the server, one for the generator"
-    );
+    let cores = two_sides()?;
     let rounds = run.by_scale([1, 3, 11, 25]);
     let memory_mb = run.by_scale([64, 64, 1_024, 4_096]);
     let value_lens = run.by_scale([
@@ -87,7 +79,7 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         filled.extend(fill_all(run, value_len, memory_mb, rounds, &cores)?);
     }
     let mut report = run.report(experiment);
-    report.settings = [
+    report.settings = vec![
         (
             "servers",
             "real processes of one worker at their own speed, a new one for each fill".into(),
@@ -98,21 +90,14 @@ fn figure_8(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             "rounds",
             format!("{rounds} for each server and size, in turns"),
         ),
-    ]
-    .map(|(what, value): (&str, String)| (what.to_owned(), value))
-    .into();
+    ];
     report.tables = vec![table(&filled)];
     report.claims = claims(&filled);
     report.plots = vec![plot(experiment, run, &filled)];
-    report.notes.push(
-        "The paper puts malloc for each item in the place of slabs, in memcached and in MBal. Stock memcached and Evenkeel \
+    report.note("The paper puts malloc for each item in the place of slabs, in memcached and in MBal. Stock memcached and Evenkeel \
          have one allocator each; what can be compared is memory that comes as it is needed with memory in advance, and \
-         that shows only while a cache fills. Evenkeel takes its memory as it is needed."
-            .into(),
-    );
-    report.notes.push(
-        "Judged by the server's processor time. Ratios are medians over the rounds of those in the same round.".into(),
-    );
+         that shows only while a cache fills. Evenkeel takes its memory as it is needed.");
+    report.note("Judged by the server's processor time. Ratios are medians over the rounds of those in the same round.");
     Ok(report)
 }
 
@@ -122,33 +107,27 @@ fn fill_all(
     value_len: usize,
     memory_mb: usize,
     rounds: usize,
-    cores: &[usize],
+    cores: &(Vec<usize>, Vec<usize>),
 ) -> anyhow::Result<Vec<Filled>> {
-    let (server_core, generator_cores) = cores.split_at(1);
-    let mut sets = vec![(Vec::new(), Vec::new()); KINDS.len()];
-    for round in 0..rounds {
-        for turn in 0..KINDS.len() {
-            let who = (turn + round) % KINDS.len();
-            let kind = KINDS[who];
-            run.progress.say(format!(
-                "{}, values of {value_len} B, round {}/{rounds}",
-                kind.label(),
-                round + 1
-            ));
-            let server = kind.start(memory_mb, server_core)?;
-            let (per_second, cpu_us) =
-                fill(&server, value_len, memory_mb, generator_cores, run.seed)?;
-            sets[who].0.push(per_second);
-            sets[who].1.push(cpu_us);
-        }
-    }
+    let (server_core, generator_cores) = cores;
+    let sets = in_turns(&KINDS, 1..=rounds, First::Another, |round, kind| {
+        run.progress.say(format!(
+            "{}, values of {value_len} B, round {round}/{rounds}",
+            kind.label()
+        ));
+        let server = kind.start(memory_mb, server_core)?;
+        fill_half(&server, value_len, memory_mb, generator_cores, run.seed)
+    })?;
     let kinds = KINDS.iter().zip(sets);
     Ok(kinds
-        .map(|(&kind, (per_second, cpu_us))| Filled {
-            kind,
-            value_len,
-            sets_per_second: median(per_second),
-            cpu_us,
+        .map(|(&kind, rounds)| {
+            let (per_second, cpu_us) = rounds.into_iter().unzip();
+            Filled {
+                kind,
+                value_len,
+                sets_per_second: median(per_second),
+                cpu_us,
+            }
         })
         .collect())
 }
@@ -157,7 +136,7 @@ fn fill_all(
 const ITEM_BYTES: usize = 96;
 
 /// Fills half of a server's memory; sets a second, and the server's processor time for one, in microseconds.
-fn fill(
+fn fill_half(
     server: &Server,
     value_len: usize,
     memory_mb: usize,
@@ -173,22 +152,10 @@ fn fill(
         seed,
         ..WorkloadSpec::default()
     };
-    let plan = LoadPlan {
-        connections_per_thread: CONNECTIONS,
-        pipeline: PIPELINE,
-        pin: cores.to_vec(),
-        ..LoadPlan::new(Target::from(server.address), Source::Fill(spec))
-    };
-    let before = server.cpu_time()?;
     let begun = std::time::Instant::now();
-    let stored = Driver::start(plan)?.wait()?.counters.sets;
+    let ((), cpu_us) = with_cpu_us([server], || fill(server, spec, 0, cores))?;
     let seconds = begun.elapsed().as_secs_f64();
-    let cpu = server.cpu_time()?.saturating_sub(before);
-    ensure!(stored == keys as u64, "{stored} of {keys} keys were stored");
-    Ok((
-        stored as f64 / seconds,
-        cpu.as_secs_f64() * 1e6 / stored as f64,
-    ))
+    Ok((keys as f64 / seconds, cpu_us / keys as f64))
 }
 
 /// Time of one kind by that of another in the same round, over all sizes of values: the median.
@@ -225,14 +192,8 @@ fn claims(filled: &[Filled]) -> Vec<Claim> {
 }
 
 fn table(filled: &[Filled]) -> Table {
-    let columns = [
-        "",
-        "values, B",
-        "sets/s",
-        "server µs a set",
-        "least to most",
-    ];
-    let mut table = Table::new("Filling an empty server", &columns);
+    let columns = "|values, B|sets/s|server µs a set|least to most";
+    let mut table = Table::new("Filling an empty server", columns);
     for filled in filled {
         let least = filled.cpu_us.iter().copied().fold(f64::INFINITY, f64::min);
         let most = filled.cpu_us.iter().copied().fold(0.0, f64::max);
@@ -261,10 +222,7 @@ fn plot(experiment: &Experiment, run: &Run, filled: &[Filled]) -> Plot {
         y: Axis::linear("server µs a set"),
         curves: KINDS
             .iter()
-            .map(|&kind| Curve {
-                label: kind.label().into(),
-                points: points(kind),
-            })
+            .map(|&kind| Curve::new(kind.label(), points(kind)))
             .collect(),
     }
 }

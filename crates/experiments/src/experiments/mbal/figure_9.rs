@@ -46,11 +46,8 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         measured.scaling_claim(WRITES, Kind::Aware, "0.54 (32 cores)", PAPER_WRITES),
         measured.more_claim(WRITES, [Kind::Aware, Kind::Memcached], "more", 1.0),
     ];
-    report.notes.push(
-        "As many workers as this machine has cores, unless --workers tells others. 64 requests are in flight on each \
+    report.note("As many workers as this machine has cores, unless --workers tells others. 64 requests are in flight on each \
          connection where the paper's clients ask for many keys at once: a client that knows the owners would split such \
-         a request."
-            .into(),
-    );
+         a request.");
     Ok(report)
 }

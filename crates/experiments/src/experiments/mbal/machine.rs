@@ -14,10 +14,9 @@
 
 use crate::run::Run;
 use anyhow::{Context, ensure};
+use evenkeel_bench::beside::{Clustered, First, REFUSED_DIVISOR, fill, in_turns, with_cpu_us};
 use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{
-    Cluster, Driver, LoadPlan, Protocol, RoundReport, Source, Stop, Target, median,
-};
+use evenkeel_bench::{Cluster, LoadPlan, Protocol, RoundReport, Source, Stop, Target, median};
 use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, WorkloadSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +29,7 @@ const MEMCACHED: &str = "memcached";
 /// Connections to each worker, all together.
 const CONNECTIONS_PER_WORKER: usize = 8;
 
-/// Requests in flight on a connection while servers are filled, and where a request is of one key: nobody ever waits for
-/// the generator.
+/// Requests in flight on a connection where a request is of one key: nobody ever waits for the generator.
 const PIPELINE: usize = 64;
 
 /// Requests in flight on a connection where each is of many keys.
@@ -183,31 +181,30 @@ pub(super) fn measure(
             .iter()
             .map(|&kind| Running::start(kind, workers, load, &ground, run.seed))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let mut figures: Vec<_> = running
-            .iter()
-            .map(|running| Figures {
-                kind: running.kind,
-                workers,
-                by: ground.by,
-                rounds: Vec::new(),
-            })
-            .collect();
-        for round in 0..=rounds.rounds {
-            for turn in 0..running.len() {
-                let who = (turn + round) % running.len();
-                let label = running[who].kind.label();
+        let measured = in_turns(
+            &running,
+            0..=rounds.rounds,
+            First::Another,
+            |round, running| {
+                let label = running.kind.label();
                 run.progress
                     .say(format!("{at}: {label}, round {round}/{}", rounds.rounds));
-                // Others are asked for in each, or caches would remember the last round.
+                // Others are asked for in each, or caches would remember the last round. The first fills what was not filled.
                 let seed = run.seed.wrapping_add(round as u64);
-                let measured = running[who].measure(load, rounds.duration, &ground, seed)?;
-                // The first finds caches and branches cold, and fills what was not filled.
-                if round > 0 {
-                    figures[who].rounds.push(measured);
-                }
-            }
-        }
-        all.push(figures);
+                running.measure(load, rounds.duration, &ground, seed)
+            },
+        )?;
+        let figures = kinds.iter().zip(measured);
+        all.push(
+            figures
+                .map(|(&kind, rounds)| Figures {
+                    kind,
+                    workers,
+                    by: ground.by,
+                    rounds,
+                })
+                .collect(),
+        );
     }
     Ok(all)
 }
@@ -270,27 +267,21 @@ impl Running {
             keys: 0,
             _coordinator: None,
         };
-        let server = ["server", "-l", "127.0.0.1", "-p", "0"];
         let sized = ["-t", &threads, "-m", &memory];
         match kind {
             Kind::Unaware => {
-                let arguments = [&server[..], &sized].concat();
+                let arguments = ["server", "-l", "127.0.0.1", "-p", "0"];
+                let arguments = [&arguments[..], &sized].concat();
                 running.servers = vec![Server::evenkeel(&arguments, &ground.servers)?];
             }
             Kind::Aware => {
-                let arguments = [
-                    "coordinator",
-                    "--listen",
-                    "127.0.0.1:0",
-                    "--initial-servers",
-                    "1",
-                ];
-                let coordinator = Server::evenkeel(&arguments, &allowed_cores()?)?;
-                let url = format!("http://{}", coordinator.address);
-                let arguments = [&server[..], &sized, &["--coordinator", &url]].concat();
-                running.servers = vec![Server::evenkeel(&arguments, &ground.servers)?];
-                running.cluster = Some(Arc::new(Cluster::join(&url)?));
-                running._coordinator = Some(coordinator);
+                let (more, cores) = (["-m", &memory], allowed_cores()?);
+                let workers = usize::from(workers);
+                let clustered =
+                    Clustered::start(workers, &more, &ground.servers, &cores, |_| Ok(()))?;
+                running.cluster = Some(clustered.join()?);
+                running.servers = vec![clustered.server];
+                running._coordinator = Some(clustered.coordinator);
             }
             Kind::Memcached => {
                 running.servers = vec![memcached(&sized, &ground.servers)?];
@@ -303,10 +294,18 @@ impl Running {
             }
         }
         running.keys = load.keys / running.servers.len() as u64;
+        let refused_max = match kind {
+            // Filled beyond its memory.
+            Kind::Memcached | Kind::Memcacheds if load.misses.is_some() => {
+                running.keys / REFUSED_DIVISOR
+            }
+            _ => 0,
+        };
         // What is only ever written fills itself.
         if load.get_share > 0.0 {
             for server in &running.servers {
-                fill(server, &workload(load, running.keys, seed)?, ground)?;
+                let workload = workload(load, running.keys, seed)?;
+                fill(server, workload, refused_max, &ground.generator)?;
             }
         }
         if let Some(misses) = load.misses {
@@ -353,19 +352,14 @@ impl Running {
                 },
                 cluster: self.cluster.clone(),
                 cache_aside: load.misses.is_some(),
-                stop: Stop {
-                    after: Some(duration),
-                    requests: None,
-                },
+                stop: Stop::after(duration),
                 seed,
                 ..LoadPlan::new(Target::from(server.address), Source::Generated(spec))
             })
         };
         let plans = self.servers.iter().map(plan);
         let plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
-        let before = self.cpu_time()?;
-        let reports = all_at_once(plans)?;
-        let cpu = self.cpu_time()?.saturating_sub(before);
+        let (reports, cpu_us) = with_cpu_us(&self.servers, || all_at_once(plans))?;
         let sum = |figure: fn(&RoundReport) -> u64| reports.iter().map(figure).sum::<u64>();
         let errors = sum(|report| report.counters.errors + report.counters.wrong_values);
         let (gets, sets) = (
@@ -382,13 +376,9 @@ impl Running {
         );
         Ok(Round {
             keys_per_second: reports.iter().map(|report| report.keys_per_second).sum(),
-            cpu_us: cpu.as_secs_f64() * 1e6 / (gets + sets) as f64,
+            cpu_us: cpu_us / (gets + sets) as f64,
             hit_ratio: sum(|report| report.counters.hits) as f64 / gets.max(1) as f64,
         })
-    }
-
-    fn cpu_time(&self) -> anyhow::Result<Duration> {
-        self.servers.iter().map(Server::cpu_time).sum()
     }
 }
 
@@ -426,22 +416,6 @@ pub(super) fn workload(load: &Load, keys: u64, seed: u64) -> anyhow::Result<Work
         seed,
         ..WorkloadSpec::default()
     })
-}
-
-/// Sets every key once.
-fn fill(server: &Server, spec: &WorkloadSpec, ground: &Ground) -> anyhow::Result<()> {
-    let plan = LoadPlan {
-        connections_per_thread: CONNECTIONS_PER_WORKER,
-        pipeline: PIPELINE,
-        pin: ground.generator.clone(),
-        // A busy machine lets nothing time out.
-        answer_timeout: Duration::from_secs(30),
-        ..LoadPlan::new(Target::from(server.address), Source::Fill(spec.clone()))
-    };
-    let stored = Driver::start(plan)?.wait()?.counters.sets;
-    let keys = spec.keys();
-    ensure!(stored == keys, "{stored} of {keys} keys were stored");
-    Ok(())
 }
 
 /// What a reader must know of all figures of this kind.

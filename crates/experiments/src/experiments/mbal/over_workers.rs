@@ -123,26 +123,15 @@ fn curves(figures: &[Figures]) -> Vec<Curve> {
         let point = (f64::from(figures.workers), figures.carried());
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(point),
-            None => curves.push(Curve {
-                label: label.into(),
-                points: vec![point],
-            }),
+            None => curves.push(Curve::new(label, vec![point])),
         }
     }
     curves
 }
 
 fn table(label: &str, figures: &[Figures]) -> Table {
-    let columns = [
-        "",
-        "workers",
-        "keys/s",
-        "server µs a key",
-        "keys/s that they carry",
-        "of them a worker",
-        "hits",
-    ];
-    let mut table = Table::new(label, &columns);
+    let columns = "|workers|keys/s|server µs a key|keys/s that they carry|of them a worker|hits";
+    let mut table = Table::new(label, columns);
     for figures in figures {
         let carried = figures.carried();
         table.row([
@@ -159,9 +148,9 @@ fn table(label: &str, figures: &[Figures]) -> Table {
 }
 
 /// Settings that all of these figures have.
-pub(super) fn settings(load: &Load, rounds: Rounds) -> Vec<(String, String)> {
+pub(super) fn settings(load: &Load, rounds: Rounds) -> Vec<(&'static str, String)> {
     let Rounds { rounds, duration } = rounds;
-    [
+    vec![
         ("servers", "real processes at their own speed".to_owned()),
         ("memory", format!("{} MB", load.memory_mb)),
         (
@@ -183,6 +172,4 @@ pub(super) fn settings(load: &Load, rounds: Rounds) -> Vec<(String, String)> {
             format!("{rounds} of {duration:?} for each server and load, in turns"),
         ),
     ]
-    .map(|(what, value)| (what.to_owned(), value))
-    .into()
 }

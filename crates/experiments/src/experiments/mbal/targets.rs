@@ -54,11 +54,8 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         Mode::Real => add_plans(run, &mut report)?,
         Mode::Sim => targets_sim::add(run, &size, &together, &mut report)?,
     }
-    report.notes.push(
-        "A memcached of two threads is a server of one worker that is twice as fast: no locks, and either thread serves \
-         any key. Beside it a gain is harder to reach than beside a real one."
-            .into(),
-    );
+    report.note("A memcached of two threads is a server of one worker that is twice as fast: no locks, and either thread serves \
+         any key. Beside it a gain is harder to reach than beside a real one.");
     Ok(report)
 }
 
@@ -136,10 +133,7 @@ fn add_plans(run: &Run, report: &mut Report) -> anyhow::Result<()> {
         ),
     ]);
     report.tables.push(plans_table(&plans));
-    report.notes.push(
-        "What moves cost is measured by moves-workers, moves-cachelet, moves-servers, moves-restart and moves-coordinator."
-            .into(),
-    );
+    report.note("What moves cost is measured by moves-workers, moves-cachelet, moves-servers, moves-restart and moves-coordinator.");
     Ok(())
 }
 
@@ -160,7 +154,7 @@ fn even_claim(workload: &str, part: &Part) -> Claim {
 fn plans_table(plans: &[planning::Planned]) -> Table {
     let mut table = Table::new(
         "Plans of phase 3",
-        &["", "ms, median", "least to most", "moves", "of all data"],
+        "|ms, median|least to most|moves|of all data",
     );
     let ms = || plans.iter().map(|plan| plan.took.as_secs_f64() * 1000.0);
     let moves = plans.iter().map(|plan| plan.moves as f64).collect();

@@ -39,13 +39,13 @@ pub(super) fn add(
         format!("{:.2} %", deeds.plan_ratio_max * 100.0),
         Some(deeds.plan_ratio_max <= COPIED),
     ));
-    let columns = ["", "in all", "of it"];
+    let columns = "|in all|of it";
     let mut table = Table::new(
         &format!(
             "What all phases did at {RATE} of the capacity in {:.0} s",
             (plan.warm_up + plan.length) as f64 / 1e9
         ),
-        &columns,
+        columns,
     );
     let cachelets = (plan.workers() * plan.cachelets_per_worker) as f64;
     let part = |of: f64| format!("{:.2} %", of * 100.0);
@@ -76,12 +76,8 @@ pub(super) fn add(
 /// The busiest worker's load by the mean, so many seconds after each workload has begun.
 fn evenness(run: &Run, size: &Size, together: &Setting) -> anyhow::Result<Table> {
     let off = together.clone().resting();
-    let columns: Vec<String> = ["".to_owned(), "setting".into()]
-        .into_iter()
-        .chain(SHOWN.map(|seconds| format!("{seconds} s")))
-        .chain(["in the end".to_owned()])
-        .collect();
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let seconds = SHOWN.map(|seconds| format!("{seconds} s")).join("|");
+    let columns = format!("|setting|{seconds}|in the end");
     let mut table = Table::new("Busiest worker's load by the mean, after so long", &columns);
     let settings = [(OFF, &off), (super::phases::ALL, together)];
     for (number, workload) in WORKLOADS.iter().enumerate() {

@@ -5,19 +5,16 @@ use super::{GET_SHARE, KEY_LEN, SOURCE};
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::watch::{PART_COLUMNS, Part, Watch, part_row};
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Smallness};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::{Target, median};
-use evenkeel_coordinator::api::plans::PlanMode;
 use evenkeel_coordinator::api::{
     EndedMigration, MigrationEnd, MigrationRequest, WorkerName, limits,
 };
-use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_types::CacheletId;
 use evenkeel_workload::Popularity;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
@@ -161,16 +158,10 @@ fn cachelet(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         format!("{failed}, {wrong}"),
         Some(failed + wrong == 0),
     ));
-    report.notes.push(
-        "Latencies are of all keys, those of the cachelet that moves among them: an eighth. Figures of the load come ten \
-         times a second, so that a tenth of a second before a move counts to it."
-            .into(),
-    );
-    report.notes.push(
-        "The time is the coordinator's, from the order until both servers' heartbeats have told the end, a tenth of a \
-         second apart."
-            .into(),
-    );
+    report.note("Latencies are of all keys, those of the cachelet that moves among them: an eighth. Figures of the load come ten \
+         times a second, so that a tenth of a second before a move counts to it.");
+    report.note("The time is the coordinator's, from the order until both servers' heartbeats have told the end, a tenth of a \
+         second apart.");
     Ok(report)
 }
 
@@ -181,23 +172,13 @@ fn part_name(label: &str, what: &str) -> String {
 fn fleet_plan() -> FleetPlan {
     FleetPlan {
         servers: SERVERS,
-        workers: 1,
-        smallness: Smallness::Not,
         memory_mb: MEMORY_MB,
-        proxies: 1,
-        pool: Pool::Cluster {
-            hot_keys: Replicate::Off,
-            plans: PlanMode::Observe,
-        },
-        settings: json!({}),
-        server_flags: Vec::new(),
-        proxy_flags: uncollapsed(),
         coordinator_flags: vec![
             "--cachelets-per-worker".into(),
             CACHELETS_PER_WORKER.to_string(),
         ],
         connections: 2 * CONNECTIONS,
-        relays: false,
+        ..FleetPlan::default()
     }
 }
 
@@ -280,46 +261,38 @@ impl Moved {
     }
 }
 
-fn settings(size: &Size) -> Vec<(String, String)> {
+fn settings(size: &Size) -> Vec<(&'static str, String)> {
     vec![
         (
-            "servers".into(),
+            "servers",
             format!(
                 "{SERVERS} of one worker {}, {CACHELETS_PER_WORKER} cachelets each",
                 Smallness::Not
             ),
         ),
         (
-            "data".into(),
+            "data",
             format!(
                 "{} keys of {KEY_LEN} bytes with {VALUE_LEN} bytes",
                 size.keys
             ),
         ),
         (
-            "load".into(),
+            "load",
             format!(
                 "{:.0} requests/s through a proxy, {:.0} % gets, all keys alike",
                 size.requests_per_second,
                 100.0 * GET_SHARE
             ),
         ),
-        ("moves with each limit".into(), size.moves.to_string()),
+        ("moves with each limit", size.moves.to_string()),
     ]
 }
 
 fn tables(seen: &[Seen]) -> Vec<Table> {
-    let columns = [
-        "copied at most",
-        "moved",
-        "MB each",
-        "seconds, median",
-        "MB/s",
-        "µs unserved",
-        "p99 while it moves, by before (median)",
-    ];
-    let mut moves = Table::new("Moves of a cachelet", &columns);
-    let mut latencies = Table::new("The load", &PART_COLUMNS);
+    let columns = "copied at most|moved|MB each|seconds, median|MB/s|µs unserved|p99 while it moves, by before (median)";
+    let mut moves = Table::new("Moves of a cachelet", columns);
+    let mut latencies = Table::new("The load", PART_COLUMNS);
     for one in seen {
         let moved = &one.moved;
         moves.row([

@@ -65,7 +65,7 @@ fn coordinator(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.settings = settings(run, &plan);
     report
         .settings
-        .push(("coordinator away".into(), format!("{away:?}")));
+        .push(("coordinator away", format!("{away:?}")));
     report.tables = vec![
         seen.watched
             .table("The load without a coordinator and after"),
@@ -81,7 +81,7 @@ fn coordinator(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         Some(moved <= MOVED_MAX && moves.emptied == 0),
     )];
     report.claims.extend(claims(&seen.watched, &seen.users));
-    report.notes.push(format!(
+    report.note(format!(
         "Servers got {votes} leases by the votes of others, and lost {lost}. All phases of balancing are on, and plans \
          are carried out: what moved is what one plan may move at most."
     ));

@@ -2,7 +2,7 @@
 
 use super::{GET_SHARE, KEY_LEN};
 use crate::experiments::watch::{Watch, Watched};
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness};
 use crate::report::{Claim, Table};
 use crate::run::Run;
 use evenkeel_bench::{Target, Users, UsersPlan, UsersTally};
@@ -12,7 +12,6 @@ use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::Epoch;
 use evenkeel_workload::Popularity;
-use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,14 +143,10 @@ pub(super) fn fleet_plan(
         workers: WORKERS,
         smallness: Smallness::of_capacity(CAPACITY),
         memory_mb: MEMORY_MB,
-        proxies: 1,
         pool: Pool::Cluster { hot_keys, plans },
-        settings: json!({}),
         server_flags: vec!["--balance-workers".into(), lends.into()],
-        coordinator_flags: Vec::new(),
-        proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
-        relays: false,
+        ..FleetPlan::default()
     }
 }
 
@@ -182,22 +177,22 @@ fn rate(servers: usize) -> f64 {
 }
 
 /// What was set, in words.
-pub(super) fn settings(run: &Run, plan: &FleetPlan) -> Vec<(String, String)> {
+pub(super) fn settings(run: &Run, plan: &FleetPlan) -> Vec<(&'static str, String)> {
     let size = Size::of(run);
     vec![
         (
-            "servers".into(),
+            "servers",
             format!("{} of {WORKERS} workers {}", plan.servers, plan.smallness),
         ),
         (
-            "data".into(),
+            "data",
             format!(
                 "{} keys of {KEY_LEN} bytes with {} bytes",
                 size.keys, size.value_len
             ),
         ),
         (
-            "load".into(),
+            "load",
             format!(
                 "{:.0} requests/s, {:.0} % gets, misses are set",
                 rate(plan.servers),
@@ -205,7 +200,7 @@ pub(super) fn settings(run: &Run, plan: &FleetPlan) -> Vec<(String, String)> {
             ),
         ),
         (
-            "users who check what they read".into(),
+            "users who check what they read",
             format!("{USERS} with {USERS_KEYS} keys each, {USERS_PAUSE:?} between two requests"),
         ),
     ]
@@ -302,15 +297,9 @@ pub(super) fn hits_claim(what: &str, watched: &Watched) -> Claim {
 
 /// A row for each change: what moved, and how long it took.
 pub(super) fn moves_table(rows: &[(&str, Duration, Moves)]) -> Table {
-    let columns = [
-        "",
-        "seconds",
-        "cachelets moved",
-        "MB moved",
-        "migrations that failed",
-        "cachelets that began empty",
-    ];
-    let mut table = Table::new("What moved", &columns);
+    let columns =
+        "|seconds|cachelets moved|MB moved|migrations that failed|cachelets that began empty";
+    let mut table = Table::new("What moved", columns);
     for (label, took, moves) in rows {
         table.row([
             (*label).to_owned(),

@@ -48,9 +48,9 @@ fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.settings = settings(run, &plan);
     report
         .settings
-        .push(("cachelets of each worker".into(), cachelets.to_string()));
+        .push(("cachelets of each worker", cachelets.to_string()));
     let both = [(TOLD, &told), (KILLED, &killed)];
-    let mut table = Table::new("The load while servers are restarted", &PART_COLUMNS);
+    let mut table = Table::new("The load while servers are restarted", PART_COLUMNS);
     for (label, restarted) in both {
         for part in &restarted.seen.watched.parts {
             table.row(part_row(&Part {
@@ -77,7 +77,7 @@ fn restart(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             .to_vec(),
     )];
     let (watched, users) = (&killed.seen.watched, &killed.seen.users);
-    report.notes.push(format!(
+    report.note(format!(
         "Where they are killed, {} requests failed, {} keys of users were gone, and the share that hits fell by {:.1} points.",
         watched.failed + users.failures,
         users.misses,

@@ -88,10 +88,7 @@ fn servers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         experiment.title,
         vec![seen.watched.hits_curve("4, 8 and 4 servers")],
     )];
-    report.notes.push(
-        "Servers begin to leave at the same time, and are stopped when the last is empty. The load is a third of what \
-         four servers can do."
-            .into(),
-    );
+    report.note("Servers begin to leave at the same time, and are stopped when the last is empty. The load is a third of what \
+         four servers can do.");
     Ok(report)
 }

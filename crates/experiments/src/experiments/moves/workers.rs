@@ -5,14 +5,11 @@ use super::{GET_SHARE, KEY_LEN, SOURCE};
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::watch::{PART_COLUMNS, Part, Watch, part_row};
-use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Pool, Smallness, uncollapsed};
+use crate::fleet::{Fleet, FleetPlan, LoadSpec, PIPELINE, Smallness};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use evenkeel_bench::{Target, Users, UsersPlan, UsersTally};
-use evenkeel_coordinator::api::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
-use serde_json::json;
 use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -147,13 +144,10 @@ fn workers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.settings = settings(workers, requests_per_second, length);
     report.tables = tables(&counts, &watched.joined());
     report.claims = claims(&counts, failed, wrong, &users);
-    report.notes.push(
-        "A wait is the time for which a worker keeps back the commands of its own connections for one cachelet, as the \
+    report.note("A wait is the time for which a worker keeps back the commands of its own connections for one cachelet, as the \
          server counts it: each move makes one wait at each worker but the former host. Commands that are not for this \
-         cachelet go on."
-            .into(),
-    );
-    report.notes.push(format!(
+         cachelet go on.");
+    report.note(format!(
         "Other keys become hot every {:.0} s. In half a second with moves there is also the overload that they are for, \
          and clients see both.",
         STEP.as_secs_f64() * STEPS_EACH as f64
@@ -165,20 +159,11 @@ fn fleet_plan(workers: u16) -> FleetPlan {
     FleetPlan {
         servers: 1,
         workers,
-        smallness: Smallness::Not,
         memory_mb: MEMORY_MB,
-        proxies: 1,
-        pool: Pool::Cluster {
-            // Replicas would even out the load before cachelets are lent.
-            hot_keys: Replicate::Off,
-            plans: PlanMode::Observe,
-        },
-        settings: json!({}),
         server_flags: vec!["--balance-workers".into(), "on".into()],
-        coordinator_flags: Vec::new(),
-        proxy_flags: uncollapsed(),
         connections: 2 * (CONNECTIONS + USERS),
-        relays: false,
+        // Without replicas: they would even out the load before cachelets are lent.
+        ..FleetPlan::default()
     }
 }
 
@@ -223,32 +208,36 @@ fn count_moves(fleet: &Fleet, watch: &mut Watch, length: Duration) -> anyhow::Re
     Ok(counts - before)
 }
 
-fn settings(workers: u16, requests_per_second: f64, length: Duration) -> Vec<(String, String)> {
+fn settings(
+    workers: u16,
+    requests_per_second: f64,
+    length: Duration,
+) -> Vec<(&'static str, String)> {
     vec![
         (
-            "server".into(),
+            "server",
             format!("one of {workers} workers {}", Smallness::Not),
         ),
         (
-            "data".into(),
+            "data",
             format!("{KEYS} keys of {KEY_LEN} bytes with {VALUE_LEN} bytes"),
         ),
         (
-            "load".into(),
+            "load",
             format!(
                 "{requests_per_second:.0} requests/s at the server's ordinary port, {:.0} % gets, 90 % for 8 keys, for {length:?}",
                 100.0 * GET_SHARE
             ),
         ),
         (
-            "users who check what they read".into(),
+            "users who check what they read",
             format!("{USERS}, half of them through a proxy"),
         ),
     ]
 }
 
 fn tables(counts: &Counts, parts: &[Part]) -> Vec<Table> {
-    let mut server = Table::new("What the server counted", &["", "here"]);
+    let mut server = Table::new("What the server counted", "|here");
     let mut row = |what: &str, value: String| server.row([what.to_owned(), value]);
     row(
         "cachelets given to another worker",
@@ -266,7 +255,7 @@ fn tables(counts: &Counts, parts: &[Part]) -> Vec<Table> {
     );
     row("commands that waited", counts.commands_waited.to_string());
     row("commands passed on", counts.passed_on.to_string());
-    let mut clients = Table::new("What clients saw, by half seconds", &PART_COLUMNS);
+    let mut clients = Table::new("What clients saw, by half seconds", PART_COLUMNS);
     parts.iter().for_each(|part| clients.row(part_row(part)));
     vec![server, clients]
 }

@@ -271,7 +271,6 @@ impl Cell {
         let deployment = self.deployment;
         FleetPlan {
             servers: deployment.servers,
-            workers: 1,
             smallness: Smallness::of_capacity(deployment.capacity),
             memory_mb: MEMORY_MB,
             proxies: deployment.proxies,
@@ -286,11 +285,11 @@ impl Cell {
                 true => json!({"hot_trigger_rps": 20, "hot_sampling": 100}),
                 false => json!({}),
             },
-            server_flags: Vec::new(),
             coordinator_flags: flags(&["--silent-ms", "10000"]),
             proxy_flags: flags(&["--connect-timeout", "30s", "--request-timeout", "50s"]),
             connections: self.connections_max() + CONNECTIONS_MORE,
             relays: self.event == Event::LinksDown,
+            ..FleetPlan::default()
         }
     }
 

@@ -223,14 +223,11 @@ impl Session<'_> {
         let mut report = self.run.report(experiment);
         report.settings = vec![
             (
-                "servers".into(),
+                "servers",
                 "8 of 2,500 keys/s or 12 of 1,000 keys/s, one worker each".into(),
             ),
-            (
-                "data".into(),
-                format!("{} keys with 100 bytes", self.size.keys),
-            ),
-            ("load".into(), "open loop, Poisson arrivals".into()),
+            ("data", format!("{} keys with 100 bytes", self.size.keys)),
+            ("load", "open loop, Poisson arrivals".into()),
         ];
         if !self.capacities.is_empty() {
             report.tables.push(tables::capacities(&self.capacities));

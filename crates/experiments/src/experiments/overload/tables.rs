@@ -10,10 +10,7 @@ use crate::report::Table;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 
 pub(super) fn capacities(capacities: &Capacities) -> Table {
-    let mut table = Table::new(
-        "Capacity",
-        &["", "requests/s", "by uniform keys", "max/mean"],
-    );
+    let mut table = Table::new("Capacity", "|requests/s|by uniform keys|max/mean");
     for (deployment, keys, found) in capacities.by_kind() {
         let spread = |figure: &dyn Fn(&Capacity) -> f64| {
             Spread::of(found.iter().map(|capacity| figure(capacity)))
@@ -37,18 +34,7 @@ pub(super) fn capacities(capacities: &Capacities) -> Table {
 pub(super) fn parts(title: &str, outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(
         title,
-        &[
-            "",
-            "",
-            "offered/s",
-            "served/s",
-            "p50 ms",
-            "p99 ms",
-            "failed",
-            "misses",
-            "wrong",
-            "max/mean",
-        ],
+        "||offered/s|served/s|p50 ms|p99 ms|failed|misses|wrong|max/mean",
     );
     for (cell, seeds) in by_cell(outcomes) {
         let seen = || seeds.iter().map(|outcome| &outcome.seen);
@@ -87,7 +73,7 @@ pub(super) fn parts(title: &str, outcomes: &[Outcome]) -> Table {
 pub(super) fn vulnerable(found: &[Vulnerable], capacities: &Capacities) -> Table {
     let mut table = Table::new(
         "Vulnerable load",
-        &["", "requests/s", "% of the capacity", "capacity/s"],
+        "|requests/s|% of the capacity|capacity/s",
     );
     for trigger in TRIGGERS {
         let of_trigger = || found.iter().filter(|found| found.trigger == trigger);
@@ -156,10 +142,10 @@ fn title(cell: &Cell, seen: &Seen) -> String {
 fn curve(outcome: &Outcome, of: fn(&Moment) -> f64) -> Curve {
     let moments = outcome.seen.parts.iter().flat_map(|part| &part.moments);
     let points = moments.map(|moment| (moment.seconds, of(moment)));
-    Curve {
-        label: format!("seed {}", outcome.seed),
-        points: points.filter(|(_, value)| *value > 0.0).collect(),
-    }
+    Curve::new(
+        format!("seed {}", outcome.seed),
+        points.filter(|(_, value)| *value > 0.0).collect(),
+    )
 }
 
 /// Letters and digits of a name with dashes between, for the name of a file.

@@ -65,19 +65,19 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let sizes = doublings(run.by_scale([32, 64, 128, 1024]));
     let mut report = run.report(experiment);
     report.settings = vec![
-        ("placement".into(), PLACEMENT_NAME.into()),
+        ("placement", PLACEMENT_NAME.into()),
         (
-            "requests".into(),
+            "requests",
             "one of each user, for the items of all friends".into(),
         ),
     ];
-    let mut curves = vec![Curve {
-        label: "as many times as servers".into(),
-        points: sizes
+    let mut curves = vec![Curve::new(
+        "as many times as servers",
+        sizes
             .iter()
             .map(|&n| (f64::from(n), f64::from(n)))
             .collect(),
-    }];
+    )];
     for source in &SOURCES {
         run.progress.say(format!("{}: reading", source.name));
         let graph = load(source, run, &mut report.notes)?;
@@ -89,13 +89,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 graph.edges() as f64 / graph.users() as f64,
                 graph.degree_max()
             ),
-            &[
-                "servers",
-                "transactions of a request",
-                "requests/s by one server's",
-                "the same with the cost of items",
-                "busiest by mean",
-            ],
+            "servers|transactions of a request|requests/s by one server's|the same with the cost of items|busiest by mean",
         );
         let mut points = Vec::new();
         for &servers in &sizes {
@@ -116,10 +110,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             points.push((f64::from(servers), gain));
         }
         report.tables.push(table);
-        curves.push(Curve {
-            label: source.name.into(),
-            points,
-        });
+        curves.push(Curve::new(source.name, points));
     }
     report.plots.push(Plot {
         name: run.plot_name(experiment),
@@ -128,7 +119,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         y: Axis::log("requests/s by one server's"),
         curves,
     });
-    report.notes.push(format!(
+    report.note(format!(
         "Users without friends are asked for, too, and cost nothing. The cost of an item is taken as 1/{:.0} of \
          that of a transaction (rnb-13); the busiest server is the one with most transactions.",
         1.0 / ITEM_COST

@@ -37,11 +37,8 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let requests = run.by_scale([200, 2_000, 20_000, 50_000]);
     let mut report = run.report(experiment);
     report.settings = vec![
-        ("placement".into(), PLACEMENT_NAME.into()),
-        (
-            "random requests for each point".into(),
-            requests.to_string(),
-        ),
+        ("placement", PLACEMENT_NAME.into()),
+        ("random requests for each point", requests.to_string()),
     ];
     let sizes = doublings(servers_max);
     let placements = sizes
@@ -51,15 +48,7 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut table = Table::new(
         "Factor by which the requests/s that transactions allow grow with twice the servers",
-        &[
-            "servers",
-            "1 item",
-            "10 items",
-            "50 items",
-            "100 items",
-            "worked out: 10 items",
-            "100 items",
-        ],
+        "servers|1 item|10 items|50 items|100 items|worked out: 10 items|100 items",
     );
     let mut rows: Vec<Vec<String>> = sizes.iter().map(|n| vec![n.to_string()]).collect();
     let mut curves = Vec::new();
@@ -84,10 +73,10 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             let exact = worked_out(servers, items);
             worst = worst.max((factor / exact - 1.0).abs());
         }
-        curves.push(Curve {
-            label: format!("{items} items"),
-            points: sizes.iter().map(|&n| f64::from(n)).zip(factors).collect(),
-        });
+        curves.push(Curve::new(
+            format!("{items} items"),
+            sizes.iter().map(|&n| f64::from(n)).zip(factors).collect(),
+        ));
     }
     for (&servers, row) in sizes.iter().zip(&mut rows) {
         for items in [10, 100] {
@@ -129,7 +118,7 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         y: Axis::linear("factor"),
         curves,
     });
-    report.notes.push(format!(
+    report.note(format!(
         "Largest difference between what the placement gives and what is worked out for equally likely servers: \
          {:.1} %.",
         worst * 100.0

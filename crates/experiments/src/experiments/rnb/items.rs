@@ -9,10 +9,11 @@ use super::Experiment;
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use evenkeel_bench::beside::{First, fill, in_turns, two_sides, with_cpu_us};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{Driver, LoadPlan, Source, Stop, Target, median};
+use evenkeel_bench::process::Server;
+use evenkeel_bench::{LoadPlan, Source, Stop, Target, median};
 use evenkeel_workload::{KeySizes, Mix, MultiGet, Popularity, ValueSizes, WorkloadSpec};
 use std::path::Path;
 use std::time::Duration;
@@ -43,47 +44,38 @@ const LINEAR_UNTIL: usize = 20;
 const MEMCACHED: &str = "memcached";
 
 fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let cores = allowed_cores()?;
-    ensure!(
-        cores.len() >= 2,
-        "two cores are needed: one for the server, one for the generator"
-    );
-    let (server_core, generator_cores) = cores.split_at(1);
+    let (server_core, generator_cores) = two_sides()?;
     let rounds = run.by_scale([1, 3, 5, 9]);
     let duration = Duration::from_millis(run.by_scale([50, 400, 2000, 5000]));
     let mut report = run.report(experiment);
-    let mut peers = vec![("Evenkeel", start_evenkeel(server_core)?)];
-    match start_memcached(server_core) {
+    let mut peers = vec![(
+        "Evenkeel",
+        Server::evenkeel_server(&["-m", "256"], &server_core)?,
+    )];
+    let arguments = ["-t", "1", "-m", "256"];
+    match Server::memcached(Path::new(MEMCACHED), &arguments, &server_core) {
         Ok(server) => peers.push(("memcached", server)),
-        Err(error) => report
-            .notes
-            .push(format!("memcached was not measured: {error:#}")),
+        Err(error) => report.note(format!("memcached was not measured: {error:#}")),
     }
     for (_, server) in &peers {
-        fill(server, generator_cores)?;
+        fill(server, workload(1, 0)?, 0, &generator_cores)?;
     }
     let mut points: Vec<Vec<Point>> = vec![Vec::new(); peers.len()];
     for items in ITEMS {
-        let mut measured = vec![Vec::new(); peers.len()];
-        for round in 1..=rounds {
-            for ((name, server), measured) in peers.iter().zip(&mut measured) {
-                run.progress
-                    .say(format!("{name}, {items} items, round {round}/{rounds}"));
-                measured.push(measure(server, items, duration, generator_cores, run.seed)?);
-            }
-        }
+        let measured = in_turns(&peers, 1..=rounds, First::Same, |round, (name, server)| {
+            run.progress
+                .say(format!("{name}, {items} items, round {round}/{rounds}"));
+            measure(server, items, duration, &generator_cores, run.seed)
+        })?;
         for (points, measured) in points.iter_mut().zip(measured) {
             points.push(Point::median(items, &measured));
         }
     }
     report.settings = vec![
-        ("connections".into(), CONNECTIONS.to_string()),
-        ("keys".into(), format!("{KEYS} of {KEY_LEN} B")),
-        ("values".into(), format!("{VALUE_LEN} B")),
-        (
-            "rounds".into(),
-            format!("{rounds} of {duration:?}, medians"),
-        ),
+        ("connections", CONNECTIONS.to_string()),
+        ("keys", format!("{KEYS} of {KEY_LEN} B")),
+        ("values", format!("{VALUE_LEN} B")),
+        ("rounds", format!("{rounds} of {duration:?}, medians")),
     ];
     for ((name, _), points) in peers.iter().zip(&points) {
         report.tables.push(table(name, points));
@@ -96,19 +88,18 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         x: Axis::log("items in a transaction"),
         y: Axis::log("items/s"),
         curves: curves
-            .map(|((name, _), points)| Curve {
-                label: (*name).to_owned(),
-                points: points
-                    .iter()
-                    .map(|point| (point.items as f64, point.items_per_second))
-                    .collect(),
+            .map(|((name, _), points)| {
+                Curve::new(
+                    *name,
+                    points
+                        .iter()
+                        .map(|point| (point.items as f64, point.items_per_second))
+                        .collect(),
+                )
             })
             .collect(),
     });
-    report.notes.push(
-        "The generator shares no core with the server; where it was more than 90 % busy, it was the limit."
-            .into(),
-    );
+    report.note("The generator shares no core with the server; where it was more than 90 % busy, it was the limit.");
     Ok(report)
 }
 
@@ -134,14 +125,6 @@ impl Point {
     }
 }
 
-fn start_evenkeel(cores: &[usize]) -> anyhow::Result<Server> {
-    Server::evenkeel_server(&["-m", "256"], cores)
-}
-
-fn start_memcached(cores: &[usize]) -> anyhow::Result<Server> {
-    Server::memcached(Path::new(MEMCACHED), &["-t", "1", "-m", "256"], cores)
-}
-
 /// Gets of so many keys, all alike.
 fn workload(items: usize, seed: u64) -> anyhow::Result<WorkloadSpec> {
     Ok(WorkloadSpec {
@@ -157,25 +140,6 @@ fn workload(items: usize, seed: u64) -> anyhow::Result<WorkloadSpec> {
     })
 }
 
-fn plan(server: &Server, source: Source, cores: &[usize]) -> LoadPlan {
-    LoadPlan {
-        connections_per_thread: CONNECTIONS,
-        pin: cores.to_vec(),
-        ..LoadPlan::new(Target::from(server.address), source)
-    }
-}
-
-fn fill(server: &Server, cores: &[usize]) -> anyhow::Result<()> {
-    let source = Source::Fill(workload(1, 0)?);
-    let plan = LoadPlan {
-        pipeline: 64,
-        ..plan(server, source, cores)
-    };
-    let stored = Driver::start(plan)?.wait()?.counters.sets;
-    ensure!(stored == KEYS, "{stored} of {KEYS} keys were stored");
-    Ok(())
-}
-
 fn measure(
     server: &Server,
     items: usize,
@@ -185,28 +149,16 @@ fn measure(
 ) -> anyhow::Result<Point> {
     let source = Source::Generated(workload(items, seed)?);
     let plan = LoadPlan {
-        stop: Stop {
-            after: Some(duration),
-            requests: None,
-        },
-        ..plan(server, source, cores)
+        connections_per_thread: CONNECTIONS,
+        pin: cores.to_vec(),
+        stop: Stop::after(duration),
+        ..LoadPlan::new(Target::from(server.address), source)
     };
-    let before = server.cpu_time()?;
-    let report = evenkeel_bench::measure(plan)?;
-    let cpu = server.cpu_time()?.saturating_sub(before);
-    let counters = report.counters;
-    ensure!(
-        counters.errors == 0 && counters.misses == 0 && counters.wrong_values == 0,
-        "{} errors, {} misses, {} wrong values",
-        counters.errors,
-        counters.misses,
-        counters.wrong_values
-    );
-    ensure!(counters.requests > 0, "nothing was answered");
+    let (report, cpu_us) = with_cpu_us([server], || evenkeel_bench::measure(plan)?.all_right())?;
     Ok(Point {
         items,
         items_per_second: report.keys_per_second,
-        cpu_us: cpu.as_secs_f64() * 1e6 / counters.requests as f64,
+        cpu_us: cpu_us / report.counters.requests as f64,
         generator_share: report.generator_cpu_share,
     })
 }
@@ -214,14 +166,7 @@ fn measure(
 fn table(name: &str, points: &[Point]) -> Table {
     let mut table = Table::new(
         name,
-        &[
-            "items",
-            "items/s",
-            "transactions/s",
-            "server µs a transaction",
-            "server µs an item",
-            "generator busy",
-        ],
+        "items|items/s|transactions/s|server µs a transaction|server µs an item|generator busy",
     );
     for point in points {
         table.row([

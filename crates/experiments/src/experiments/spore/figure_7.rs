@@ -77,7 +77,7 @@ fn figure_7(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     if has_atomic {
         report.claims.extend(atomic_claims(&measured, &size));
     } else {
-        report.notes.push(ATOMIC_LEFT_OUT.into());
+        report.note(ATOMIC_LEFT_OUT);
     }
     Ok(report)
 }

@@ -49,7 +49,7 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut report = measured.report(experiment, run);
     report
         .settings
-        .insert(0, ("number of servers".into(), servers.to_string()));
+        .insert(0, ("number of servers", servers.to_string()));
     let gain = measured.ratio(REPLICATED, PLAIN);
     report.claims = vec![
         Claim::new(

@@ -7,12 +7,12 @@
 use super::{Experiment, space};
 use crate::args::Mode;
 use crate::experiments::curves::size::{KEY_LEN, VALUE_LEN};
-use crate::fleet::{start_coordinator, wait_for_map};
+use crate::fleet::wait_for_map;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
-use anyhow::ensure;
-use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{Driver, Latency, LoadPlan, Source, Stop, Target, median};
+use evenkeel_bench::beside::{Clustered, First, fill, in_turns, two_sides, with_cpu_us};
+use evenkeel_bench::process::Server;
+use evenkeel_bench::{Latency, LoadPlan, Source, Stop, Target, median};
 use evenkeel_coordinator::client::ApiClient;
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
@@ -85,101 +85,72 @@ fn overhead(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
 }
 
 fn time(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let cores = allowed_cores()?;
-    ensure!(
-        cores.len() >= 2,
-        "two cores are needed: one for the servers, one for the generator"
-    );
-    let (server_core, generator_cores) = cores.split_at(1);
+    let (server_core, generator_cores) = two_sides()?;
     let rounds = run.by_scale([1, 9, 25, 51]);
     let duration = Duration::from_millis(run.by_scale([100, 500, 2_000, 5_000]));
     run.progress.say("starting");
     let clusters = SERVERS
         .iter()
-        .map(|(_, settings)| Cluster::start(settings, server_core, generator_cores))
+        .map(|(_, settings)| start(settings, &server_core, &generator_cores))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let servers: Vec<&Server> = clusters.iter().map(|cluster| &cluster.server).collect();
     for server in &servers {
-        fill(server, generator_cores, run.seed)?;
+        fill(server, workload(run.seed)?, 0, &generator_cores)?;
     }
-    let mut measured = [Load::Full, Load::Light].map(|_| vec![Vec::new(); servers.len()]);
-    for round in 0..rounds {
-        for (load, measured) in [Load::Full, Load::Light].iter().zip(&mut measured) {
-            // Another one begins each round, so that none always follows the same one.
-            for turn in 0..servers.len() {
-                let server = (turn + round) % servers.len();
-                let (label, _) = SERVERS[server];
-                run.progress
-                    .say(format!("{label}, round {}/{rounds}", round + 1));
-                let plan = plan(servers[server], *load, duration, generator_cores, run.seed)?;
-                measured[server].push(measure(servers[server], plan)?);
-            }
-        }
-    }
+    let named: Vec<_> = SERVERS.iter().zip(&servers).collect();
+    let measure = |load: Load| {
+        in_turns(
+            &named,
+            1..=rounds,
+            First::Another,
+            |round, ((label, _), server)| {
+                run.progress.say(format!("{label}, round {round}/{rounds}"));
+                let plan = plan(server, load, duration, &generator_cores, run.seed)?;
+                measure(server, plan)
+            },
+        )
+    };
+    let (full, light) = (measure(Load::Full)?, measure(Load::Light)?);
     let sampled = servers
         .iter()
         .map(|server| sampled_share(server))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let [full, light] = measured;
     let mut report = run.report(experiment);
     report.settings = vec![
         (
-            "servers".into(),
+            "servers",
             "real processes of one worker at their own speed, all on one core, each the only one of a cluster".into(),
         ),
-        ("keys".into(), format!("{KEYS} of {KEY_LEN} B, uniform")),
-        ("values".into(), format!("{VALUE_LEN} B")),
-        ("gets".into(), format!("{:.0} %", GET_SHARE * 100.0)),
+        ("keys", format!("{KEYS} of {KEY_LEN} B, uniform")),
+        ("values", format!("{VALUE_LEN} B")),
+        ("gets", format!("{:.0} %", GET_SHARE * 100.0)),
         (
-            "rounds".into(),
+            "rounds",
             format!("{rounds} of {duration:?} for each server and load, in turns"),
         ),
     ];
     report.tables = vec![full_table(&full, &sampled), light_table(&light)];
     report.claims = claims(&full, &light);
-    report.notes.push(format!(
+    report.note(format!(
         "Throughput is of a closed loop of {CONNECTIONS} connections with {PIPELINE} requests in flight each; latency of \
          an open loop of {LIGHT_RATE:.0} requests/s. Ratios are medians over the rounds, each by \"{OFF}\" in the same \
          round, with the least and the most.",
     ));
-    report.notes.push(
-        "A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.".into(),
-    );
+    report.note("A ratio is worth no more than its spread is narrow: on a busy machine run it again, or longer.");
     Ok(report)
 }
 
 /// A server that is alone in its cluster, so that it has settings of its own.
-struct Cluster {
-    // In the order in which they go.
-    server: Server,
-    _coordinator: Server,
-}
-
-impl Cluster {
-    fn start(
-        settings: &str,
-        server_core: &[usize],
-        other_cores: &[usize],
-    ) -> anyhow::Result<Cluster> {
-        let coordinator = start_coordinator("127.0.0.1:0", &[], other_cores)?;
-        let address = coordinator.address.to_string();
-        let api = ApiClient::new(&address)?;
-        api.change_settings(&serde_json::from_str(settings)?)?;
-        let flags = [
-            "-m",
-            "256",
-            "--coordinator",
-            &address,
-            "--drain-timeout",
-            "0",
-        ];
-        let server = Server::evenkeel_server(&flags, server_core)?;
-        wait_for_map(&api, 1)?;
-        Ok(Cluster {
-            server,
-            _coordinator: coordinator,
-        })
-    }
+fn start(settings: &str, cores: &[usize], others: &[usize]) -> anyhow::Result<Clustered> {
+    let change = serde_json::from_str(settings)?;
+    let more = ["-m", "256", "--drain-timeout", "0"];
+    let clustered = Clustered::start(1, &more, cores, others, |coordinator| {
+        ApiClient::new(coordinator)?.change_settings(&change)?;
+        Ok(())
+    })?;
+    let api = ApiClient::new(&clustered.coordinator.address.to_string())?;
+    wait_for_map(&api, 1)?;
+    Ok(clustered)
 }
 
 fn workload(seed: u64) -> anyhow::Result<WorkloadSpec> {
@@ -194,18 +165,6 @@ fn workload(seed: u64) -> anyhow::Result<WorkloadSpec> {
     })
 }
 
-fn fill(server: &Server, cores: &[usize], seed: u64) -> anyhow::Result<()> {
-    let plan = LoadPlan {
-        connections_per_thread: CONNECTIONS,
-        pipeline: 64,
-        pin: cores.to_vec(),
-        ..LoadPlan::new(Target::from(server.address), Source::Fill(workload(seed)?))
-    };
-    let stored = Driver::start(plan)?.wait()?.counters.sets;
-    ensure!(stored == KEYS, "{stored} of {KEYS} keys were stored");
-    Ok(())
-}
-
 fn plan(
     server: &Server,
     load: Load,
@@ -217,10 +176,7 @@ fn plan(
     let plan = LoadPlan {
         connections_per_thread: CONNECTIONS,
         pin: cores.to_vec(),
-        stop: Stop {
-            after: Some(duration),
-            requests: None,
-        },
+        stop: Stop::after(duration),
         seed,
         ..LoadPlan::new(Target::from(server.address), source)
     };
@@ -238,21 +194,11 @@ fn plan(
 }
 
 fn measure(server: &Server, plan: LoadPlan) -> anyhow::Result<Round> {
-    let before = server.cpu_time()?;
-    let report = evenkeel_bench::measure(plan)?;
-    let cpu = server.cpu_time()?.saturating_sub(before);
-    let counters = report.counters;
-    ensure!(
-        counters.errors == 0 && counters.misses == 0 && counters.requests > 0,
-        "{} errors and {} misses of {} requests",
-        counters.errors,
-        counters.misses,
-        counters.requests
-    );
+    let (report, cpu_us) = with_cpu_us([server], || evenkeel_bench::measure(plan)?.all_right())?;
     Ok(Round {
         requests_per_second: report.requests_per_second,
+        cpu_us: cpu_us / report.counters.requests as f64,
         latency: report.latency,
-        cpu_us: cpu.as_secs_f64() * 1e6 / counters.requests as f64,
     })
 }
 
@@ -303,14 +249,7 @@ const P99: fn(&Round) -> f64 = |round| round.latency.latency_us_p99;
 fn full_table(rounds: &Rounds, sampled: &[f64]) -> Table {
     let mut table = Table::new(
         "As much as goes",
-        &[
-            "",
-            "reads looked at",
-            "requests/s",
-            "by off (least to most)",
-            "server µs a request",
-            "by off (least to most)",
-        ],
+        "|reads looked at|requests/s|by off (least to most)|server µs a request|by off (least to most)",
     );
     for (server, (label, _)) in SERVERS.iter().enumerate() {
         table.row([
@@ -327,14 +266,8 @@ fn full_table(rounds: &Rounds, sampled: &[f64]) -> Table {
 
 fn light_table(rounds: &Rounds) -> Table {
     let figures = [("mean", MEAN), ("p50", P50), ("p90", P90), ("p99", P99)];
-    let named: Vec<[String; 2]> = figures
-        .iter()
-        .map(|(name, _)| [format!("{name} µs"), "by off (least to most)".to_owned()])
-        .collect();
-    let columns: Vec<&str> = std::iter::once("")
-        .chain(named.iter().flatten().map(String::as_str))
-        .collect();
-    let mut table = Table::new("Latency of a lightly loaded server", &columns);
+    let columns = figures.map(|(name, _)| format!("|{name} µs|by off (least to most)"));
+    let mut table = Table::new("Latency of a lightly loaded server", &columns.concat());
     for (server, (label, _)) in SERVERS.iter().enumerate() {
         let mut row = vec![(*label).to_owned()];
         for (_, figure) in figures {

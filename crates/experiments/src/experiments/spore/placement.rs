@@ -74,9 +74,8 @@ fn placement(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         format!("{ours:.1} ms and {theirs:.1} ms"),
         Some(ours <= theirs),
     ));
-    report.notes.push(
-        "Both have the same copies at the same places. There is no near cache to compare with."
-            .into(),
+    report.note(
+        "Both have the same copies at the same places. There is no near cache to compare with.",
     );
     Ok(report)
 }

@@ -60,21 +60,15 @@ pub(super) fn space(experiment: &Experiment, run: &Run) -> anyhow::Result<Report
     let mut report = run.report(experiment);
     report.settings = vec![
         (
-            "servers".into(),
+            "servers",
             format!("{SERVERS} simulated ({})", size.fidelity),
         ),
-        (
-            "keys".into(),
-            format!("{}, Zipf 0.99, 99 % gets", size.keys),
-        ),
-        (
-            "load".into(),
-            format!("{:.0} % of the capacity", SHARE * 100.0),
-        ),
+        ("keys", format!("{}, Zipf 0.99, 99 % gets", size.keys)),
+        ("load", format!("{:.0} % of the capacity", SHARE * 100.0)),
     ];
     let mut ssm = Table::new(
         "A worker's SSM cache, full",
-        &["length of keys, B", "keys tracked", "bytes", "bytes a key"],
+        "length of keys, B|keys tracked|bytes|bytes a key",
     );
     let mut of_paper = 0;
     for len in KEY_LENS {
@@ -89,7 +83,7 @@ pub(super) fn space(experiment: &Experiment, run: &Run) -> anyhow::Result<Report
             format!("{:.0}", bytes as f64 / tracked as f64),
         ]);
     }
-    let mut replicas = Table::new("Replicas", &["", "replicas", "of all items"]);
+    let mut replicas = Table::new("Replicas", "|replicas|of all items");
     let percent = |part: f64| format!("{:.5} %", part * 100.0);
     for (what, count) in [
         ("in the end of the load", load.replicas),
@@ -113,7 +107,7 @@ pub(super) fn space(experiment: &Experiment, run: &Run) -> anyhow::Result<Report
         ),
     ];
     if size.keys < KEYS_OF_PAPER {
-        report.notes.push(format!(
+        report.note(format!(
             "Replicas are hardly more among more keys; as a part of {} keys they are not judged.",
             size.keys
         ));

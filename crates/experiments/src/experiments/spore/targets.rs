@@ -93,16 +93,16 @@ fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report
         .plots
         .push(recovery_plot(experiment, run, &recoveries));
-    report.notes.push(format!(
+    report.note(format!(
         "Throughput is the highest at {}; balance efficiency is that for each server, by the one of \"{IDEAL}\".",
         size.objective()
     ));
-    report.notes.push(format!(
+    report.note(format!(
         "After a change of the hot keys the busiest server's load by the mean is that of a second, looked at four times a \
          second; where there are several sets of names the slowest counts. {:.0} % of the capacity are asked.",
         SETTLE_AT * 100.0
     ));
-    report.notes.push(format!(
+    report.note(format!(
         "Where writes are many, {:.0} % of the capacity are asked of the same servers with hot keys on and off, and what is \
          compared is the throughput at which the busiest server has no time left: requests for each key that it served.",
         WRITES_AT * 100.0
@@ -151,13 +151,7 @@ fn knee_claims(found: &[Found]) -> anyhow::Result<Vec<Claim>> {
 fn knees(found: &[Found]) -> anyhow::Result<Table> {
     let mut table = Table::new(
         "Highest throughput",
-        &[
-            "",
-            "requests/s",
-            "by server",
-            "balance efficiency",
-            "max/mean load",
-        ],
+        "|requests/s|by server|balance efficiency|max/mean load",
     );
     for found_here in found {
         let knees = found_here.knees().filter_map(|knee| knee.trial.as_ref());
@@ -203,10 +197,7 @@ fn recovery_plot(experiment: &Experiment, run: &Run, recoveries: &[Recovery]) ->
         curves: recoveries
             .iter()
             .enumerate()
-            .map(|(names, recovery)| Curve {
-                label: format!("names {names}"),
-                points: recovery.clone(),
-            })
+            .map(|(names, recovery)| Curve::new(format!("names {names}"), recovery.clone()))
             .collect(),
     }
 }
@@ -275,14 +266,7 @@ impl Writes {
 fn writes_table(writes: &[Writes]) -> Table {
     let mut table = Table::new(
         "Many writes",
-        &[
-            "",
-            "hot keys",
-            "requests/s",
-            "p99 ms",
-            "max/mean load",
-            "requests by keys of the busiest",
-        ],
+        "|hot keys|requests/s|p99 ms|max/mean load|requests by keys of the busiest",
     );
     for writes in writes {
         for (hot_keys, trials) in [("off", &writes.off), ("on", &writes.on)] {
