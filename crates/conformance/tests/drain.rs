@@ -3,9 +3,8 @@
 
 use evenkeel_bench::{Users, UsersPlan};
 use evenkeel_conformance::users::assert_unnoticed;
-use evenkeel_testkit::{Cluster, ClusterOptions, Process, Signal, evenkeel, poll_until};
+use evenkeel_testkit::{Cluster, ClusterOptions, Signal, evenkeel, poll_until};
 use serde_json::Value;
-use std::thread;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -41,11 +40,10 @@ fn empty(coordinator: &str, server: &str) {
     );
 }
 
-fn cluster(proxies: usize, silent_ms: &str) -> Cluster {
+fn cluster(silent_ms: &str) -> Cluster {
     Cluster::start(ClusterOptions {
         servers: SERVERS,
         threads: 2,
-        proxies,
         // What is late is not what has failed.
         proxy_args: evenkeel::PATIENT.map(str::to_owned).to_vec(),
         coordinator_args: ["--silent-ms", silent_ms, "--cachelets-per-worker", "8"]
@@ -58,11 +56,11 @@ fn cluster(proxies: usize, silent_ms: &str) -> Cluster {
 
 /// Users who have stored all of their keys. They ask slowly, so that a proxy is not shown by their requests where each
 /// cachelet has gone.
-fn users(proxy: &Process, prefix: &str) -> Users {
+fn users(cluster: &Cluster) -> Users {
     let users = Users::start(&UsersPlan {
-        addresses: vec![proxy.address()],
+        addresses: vec![cluster.proxies[0].address()],
         users: 4,
-        prefix: prefix.into(),
+        prefix: "drain:".into(),
         keys: 100,
         value_len: 20,
         pause: Duration::from_millis(5),
@@ -83,7 +81,7 @@ fn use_on(users: &Users) {
 
 #[test]
 fn a_server_that_is_drained_can_be_taken_away_and_nobody_notices() {
-    let mut cluster = cluster(1, SILENT_MS);
+    let mut cluster = cluster(SILENT_MS);
     let url = cluster.coordinator_url();
     let (code, _, complained) = drain(&url, &["s9"]);
     assert_eq!(code, Some(1));
@@ -91,7 +89,7 @@ fn a_server_that_is_drained_can_be_taken_away_and_nobody_notices() {
         complained.contains("no server is named \"s9\""),
         "{complained}"
     );
-    let users = users(&cluster.proxies[0], "drain:");
+    let users = users(&cluster);
     empty(&url, "s2");
     cluster.servers[1].signal(Signal::Terminate);
     use_on(&users);
@@ -105,31 +103,6 @@ fn a_server_that_is_drained_can_be_taken_away_and_nobody_notices() {
     );
 }
 
-#[test]
-fn a_drain_waits_for_a_proxy_that_stands_still_and_goes_by_an_old_map() {
-    let mut cluster = cluster(2, LONG_SILENT_MS);
-    let url = cluster.coordinator_url();
-    let mut late = cluster.proxies.remove(1);
-    let (users_of_late, users) = (users(&late, "late:"), users(&cluster.proxies[0], "other:"));
-    late.signal(Signal::Stop);
-    thread::scope(|scope| {
-        let emptied = scope.spawn(|| empty(&url, "s2"));
-        poll_until(DEADLINE, "a drain that waits for one proxy alone", || {
-            let drain = drain_of(&cluster, "s2")?;
-            let awaited = drain["awaited"].as_array()?.len();
-            (drain["cachelets"] == 0 && awaited == 1).then_some(())
-        });
-        use_on(&users);
-        assert!(!emptied.is_finished(), "the proxy may still ask the server");
-        late.signal(Signal::Continue);
-        emptied.join().expect("the end of the drain");
-    });
-    cluster.servers[1].signal(Signal::Terminate);
-    use_on(&users_of_late);
-    assert_unnoticed(&users_of_late.stop(), &cluster.servers);
-    assert_unnoticed(&users.stop(), &cluster.servers);
-}
-
 /// What the coordinator says of a drain.
 fn drain_of(cluster: &Cluster, server: &str) -> Option<Value> {
     let drains = json(cluster, "/api/v1/drains")?;
@@ -139,8 +112,8 @@ fn drain_of(cluster: &Cluster, server: &str) -> Option<Value> {
 
 #[test]
 fn every_server_of_a_cluster_is_restarted_in_turn_and_nobody_notices() {
-    let mut cluster = cluster(1, SILENT_MS);
-    let users = users(&cluster.proxies[0], "drain:");
+    let mut cluster = cluster(SILENT_MS);
+    let users = users(&cluster);
     for index in 0..SERVERS {
         // SIGTERM alone: it hands over what it has before it ends.
         cluster.restart_server_politely(index);
@@ -151,7 +124,7 @@ fn every_server_of_a_cluster_is_restarted_in_turn_and_nobody_notices() {
 
 #[test]
 fn a_second_signal_ends_a_server_that_waits_for_others() {
-    let mut cluster = cluster(1, LONG_SILENT_MS);
+    let mut cluster = cluster(LONG_SILENT_MS);
     cluster.proxies[0].signal(Signal::Stop);
     cluster.servers[1].signal(Signal::Terminate);
     poll_until(DEADLINE, "an end that waits for the proxy alone", || {

@@ -61,59 +61,21 @@ fn a_members_token_speaks_for_that_member_alone() {
     )
     .expect("an answer");
     let map: serde_json::Value = serde_json::from_str(&map).expect("a proxy reads the map");
-    let beat = |kind: &str, name: &str, leaves: bool| {
+    let beat = |name: &str, leaves: bool| {
         let heartbeat = json!({
-            "cluster": "evenkeel", "kind": kind, "name": name, "boot": 7, "host": "127.0.0.1", "port": 9,
+            "cluster": "evenkeel", "kind": "server", "name": name, "boot": 7, "host": "127.0.0.1", "port": 9,
             "worker_ports": [10], "epoch": 0, "leaves": leaves,
         });
         heartbeat.to_string()
     };
     let offer = json!({"name": "s1", "boot": 7, "lineage": 7, "map": map}).to_string();
+    let (heartbeat, map) = ("/api/v1/heartbeat", "/api/v1/map");
     let forged = [
-        (
-            PROXY,
-            "/api/v1/heartbeat",
-            beat("server", "s1", false),
-            "wrong_role",
-        ),
-        (
-            PROXY,
-            "/api/v1/heartbeat",
-            beat("server", "s1", true),
-            "wrong_role",
-        ),
-        (
-            PROXY,
-            "/api/v1/heartbeat",
-            beat("server", "s3", false),
-            "wrong_role",
-        ),
-        (PROXY, "/api/v1/map", offer.clone(), "wrong_role"),
-        (
-            PROXY,
-            "/api/v1/drain",
-            json!({"server": "s1"}).to_string(),
-            "members_token",
-        ),
-        (
-            SECOND,
-            "/api/v1/heartbeat",
-            beat("server", "s1", false),
-            "wrong_name",
-        ),
-        (
-            SECOND,
-            "/api/v1/heartbeat",
-            beat("server", "s3", false),
-            "wrong_name",
-        ),
-        (
-            SECOND,
-            "/api/v1/heartbeat",
-            beat("proxy", "p1", false),
-            "wrong_role",
-        ),
-        (SECOND, "/api/v1/map", offer, "wrong_name"),
+        (PROXY, heartbeat, beat("s1", false), "wrong_role"),
+        (PROXY, heartbeat, beat("s1", true), "wrong_role"),
+        (PROXY, map, offer.clone(), "wrong_role"),
+        (SECOND, heartbeat, beat("s1", false), "wrong_name"),
+        (SECOND, map, offer, "wrong_name"),
     ];
     for (token, path, body, reason) in &forged {
         let (status, said) = call(token, path, body);

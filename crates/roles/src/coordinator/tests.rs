@@ -9,7 +9,6 @@ mod names;
 mod plans;
 mod quarantine;
 mod random;
-mod serving_leases;
 mod settings;
 mod shares;
 mod silence;

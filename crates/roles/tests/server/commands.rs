@@ -70,6 +70,10 @@ fn numbers_count_as_in_memcached() {
             "incr s 1\r\n",
             "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
         ),
+        (
+            "ma s\r\n",
+            "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
         ("incr none 1\r\n", "NOT_FOUND\r\n"),
         ("ma none\r\n", "NF\r\n"),
         ("ma none N0 J5 v t\r\n", "VA 1 t-1\r\n5\r\n"),
@@ -96,6 +100,10 @@ fn meta_leases_tell_one_client_to_recache() {
         ("md k q\r\n", ""),
         ("md k\r\n", "NF\r\n"),
         ("md k q\r\nmn\r\n", "NF\r\nMN\r\n"),
+        ("ms j 1 MS\r\na\r\n", "HD\r\n"),
+        ("ms j 1 ME\r\nx\r\n", "NS\r\n"),
+        ("ms j 1 MA\r\nb\r\n", "HD\r\n"),
+        ("mg j v\r\n", "VA 2\r\nab\r\n"),
     ]);
 }
 

@@ -1,6 +1,5 @@
 //! Cachelets that pass to another server with their contents, under clients, lost links, flushes and cancels.
 
-mod random;
 mod world;
 
 use self::world::{World, hello, key_in, worker};
@@ -8,7 +7,7 @@ use crate::harness::{Client, at};
 use evenkeel_protocol::SentKey;
 use evenkeel_roles::coordinator::MigrationState;
 use evenkeel_roles::server::MigrationStep;
-use evenkeel_types::{CacheletId, KeyHash};
+use evenkeel_types::{CacheletId, KeyHash, ServerId};
 
 #[test]
 fn a_cachelet_passes_with_all_that_is_known_of_its_items() {
@@ -269,6 +268,35 @@ fn a_target_lets_nobody_in_by_a_map_that_it_does_not_know() {
     let asked = format!("{}mg {key} v Y4\r\n", hello(4));
     let answer = there.ask(&mut world.servers[2], now, asked);
     assert!(answer.ends_with("EN\r\n"), "{answer}");
+}
+
+/// Of two workers of a server one has taken a map, by which the cachelet begins anew, and the other has yet to hear of it.
+#[test]
+fn a_cachelet_that_another_worker_hands_over_by_a_newer_map_waits_for_that_map() {
+    let mut world = World::new();
+    let key = key_in(&world.maps[0], 0, 0);
+    let now = world.now();
+    world.change(|document| {
+        document.since[0] = document.epoch;
+        document.stay[0] = document.epoch;
+    });
+    let map = world.maps[1].clone();
+    let server = &mut world.servers[0];
+    assert!(server.workers[0].handle_map(now, &map, ServerId(0)));
+    let mut client = Client::open(server, 0);
+    let set = format!("set {key} 0 0 1\r\na\r\n");
+    assert_eq!(client.ask(server, now, set), "STORED\r\n");
+    for worker in &mut server.workers {
+        worker.order_move(now, CacheletId(0), 1);
+    }
+    server.settle(now);
+    assert_eq!(server.workers[1].counts().cachelets_taken, 0);
+    assert!(server.workers[1].handle_map(now, &map, ServerId(0)));
+    server.settle(now);
+    assert_eq!(server.workers[1].counts().cachelets_taken, 1);
+    let get = format!("get {key}\r\n");
+    let answer = client.ask(server, now, get);
+    assert_eq!(answer, format!("VALUE {key} 0 1\r\na\r\nEND\r\n"));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Serving leases at one worker: what a renewal covers, and what it does not.
+//! Serving leases: what a server gets them for, and what a renewal covers at a worker.
 
 use crate::harness::{Client, Server, at, config, map};
-use evenkeel_roles::server::{ConnectionId, ServingLease};
-use evenkeel_types::{Epoch, Instant, ServerId};
+use evenkeel_policy::placement::serving::SERVING_LEASE;
+use evenkeel_roles::server::{ConnectionId, LeaseKeeper, ServingLease, Step};
+use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
 /// One worker of a cluster's only server.
 fn server() -> Server {
@@ -62,4 +63,40 @@ fn a_renewal_does_not_cover_what_is_owed_from_before_the_end_of_the_former_lease
     );
     assert_eq!(take(&mut server, 2500, 3000), []);
     assert_eq!(lost(&mut server), 2);
+}
+
+/// What a keeper asks for when its time has come.
+fn voters_of(step: &Step) -> (u64, Vec<u16>) {
+    let Step::Ask { round, voters, .. } = step else {
+        panic!("{step:?}");
+    };
+    (*round, voters.iter().map(|voter| voter.server.0).collect())
+}
+
+#[test]
+fn a_lease_counts_from_when_it_was_asked_for_and_takes_the_votes_of_enough_others() {
+    let ms = Instant::from_millis;
+    let mut keeper = LeaseKeeper::new(BootId(1));
+    keeper.handle_map(map(1, 5), ServerId(1));
+    let longer = Some(2 * SERVING_LEASE);
+    let of_coordinator = keeper.handle_answer(ms(100), Epoch(1), longer);
+    assert_eq!(of_coordinator.until, ms(100) + SERVING_LEASE);
+    assert_eq!(keeper.handle_timeout(ms(600), Epoch(1)), Step::Wait);
+    assert_eq!(keeper.handle_timeout(ms(700), Epoch(0)), Step::Wait);
+    let (round, voters) = voters_of(&keeper.handle_timeout(ms(710), Epoch(1)));
+    assert_eq!(voters, [2, 3, 4, 5]);
+    // One of four will not do, however often it votes.
+    for _ in 0..2 {
+        assert_eq!(keeper.handle_vote(round, ServerId(3)), None);
+    }
+    let by_votes = keeper.handle_vote(round, ServerId(5)).expect("a lease");
+    assert_eq!(by_votes.until, ms(710) + SERVING_LEASE);
+    assert!(by_votes.by_votes);
+    // Votes of a round before, or by a map before, say nothing.
+    let (late, _) = voters_of(&keeper.handle_timeout(ms(1300), Epoch(1)));
+    let (next, _) = voters_of(&keeper.handle_timeout(ms(1500), Epoch(1)));
+    assert_eq!(keeper.handle_vote(next, ServerId(2)), None);
+    assert_eq!(keeper.handle_vote(late, ServerId(3)), None);
+    keeper.handle_map(map(2, 5), ServerId(1));
+    assert_eq!(keeper.handle_vote(next, ServerId(3)), None);
 }

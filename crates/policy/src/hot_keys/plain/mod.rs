@@ -57,8 +57,6 @@
 mod config;
 mod content;
 mod finding;
-#[cfg(test)]
-mod model;
 mod reads;
 #[cfg(test)]
 mod tests;
@@ -179,8 +177,6 @@ pub struct PlainHotKeys {
     numbers: u64,
     next_slot: Instant,
     stats: PlainStats,
-    #[cfg(test)]
-    pub(crate) mutant: Option<Mutant>,
 }
 
 /// A replicated key.
@@ -248,8 +244,6 @@ impl PlainHotKeys {
             numbers: 0,
             next_slot: now + SLOT,
             stats: PlainStats::default(),
-            #[cfg(test)]
-            mutant: None,
             config,
         })
     }
@@ -335,20 +329,13 @@ impl PlainHotKeys {
             return Plan::Untracked;
         }
         let lease = self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR;
-        let for_ever = self.is(Mutant::LeaseForEver);
-        let classic_will_do = self.is(Mutant::ClassicTellsRecaching);
         let Some(entry) = self.entry(hash, key) else {
             return Plan::Untracked;
         };
-        let since = match entry.truth {
-            Some(truth) if classic_will_do => Some(truth.sent_at),
-            Some(truth) => truth.since(wants),
-            None => None,
-        };
-        let Some(since) = since else {
+        let Some(since) = entry.truth.and_then(|truth| truth.since(wants)) else {
             return Plan::Home;
         };
-        let until = if for_ever { now + lease } else { since + lease };
+        let until = since + lease;
         if now >= until {
             return Plan::Home;
         }
@@ -398,8 +385,6 @@ impl PlainHotKeys {
         name: &[u8],
         wants: Wants,
     ) -> Option<(Version, Option<Version>)> {
-        let trusting = self.is(Mutant::AnyReplicaCounts);
-        let classic_will_do = self.is(Mutant::ClassicTellsRecaching);
         let at = self.at(hash)?;
         let entry = &mut self.entries[at];
         let is_truth = |content: NamePrefix| content.as_bytes() == name;
@@ -409,14 +394,8 @@ impl PlainHotKeys {
         {
             copy.state = CopyState::Found;
         }
-        if trusting {
-            let cas = entry.truth.and_then(|truth| truth.cas);
-            return Some((entry.number, cas.or(Some(Version(0)))));
-        }
         let truth = entry.truth.filter(|truth| is_truth(truth.content))?;
-        if !classic_will_do {
-            truth.since(wants)?;
-        }
+        truth.since(wants)?;
         Some((entry.number, truth.cas))
     }
 
@@ -463,8 +442,6 @@ impl PlainHotKeys {
         is_current: bool,
         found: Found<'_>,
     ) -> Version {
-        let any_read = self.is(Mutant::TruthPastWrites);
-        let keeps_cas = self.is(Mutant::UniqueOfContent);
         self.numbers += 1;
         let next = Version(self.numbers);
         if matches!(found, Found::Value { value, .. } if value.len() > REPLICA_VALUE_LEN_MAX) {
@@ -474,7 +451,7 @@ impl PlainHotKeys {
             return next;
         };
         let told = Truth::told(found, sent_at, entry.truth.as_ref());
-        let is_behind_writes = any_read || sent_at > entry.wrote_at;
+        let is_behind_writes = sent_at > entry.wrote_at;
         let Some(told) = told.filter(|_| is_current && is_behind_writes) else {
             entry.truth = None;
             entry.number = next;
@@ -482,11 +459,7 @@ impl PlainHotKeys {
         };
         let content = told.content;
         match &mut entry.truth {
-            Some(truth)
-                if truth.agrees_with(&told) || keeps_cas && truth.content == told.content =>
-            {
-                truth.renew(&told);
-            }
+            Some(truth) if truth.agrees_with(&told) => truth.renew(&told),
             truth => {
                 *truth = Some(told);
                 entry.number = next;
@@ -564,17 +537,6 @@ impl PlainHotKeys {
         let at = self.position(hash, key)?;
         Some(&mut self.entries[at])
     }
-
-    #[cfg(test)]
-    fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    #[cfg(not(test))]
-    #[inline(always)]
-    fn is(&self, _: Mutant) -> bool {
-        false
-    }
 }
 
 impl Entry {
@@ -609,20 +571,4 @@ fn copies_at(servers: Vec<usize>) -> Vec<Copy> {
         state: CopyState::Unknown,
     });
     copies.collect()
-}
-
-/// Ways to break the worker on purpose, to see that the checks of the model notice. Tests choose one;
-/// elsewhere none is ever active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutant {
-    /// The truth lasts as long as nobody writes through this worker.
-    LeaseForEver,
-    /// A read sent before a write can tell the truth after it.
-    TruthPastWrites,
-    /// What a replica holds counts whatever the truth is.
-    AnyReplicaCounts,
-    /// A CAS unique stays with its content.
-    UniqueOfContent,
-    /// A meta command is answered for as long as a classic one is.
-    ClassicTellsRecaching,
 }

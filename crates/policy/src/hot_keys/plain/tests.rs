@@ -7,7 +7,7 @@ fn at(ms: u64) -> Instant {
     T0 + Duration::from_millis(ms)
 }
 
-pub(super) fn placement(servers: u16) -> Placement {
+fn placement(servers: u16) -> Placement {
     let servers = (0..servers).map(|i| Server::new("h", 1 + i));
     let config = PlacementConfig {
         servers: servers.collect(),

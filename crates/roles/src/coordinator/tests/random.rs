@@ -768,7 +768,7 @@ fn no_fault_gives_a_cachelet_two_owners_and_all_heal() {
     }
     println!("passed, aborted, passed to a lost life: {ends:?}; {seen:?}");
     assert!(ends.iter().all(|&n| n > 0), "{ends:?}");
-    // These servers know nothing of leases; those that do have a model of their own.
+    // These servers know nothing of leases; the simulator's do.
     let causes = Cause::ALL.into_iter();
     for cause in causes.filter(|cause| *cause != Cause::ServerFenced) {
         assert!(seen[&cause] > 0, "{cause} never happened: {seen:?}");

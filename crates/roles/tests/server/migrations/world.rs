@@ -67,10 +67,8 @@ pub struct World {
     pub servers: Vec<Server>,
     pub document: MapDocument,
     pub maps: Vec<Arc<ClusterMap>>,
-    /// The maps that each server hears of, as positions in `maps`: it may miss some.
-    pub heard: Vec<Vec<usize>>,
-    /// How many of them each worker has taken. All take the same, in the same order.
-    pub taken: Vec<Vec<usize>>,
+    /// Epoch of the map that the workers have taken.
+    pub taken: Epoch,
     pub wires: Vec<Wire>,
     pub ms: u64,
     pub flips: usize,
@@ -86,8 +84,7 @@ impl World {
             servers,
             document: first_document(),
             maps: Vec::new(),
-            heard: vec![Vec::new(); usize::from(SERVERS)],
-            taken: vec![vec![0; usize::from(WORKERS)]; usize::from(SERVERS)],
+            taken: Epoch(0),
             wires: Vec::new(),
             ms: 0,
             flips: 0,
@@ -129,49 +126,19 @@ impl World {
         });
     }
 
-    /// The cachelets that are on no way elsewhere and belong to that worker.
-    pub fn of_worker(&self, owner: WorkerRef) -> Vec<CacheletId> {
-        let document = &self.document;
-        let all = (0u16..).map(CacheletId).zip(&document.cachelets);
-        let free = |id: &CacheletId| !document.migrations.iter().any(|m| m.cachelet == *id);
-        all.filter(|(_, its)| **its == Some(owner))
-            .map(|(id, _)| id)
-            .filter(free)
-            .collect()
-    }
-
-    /// A server hears of a map, if that is news to it.
-    pub fn hear(&mut self, server: usize, position: usize) {
-        if self.heard[server]
-            .last()
-            .is_none_or(|last| *last < position)
-        {
-            self.heard[server].push(position);
-        }
-    }
-
-    /// A worker takes the next map that its server has heard of, if there is one.
-    pub fn apply(&mut self, server: usize, worker: usize) -> bool {
-        let taken = self.taken[server][worker];
-        let Some(position) = self.heard[server].get(taken) else {
-            return false;
-        };
-        let (now, map) = (self.now(), self.maps[*position].clone());
-        let id = ServerId(server as u16);
-        assert!(self.servers[server].workers[worker].handle_map(now, &map, id));
-        self.taken[server][worker] += 1;
-        self.servers[server].settle(now);
-        true
-    }
-
+    /// All workers take the newest map.
     pub fn apply_all(&mut self) {
-        let newest = self.maps.len() - 1;
-        for server in 0..usize::from(SERVERS) {
-            self.hear(server, newest);
-            for worker in 0..usize::from(WORKERS) {
-                while self.apply(server, worker) {}
+        let now = self.now();
+        let newest = self.maps.last().expect("there is one");
+        for (id, server) in (0..SERVERS).map(ServerId).zip(&mut self.servers) {
+            for worker in &mut server.workers {
+                if self.taken < newest.epoch() {
+                    assert!(worker.handle_map(now, newest, id));
+                }
             }
+            server.settle(now);
         }
+        self.taken = newest.epoch();
     }
 
     pub fn reports(&self) -> Vec<MigrationReport> {
@@ -320,19 +287,9 @@ impl World {
             let counts = worker.counts();
             sum.migrations_passed += counts.migrations_passed;
             sum.migrations_came += counts.migrations_came;
-            sum.migrations_aborted += counts.migrations_aborted;
-            sum.migrations_dropped += counts.migrations_dropped;
-            sum.migration_items_sent += counts.migration_items_sent;
-            sum.commands_waited += counts.commands_waited;
             sum.curr_items += counts.curr_items;
         }
         sum
-    }
-
-    pub fn run_a_little(&mut self) {
-        self.tick(1);
-        self.coordinate();
-        self.apply_all();
     }
 }
 
