@@ -11,8 +11,8 @@ mod workload;
 
 use super::args::{Args, DemoArgs};
 use super::cluster::{Cluster, Outcome};
-use anyhow::{Context, ensure};
-use evenkeel_bench::{Driver, LoadHandle, LoadPlan, OutputFormat};
+use anyhow::{Context, bail, ensure};
+use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator::api::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use lines::Lines;
@@ -40,6 +40,9 @@ const WIDTH_DEFAULT: u16 = 80;
 
 /// Distance of looks while the cluster is being filled.
 const FILL_LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often it is tried to set all keys: a busy machine may let some time out.
+const FILL_ATTEMPTS: usize = 3;
 
 /// Shortest and longest phases, in seconds.
 const PHASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
@@ -125,22 +128,26 @@ fn report_width() -> Option<u16> {
 /// Sets every generated key, so that the phases differ in nothing but what they are about.
 fn fill(demo: &DemoArgs, cluster: &mut Cluster, lines: &mut Lines) -> anyhow::Result<Outcome> {
     lines.say(&format!("storing {} keys", demo.keys))?;
-    let mut load = start_load(workload::fill(demo, cluster.proxy_address()?)?)?;
-    while !load.is_finished() {
-        if cluster.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
-            return Ok(Outcome::Stopped);
+    let mut counters = Counters::default();
+    for _ in 0..FILL_ATTEMPTS {
+        let mut load = start_load(workload::fill(demo, cluster.proxy_address()?)?)?;
+        while !load.is_finished() {
+            if cluster.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
+                return Ok(Outcome::Stopped);
+            }
+            load.poll();
         }
-        load.poll();
+        counters = load.wait().map_err(workload::load_error)?.counters;
+        if counters.sets == demo.keys {
+            return Ok(Outcome::Done);
+        }
     }
-    let counters = load.wait().map_err(workload::load_error)?.counters;
-    ensure!(
-        counters.sets == demo.keys,
+    bail!(
         "failed to fill the cluster: {} of {} keys were stored, with {} errors",
         counters.sets,
         demo.keys,
         counters.errors
-    );
-    Ok(Outcome::Done)
+    )
 }
 
 fn start_load(plan: LoadPlan) -> anyhow::Result<LoadHandle> {
