@@ -80,7 +80,7 @@ impl WorkerCore {
         if key.is_some_and(|key| self.waits_for_host(id, key)) {
             return false;
         }
-        if key.is_some_and(|key| self.locate(key).place.holder == Holder::NoLease) {
+        if key.is_some_and(|key| self.locate(key).place.holder() == Holder::NoLease) {
             // What it meant to replace stays, and may be read again.
             self.engine.counters.requests_without_lease += 1;
             session.sink().extend_from_slice(NO_LEASE);
@@ -99,7 +99,7 @@ impl WorkerCore {
     /// Removes the item that a refused value was to replace, at whichever worker holds it.
     pub(super) fn invalidate(&mut self, now: Now, key: &[u8]) {
         let located = self.locate(key);
-        match located.place.holder {
+        match located.place.holder() {
             Holder::Worker(worker) if worker == self.config.index => {
                 let at = located.at(now, Reader::Unaware);
                 store::invalidate(&mut self.engine, &at, key);

@@ -252,7 +252,7 @@ impl WorkerCore {
                 unread = rest;
                 let located = self.locate_again(&command.located);
                 if let Some(located) = located
-                    && located.place.holder != Holder::Worker(self.config.index)
+                    && !located.place.is_at(self.config.index)
                     && self.send_after(from, commands, command, located, bytes)
                 {
                     continue;

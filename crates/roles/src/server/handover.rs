@@ -145,7 +145,7 @@ impl Handovers {
     /// Who hosts a key, where its place may say [`Holder::Changing`].
     #[inline]
     pub fn host_of(&self, place: &LocalPlace) -> Holder {
-        match place.holder {
+        match place.holder() {
             Holder::Changing if self.passing != Some(place.cachelet) => {
                 let moved = self.moved.get(&place.cachelet);
                 moved.map_or(Holder::Changing, |moved| Holder::Worker(moved.host))
@@ -421,7 +421,7 @@ impl WorkerCore {
 
     /// As [`wait_for_host`](Self::wait_for_host), if a key's cachelet moves.
     pub(super) fn waits_for_host(&mut self, id: ConnectionId, key: &[u8]) -> bool {
-        let waits = self.locate(key).place.holder == Holder::Changing;
+        let waits = self.locate(key).place.holder() == Holder::Changing;
         if waits {
             self.wait_for_host(id);
         }

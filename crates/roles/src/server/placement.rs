@@ -37,13 +37,43 @@ pub enum Holder {
     Elsewhere,
 }
 
+/// A [`Holder`] as one number: each look-up of a key compares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Host(u16);
+
+impl Host {
+    /// No worker has these numbers.
+    const CHANGING: Host = Host(u16::MAX);
+    const NO_LEASE: Host = Host(u16::MAX - 1);
+    const ELSEWHERE: Host = Host(u16::MAX - 2);
+
+    fn of(holder: Holder) -> Self {
+        match holder {
+            Holder::Worker(worker) => Host(worker),
+            Holder::Changing => Host::CHANGING,
+            Holder::NoLease => Host::NO_LEASE,
+            Holder::Elsewhere => Host::ELSEWHERE,
+        }
+    }
+
+    #[inline]
+    fn holder(self) -> Holder {
+        match self {
+            Host::CHANGING => Holder::Changing,
+            Host::NO_LEASE => Holder::NoLease,
+            Host::ELSEWHERE => Holder::Elsewhere,
+            Host(worker) => Holder::Worker(worker),
+        }
+    }
+}
+
 /// Where this server keeps one virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     /// Its cachelet.
     cachelet: CacheletId,
     /// Who hosts the cachelet; never [`Holder::NoLease`]. It is this server's by the map unless it is elsewhere.
-    holder: Holder,
+    host: Host,
     /// Its home worker; of no meaning elsewhere.
     home: u16,
     /// Epoch from which on its contents have gone on without a break.
@@ -56,7 +86,7 @@ impl Node {
     /// One of which the keys belong elsewhere.
     const ELSEWHERE: Node = Node {
         cachelet: NO_CACHELET,
-        holder: Holder::Elsewhere,
+        host: Host::ELSEWHERE,
         home: 0,
         since: Epoch(0),
         stay: Epoch(0),
@@ -64,7 +94,7 @@ impl Node {
 
     #[inline]
     fn is_owned(&self) -> bool {
-        self.holder != Holder::Elsewhere
+        self.host != Host::ELSEWHERE
     }
 }
 
@@ -74,17 +104,29 @@ pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
     pub cachelet: CacheletId,
     /// Who hosts the cachelet.
-    pub holder: Holder,
+    host: Host,
     /// Epoch from which on its contents have gone on without a break. Who routes by an older map may know
     /// of writes that another home acknowledged in between, and must learn of the newer map first.
     pub since: Epoch,
 }
 
 impl LocalPlace {
+    /// Who holds the key.
+    #[inline]
+    pub fn holder(&self) -> Holder {
+        self.host.holder()
+    }
+
+    /// Whether that is the worker with this index.
+    #[inline]
+    pub fn is_at(&self, worker: u16) -> bool {
+        self.host == Host(worker)
+    }
+
     /// False where the key's home is another server, or unknown.
     #[inline]
     pub fn is_owned(&self) -> bool {
-        self.holder != Holder::Elsewhere
+        self.host != Host::ELSEWHERE
     }
 }
 
@@ -131,7 +173,7 @@ impl LocalPlacement {
                 let cachelet = (node % usize::from(cachelets)) as u16;
                 Node {
                     cachelet: CacheletId(cachelet),
-                    holder: Holder::Worker(cachelet % workers),
+                    host: Host(cachelet % workers),
                     home: cachelet % workers,
                     since: Epoch(0),
                     stay: Epoch(0),
@@ -201,7 +243,7 @@ impl LocalPlacement {
                     let (since, stay) = said.or(held_since).unwrap_or(anew);
                     Node {
                         cachelet,
-                        holder: held.map_or(Holder::Worker(owner.worker), |node| node.holder),
+                        host: held.map_or(Host(owner.worker), |node| node.host),
                         home: owner.worker,
                         since,
                         stay,
@@ -250,9 +292,9 @@ impl LocalPlacement {
         let node = self.nodes[(hash >> self.shift) as usize];
         LocalPlace {
             cachelet: node.cachelet,
-            holder: match self.is_closed & node.is_owned() {
-                true => Holder::NoLease,
-                false => node.holder,
+            host: match self.is_closed & node.is_owned() {
+                true => Host::NO_LEASE,
+                false => node.host,
             },
             since: node.since,
         }
@@ -310,7 +352,7 @@ impl LocalPlacement {
         for (node, _) in both.filter(|(_, its)| **its == cachelet) {
             *node = Node {
                 cachelet,
-                holder: Holder::Worker(worker),
+                host: Host(worker),
                 home: worker,
                 since,
                 stay,
@@ -322,7 +364,7 @@ impl LocalPlacement {
     pub fn set_host(&mut self, cachelet: CacheletId, holder: Holder) {
         for node in &mut self.nodes {
             if node.cachelet == cachelet {
-                node.holder = holder;
+                node.host = Host::of(holder);
             }
         }
     }
@@ -345,7 +387,7 @@ impl Seat {
     fn of(node: &Node) -> Self {
         Seat {
             home: node.home,
-            holder: node.holder,
+            holder: node.host.holder(),
             since: node.since,
             stay: node.stay,
         }

@@ -17,7 +17,6 @@ use super::commands::{get, store};
 use super::connections::Progress;
 use super::engine::{At, Engine};
 use super::key_command::{GetForm, KeyCommand};
-use super::placement::Holder;
 use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
 use super::worker::{Located, WorkerCore};
@@ -180,7 +179,7 @@ impl WorkerCore {
     /// Finds out where the keys of a window are. False when one of them is not here.
     #[inline]
     fn locate_window(&mut self, input: &[u8], window: Range<usize>) -> bool {
-        let (store, me) = (&self.engine.store, Holder::Worker(self.config.index));
+        let (store, me) = (&self.engine.store, self.config.index);
         let Run { keys, probes, .. } = &mut self.run;
         let mut are_here = true;
         probes.clear();
@@ -188,7 +187,7 @@ impl WorkerCore {
             let key = key.of(input);
             let table = store.hash(key);
             let (place, _) = self.placement.locate(key, table);
-            are_here &= place.holder == me;
+            are_here &= place.is_at(me);
             Probe {
                 table,
                 hint: Hint::NONE,
@@ -288,7 +287,7 @@ impl WorkerCore {
             let key = set.key(input);
             let table = engine.store.hash(key);
             let (place, _) = self.placement.locate(key, table);
-            if place.holder != Holder::Worker(self.config.index) {
+            if !place.is_at(self.config.index) {
                 break;
             }
             end = set.end();

@@ -107,7 +107,7 @@ impl WorkerCore {
                 _ => self.elsewhere_by_map(now, key, command, &named, is_held_back),
             };
         }
-        match located.place.holder {
+        match located.place.holder() {
             Holder::Worker(worker) if worker == self.config.index => {
                 let at = located.at(now, Reader::Unaware);
                 Route::Here(command.confine(at, key))

@@ -594,8 +594,8 @@ impl WorkerCore {
     /// Whether this worker hosts a key.
     #[inline]
     pub(super) fn hosts(&self, place: &LocalPlace) -> bool {
-        let me = Holder::Worker(self.config.index);
-        place.holder == me || self.handovers.host_of(place) == me
+        let me = self.config.index;
+        place.is_at(me) || self.handovers.host_of(place) == Holder::Worker(me)
     }
 
     /// The worker that an aware client should ask for a key. This one itself where nobody owns the key at
