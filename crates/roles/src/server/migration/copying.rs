@@ -206,18 +206,6 @@ impl Outgoing {
         }
         Progress::LittleLeft
     }
-
-    /// Sends what was written since the last step: mostly nothing.
-    pub fn send_rest(&mut self, engine: &mut Engine, now: Now) {
-        let seconds = TimeBase::seconds(now);
-        let Some(link) = &mut self.link else {
-            return;
-        };
-        while let Some(key) = engine.rewritten.take() {
-            let len = link.send_key(engine, self.order.cachelet, &key, true, seconds);
-            self.sent.add(engine, len);
-        }
-    }
 }
 
 impl Copy {

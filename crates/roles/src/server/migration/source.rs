@@ -240,7 +240,7 @@ impl WorkerCore {
         }
     }
 
-    /// Stops serving the cachelet and asks the target to, if that is possible now.
+    /// Stops serving the cachelet and asks the target to, if that is possible now. All that was written has been sent.
     fn pass(&mut self, now: Now, cachelet: CacheletId) {
         let engine = &mut self.engine;
         if !self.handovers.is_settled(cachelet, self.config.index)
@@ -251,7 +251,7 @@ impl WorkerCore {
         let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {
             return;
         };
-        outgoing.send_rest(engine, now);
+        debug_assert!(engine.rewritten.is_empty());
         let newest = engine.newest_version();
         if let Some(link) = &mut outgoing.link {
             let word = Migrate::Activate { newest };
