@@ -326,8 +326,7 @@ mod tests {
 
     #[test]
     fn the_ready_line_gives_the_address() {
-        let script =
-            "echo hello; echo 'ready http://127.0.0.1:77/ now'; echo more; exec cat /dev/zero";
+        let script = "echo hello; echo 'ready http://127.0.0.1:77/ now'; echo more; exec sleep 600";
         let process = ready(shell(script));
         assert_eq!(process.address(), "127.0.0.1:77".parse().ok());
         let line = process.ready_line();
@@ -343,7 +342,7 @@ mod tests {
         let refused: Refused = error.downcast().unwrap();
         assert_eq!(refused.told, "no; port");
         assert_eq!(refused.status.code(), Some(2));
-        let mut silent = shell("exec cat /dev/zero").spawn().unwrap();
+        let mut silent = shell("exec sleep 600").spawn().unwrap();
         let late = silent.await_ready(Duration::ZERO, Process::address);
         assert_eq!(late.unwrap_err().to_string(), "sh is not ready within 0ns");
     }
@@ -373,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_dropped_process_is_gone() {
-        let process = ready(shell("echo ready; exec cat /dev/zero"));
+        let process = ready(shell("echo ready; exec sleep 600"));
         let pid = process.pid();
         assert!(process.memory_bytes("VmRSS").unwrap() > 0);
         drop(process);
@@ -386,7 +385,7 @@ mod tests {
         let core = (0..CpuSet::MAX_CPU)
             .find(|&core| before.is_set(core))
             .unwrap();
-        let mut launch = shell("echo ready; exec cat /dev/zero");
+        let mut launch = shell("echo ready; exec sleep 600");
         launch.cores = vec![core];
         let process = ready(launch);
         assert_eq!(sched_getaffinity(None).unwrap(), before);

@@ -26,8 +26,9 @@ fn start_with(flags: &[&str]) -> Proxy {
 
 /// The generation of the configuration in force, and its servers.
 fn cluster(client: &mut Client) -> (u64, BTreeSet<String>) {
-    let generation = client.stats("proxy")["config_generation"].parse();
     let stats = client.stats("servers");
+    // Asked after them: that of these servers, or a later one.
+    let generation = client.stats("proxy")["config_generation"].parse();
     let addresses = stats
         .into_iter()
         .filter(|(name, _)| name.ends_with(":address"));
