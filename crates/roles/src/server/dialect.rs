@@ -5,7 +5,7 @@
 
 use super::commands::store;
 use super::connections::Progress;
-use super::key_command::KeyCommand;
+use super::key_command::{KeyCommand, NO_LEASE_BINARY};
 use super::route::NoRoom;
 use super::session::{ConnectionId, Session};
 use super::stats;
@@ -186,6 +186,16 @@ impl WorkerCore {
     }
 
     fn refuse_binary(&mut self, now: Now, session: &mut Session, refusal: &binary::Refusal<'_>) {
+        session.closing |= refusal.close;
+        if refusal
+            .invalidates
+            .is_some_and(|key| self.has_no_lease(key))
+        {
+            // What it meant to replace stays, and may be read again.
+            self.engine.counters.requests_without_lease += 1;
+            let status = Status::Busy;
+            return answer::error_with(session.sink(), refusal.echo, status, NO_LEASE_BINARY);
+        }
         self.engine.counters.protocol_errors += 1;
         self.engine.counters.store_too_large += u64::from(refusal.status == Status::TooLarge);
         let is_sasl = matches!(
@@ -197,7 +207,6 @@ impl WorkerCore {
             false => refusal.status,
         };
         answer::error(session.sink(), refusal.echo, status);
-        session.closing |= refusal.close;
         if let Some(key) = refusal.invalidates {
             self.invalidate(now, key);
         }

@@ -80,7 +80,7 @@ impl WorkerCore {
         if key.is_some_and(|key| self.waits_for_host(id, key)) {
             return false;
         }
-        if key.is_some_and(|key| self.locate(key).place.holder() == Holder::NoLease) {
+        if key.is_some_and(|key| self.has_no_lease(key)) {
             // What it meant to replace stays, and may be read again.
             self.engine.counters.requests_without_lease += 1;
             session.sink().extend_from_slice(NO_LEASE);
@@ -94,6 +94,11 @@ impl WorkerCore {
             self.invalidate(now, key);
         }
         true
+    }
+
+    /// Whether the server owns a key and may not serve it.
+    pub(super) fn has_no_lease(&self, key: &[u8]) -> bool {
+        self.locate(key).place.holder() == Holder::NoLease
     }
 
     /// Removes the item that a refused value was to replace, at whichever worker holds it.

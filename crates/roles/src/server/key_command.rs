@@ -14,7 +14,7 @@ use evenkeel_types::{CacheletId, Epoch};
 /// The server may own the key, and may not serve it.
 pub(super) const NO_LEASE: &[u8] =
     b"SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
-const NO_LEASE_BINARY: &[u8] = b"no leave to serve this key";
+pub(super) const NO_LEASE_BINARY: &[u8] = b"no leave to serve this key";
 
 /// What a forwarded command is answered when its key changed worker on the way.
 const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";

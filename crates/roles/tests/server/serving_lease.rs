@@ -2,6 +2,8 @@
 
 use crate::harness::{Client, Server, at, config, map};
 use evenkeel_policy::placement::serving::SERVING_LEASE;
+use evenkeel_protocol::StoreMode;
+use evenkeel_protocol::binary::{Command, Request, Status};
 use evenkeel_roles::server::{ConnectionId, LeaseKeeper, ServingLease, Step};
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
@@ -63,6 +65,40 @@ fn a_renewal_does_not_cover_what_is_owed_from_before_the_end_of_the_former_lease
     );
     assert_eq!(take(&mut server, 2500, 3000), []);
     assert_eq!(lost(&mut server), 2);
+}
+
+#[test]
+fn a_value_that_is_refused_without_a_lease_removes_nothing_and_its_client_is_told() {
+    let mut server = server();
+    assert_eq!(take(&mut server, 0, 1000), []);
+    let mut text = Client::open(&mut server, 0);
+    let mut binary = Client::open(&mut server, 0);
+    assert_eq!(
+        text.ask(&mut server, at(10), "set key 0 0 1\r\nv\r\n"),
+        "STORED\r\n"
+    );
+    let _ = server.workers[0].look_at_lease(Instant::from_millis(1000));
+    let large = vec![b'x'; 2 << 20];
+    let said = text.ask(&mut server, at(1010), "set key 0 0 2097152\r\n");
+    assert!(said.starts_with("SERVER_ERROR no leave"), "{said}");
+    let set = Request::new(Command::Store {
+        mode: StoreMode::Set,
+        key: b"key",
+        value: &large,
+        flags: 0,
+        exptime: 0,
+    });
+    let mut frame = Vec::new();
+    set.write(&mut frame);
+    let said = binary.ask_bytes(&mut server, at(1020), &frame);
+    let status = u16::from_be_bytes([said[6], said[7]]);
+    assert_eq!(status, Status::Busy.code(), "{said:?}");
+    assert_eq!(take(&mut server, 1100, 2000), []);
+    let mut reader = Client::open(&mut server, 0);
+    assert_eq!(
+        reader.ask(&mut server, at(1110), "get key\r\n"),
+        "VALUE key 0 1\r\nv\r\nEND\r\n"
+    );
 }
 
 /// What a keeper asks for when its time has come.
