@@ -1,6 +1,8 @@
 //! What operators ask: lists of items, watching, statistics, the clock, the limit.
 
 use crate::harness::{Client, Server, at, config, map};
+use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::settings::Settings;
 use evenkeel_roles::server::{AdminConfig, ProcessFacts, ProcessRequest};
 use evenkeel_types::ServerId;
 
@@ -497,6 +499,29 @@ fn a_server_of_a_cluster_gives_no_list_of_servers() {
     let key = "get AmazonElastiCache:cluster\r\n";
     let said = told(&mut server, &mut client, key);
     assert!(!said.contains("10.0.0.7"), "{said}");
+}
+
+#[test]
+fn the_clusters_settings_are_shown_as_they_are_in_force() {
+    let mut server = Server::new(config(1, true));
+    assert!(server.workers[0].handle_map(at(0), &map(1, 1), ServerId(1)));
+    let mut client = Client::open(&mut server, 0);
+    let mut shows = |server: &mut Server, line: &str| {
+        let shown = client.ask(server, at(10), "stats settings\r\n");
+        assert!(shown.contains(&format!("STAT {line}\r\n")), "{shown}");
+    };
+    shows(&mut server, "hot_sampling default");
+    shows(&mut server, "hot_keys_consistency lease");
+    server.workers[0].handle_settings(
+        at(10),
+        &Settings {
+            hot_keys: Mode::Observe,
+            hot_sampling: Some(2.5),
+            ..Settings::default()
+        },
+    );
+    shows(&mut server, "hot_keys observe");
+    shows(&mut server, "hot_sampling 2.5");
 }
 
 #[test]

@@ -101,6 +101,37 @@ fn a_value_that_is_refused_without_a_lease_removes_nothing_and_its_client_is_tol
     );
 }
 
+#[test]
+fn without_a_lease_each_protocol_says_so_in_its_words_and_a_classic_get_misses() {
+    let mut server = server();
+    assert_eq!(take(&mut server, 0, 1000), []);
+    let mut text = Client::open(&mut server, 0);
+    let _ = server.workers[0].look_at_lease(Instant::from_millis(1000));
+    let no_lease = "SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
+    for (request, answer) in [
+        ("get key\r\n", "END\r\n"),
+        ("gats 10 key\r\n", "END\r\n"),
+        ("set key 0 0 1 noreply\r\nv\r\n", ""),
+        ("delete key\r\n", no_lease),
+        ("mg key v\r\n", no_lease),
+        ("ms key 1\r\nv\r\n", no_lease),
+    ] {
+        let said = text.ask(&mut server, at(1010), request);
+        assert_eq!(said, answer, "{request}");
+    }
+    let mut binary = Client::open(&mut server, 0);
+    let mut frame = Vec::new();
+    Request::new(Command::Get {
+        key: b"key",
+        with_key: false,
+    })
+    .write(&mut frame);
+    let said = binary.ask_bytes(&mut server, at(1020), &frame);
+    let status = u16::from_be_bytes([said[6], said[7]]);
+    assert_eq!(status, Status::Busy.code(), "{said:?}");
+    assert_eq!(server.workers[0].counters().requests_without_lease, 7);
+}
+
 /// What a keeper asks for when its time has come.
 fn voters_of(step: &Step) -> (u64, Vec<u16>) {
     let Step::Ask { round, voters, .. } = step else {
