@@ -22,7 +22,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_millis(250);
 /// Runs the cluster until SIGTERM or SIGINT, or the demo to its end.
 ///
 /// # Errors
-/// [`UsageError`] when a flag, a trace or an address cannot be used; others when the cluster does
+/// [`UsageError`](evenkeel_runtime::UsageError) when a flag, a trace or an address cannot be used; others when the cluster does
 /// not start or the demo fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     args.check()?;
