@@ -346,6 +346,26 @@ fn a_plan_is_checked_again_before_anything_moves() {
 }
 
 #[test]
+fn a_plan_that_is_cancelled_before_its_approval_moves_nothing() {
+    let mut cluster = hot();
+    cluster.set(|settings| settings.mode = PlanMode::Approve);
+    cluster.until("proposed", |core| core.plan(1).is_ok());
+    let now = cluster.world.now;
+    cluster.world.core.cancel_plan(now, 1).unwrap();
+    let plan = cluster.world.core.plan(1).unwrap();
+    assert_eq!(
+        (plan.state, plan.moves_in(MoveState::Skipped)),
+        (PlanState::Cancelled, plan.moves.len())
+    );
+    let over = PlanRefusal::WrongState {
+        id: 1,
+        state: PlanState::Cancelled,
+    };
+    assert_eq!(cluster.world.core.approve_plan(now, 1), Err(over));
+    assert_eq!(cluster.world.core.migration_counts().begun, 0);
+}
+
+#[test]
 fn a_cancelled_plan_stops_where_it_is() {
     let mut cluster = hot();
     cluster.set(|settings| {
