@@ -6,7 +6,7 @@ use evenkeel_launch::{Launch, Process, Signal};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +19,9 @@ const READY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Longest wait for an answer to a question about a server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often `stats` is asked for: a server breaks off what it owes when its serving lease ends.
+const STATS_ATTEMPTS: usize = 3;
 
 /// How long a server may take to end after it was asked to; then it is killed. One of a cluster hands over what it has for ten seconds.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
@@ -188,23 +191,34 @@ impl Stats {
     /// What whoever listens there answers to `stats`, or to `stats PAGE` where a page is named.
     ///
     /// # Errors
-    /// When there is no answer within 10 s, or none that begins like one.
+    /// When there is no answer within 10 s, or none that begins like one; when it is broken off three times.
     pub fn of(address: SocketAddr, page: &str) -> anyhow::Result<Stats> {
+        for _ in 0..STATS_ATTEMPTS {
+            if let Some(stats) = Stats::ask(address, page)? {
+                return Ok(stats);
+            }
+        }
+        bail!("stats {page} has no end")
+    }
+
+    /// Nothing when the connection was closed before the end of the answer.
+    fn ask(address: SocketAddr, page: &str) -> anyhow::Result<Option<Stats>> {
         let mut socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         socket.write_all(format!("{}\r\n", format!("stats {page}").trim_end()).as_bytes())?;
         let mut stats = BTreeMap::new();
         for line in BufReader::new(socket).lines() {
-            let line = line?;
-            if line == "END" {
-                return Ok(Stats(stats));
-            }
+            let line = match line {
+                Ok(line) if line == "END" => return Ok(Some(Stats(stats))),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                line => line?,
+            };
             let figure = line.strip_prefix("STAT ");
             let figure = figure.with_context(|| format!("stats {page} says '{line}'"))?;
             let (name, value) = figure.split_once(' ').unwrap_or((figure, ""));
             stats.insert(name.to_owned(), value.to_owned());
         }
-        bail!("stats {page} has no end")
+        Ok(None)
     }
 
     /// All of them, by name.

@@ -1,6 +1,5 @@
 //! `evenkeel experiment` as its users run it.
 
-use evenkeel_testkit::undisturbed;
 use std::process::{Command, Output};
 
 fn experiment(arguments: &[&str]) -> Output {
@@ -13,13 +12,11 @@ fn experiment(arguments: &[&str]) -> Output {
 
 fn json(arguments: &[&str]) -> serde_json::Value {
     // Where a machine stands still while a cluster is loaded, some of it is refused, and the experiment does not go on.
-    let output = undisturbed(|| {
+    let output = served(|| {
         let output = experiment(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        match told.trim_end().ends_with("keys were stored") {
-            true => Err(told),
-            false => Ok(output),
-        }
+        let told = String::from_utf8_lossy(&output.stderr);
+        let is_filled = !told.trim_end().ends_with("keys were stored");
+        is_filled.then_some(output)
     });
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {told}");
