@@ -23,8 +23,8 @@ use evenkeel_types::{KeyHash, Now};
 enum Route {
     Here(At),
     Worker(u16, Located),
-    /// To the worker that an aware client should have asked.
-    Moved(Located, KeyHash),
+    /// To the worker that an aware client should have asked, which is told so for its request with this mark.
+    Moved(Located, KeyHash, Option<u64>),
     /// Nowhere yet: its key changes its worker.
     Changing,
     /// Nowhere: the server may not serve what it owns at present.
@@ -69,8 +69,7 @@ impl WorkerCore {
                     command.write(key, out);
                 });
             }
-            Route::Moved(located, hash) => {
-                let mark = command.named(session).and_then(|named| named.mark);
+            Route::Moved(located, hash, mark) => {
                 let moved = self.moved(&located, hash, session, mark);
                 command.say_moved(session, &moved);
             }
@@ -155,7 +154,7 @@ impl WorkerCore {
                 return Route::Here(command.confine(at, key));
             }
         }
-        Route::Moved(self.locate(key), hash)
+        Route::Moved(self.locate(key), hash, named.mark)
     }
 
     /// Whether a command was sent before its client had read what became of those before it: see

@@ -1,9 +1,9 @@
 //! Authentication: nothing that a client says is carried out before it is known.
 
-use crate::harness::{Client, Server, at, config};
+use crate::harness::{Client, Server, at, config, frame, statuses};
 use crate::workers::runner;
 use evenkeel_protocol::StoreMode;
-use evenkeel_protocol::binary::{Command, Request};
+use evenkeel_protocol::binary::Command;
 use evenkeel_roles::server::{AuthMode, Credentials, Peer, Protocols, WorkerConfig};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -23,29 +23,12 @@ fn server(auth: AuthMode, workers: u16) -> Server {
     server
 }
 
-fn frame(command: Command<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    Request::new(command).write(&mut out);
-    out
-}
-
 fn sasl(is_step: bool, mechanism: &[u8], token: &[u8]) -> Vec<u8> {
     frame(Command::Sasl {
         is_step,
         mechanism,
         token,
     })
-}
-
-/// The statuses of the replies in `bytes`.
-fn statuses(mut bytes: &[u8]) -> Vec<u16> {
-    let mut all = Vec::new();
-    while let Some(header) = evenkeel_protocol::binary::ReplyHeader::parse(bytes) {
-        all.push(header.status);
-        bytes = &bytes[24 + header.body_len as usize..];
-    }
-    assert!(bytes.is_empty());
-    all
 }
 
 #[test]

@@ -4,6 +4,7 @@ use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_protocol::Limits;
+use evenkeel_protocol::binary::{Command, ReplyHeader, Request};
 use evenkeel_roles::server::{
     AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
     first_version,
@@ -335,4 +336,22 @@ impl Cluster {
         let place = self.map.locate(evenkeel_types::KeyHash::of(key));
         usize::from(place.worker.expect("every cachelet has an owner").server.0) - 1
     }
+}
+
+/// A command of the binary protocol, as its clients send it.
+pub fn frame(command: Command<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Request::new(command).write(&mut out);
+    out
+}
+
+/// The statuses of the replies in `bytes`.
+pub fn statuses(mut bytes: &[u8]) -> Vec<u16> {
+    let mut all = Vec::new();
+    while let Some(header) = ReplyHeader::parse(bytes) {
+        all.push(header.status);
+        bytes = &bytes[24 + header.body_len as usize..];
+    }
+    assert!(bytes.is_empty());
+    all
 }

@@ -1,9 +1,9 @@
 //! Serving leases: what a server gets them for, and what a renewal covers at a worker.
 
-use crate::harness::{Client, Server, at, config, map};
+use crate::harness::{Client, Server, at, config, frame, map, statuses};
 use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_protocol::StoreMode;
-use evenkeel_protocol::binary::{Command, Request, Status};
+use evenkeel_protocol::binary::{Command, Status};
 use evenkeel_roles::server::{ConnectionId, LeaseKeeper, ServingLease, Step};
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
@@ -81,18 +81,15 @@ fn a_value_that_is_refused_without_a_lease_removes_nothing_and_its_client_is_tol
     let large = vec![b'x'; 2 << 20];
     let said = text.ask(&mut server, at(1010), "set key 0 0 2097152\r\n");
     assert!(said.starts_with("SERVER_ERROR no leave"), "{said}");
-    let set = Request::new(Command::Store {
+    let set = frame(Command::Store {
         mode: StoreMode::Set,
         key: b"key",
         value: &large,
         flags: 0,
         exptime: 0,
     });
-    let mut frame = Vec::new();
-    set.write(&mut frame);
-    let said = binary.ask_bytes(&mut server, at(1020), &frame);
-    let status = u16::from_be_bytes([said[6], said[7]]);
-    assert_eq!(status, Status::Busy.code(), "{said:?}");
+    let said = binary.ask_bytes(&mut server, at(1020), &set);
+    assert_eq!(statuses(&said), [Status::Busy.code()]);
     assert_eq!(take(&mut server, 1100, 2000), []);
     let mut reader = Client::open(&mut server, 0);
     assert_eq!(
@@ -120,15 +117,12 @@ fn without_a_lease_each_protocol_says_so_in_its_words_and_a_classic_get_misses()
         assert_eq!(said, answer, "{request}");
     }
     let mut binary = Client::open(&mut server, 0);
-    let mut frame = Vec::new();
-    Request::new(Command::Get {
+    let get = frame(Command::Get {
         key: b"key",
         with_key: false,
-    })
-    .write(&mut frame);
-    let said = binary.ask_bytes(&mut server, at(1020), &frame);
-    let status = u16::from_be_bytes([said[6], said[7]]);
-    assert_eq!(status, Status::Busy.code(), "{said:?}");
+    });
+    let said = binary.ask_bytes(&mut server, at(1020), &get);
+    assert_eq!(statuses(&said), [Status::Busy.code()]);
     assert_eq!(server.workers[0].counters().requests_without_lease, 7);
 }
 
