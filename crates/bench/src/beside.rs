@@ -168,19 +168,8 @@ impl Clustered {
         let coordinator = Server::evenkeel(&flags, coordinator_cores)?;
         let url = format!("http://{}", coordinator.address);
         prepare(&url)?;
-        let workers = workers.to_string();
-        let flags = [
-            "server",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            "0",
-            "-t",
-            &workers,
-            "--coordinator",
-            &url,
-        ];
-        let server = Server::evenkeel(&[&flags[..], more].concat(), cores)?;
+        let flags = [&["--coordinator", &url], more].concat();
+        let server = Server::evenkeel_server(workers, &flags, cores)?;
         Ok(Clustered {
             server,
             coordinator,

@@ -199,7 +199,7 @@ impl Ground {
         }
         let (memory, connections) = (args.memory.to_string(), CONNECTIONS_MAX.to_string());
         let arguments = ["-c", &connections, "-m", &memory];
-        Server::evenkeel_server(&arguments, &self.server)
+        Server::evenkeel_server(1, &arguments, &self.server)
     }
 
     fn measured(

@@ -67,12 +67,17 @@ impl Server {
         Ok(Server { process, address })
     }
 
-    /// Starts a server of Evenkeel with one worker on a free port of loopback.
+    /// Starts a server of Evenkeel with so many workers on a free port of loopback.
     ///
     /// # Errors
     /// Likewise.
-    pub fn evenkeel_server(more: &[&str], cores: &[usize]) -> anyhow::Result<Server> {
-        let arguments = ["server", "-l", "127.0.0.1", "-p", "0", "-t", "1"];
+    pub fn evenkeel_server(
+        workers: usize,
+        more: &[&str],
+        cores: &[usize],
+    ) -> anyhow::Result<Server> {
+        let workers = workers.to_string();
+        let arguments = ["server", "-l", "127.0.0.1", "-p", "0", "-t", &workers];
         Server::evenkeel(&[&arguments[..], more].concat(), cores)
     }
 

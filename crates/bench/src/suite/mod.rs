@@ -181,7 +181,7 @@ impl Suite {
         if peer == Peer::EvenkeelUring {
             all.extend(["--io", "uring"]);
         }
-        Server::evenkeel_server(&all, &[self.ground.server_core])
+        Server::evenkeel_server(1, &all, &[self.ground.server_core])
     }
 
     /// One worker of any peer but the echo server, on the servers' core.

@@ -391,7 +391,6 @@ impl Small {
             Smallness::Clock { nanos_per_key } => Some(nanos_per_key.to_string()),
         };
         let memory = plan.memory_mb.to_string();
-        let workers = plan.workers.to_string();
         let admin = match plan.workers {
             1 => None,
             _ => Some(SocketAddr::from(([127, 0, 0, 1], free_port()?))),
@@ -406,17 +405,7 @@ impl Small {
         };
         let relayed = relay.as_ref().map(|relay| relay.address.to_string());
         let coordinator = relayed.as_deref().or(coordinator);
-        let mut arguments = vec![
-            "server",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            "0",
-            "-t",
-            &workers,
-            "-m",
-            &memory,
-        ];
+        let mut arguments = vec!["-m", &memory];
         if let Some(nanos) = &toll {
             arguments.extend(["--test-toll", nanos]);
         }
@@ -429,7 +418,7 @@ impl Small {
                 .flat_map(|address| ["--admin", address]),
         );
         arguments.extend(plan.server_flags.iter().map(String::as_str));
-        let server = Server::evenkeel(&arguments, cores)?;
+        let server = Server::evenkeel_server(plan.workers.into(), &arguments, cores)?;
         Ok(Small {
             server,
             name: name.to_owned(),

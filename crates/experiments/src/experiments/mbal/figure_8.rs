@@ -48,7 +48,7 @@ impl Kind {
     fn start(self, memory_mb: usize, core: &[usize]) -> anyhow::Result<Server> {
         let memory = memory_mb.to_string();
         match self {
-            Kind::Evenkeel => Server::evenkeel_server(&["-m", &memory], core),
+            Kind::Evenkeel => Server::evenkeel_server(1, &["-m", &memory], core),
             Kind::Memcached => memcached(&["-t", "1", "-m", &memory], core),
             Kind::MemcachedInAdvance => memcached(&["-t", "1", "-m", &memory, "-L"], core),
         }

@@ -50,7 +50,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut report = run.report(experiment);
     let mut peers = vec![(
         "Evenkeel",
-        Server::evenkeel_server(&["-m", "256"], &server_core)?,
+        Server::evenkeel_server(1, &["-m", "256"], &server_core)?,
     )];
     let arguments = ["-t", "1", "-m", "256"];
     match Server::memcached(Path::new(MEMCACHED), &arguments, &server_core) {
