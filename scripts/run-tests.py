@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 LONGEST = """
 sim/cluster conformance/coordinators conformance/consistency conformance/clients policy/lib conformance/memccapable
 conformance/migrations conformance/drain cli/demo conformance/bad_input cli/experiment proxy/real conformance/fence
-roles/server conformance/soak server/real roles/lib conformance/local_moves bench/suite conformance/migration
+server-core/server conformance/soak server/real proxy-core/lib conformance/local_moves bench/suite conformance/migration
 conformance/mediawiki experiments/lib
 """.split()
 

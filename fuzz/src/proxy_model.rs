@@ -17,8 +17,8 @@ use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_protocol::{
     HelloReply, KeyScratch, Limits, Meta, Request, RequestOutcome, compose, parse_request,
 };
-use evenkeel_roles::proxy::limits::{BACKEND_BYTES_MAX, OUT_CLOSE};
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::limits::{BACKEND_BYTES_MAX, OUT_CLOSE};
+use evenkeel_proxy_core::{
     BackendId, ClientId, Failover, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };

@@ -13,13 +13,29 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["types"]),
     ("policy", &["types"]),
     ("storage", &["types"]),
-    ("roles", &["types", "protocol", "policy", "storage"]),
+    ("control", &["types", "policy"]),
+    (
+        "server-core",
+        &["types", "protocol", "policy", "storage", "control"],
+    ),
+    ("proxy-core", &["types", "protocol", "policy", "control"]),
+    (
+        "coordinator-core",
+        &["types", "protocol", "policy", "control"],
+    ),
     ("runtime", &["types"]),
     ("workload", &["types"]),
     ("launch", &[]),
     (
         "coordinator",
-        &["types", "protocol", "policy", "roles", "runtime"],
+        &[
+            "types",
+            "protocol",
+            "policy",
+            "control",
+            "coordinator-core",
+            "runtime",
+        ],
     ),
     (
         "server",
@@ -28,7 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "protocol",
             "policy",
             "storage",
-            "roles",
+            "control",
+            "server-core",
             "runtime",
             "coordinator",
         ],
@@ -39,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "protocol",
             "policy",
-            "roles",
+            "proxy-core",
             "runtime",
             "coordinator",
         ],
@@ -53,7 +70,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
-            "types", "protocol", "policy", "storage", "roles", "workload",
+            "types",
+            "protocol",
+            "policy",
+            "storage",
+            "control",
+            "server-core",
+            "proxy-core",
+            "coordinator-core",
+            "workload",
         ],
     ),
     (
@@ -78,15 +103,32 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["launch"]),
     (
         "conformance",
-        &["types", "policy", "roles", "bench", "testkit"],
+        &["types", "policy", "coordinator-core", "bench", "testkit"],
     ),
 ];
 
 /// What tests, benchmarks and examples may use besides.
-const TESTS_MAY_USE: &[&str] = &["testkit", "workload", "sim", "bench"];
+const TESTS_MAY_USE: &[&str] = &[
+    "testkit",
+    "workload",
+    "sim",
+    "bench",
+    "server-core",
+    "storage",
+    "coordinator-core",
+];
 
 /// Crates that open no sockets, read no clock, start no threads and own no global state.
-const PURE: &[&str] = &["types", "protocol", "policy", "storage", "roles"];
+const PURE: &[&str] = &[
+    "types",
+    "protocol",
+    "policy",
+    "storage",
+    "control",
+    "server-core",
+    "proxy-core",
+    "coordinator-core",
+];
 
 /// Libraries that would bring a clock, sockets or threads into a pure crate.
 const IMPURE_LIBRARIES: &[&str] = &[

@@ -3,7 +3,7 @@
 
 use evenkeel_conformance::migrations::{self, Ordered, count_all};
 use evenkeel_conformance::users::{USERS, assert_unnoticed, is_broken, key_name, while_used};
-use evenkeel_roles::coordinator::MigrationEnd;
+use evenkeel_coordinator_core::MigrationEnd;
 use evenkeel_testkit::{Cluster, ClusterOptions, poll_until};
 use evenkeel_types::CacheletId;
 use std::time::Duration;

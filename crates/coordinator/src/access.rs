@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use evenkeel_roles::coordinator::access::{TOKENS_FILE_BYTES_MAX, Tokens};
+use evenkeel_coordinator_core::access::{TOKENS_FILE_BYTES_MAX, Tokens};
 use evenkeel_runtime::read_secret;
 use ureq::http::HeaderValue;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};

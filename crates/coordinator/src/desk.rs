@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_coordinator_core::access::Denial;
+use evenkeel_coordinator_core::limits::TICKS_PER_SILENCE;
 use evenkeel_policy::placement::map::ServerEntry;
-use evenkeel_roles::coordinator::access::Denial;
-use evenkeel_roles::coordinator::limits::TICKS_PER_SILENCE;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 

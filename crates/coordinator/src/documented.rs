@@ -1,7 +1,7 @@
 //! Holds what docs/operations.md says of who gets in against the code.
 
 use clap::{Args, Command};
-use evenkeel_roles::coordinator::access::{Denial, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX};
+use evenkeel_coordinator_core::access::{Denial, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX};
 
 use crate::GuardArgs;
 use crate::access::AccessArgs;

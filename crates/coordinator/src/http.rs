@@ -13,7 +13,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use evenkeel_roles::coordinator::access::Holder;
+use evenkeel_coordinator_core::access::Holder;
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 

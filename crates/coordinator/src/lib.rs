@@ -1,6 +1,6 @@
 //! The coordinator as a process, and how everyone else talks to it.
 //!
-//! [`evenkeel_roles::coordinator`] decides; this crate carries it out. One thread serves HTTP, keeps
+//! [`evenkeel_coordinator_core`] decides; this crate carries it out. One thread serves HTTP, keeps
 //! the time for the core and writes the embedded state file; nothing that depends on unsaved state
 //! is ever told to anyone. The coordinator is not on the data path, so it is built to be simple and
 //! hard to hurt rather than fast: every size, count and wait is bounded.
@@ -47,7 +47,7 @@ mod state_place;
 mod store;
 
 /// The words of the API: heartbeats, settings, views.
-pub use evenkeel_roles::coordinator as api;
+pub use evenkeel_coordinator_core as api;
 
 pub use etcd::EtcdArgs;
 

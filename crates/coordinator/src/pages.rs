@@ -17,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use evenkeel_roles::coordinator::access::Standing;
+use evenkeel_coordinator_core::access::Standing;
 
 use crate::desk::{BadRequest, Desk};
 use crate::guard::Guard;

@@ -73,7 +73,8 @@
 )]
 
 pub mod admin;
-mod auth;
+pub mod auth;
+mod auth_line;
 pub mod base64;
 pub mod binary;
 pub mod compose;
@@ -82,6 +83,7 @@ mod limits;
 mod meta;
 mod number;
 mod parse;
+mod quarantined;
 #[cfg(test)]
 #[path = "../tests/protocol/random.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
@@ -92,7 +94,7 @@ mod scan;
 pub mod text;
 mod words;
 
-pub use auth::{AuthOutcome, parse_auth};
+pub use auth_line::{AuthOutcome, parse_auth};
 pub use extension::{Hello, HelloReply, Migrate, Moved};
 pub use limits::{
     AUTH_TOKEN_LEN_MAX, FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, ITEM_OVERHEAD, KEY_LEN_MAX,
@@ -102,6 +104,7 @@ pub use limits::{
 pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
 pub use number::unsigned as stored_number;
 pub use parse::{Refusal, RequestOutcome, parse_request};
+pub use quarantined::Quarantined;
 pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
 pub use request::{Admin, Direction, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};
 pub use scan::{KeyAt, SetAt, scan_get, scan_get_of_one, scan_set, scan_value_head, scan_value_of};

@@ -1,6 +1,6 @@
 //! An application's connection: its socket, what it has left over, and since when it has not moved.
 
-use evenkeel_roles::proxy::{ClientId, ProxyCore};
+use evenkeel_proxy_core::{ClientId, ProxyCore};
 use evenkeel_runtime::budget::Holding;
 use evenkeel_runtime::{InputBuffer, Stream, TlsFailure, Wire};
 use evenkeel_types::Instant;
@@ -252,7 +252,7 @@ impl Application {
 mod tests {
     use super::*;
     use evenkeel_policy::placement::config::{PlacementConfig, Server};
-    use evenkeel_roles::proxy::{PoolKind, PoolSettings, ProxyConfig, ServerList};
+    use evenkeel_proxy_core::{PoolKind, PoolSettings, ProxyConfig, ServerList};
     use mio::net::UnixStream;
     use std::sync::Arc;
 

@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use crate::config::Settings;
     use clap::Parser;
-    use evenkeel_roles::proxy::PoolSettings;
+    use evenkeel_proxy_core::PoolSettings;
 
     #[derive(Parser)]
     struct Program {

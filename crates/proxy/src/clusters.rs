@@ -6,7 +6,7 @@ use crate::control::{Control, WorkerHandle};
 use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::{LoadReport, MemberKind};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_roles::proxy::MapSource;
+use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::net::SocketAddr;

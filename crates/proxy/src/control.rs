@@ -1,7 +1,7 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{BackendId, MapSource, ProxyConfig, WorkerCounts};
+use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, WorkerCounts};
 use evenkeel_types::Epoch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ use crate::pages::Facts;
 use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::{
     AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProxyConfig,
     ProxyCore, ProxyStats,
 };

@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::control::{Control, WorkerHandle};
 use crate::discovery::Discoveries;
 use crate::tls::{TlsWay, TlsWays};
-use evenkeel_roles::proxy::{DiscoveryStats, PoolKind, ProxyConfig, Revision, TlsId};
+use evenkeel_proxy_core::{DiscoveryStats, PoolKind, ProxyConfig, Revision, TlsId};
 use evenkeel_runtime::Clock;
 use evenkeel_types::Instant as Moment;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! The proxy as a process: `evenkeel proxy`.
 //!
-//! [`evenkeel_roles::proxy::ProxyCore`] is one proxy worker without its thread and sockets; this
+//! [`evenkeel_proxy_core::ProxyCore`] is one proxy worker without its thread and sockets; this
 //! crate gives each of them a thread and an event loop, deals the applications' connections out to
 //! them, and keeps them informed of the cluster's map:
 //!

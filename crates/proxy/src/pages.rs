@@ -3,7 +3,7 @@
 use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
 use crate::request_log::Sink;
-use evenkeel_roles::proxy::{ProcessStats, render_metrics};
+use evenkeel_proxy_core::{ProcessStats, render_metrics};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::TurnCounts;

@@ -13,7 +13,7 @@ use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
 use crate::start::News;
-use evenkeel_roles::proxy::MapSource;
+use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
 use std::fmt;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //! is there in one write, and opens the file anew when it is told to, so that it can be renamed and compressed
 //! by what rotates logs.
 
-use evenkeel_roles::proxy::LoggedRequest;
+use evenkeel_proxy_core::LoggedRequest;
 use evenkeel_runtime::spawn_named;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

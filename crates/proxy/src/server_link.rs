@@ -1,6 +1,6 @@
 //! A connection to a server: its socket, or TLS on it.
 
-use evenkeel_roles::proxy::{BackendId, ProxyCore};
+use evenkeel_proxy_core::{BackendId, ProxyCore};
 use evenkeel_runtime::{InputBuffer, Stream, TlsStream, shortest_round_trip};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};

@@ -14,7 +14,7 @@ use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
 use crate::tls::TlsWays;
 use anyhow::Context;
-use evenkeel_roles::proxy::{ProxyCore, Revision};
+use evenkeel_proxy_core::{ProxyCore, Revision};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{self, TurnCounts};

@@ -1,6 +1,6 @@
 //! The ways in which TLS is spoken with servers, by the numbers that the workers' cores know them by.
 
-use evenkeel_roles::proxy::TlsId;
+use evenkeel_proxy_core::TlsId;
 use evenkeel_runtime::TlsClient;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

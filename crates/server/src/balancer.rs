@@ -6,8 +6,8 @@
 use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_policy::cachelet_load::{INTERVAL, WorkerLoad};
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::balancer::{BalancerConfig, BalancerView, ServerBalancer};
 use evenkeel_runtime::Clock;
+use evenkeel_server_core::balancer::{BalancerConfig, BalancerView, ServerBalancer};
 use evenkeel_types::ServerId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,9 +8,9 @@
 //! TLS in between.
 
 use crate::budget::{Held, SMALL_INPUT, TIGHT_UNREAD};
-use evenkeel_roles::server::{ConnectionId, LARGE_ANSWER, OUT_PAUSE, Session, WorkerCore};
 use evenkeel_runtime::InputBuffer;
 use evenkeel_runtime::budget::{Holding, Level};
+use evenkeel_server_core::{ConnectionId, LARGE_ANSWER, OUT_PAUSE, Session, WorkerCore};
 use evenkeel_types::{Instant, Now};
 
 /// A command that needs more room than it has, and at least so many bytes, asks for it. Less comes with

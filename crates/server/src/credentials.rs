@@ -1,6 +1,6 @@
 //! The file of names and passwords.
 
-use evenkeel_roles::auth::{Credentials, FILE_BYTES_MAX};
+use evenkeel_protocol::auth::{Credentials, FILE_BYTES_MAX};
 use evenkeel_runtime::{UsageError, read_secret};
 use std::path::Path;
 use std::sync::Arc;

@@ -23,13 +23,13 @@ use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_coordinator::member::Hurrier;
-use evenkeel_roles::server::{ConnectionId, Deferred, Message, ReturnAddress, WorkerCore};
 use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, Listener, MeshPort, TurnClock,
 };
+use evenkeel_server_core::{ConnectionId, Deferred, Message, ReturnAddress, WorkerCore};
 use evenkeel_types::{Instant, Now};
 use links::Links;
 use mio::event::Event;

@@ -2,8 +2,8 @@
 //! their worker's leave to serve is not over.
 
 use crate::toll::Toll;
-use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::Clock;
+use evenkeel_server_core::WorkerCore;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind};
 

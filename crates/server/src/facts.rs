@@ -2,8 +2,8 @@
 
 use crate::args::{Args, Extended};
 use crate::start::PREFIX_DELIMITER;
-use evenkeel_roles::server::ProcessFacts;
 use evenkeel_runtime::{ConnectionCount, ListenerProtocol};
+use evenkeel_server_core::ProcessFacts;
 use evenkeel_storage::SegmentPool;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The cache server as a process: `evenkeel server`.
 //!
-//! [`evenkeel_roles::server::WorkerCore`] is one worker without its thread and sockets; this crate
+//! [`evenkeel_server_core::WorkerCore`] is one worker without its thread and sockets; this crate
 //! gives each of them a thread, a port and an event loop, and wires them to each other, to the
 //! acceptor of the ordinary port and to the coordinator.
 

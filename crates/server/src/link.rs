@@ -1,7 +1,7 @@
 //! The socket of a link to a worker of another server.
 
-use evenkeel_roles::server::{LinkId, WorkerCore};
 use evenkeel_runtime::{InputBuffer, Stream};
+use evenkeel_server_core::{LinkId, WorkerCore};
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Write};
 

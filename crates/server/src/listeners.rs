@@ -2,8 +2,8 @@
 //! connections.
 
 use crate::args::{Args, protocols_of};
-use evenkeel_roles::server::Protocols;
 use evenkeel_runtime::{Listener, ListenerTls, TlsKind, UsageError, bind_unix, write_whole};
+use evenkeel_server_core::Protocols;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -4,13 +4,13 @@ use crate::args::Args;
 use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
 use crate::lease::SharedLease;
+use evenkeel_control::MigrationReport;
+use evenkeel_control::hot_keys::HotKeysNews;
+use evenkeel_control::loads::LoadNews;
 use evenkeel_coordinator::access::Access;
 use evenkeel_coordinator::api::{LoadReport, MemberKind, Mode};
 use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::placement::map::MIGRATIONS_MAX;
-use evenkeel_roles::coordinator::MigrationReport;
-use evenkeel_roles::hot_keys_view::HotKeysNews;
-use evenkeel_roles::loads_view::LoadNews;
 use evenkeel_runtime::{ProcessSignal, UsageError};
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
@@ -246,7 +246,7 @@ impl Listener {
 mod tests {
     use super::*;
     use crate::control::Gauges;
-    use evenkeel_roles::coordinator::MigrationState;
+    use evenkeel_control::MigrationState;
     use evenkeel_runtime::Notifier;
     use evenkeel_testkit::poll_until;
     use evenkeel_types::CacheletId;

@@ -2,10 +2,10 @@
 
 use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
+use evenkeel_control::hot_keys::{EventView, ReplicaView, WorkerHotKeys};
 use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_roles::hot_keys_view::{EventView, ReplicaView, WorkerHotKeys};
-use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_runtime::{Clock, Page, PageKind};
+use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Epoch;
 use serde::Serialize;
 use std::sync::Arc;

@@ -10,12 +10,12 @@ use crate::credentials;
 use crate::listeners::write_ports;
 use crate::start::Server;
 use anyhow::Context;
-use evenkeel_roles::server::VERSION;
 use evenkeel_runtime::{
     Daemon, ExitCode, HttpPort, PidFile, ProcessSignal, ProcessSignals, UsageError,
     allow_core_files, become_user, daemonize, give_back_at_once, is_root, keep_huge_pages_whole,
     lift_lock_limit, lock_memory, raise_descriptor_limit, why_no_huge_pages,
 };
+use evenkeel_types::VERSION;
 use sd_notify::NotifyState;
 use std::io::Write;
 use std::path::Path;

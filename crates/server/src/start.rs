@@ -19,17 +19,17 @@ use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
 use evenkeel_policy::migration::phase::PhaseConfig;
 use evenkeel_policy::placement::map::cachelets_per_worker;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::balancer::BalancerConfig;
-use evenkeel_roles::server::{
-    AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
-    WorkerCore, first_version,
-};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{self, TurnCounts};
 use evenkeel_runtime::{
     AcceptorConfig, Attention, Certificates, Clock, ConnectionCount, Listener, Notifier, OverLimit,
     UsageError, accept_forever, bind_tcp, mesh, pin_to_core, spawn_named,
+};
+use evenkeel_server_core::balancer::BalancerConfig;
+use evenkeel_server_core::{
+    AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
+    WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::{BootId, Version};

@@ -6,7 +6,7 @@
 //! on few cores. Rejected: a quota of processor time, by which a server is slow, but not small: it answers in
 //! bursts, everything that waited at once, and so reaches nearly any number of requests a second.
 
-use evenkeel_roles::server::WorkerCore;
+use evenkeel_server_core::WorkerCore;
 use rustix::thread::{ClockId as SleepClock, clock_nanosleep_absolute};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::num::NonZeroU64;

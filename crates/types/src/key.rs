@@ -18,6 +18,31 @@ impl KeyHash {
     }
 }
 
+/// A key as [`escape`] writes it.
+pub fn printable(key: &[u8]) -> String {
+    let mut out = Vec::with_capacity(key.len());
+    escape(key, &mut out);
+    // What escape writes is ASCII.
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Writes a key so that it is one word of printable characters, still easy to read: only what is not
+/// printable, and the sign itself, becomes `%XX`.
+pub fn escape(key: &[u8], out: &mut Vec<u8>) {
+    for &byte in key {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            out.push(byte);
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            out.extend([
+                b'%',
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +52,10 @@ mod tests {
     fn the_placement_hash_is_xxh3_with_seed_0() {
         assert_eq!(KeyHash::of(b""), KeyHash(0x2d06_8005_38d3_94c2));
         assert_eq!(KeyHash::of(b"foo"), KeyHash(0xab6e_5f64_077e_7d8a));
+    }
+
+    #[test]
+    fn keys_become_one_printable_word() {
+        assert_eq!(printable(b"a%b \x00\xff"), "a%25b%20%00%FF");
     }
 }

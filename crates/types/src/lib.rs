@@ -23,5 +23,9 @@ pub mod limits;
 mod time;
 
 pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};
-pub use key::KeyHash;
+pub use key::{KeyHash, escape, printable};
 pub use time::{Instant, Now, UnixSeconds};
+
+/// What this program says it is where memcached's version is expected: tools parse the number to
+/// know what a server can do.
+pub const VERSION: &str = concat!("1.6.45-evenkeel-", env!("CARGO_PKG_VERSION"));

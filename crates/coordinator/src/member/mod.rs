@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use evenkeel_control::hot_keys::HotKeysNews;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::hot_keys_view::HotKeysNews;
 use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};

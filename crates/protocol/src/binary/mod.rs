@@ -35,6 +35,7 @@ mod opcode;
 mod parse;
 mod reply;
 mod request;
+pub mod wording;
 
 pub use header::{HEADER_LEN, ReplyHeader, RequestHeader};
 pub use opcode::Opcode;

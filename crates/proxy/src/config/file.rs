@@ -10,8 +10,8 @@ use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
 use super::{PoolPlan, PoolServers};
-use evenkeel_roles::proxy::limits::FAILOVER_TTL_MAX;
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::limits::FAILOVER_TTL_MAX;
+use evenkeel_proxy_core::{
     CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };

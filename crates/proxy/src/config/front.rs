@@ -7,8 +7,8 @@
 use super::reader::{At, Reader, Section};
 use crate::args::Args;
 use evenkeel_policy::placement::config::PORT_DEFAULT;
-use evenkeel_roles::auth::{AuthMode, Credentials, FILE_BYTES_MAX};
-use evenkeel_roles::proxy::Access;
+use evenkeel_protocol::auth::{AuthMode, Credentials, FILE_BYTES_MAX};
+use evenkeel_proxy_core::Access;
 use evenkeel_runtime::{
     Certificates, Clock, GivenOption, ListenSpec, ListenerTls, TlsKind, TlsOptions, UsageError,
     read_secret,

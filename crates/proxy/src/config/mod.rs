@@ -23,8 +23,8 @@ use crate::tls::{TlsWay, TlsWays};
 use evenkeel_coordinator::DEFAULT_CLUSTER;
 use evenkeel_coordinator::access::Access as CoordinatorAccess;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::proxy::limits::REQUESTS_PER_TURN;
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::limits::REQUESTS_PER_TURN;
+use evenkeel_proxy_core::{
     Access, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
     Revision, RouteTable, ServerList,
 };
@@ -233,7 +233,7 @@ impl Settings {
                 ..Limits::default()
             },
             requests_per_turn: self.max_reqs_per_event,
-            version: String::from(evenkeel_roles::server::VERSION),
+            version: String::from(evenkeel_types::VERSION),
             pools: pools.collect::<Result<_, String>>()?,
             routes: Arc::clone(&self.routes),
             revision,

@@ -4,7 +4,7 @@ use super::limits::timeout;
 use super::reader::{Reader, Section};
 use crate::args::Args;
 use crate::request_log::Target;
-use evenkeel_roles::proxy::RequestLogConfig;
+use evenkeel_proxy_core::RequestLogConfig;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::reader::{Reader, Section};
 use crate::tls::TlsWay;
 use evenkeel_protocol::AUTH_TOKEN_LEN_MAX;
-use evenkeel_roles::proxy::Login;
+use evenkeel_proxy_core::Login;
 use evenkeel_runtime::{TlsClient, TlsClientFiles};
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use evenkeel_policy::placement::config::{
     Distribution, HashTag, PlacementConfig, PlacementError, Server,
 };
 use evenkeel_policy::placement::hash::Hash;
-use evenkeel_roles::proxy::ServerList;
+use evenkeel_proxy_core::ServerList;
 use evenkeel_runtime::names::Family;
 use std::sync::Arc;
 use toml::Spanned;

@@ -4,8 +4,8 @@ use super::*;
 use crate::request_log::Target;
 use clap::Parser;
 use evenkeel_policy::hot_keys::plain::PlainMode;
-use evenkeel_roles::auth::AuthMode;
-use evenkeel_roles::proxy::{CommandClass, RequestLogConfig, RouteTarget, TtlBounds};
+use evenkeel_protocol::auth::AuthMode;
+use evenkeel_proxy_core::{CommandClass, RequestLogConfig, RouteTarget, TtlBounds};
 use reader::PROBLEMS_MAX;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::{FIRST_SOCKET, Worker};
 use crate::control::Control;
 use crate::server_link::{ServerLink, Wire};
-use evenkeel_roles::proxy::{BackendId, TlsId};
+use evenkeel_proxy_core::{BackendId, TlsId};
 use evenkeel_runtime::names::literal;
 use evenkeel_runtime::{Stream, TlsStream};
 use evenkeel_types::Instant;

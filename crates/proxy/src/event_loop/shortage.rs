@@ -8,7 +8,7 @@
 //! beyond its top the slowest are closed at once.
 
 use super::Worker;
-use evenkeel_roles::proxy::ClientId;
+use evenkeel_proxy_core::ClientId;
 use evenkeel_runtime::budget::{Level, who_goes};
 use evenkeel_types::Instant;
 use std::time::Duration;

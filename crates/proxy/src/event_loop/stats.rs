@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::control::Control;
-use evenkeel_roles::proxy::{ProcessStats, StatsTicket};
+use evenkeel_proxy_core::{ProcessStats, StatsTicket};
 use evenkeel_types::Instant;
 
 /// A `stats` that waits for the counts of the other workers.

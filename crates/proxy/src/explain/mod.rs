@@ -15,7 +15,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use evenkeel_policy::placement::config::{Distribution, HashTag};
 use evenkeel_policy::placement::hash::Hash;
-use evenkeel_roles::proxy::{Explanation, ProxyCore, Revision};
+use evenkeel_proxy_core::{Explanation, ProxyCore, Revision};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::Instant;
 use std::io::{BufRead, BufReader, Write};

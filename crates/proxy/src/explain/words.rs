@@ -1,6 +1,6 @@
 //! An explanation in words.
 
-use evenkeel_roles::proxy::{Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen};
+use evenkeel_proxy_core::{Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen};
 use std::fmt::Write;
 
 /// Width of the names before what is said.

@@ -4,8 +4,8 @@
 //! alone. memcached takes the same combinations and refuses the same ones.
 
 use super::Args;
-use evenkeel_roles::server::{AuthMode, Protocols};
 use evenkeel_runtime::{ListenerProtocol, UsageError};
+use evenkeel_server_core::{AuthMode, Protocols};
 use std::path::Path;
 
 impl Args {

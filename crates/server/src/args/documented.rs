@@ -1,5 +1,6 @@
 //! Holds what docs/hot-keys.md says of settings and statistics against the code.
 
+use evenkeel_coordinator_core::limits::HOT_EVENTS_MAX;
 use evenkeel_policy::hot_keys::config::{
     Consistency, HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN,
     SSM_ENTRIES_PER_SERVER, SSM_ENTRIES_PER_WORKER_MIN,
@@ -9,8 +10,7 @@ use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME}
 use evenkeel_policy::hot_keys::server::PROMOTION_HOLD_OFF;
 use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
 use evenkeel_policy::load::BYTES_PER_REQUEST;
-use evenkeel_roles::coordinator::limits::HOT_EVENTS_MAX;
-use evenkeel_roles::server::{ClassStats, Counters, ProcessFacts, metrics};
+use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Now;
 use serde_json::Value;
 

@@ -3,10 +3,10 @@
 use super::{Client, FIRST_CONNECTION, Worker};
 use crate::budget::Held;
 use crate::connection::Connection;
-use evenkeel_roles::server::{Peer, Port};
 use evenkeel_runtime::{
     ARRIVALS_PER_TURN, Accepted, Arrival, EXHAUSTED_PAUSE, accept, handshakes_until,
 };
+use evenkeel_server_core::{Peer, Port};
 use evenkeel_types::{Instant, Now};
 use mio::Token;
 

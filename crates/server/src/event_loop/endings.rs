@@ -1,7 +1,7 @@
 //! Connections that end: by themselves, by an answer that comes too late, for want of progress, and when the worker stops.
 
 use super::Worker;
-use evenkeel_roles::server::{CloseReason, ConnectionId};
+use evenkeel_server_core::{CloseReason, ConnectionId};
 use evenkeel_types::{Instant, Now};
 
 impl Worker {

@@ -3,10 +3,10 @@
 use super::{FIRST_LINK, Worker};
 use crate::control::Control;
 use crate::link::LinkSocket;
-use evenkeel_roles::server::{LinkId, LinkRequest};
 use evenkeel_runtime::Stream;
 use evenkeel_runtime::names::literal;
 use evenkeel_runtime::watchdog::Step;
+use evenkeel_server_core::{LinkId, LinkRequest};
 use evenkeel_types::Now;
 use mio::{Interest, Token};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,9 +3,9 @@
 use super::Worker;
 use crate::control::Control;
 use evenkeel_protocol::{compose, text};
-use evenkeel_roles::server::ProcessRequest;
 use evenkeel_runtime::watchdog::Step;
 use evenkeel_runtime::{ProcessSignal, spawn_named};
+use evenkeel_server_core::ProcessRequest;
 use std::io;
 use std::sync::Arc;
 

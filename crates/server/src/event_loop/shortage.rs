@@ -3,8 +3,8 @@
 use super::Worker;
 use crate::budget::{Budget, Held, LOOK, WAIT_LOOK, WAIT_MAX};
 use crate::connection::Connection;
-use evenkeel_roles::server::{CloseReason, ConnectionId, Message};
 use evenkeel_runtime::budget::{Holding, Level, Pool, who_goes};
+use evenkeel_server_core::{CloseReason, ConnectionId, Message};
 use evenkeel_types::Now;
 use std::time::Duration;
 

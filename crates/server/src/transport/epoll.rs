@@ -4,8 +4,8 @@
 use crate::connection::{Connection, Next};
 use crate::exit::Exit;
 use crate::transport::Served;
-use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::TlsFailure;
+use evenkeel_server_core::WorkerCore;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -28,9 +28,9 @@ mod wire;
 
 use crate::connection::Connection;
 use crate::exit::Exit;
-use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::uring::{Event as Completion, Ring};
 use evenkeel_runtime::{Stream, TlsContext, Wire};
+use evenkeel_server_core::WorkerCore;
 use evenkeel_types::Now;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Registry, Token};

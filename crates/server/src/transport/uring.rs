@@ -8,9 +8,9 @@
 use crate::connection::{Connection, Next};
 use crate::exit::Exit;
 use crate::transport::Served;
-use evenkeel_roles::server::WorkerCore;
 use evenkeel_runtime::Stream;
 use evenkeel_runtime::uring::{Event, Piece, Ring, Socket as Name, Urgency};
+use evenkeel_server_core::WorkerCore;
 use evenkeel_types::Now;
 use std::collections::VecDeque;
 use std::io;

@@ -29,10 +29,10 @@ use crate::history::Nanos;
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
+use evenkeel_coordinator_core::plans::PlanSettings;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
 use evenkeel_policy::placement::config::Distribution;
-use evenkeel_roles::coordinator::plans::PlanSettings;
-use evenkeel_roles::server::STANDALONE_CACHELETS_PER_WORKER;
+use evenkeel_server_core::STANDALONE_CACHELETS_PER_WORKER;
 use evenkeel_workload::{Mix, Popularity, RATE_MAX, Rate, ReadOnly, Workload, WorkloadSpec};
 
 /// Most workers of a plan: a map has at most so many servers' worth of cachelets.

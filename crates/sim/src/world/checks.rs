@@ -7,8 +7,8 @@ use super::servers::MEMORY;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::limits::{BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, OUT_CLOSE};
-use evenkeel_roles::server::{LINK_OUT_MAX, OUT_PAUSE};
+use evenkeel_proxy_core::limits::{BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, OUT_CLOSE};
+use evenkeel_server_core::{LINK_OUT_MAX, OUT_PAUSE};
 use evenkeel_types::Epoch;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl World {
             let p = &self.proxies[proxy];
             let unread = p.unread_max();
             let backends = p.core.backends();
-            let worst = |of: fn(&evenkeel_roles::proxy::BackendStats) -> u64| {
+            let worst = |of: fn(&evenkeel_proxy_core::BackendStats) -> u64| {
                 backends.iter().map(of).max().unwrap_or(0) as usize
             };
             let bytes = worst(|backend| backend.queued_bytes);

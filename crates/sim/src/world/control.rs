@@ -7,15 +7,15 @@ use super::servers::{HOT_TRIGGER_RPS, worker_ports};
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
-use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::config::{Consistency, Mode};
-use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::coordinator::{
+use evenkeel_control::loads::LoadNews;
+use evenkeel_coordinator_core::{
     Cause, CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
     Settings,
 };
-use evenkeel_roles::loads_view::LoadNews;
-use evenkeel_roles::server::WorkerCore;
+use evenkeel_policy::cachelet_load::WorkerLoad;
+use evenkeel_policy::hot_keys::config::{Consistency, Mode};
+use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_server_core::WorkerCore;
 use evenkeel_types::{Epoch, Now};
 use serde_json::Value;
 use std::sync::Arc;

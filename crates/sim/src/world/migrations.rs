@@ -2,7 +2,7 @@
 
 use super::World;
 use evenkeel_policy::placement::map::Migration;
-use evenkeel_roles::server::MigrationStep;
+use evenkeel_server_core::MigrationStep;
 use evenkeel_types::{CacheletId, ServerId, WorkerRef};
 
 /// What is copied in a second at most, by turns; 0 for no limit. Slow ones are caught in the middle.

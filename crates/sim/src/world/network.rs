@@ -12,8 +12,8 @@ use super::plan::MS;
 use super::weather::Packet;
 use super::{Event, World};
 use crate::history::Nanos;
-use evenkeel_roles::proxy::{BackendId, ClientId};
-use evenkeel_roles::server::{ConnectionId, LinkId};
+use evenkeel_proxy_core::{BackendId, ClientId};
+use evenkeel_server_core::{ConnectionId, LinkId};
 use evenkeel_types::ServerId;
 use std::collections::VecDeque;
 

@@ -3,8 +3,8 @@
 use super::World;
 use super::plan::Cluster;
 use super::swarm::Habit;
-use evenkeel_roles::coordinator::DrainRequest;
-use evenkeel_roles::coordinator::plans::{PlanMode, PlanSettings};
+use evenkeel_coordinator_core::DrainRequest;
+use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
 use evenkeel_types::Instant;
 
 /// Cachelets that a drained server gives up in a second, by turns: the coordinator's own choice, and faster ones.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
 use evenkeel_policy::placement::config::{PlacementConfig, Server};
 use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::{
     BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };

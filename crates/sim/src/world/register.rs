@@ -10,11 +10,11 @@ use super::World;
 use super::command::{Change, Command};
 use super::plan::{FIRST_MISHAP, SECOND};
 use crate::history::{Applied, Lapse, Nanos, WriteId};
+use evenkeel_coordinator_core::MigrationEnd;
 use evenkeel_protocol::{
     Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply,
 };
-use evenkeel_roles::coordinator::MigrationEnd;
-use evenkeel_roles::server::TARGET_TIMEOUT;
+use evenkeel_server_core::TARGET_TIMEOUT;
 use evenkeel_types::{CacheletId, Epoch, KeyHash};
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 use super::strikes::Strikes;
 use core::fmt;
 use evenkeel_policy::hot_keys::ages::Ages;
-use evenkeel_roles::proxy::ProxyStats;
-use evenkeel_roles::server::Counters;
+use evenkeel_proxy_core::ProxyStats;
+use evenkeel_server_core::Counters;
 use std::collections::BTreeMap;
 
 /// How often each thing happened, by name. Names are for people; tests ask that each of some list

@@ -15,7 +15,7 @@ use evenkeel_policy::hot_keys::config::HotKeysConfig;
 use evenkeel_policy::load::TriggerConfig;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::server::{
+use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, LinkId, Message, Peer, Task, WorkerConfig, WorkerCore,
     first_version,
 };

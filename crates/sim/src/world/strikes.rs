@@ -2,7 +2,7 @@
 //! had come, and what happened then. A run proves little of a step that nothing ever struck.
 
 use core::fmt;
-use evenkeel_roles::server::MigrationStep;
+use evenkeel_server_core::MigrationStep;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;

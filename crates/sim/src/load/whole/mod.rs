@@ -23,7 +23,7 @@ use applications::Client;
 use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::server::Message;
+use evenkeel_server_core::Message;
 use evenkeel_types::{Instant, Now};
 use evenkeel_workload::rng::{WorkloadRng, below, stream};
 use evenkeel_workload::{Schedule, Workload, WorkloadStream};

@@ -2,8 +2,8 @@
 
 use super::{Cluster, Event, now_at};
 use crate::history::Nanos;
-use evenkeel_roles::proxy::{BackendId, ClientId};
-use evenkeel_roles::server::{ConnectionId, LinkId};
+use evenkeel_proxy_core::{BackendId, ClientId};
+use evenkeel_server_core::{ConnectionId, LinkId};
 
 /// Two ends of a connection.
 pub(super) const INITIATOR: usize = 0;

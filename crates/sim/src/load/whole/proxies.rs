@@ -7,7 +7,7 @@ use crate::load::{KeyPlacement, LoadPlan};
 use core::time::Duration;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::proxy::{
+use evenkeel_proxy_core::{
     BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };

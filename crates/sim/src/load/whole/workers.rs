@@ -7,7 +7,7 @@ use crate::load::cluster::{worker_at, worker_ref};
 use crate::load::{KeyPlacement, LoadPlan};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
-use evenkeel_roles::server::{
+use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
     first_version,
 };

@@ -6,7 +6,7 @@ use super::super::network::{ACCEPTOR, ConnectionNumber, INITIATOR, Who};
 use super::super::plan::MS;
 use super::super::register::ON_THE_WAY;
 use super::owner_of_port;
-use evenkeel_roles::server::{ConnectionId, LinkRequest, Message, ProcessRequest};
+use evenkeel_server_core::{ConnectionId, LinkRequest, Message, ProcessRequest};
 
 impl World {
     /// Carries out what a worker wants after anything that it was told, and what its connections were

@@ -23,13 +23,13 @@ use crate::history::Nanos;
 use crate::load::cluster::{worker_number, worker_ref};
 use crate::load::report::Outcome;
 use crate::load::{Balancing, Deeds, LoadPlan};
-use evenkeel_policy::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
-use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_roles::coordinator::plans::{PlanState, SavedPlans};
-use evenkeel_roles::coordinator::{
+use evenkeel_coordinator_core::plans::{PlanState, SavedPlans};
+use evenkeel_coordinator_core::{
     CoordinatorConfig, CoordinatorCore, MigrationEnd, SavedServer, SavedState, Settings, Slot,
     limits,
 };
+use evenkeel_policy::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
+use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now};
 use server::Server;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

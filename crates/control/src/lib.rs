@@ -1,0 +1,28 @@
+//! What members, the coordinator and operators tell each other.
+//!
+//! A server or proxy reports to the coordinator by [`Heartbeat`]s and hears from it in the answers. What is new of
+//! [`loads`] and [`hot_keys`] travels in them, bounded in bytes. [`exposition`] is Prometheus's text format.
+
+#![forbid(unsafe_code)]
+// See clippy.toml.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
+
+pub mod exposition;
+mod heartbeat;
+pub mod hot_keys;
+pub mod limits;
+pub mod loads;
+mod refusal;
+
+pub use heartbeat::{
+    Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
+    check_name,
+};
+pub use refusal::{Fault, Reason, Refusal};

@@ -1,0 +1,61 @@
+//! Limits of what is told: lengths, counts and rates beyond which a message is refused.
+
+use crate::hot_keys::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
+use crate::loads::NEWS_LOAD_BYTES_MAX;
+use evenkeel_policy::placement::map::{
+    MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX,
+};
+
+/// New names of servers that are taken in a [`MINUTE`] once the initial servers are there: more than anybody starts by hand, and
+/// few enough that invented ones are forgotten before [`SERVERS_MAX`] is reached.
+pub const JOINS_PER_MINUTE: usize = 32;
+
+/// Most proxies that are members at one time: one for each application process of a large site.
+pub const PROXIES_MAX: usize = 4096;
+
+/// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
+pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
+
+/// Largest load of one worker that is believed, in requests per second: ten times what the fastest
+/// published cache does on a core. More is a broken report and refused.
+pub const LOAD_RPS_MAX: f64 = 1e8;
+
+/// Longest heartbeat in bytes: five names, a port and a load of up to 26 bytes each worker, what is
+/// new of hot keys, the loads of workers and cachelets, and what there is to say of migrations.
+pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;
+
+/// Longest report on a migration in bytes: five numbers of up to 20 digits with their names.
+const MIGRATION_REPORT_LEN_MAX: usize = 160;
+
+/// Longest answer to a heartbeat in bytes, dominated by a map of [`SERVERS_MAX`] servers with the
+/// longest names and [`WORKERS_TOTAL_MAX`] workers. A member reads no more than that.
+pub const ANSWER_LEN_MAX: usize = 8 << 20;
+
+/// Most cachelets of the maps that a coordinator makes: a cachelet without a virtual node would
+/// never hold a key.
+pub const CACHELETS_MAX: usize = VIRTUAL_NODES;
+
+/// One of so many cachelets is quarantined at most. What one of four servers owned is, at its second death; beyond that
+/// too much would be without an owner for what a key may have done.
+pub const QUARANTINED_PART: usize = 4;
+
+const _: () = assert!(
+    HEARTBEAT_LEN_MAX
+        >= 5 * NAME_LEN_MAX
+            + WORKERS_MAX * (6 + 26)
+            + NEWS_KEY_BYTES_MAX
+            + NEWS_EVENT_BYTES_MAX
+            + NEWS_LOAD_BYTES_MAX
+            + MIGRATIONS_MAX * MIGRATION_REPORT_LEN_MAX
+            + 1024
+);
+const _: () = assert!(
+    ANSWER_LEN_MAX
+        >= SERVERS_MAX * (3 * NAME_LEN_MAX + 256)
+            + WORKERS_TOTAL_MAX * 6
+            + VIRTUAL_NODES * 6
+            + CACHELETS_MAX * (32 + 17)
+            + CACHELETS_MAX / QUARANTINED_PART * 6
+            + MIGRATIONS_MAX * 160
+            + 1024
+);

@@ -1,0 +1,337 @@
+//! What servers have told of their hot keys, put together. Nothing here is saved or decides anything:
+//! it is for people.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_policy::hot_keys::gain::{Spread, max_over_mean, spread_loads};
+use evenkeel_types::{BootId, ServerId, WorkerRef};
+use serde::{Deserialize, Serialize};
+
+use super::CoordinatorCore;
+use super::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX};
+use evenkeel_control::hot_keys::{EventView, HotKeysNews, KeyView};
+
+/// The hot keys of all servers that are up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterHotKeysView {
+    /// What the operator has chosen.
+    pub mode: Mode,
+    /// Loads without any replicas.
+    pub without_replicas: Balance,
+    /// Loads with the replicas that there are.
+    pub with_replicas: Balance,
+    /// Loads if the observed keys had replicas, too.
+    pub with_observed: Balance,
+    /// Keys that have replicas or would have them, the most popular first.
+    pub keys: Vec<ClusterKeyView>,
+    /// Such keys that servers had no room to tell of.
+    pub keys_left_out: u64,
+}
+
+/// Estimated loads of the workers of the servers that are up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Balance {
+    /// The largest by the mean of all; 1 is perfectly even.
+    pub max_over_mean: f64,
+    /// The largest, in requests per second.
+    pub max_rps: f64,
+}
+
+/// A key, and the server that is its home.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterKeyView {
+    /// The server's name.
+    pub server: String,
+    /// The key.
+    #[serde(flatten)]
+    pub key: KeyView,
+}
+
+/// What was done about hot keys lately.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterHotKeyEvents {
+    /// In the order in which the coordinator heard of them.
+    pub events: Vec<ClusterEventView>,
+    /// Events that are not shown any more, because there were others since.
+    pub overwritten: u64,
+    /// Events that the coordinator never heard of: too many at once, or too many heartbeats lost.
+    pub missed: u64,
+}
+
+/// An event, and the server where it happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterEventView {
+    /// The server's name.
+    pub server: String,
+    /// That life of it.
+    pub boot: BootId,
+    /// The event. How long ago it was is as of when it was told.
+    #[serde(flatten)]
+    pub event: EventView,
+}
+
+/// What was heard.
+#[derive(Debug, Default)]
+pub(super) struct ClusterHotKeys {
+    /// The newest of each server.
+    news: BTreeMap<ServerId, HotKeysNews>,
+    events: VecDeque<ClusterEventView>,
+    /// For each worker, the life of its server that was last heard of, and the highest number of
+    /// that life's events.
+    heard: BTreeMap<WorkerRef, (BootId, u64)>,
+    counts: HotKeyEventCounts,
+}
+
+/// Counts of events of hot keys since the coordinator started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotKeyEventCounts {
+    /// Heard of.
+    pub heard: u64,
+    /// Heard of and forgotten, because there were too many since.
+    pub overwritten: u64,
+    /// Never heard of.
+    pub missed: u64,
+    /// Keys and events left aside because they make no sense.
+    pub unusable: u64,
+}
+
+impl ClusterHotKeys {
+    /// Takes in what a server with so many workers tells; nothing when it has no hot keys.
+    pub(super) fn hear(
+        &mut self,
+        (id, name, boot): (ServerId, &str, BootId),
+        workers: usize,
+        news: Option<&HotKeysNews>,
+    ) {
+        let Some(news) = news else {
+            self.news.remove(&id);
+            return;
+        };
+        let mut news = news.clone();
+        let events = core::mem::take(&mut news.events);
+        let before = news.keys.len() + events.len();
+        let has_worker = |worker: u16| usize::from(worker) < workers;
+        (news.keys).retain(|key| is_sensible_key(key) && has_worker(key.worker));
+        let mut sensible = news.keys.len();
+        let is_sensible = |event: &EventView| is_sensible_event(event) && has_worker(event.worker);
+        for event in events.into_iter().filter(is_sensible) {
+            sensible += 1;
+            self.hear_event(id, name, boot, event);
+        }
+        self.counts.unusable += (before - sensible) as u64;
+        self.news.insert(id, news);
+    }
+
+    /// The same event is told several times, at last with its effect.
+    fn hear_event(&mut self, id: ServerId, name: &str, boot: BootId, event: EventView) {
+        let worker = WorkerRef {
+            server: id,
+            worker: event.worker,
+        };
+        let heard = self.heard.entry(worker).or_insert((boot, 0));
+        if heard.0 != boot {
+            *heard = (boot, 0);
+        }
+        if event.number <= heard.1 {
+            let is_it = |known: &&mut ClusterEventView| {
+                (known.boot, &*known.server) == (boot, name)
+                    && (known.event.worker, known.event.number) == (event.worker, event.number)
+            };
+            if let Some(known) = self.events.iter_mut().rev().find(is_it) {
+                known.event = event;
+            }
+            return;
+        }
+        // A server may say any number.
+        let missed = event.number - heard.1 - 1;
+        self.counts.missed = self.counts.missed.saturating_add(missed);
+        self.counts.heard += 1;
+        heard.1 = event.number;
+        if self.events.len() == HOT_EVENTS_MAX {
+            self.events.pop_front();
+            self.counts.overwritten += 1;
+        }
+        self.events.push_back(ClusterEventView {
+            server: name.to_owned(),
+            boot,
+            event,
+        });
+    }
+}
+
+impl CoordinatorCore {
+    /// The hot keys of all servers that are up, and what their replicas do to the loads.
+    pub fn cluster_hot_keys(&self) -> ClusterHotKeysView {
+        let mut loads = BTreeMap::new();
+        let (mut spread, mut proposed) = (Vec::new(), Vec::new());
+        let (mut keys, mut keys_left_out) = (Vec::new(), 0);
+        for server in self.servers.iter().filter(|server| server.entry.up) {
+            let worker = |worker| WorkerRef {
+                server: server.entry.id,
+                worker,
+            };
+            loads.extend((0..).map(worker).zip(server.load.iter().copied()));
+            let Some(news) = self.hot_keys.news.get(&server.entry.id) else {
+                continue;
+            };
+            keys_left_out = news.keys_left_out.saturating_add(keys_left_out);
+            for key in &news.keys {
+                let (home, rate) = (worker(key.worker), key.load_rps);
+                let of = |shadows| Spread {
+                    home,
+                    rate,
+                    shadows,
+                };
+                spread.push(of(&key.shadows));
+                proposed.push(of(&key.proposed));
+                keys.push(ClusterKeyView {
+                    server: server.entry.name.clone(),
+                    key: key.clone(),
+                });
+            }
+        }
+        keys.sort_by(|a, b| {
+            let by_load = b.key.load_rps.total_cmp(&a.key.load_rps);
+            by_load.then_with(|| a.key.key.cmp(&b.key.key))
+        });
+        let with_replicas = spread_loads(&loads, spread);
+        let with_observed = spread_loads(&with_replicas, proposed);
+        ClusterHotKeysView {
+            mode: self.settings.hot_keys,
+            without_replicas: Balance::of(&loads),
+            with_replicas: Balance::of(&with_replicas),
+            with_observed: Balance::of(&with_observed),
+            keys,
+            keys_left_out,
+        }
+    }
+
+    /// What was done about hot keys lately.
+    pub fn hot_key_events(&self) -> ClusterHotKeyEvents {
+        let counts = self.hot_keys.counts;
+        ClusterHotKeyEvents {
+            events: self.hot_keys.events.iter().cloned().collect(),
+            overwritten: counts.overwritten,
+            missed: counts.missed,
+        }
+    }
+
+    /// Counts of these.
+    pub fn hot_key_event_counts(&self) -> HotKeyEventCounts {
+        self.hot_keys.counts
+    }
+}
+
+impl Balance {
+    fn of(loads: &BTreeMap<WorkerRef, f64>) -> Self {
+        Balance {
+            max_over_mean: max_over_mean(loads.values().copied()),
+            max_rps: loads.values().copied().fold(0.0, f64::max),
+        }
+    }
+}
+
+fn is_sensible_key(key: &KeyView) -> bool {
+    key.rps.is_finite() && key.load_rps.is_finite() && are_short([&key.key, &key.state])
+}
+
+fn is_sensible_event(event: &EventView) -> bool {
+    event.number > 0 && are_short([&event.key, &event.deed, &event.cause])
+}
+
+fn are_short<const N: usize>(texts: [&String; N]) -> bool {
+    texts.iter().all(|text| text.len() <= HOT_KEY_TEXT_LEN_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_control::hot_keys::LoadsView;
+
+    const S1: (ServerId, &str, BootId) = (ServerId(1), "s1", BootId(7));
+
+    fn event(number: u64, served_after: Option<f64>) -> EventView {
+        EventView {
+            worker: 0,
+            number,
+            unix_ms: 1,
+            age_ms: 0,
+            deed: "promoted".into(),
+            cause: "promoted".into(),
+            key: "k".into(),
+            gamma_before: 0,
+            gamma: 1,
+            key_rps: 10.0,
+            key_share: 0.5,
+            before: LoadsView::default(),
+            expected_rps: 5.0,
+            after: served_after.map(|served_rps| LoadsView {
+                served_rps,
+                ..LoadsView::default()
+            }),
+        }
+    }
+
+    fn news(events: Vec<EventView>) -> HotKeysNews {
+        HotKeysNews {
+            events,
+            ..HotKeysNews::default()
+        }
+    }
+
+    fn numbers(board: &ClusterHotKeys) -> Vec<(u64, Option<f64>)> {
+        let in_short = |e: &ClusterEventView| (e.event.number, e.event.after.map(|a| a.served_rps));
+        board.events.iter().map(in_short).collect()
+    }
+
+    #[test]
+    fn an_event_that_is_told_again_is_one_event_and_takes_its_effect() {
+        let mut board = ClusterHotKeys::default();
+        board.hear(S1, 1, Some(&news(vec![event(1, None)])));
+        board.hear(S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
+        board.hear(S1, 1, Some(&news(vec![event(1, Some(4.0))])));
+        assert_eq!(numbers(&board), [(1, Some(4.0)), (2, None)]);
+        assert_eq!((board.counts.heard, board.counts.missed), (2, 0));
+        // Numbers that were skipped were missed; another life counts from one again.
+        board.hear(S1, 1, Some(&news(vec![event(6, None)])));
+        assert_eq!(board.counts.missed, 3);
+        let again = (S1.0, S1.1, BootId(8));
+        board.hear(again, 1, Some(&news(vec![event(1, None)])));
+        assert_eq!((board.counts.heard, board.counts.missed), (4, 3));
+        for number in 2..2 + HOT_EVENTS_MAX as u64 {
+            board.hear(again, 1, Some(&news(vec![event(number, None)])));
+        }
+        assert_eq!(board.events.len(), HOT_EVENTS_MAX);
+        assert_eq!(board.counts.overwritten, 4);
+    }
+
+    #[test]
+    fn numbers_may_be_as_large_as_they_like() {
+        let mut board = ClusterHotKeys::default();
+        for boot in [7, 8] {
+            let life = (S1.0, S1.1, BootId(boot));
+            board.hear(life, 1, Some(&news(vec![event(u64::MAX, None)])));
+        }
+        assert_eq!(board.counts.missed, u64::MAX);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_aside() {
+        let mut board = ClusterHotKeys::default();
+        let long = EventView {
+            key: "k".repeat(HOT_KEY_TEXT_LEN_MAX + 1),
+            ..event(1, None)
+        };
+        let elsewhere = EventView {
+            worker: 1,
+            ..event(1, None)
+        };
+        let told = vec![long, elsewhere, event(0, None), event(1, None)];
+        board.hear(S1, 1, Some(&news(told)));
+        assert_eq!((board.counts.unusable, board.events.len()), (3, 1));
+        assert_eq!(board.news.len(), 1);
+        board.hear(S1, 1, None);
+        assert_eq!(board.news.len(), 0);
+    }
+}

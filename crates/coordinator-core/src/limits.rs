@@ -1,0 +1,155 @@
+//! Every limit of the control plane, with the reason for its value; those of messages stand in [`evenkeel_control::limits`].
+//!
+//! The limits of a map itself (servers, workers of a server, lengths of names) stand in
+//! [`evenkeel_policy::placement::map`]; a heartbeat that would lead to a map beyond them is refused.
+
+use core::time::Duration;
+
+pub use evenkeel_control::limits::*;
+pub use evenkeel_policy::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
+use evenkeel_types::limits::KEY_LEN_MAX;
+
+/// A member that has not been heard of for this long is taken to be down, unless configured
+/// otherwise. Long enough to ride out a lost heartbeat or two and a long pause of a busy machine;
+/// proxies notice a dead server by themselves much earlier.
+pub const SERVER_SILENT: Duration = Duration::from_secs(3);
+
+/// Shortest configurable silence: below it, ordinary scheduling delays would look like deaths.
+pub const SILENT_MIN: Duration = Duration::from_millis(300);
+
+/// Longest configurable silence.
+pub const SILENT_MAX: Duration = Duration::from_secs(600);
+
+/// Heartbeats that a member sends in one silence, so that several may be lost before it counts as
+/// dead. With the default silence a member reports every 500 ms.
+pub const HEARTBEATS_PER_SILENCE: u32 = 6;
+
+/// Who was heard within the silence after which a server is down, divided by this, keeps its name: three heartbeats. A server
+/// that was killed and is started again waits for so long.
+pub const NAME_HELD_PER_SILENCE: u32 = 2;
+
+/// Who was not heard of for the silence after which a server is down, divided by this, is said hello to, and an answer counts for as long.
+pub const REACH_PER_SILENCE: u32 = 2;
+
+/// How much longer than a silence a server stays up that only answers hellos: longer than a switch or a firewall takes to come
+/// back, and shorter than an operator waits for a move.
+pub const UNHEARD_MAX: Duration = Duration::from_secs(30);
+
+/// Longest time between heartbeats while something waits for the members: the first map, or
+/// cachelets that change hands. Makes a start and a move quick without costing anything later.
+pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
+
+/// Cachelets that a server gives up in a second while it is drained, unless the operator says otherwise: one of
+/// four workers with [as many as there may be](evenkeel_policy::placement::map::CACHELETS_PER_WORKER_MAX) is empty in 16 seconds.
+pub const DRAIN_RATE: u32 = 16;
+
+/// Most of them.
+pub const DRAIN_RATE_MAX: u32 = CACHELETS_MAX as u32;
+
+/// What one migration copies in a second, unless somebody says otherwise: a tenth of what a link of 10 Gbit/s
+/// carries, so that a cachelet of 64 MB passes in half a second and the ends have room for their clients.
+pub const MIGRATION_BYTES_PER_SECOND: u64 = 128 << 20;
+
+/// Migrations of one cachelet for the sake of even shares that may come to nothing in a row, because a connection breaks or
+/// somebody flushes: then it is released, and its contents begin anew elsewhere.
+pub const SHARE_MIGRATIONS_MAX: u32 = 3;
+
+/// Migrations that are over and are kept to be shown.
+pub const ENDED_MIGRATIONS_MAX: usize = 1000;
+
+/// The coordinator looks at loads this often. They are told twice as often, and averaged over seconds.
+pub const PLAN_LOOK: Duration = Duration::from_secs(1);
+
+/// Loads that are older count as unknown.
+pub const LOADS_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// Looks in a row for which workers have to be overloaded before there is a plan (MBal, section 3: four epochs). A
+/// server that can help itself does so in half of that time.
+pub const PLAN_INTERVALS: u32 = 4;
+
+/// Most of them: an hour.
+pub const PLAN_INTERVALS_MAX: u32 = 3600;
+
+/// Time between the end of a plan and the next, so that averages show what the first has brought.
+pub const PLAN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Longest such time.
+pub const PLAN_PAUSE_MAX: Duration = Duration::from_secs(86_400);
+
+/// From the end of a plan until its effect is measured.
+pub const PLAN_SETTLE: Duration = Duration::from_secs(8);
+
+/// Parts of all data that one plan may copy.
+pub const PLAN_BYTES_RATIO_MAX: f64 = 0.01;
+
+/// Migrations at one time.
+pub const PLAN_MIGRATIONS: usize = 16;
+
+/// Migrations at one time of which one server is an end: one that copies and one that is about to begin.
+pub const PLAN_MIGRATIONS_PER_SERVER: usize = 2;
+
+/// A cachelet that has moved stays for so long at least.
+pub const MOVED_REST: Duration = Duration::from_secs(30);
+
+/// A proposed plan that nobody has approved is dropped after this long: loads are others by then.
+pub const PROPOSAL_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Plans that are over and are kept to be shown.
+pub const PLANS_MAX: usize = 1000;
+
+/// Changes of who is up that are remembered for servers that have not confirmed them. A server that has
+/// missed more of them keeps its cachelets while it is down.
+pub const ELECTORATES_MAX: usize = 64;
+
+/// Members report [eagerly](INTERVAL_EAGER) for so long after a server went down, so that it is soon known whether
+/// its cachelets can be given to others.
+pub const FENCE_HURRY: Duration = Duration::from_secs(5);
+
+/// The core looks for silent members this many times in one silence.
+pub const TICKS_PER_SILENCE: u32 = 8;
+
+/// When the core itself was not called for a silence divided by this, then it was the coordinator
+/// that slept (stopped process, suspended machine), and its members get a fresh start instead of
+/// being declared dead all at once. Must leave room for a late tick.
+pub const PAUSE_PER_SILENCE: u32 = 2;
+
+/// A proxy is forgotten after this many silences; it owns nothing, so nothing is lost.
+pub const PROXY_FORGET_SILENCES: u32 = 20;
+
+/// The time in which new names are counted.
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// The name of a server that is down and owns nothing is forgotten after this long; a coordinator that was started anew
+/// counts anew. Long enough to be seen by whoever is called, and for any restart.
+pub const FORGET_AFTER: Duration = Duration::from_secs(3_600);
+
+/// Deaths of servers count for so long towards the quarantine of what they owned: a key that is asked for every few minutes goes from
+/// owner to owner within that time, and two servers that die of something else seldom do.
+pub const DEATHS_COUNT_FOR: Duration = Duration::from_secs(600);
+
+/// Epochs that are left out when a map is taken over from servers: more changes than a predecessor can have made that none of
+/// those who were asked has heard of.
+pub const TAKEOVER_EPOCHS: u64 = 1_000_000;
+
+/// Former lives of a server that are remembered, so that a process that was replaced under its name
+/// stays replaced. More lives than that within one silence would be a crash loop.
+pub const FORMER_LIVES_MAX: usize = 16;
+
+/// Largest epoch of a saved state that is believed: every JSON reader can tell epochs up to here
+/// apart, and a million map changes a second would take three centuries to get there.
+pub const EPOCH_MAX: u64 = 1 << 53;
+
+/// Map changes kept to be shown.
+pub const EVENTS_MAX: usize = 1000;
+
+/// The cluster's mean load is computed at most this often; members report more slowly than that.
+pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
+
+/// Events of hot keys kept to be shown.
+pub const HOT_EVENTS_MAX: usize = 1000;
+
+/// Longest text in what a server tells of hot keys: a key of which each byte is escaped.
+pub const HOT_KEY_TEXT_LEN_MAX: usize = 3 * KEY_LEN_MAX;
+
+const _: () = assert!(HEARTBEATS_PER_SILENCE >= 3, "a lost heartbeat is no death");
+const _: () = assert!(TICKS_PER_SILENCE >= 4 * PAUSE_PER_SILENCE);

@@ -1,0 +1,329 @@
+//! Looking at loads, and making a plan of what is seen.
+
+use evenkeel_policy::migration::cluster::{
+    self, CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterPlan, ClusterReport,
+    Draft, Mbal, Planner, ServerReport, Spread, WorkerReport,
+};
+use evenkeel_policy::migration::local::Effort;
+use evenkeel_policy::migration::solver::WorkLimit;
+use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
+
+use super::{MoveState, Plan, PlanMove, PlanState, Verdict, WorkerChange};
+use crate::placing::Slot;
+use crate::{CoordinatorCore, ServerLoad, limits};
+
+/// What was seen at one look.
+struct Seen {
+    verdict: Verdict,
+    servers_wanted: Option<usize>,
+    plan: Option<(ClusterPlan, usize)>,
+}
+
+impl Seen {
+    fn only(verdict: Verdict) -> Self {
+        Seen {
+            verdict,
+            servers_wanted: None,
+            plan: None,
+        }
+    }
+}
+
+impl CoordinatorCore {
+    /// Looks at the loads if it is time to.
+    pub(super) fn look_at_loads(&mut self, now: Now) {
+        let at = now.monotonic;
+        let due = |last: Instant| at.since(last) >= limits::PLAN_LOOK;
+        if !self.plans.looked_at.is_none_or(due) {
+            return;
+        }
+        self.plans.looked_at = Some(at);
+        let cooled = |moved: &Instant| at.since(*moved) >= limits::MOVED_REST;
+        self.plans.moved_at.retain(|_, moved| !cooled(moved));
+        let report = self.cluster_report(at);
+        let spread = report.as_ref().and_then(|report| {
+            // Reports that contradict themselves are as good as none.
+            cluster::spread(report, &self.cluster_config()).ok()
+        });
+        self.plans.spread = spread;
+        self.measure_effect(spread);
+        let seen = match (report, spread) {
+            (Some(report), Some(spread)) => self.judge(at, &report, &spread),
+            _ => {
+                self.plans.lasting = 0;
+                Seen::only(Verdict::Unknown)
+            }
+        };
+        self.plans.verdict = seen.verdict;
+        self.plans.servers_wanted = seen.servers_wanted;
+        *self.plans.counts.verdicts.entry(seen.verdict).or_default() += 1;
+        if let Some((plan, left_out)) = seen.plan {
+            self.propose(now, &plan, left_out);
+        }
+    }
+
+    /// Whether there should be a plan now, and which.
+    fn judge(&mut self, now: Instant, report: &ClusterReport, spread: &Spread) -> Seen {
+        self.plans.lasting = match spread.overloaded {
+            0 => 0,
+            _ => self.plans.lasting.saturating_add(1),
+        };
+        if spread.overloaded == 0 {
+            return Seen::only(Verdict::Even);
+        }
+        if let Some(open) = &self.plans.saved.open
+            && !open.state.is_over()
+        {
+            return Seen::only(Verdict::Planned);
+        }
+        let has_rested = self.plans.pause_until.is_none_or(|until| now >= until);
+        let has_lasted = self.plans.lasting >= self.plans.saved.settings.intervals;
+        // While cachelets change hands for other reasons loads say little.
+        let is_settled = self.cachelets_in_transit() == 0 && self.migrations_under_way() == 0;
+        if !has_rested || !has_lasted || !is_settled {
+            return Seen::only(Verdict::Waiting);
+        }
+        // Without a plan it is looked again when that has lasted as long once more.
+        self.plans.lasting = 0;
+        match plan_for(report, &self.cluster_config()) {
+            Answer::Plan(plan, left_out) => Seen {
+                verdict: Verdict::Planned,
+                servers_wanted: None,
+                plan: Some((plan, left_out)),
+            },
+            Answer::Nothing(verdict) => Seen::only(verdict),
+            Answer::AddServers(servers) => Seen {
+                verdict: Verdict::AddServers,
+                servers_wanted: Some(servers),
+                plan: None,
+            },
+        }
+    }
+
+    /// Puts a plan into the books.
+    fn propose(&mut self, now: Now, made: &ClusterPlan, left_out: usize) {
+        self.plans.saved.count += 1;
+        let mut plan = Plan {
+            id: self.plans.saved.count,
+            state: PlanState::Proposed,
+            proposed_unix_s: now.unix,
+            ended_unix_s: None,
+            moves: Vec::new(),
+            changes: Vec::new(),
+            bytes: 0,
+            before: made.before,
+            predicted: made.after,
+            measured: None,
+            left_out,
+            note: None,
+        };
+        self.note_predictions(&mut plan, made);
+        plan.moves = self.moves_of(made);
+        let states = &mut self.plans.counts.states;
+        *states.entry(PlanState::Proposed).or_default() += 1;
+        self.plans.expires_at = Some(now.monotonic + limits::PROPOSAL_AGE_MAX);
+        self.plans.saved.open = Some(plan);
+        self.revision += 1;
+    }
+
+    /// What a plan leads to, as reckoned last.
+    pub(super) fn note_predictions(&self, plan: &mut Plan, made: &ClusterPlan) {
+        plan.before = made.before;
+        plan.predicted = made.after;
+        plan.bytes = made.bytes;
+        plan.changes = (made.changes.iter())
+            .map(|change| WorkerChange {
+                worker: self.name_of(change.worker),
+                before: change.before,
+                after: change.after,
+            })
+            .collect();
+    }
+
+    fn moves_of(&self, made: &ClusterPlan) -> Vec<PlanMove> {
+        let moves = made.moves.iter().filter_map(|it| {
+            Some(PlanMove {
+                cachelet: CacheletId(u16::try_from(it.cachelet.0).ok()?),
+                from: self.name_of(it.from),
+                to: self.name_of(it.to),
+                load: it.load,
+                bytes: it.bytes,
+                state: MoveState::Waiting,
+                began: None,
+                note: None,
+            })
+        });
+        moves.collect()
+    }
+
+    /// The moves of a plan that still can be made and keep the limits, by the loads of now; `None` if they
+    /// do not help any more.
+    pub(super) fn check_again(&self, now: Instant, plan: &Plan) -> Option<ClusterPlan> {
+        let report = self.cluster_report(now)?;
+        let wanted = plan.moves.iter().filter_map(|wanted| {
+            let to = self.worker_named(&wanted.to)?;
+            Some((CacheletNumber::from(wanted.cachelet), to))
+        });
+        let mut again = Again {
+            wanted: wanted.collect(),
+        };
+        match cluster::plan(&mut again, &report, &self.cluster_config()) {
+            Ok(ClusterAnswer::Plan(plan)) => Some(plan),
+            _ => None,
+        }
+    }
+
+    fn cluster_config(&self) -> ClusterConfig {
+        ClusterConfig {
+            bytes_ratio_max: self.plans.saved.settings.bytes_ratio_max,
+            ..ClusterConfig::default()
+        }
+    }
+
+    /// What servers that are up have told just now; `None` if that is too little to say what is even. O(cachelets).
+    fn cluster_report(&self, now: Instant) -> Option<ClusterReport> {
+        let loads = self.server_loads(now);
+        let fresh = loads.iter().filter(|load| load.age < limits::LOADS_AGE_MAX);
+        let servers = fresh.filter_map(|load| self.server_report(load));
+        let mut servers: Vec<_> = servers.collect();
+        servers.sort_unstable_by_key(|server| server.server);
+        (servers.len() > 1).then_some(ClusterReport { servers })
+    }
+
+    /// `None` if it does not tell of each of its workers.
+    fn server_report(&self, load: &ServerLoad) -> Option<ServerReport> {
+        let server = &self.servers[usize::from(load.server.0)];
+        let mut workers = vec![None; server.entry.worker_ports.len()];
+        let mut left_out_bytes = 0;
+        for (worker, left_out) in &load.workers {
+            left_out_bytes += left_out.memory_bytes;
+            let at = WorkerRef {
+                server: load.server,
+                worker: worker.worker,
+            };
+            let cachelets = worker.cachelets.iter().map(|cachelet| CacheletReport {
+                cachelet: cachelet.cachelet.into(),
+                load: cachelet.load,
+                memory_bytes: cachelet.memory_bytes,
+                // Neither lent within its server nor on its way elsewhere, and rested.
+                may_move: self.slots[usize::from(cachelet.cachelet.0)] == Slot::Owned(at)
+                    && !self.plans.moved_at.contains_key(&cachelet.cachelet),
+            });
+            *workers.get_mut(usize::from(worker.worker))? = Some(WorkerReport {
+                load: worker.served_load(),
+                busy: worker.busy,
+                cachelets: cachelets.collect(),
+            });
+        }
+        Some(ServerReport {
+            server: load.server,
+            accepts: server.drain.is_none(),
+            // What it had no room to tell of takes memory, too.
+            memory_max_bytes: load.memory_limit_bytes.saturating_sub(left_out_bytes),
+            workers: workers.into_iter().collect::<Option<_>>()?,
+        })
+    }
+
+    /// Notes what the last plan has brought, once averages show it.
+    fn measure_effect(&mut self, spread: Option<Spread>) {
+        let Some((id, looks)) = self.plans.settling else {
+            return;
+        };
+        if looks > 0 {
+            self.plans.settling = Some((id, looks - 1));
+            return;
+        }
+        self.plans.settling = None;
+        if let Some(plan) = self.plans.over.iter_mut().find(|plan| plan.id == id) {
+            plan.measured = spread;
+        }
+    }
+}
+
+/// What a planner says, of which this coordinator can make something.
+enum Answer {
+    /// Moves between servers, and how many others are left out.
+    Plan(ClusterPlan, usize),
+    Nothing(Verdict),
+    AddServers(usize),
+}
+
+fn plan_for(report: &ClusterReport, config: &ClusterConfig) -> Answer {
+    let mut planner = Mbal::new(Effort::Fast, WorkLimit::default());
+    let made = match cluster::plan(&mut planner, report, config) {
+        Ok(ClusterAnswer::Plan(made)) => made,
+        answer => return without_plan(answer),
+    };
+    let between = (made.moves.iter()).filter(|it| it.from.server != it.to.server);
+    let wanted: Vec<_> = between.map(|it| (it.cachelet, it.to)).collect();
+    // Reckoned anew for what is left, so that predictions are those of what will be done.
+    let mut again = Again { wanted };
+    match cluster::plan(&mut again, report, config) {
+        Ok(ClusterAnswer::Plan(plan)) => {
+            let left_out = made.moves.len().saturating_sub(plan.moves.len());
+            Answer::Plan(plan, left_out)
+        }
+        answer => without_plan(answer),
+    }
+}
+
+fn without_plan<E>(answer: Result<ClusterAnswer, E>) -> Answer {
+    match answer {
+        Ok(ClusterAnswer::Even) => Answer::Nothing(Verdict::Even),
+        Ok(ClusterAnswer::NoRoom { .. } | ClusterAnswer::Plan(_)) => {
+            Answer::Nothing(Verdict::NoRoom)
+        }
+        Ok(ClusterAnswer::TooSmall { .. }) => Answer::Nothing(Verdict::TooSmall),
+        Ok(ClusterAnswer::AddServers { servers }) => Answer::AddServers(servers),
+        Err(_) => Answer::Nothing(Verdict::Unknown),
+    }
+}
+
+/// Proposes moves that somebody has thought of before, those that keep the limits.
+struct Again {
+    wanted: Vec<(CacheletNumber, WorkerRef)>,
+}
+
+impl Planner for Again {
+    fn relieve(&mut self, draft: &mut Draft<'_>) {
+        let mut left: Vec<(usize, usize)> = (self.wanted.iter())
+            .filter_map(|&(number, to)| {
+                let cachelet = draft.cachelets().iter().position(|c| c.number == number)?;
+                let to = draft.workers().iter().position(|w| w.at == to)?;
+                Some((cachelet, to))
+            })
+            .collect();
+        // One move may make room for another, and two cachelets may have to change places: again until nothing
+        // fits any more.
+        loop {
+            let before = left.len();
+            left.retain(|&(cachelet, to)| {
+                let fits = draft.may_move(cachelet, to);
+                if fits {
+                    draft.give(cachelet, to);
+                }
+                !fits
+            });
+            if let Some((a, b)) = a_swap(draft, &left) {
+                draft.swap(a, b);
+                left.retain(|&(cachelet, _)| cachelet != a && cachelet != b);
+            }
+            if left.len() == before {
+                return;
+            }
+        }
+    }
+}
+
+/// Two cachelets that each want to go where the other one is, and may.
+fn a_swap(draft: &Draft<'_>, wanted: &[(usize, usize)]) -> Option<(usize, usize)> {
+    let owner = |cachelet: usize| draft.cachelet(cachelet).worker;
+    wanted.iter().enumerate().find_map(|(i, &(a, to_a))| {
+        let partner = wanted[i + 1..]
+            .iter()
+            .find(|&&(b, to_b)| owner(b) == to_a && owner(a) == to_b && draft.may_swap(a, b));
+        partner.map(|&(b, _)| (a, b))
+    })
+}
+
+const _: () = assert!(limits::LOADS_AGE_MAX.as_millis() > limits::PLAN_LOOK.as_millis());

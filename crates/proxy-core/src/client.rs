@@ -1,0 +1,608 @@
+//! One connection of an application: its answers in the order asked, and how much more may be asked.
+//!
+//! Answers come from several backends in any order; the application gets them in its own. Each
+//! request has a *slot* in a ring. An answer for the front slot is written straight into the output;
+//! one for a later slot is composed aside and waits. A multi-get is nothing special: each key has a
+//! slot, and the last one ends the list.
+//!
+//! ```text
+//!            front                         back
+//!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
+//! ```
+
+use super::bytes::{ByteQueue, keep_buffer};
+use super::in_flight::Question;
+use super::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
+use super::per_route::{PerRoute, RouteId};
+use super::pool::PoolId;
+use super::routes::RenameId;
+use super::show::{self, Tally};
+use super::stats::ProxyStats;
+use core::mem;
+use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
+use evenkeel_protocol::auth::{Dialect, Sasl};
+use evenkeel_protocol::binary::Echo;
+use evenkeel_protocol::text;
+use evenkeel_types::{Instant, KeyHash};
+use std::collections::VecDeque;
+
+/// Ring places that an idle connection keeps.
+const RING_KEEP_MAX: usize = 64;
+
+/// How the application wants to see an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Nothing: `noreply`.
+    Nothing,
+    /// `VALUE` of `get`, `gets`, `gat` and `gats`; nothing for a miss.
+    Value { with_cas: bool, last: bool },
+    /// The line of a meta command. Only a get is `quiet` here: the others leave it to the server.
+    Meta {
+        verb: Verb,
+        quiet: bool,
+        unasked: Unasked,
+    },
+    /// A line of `set` and its kin.
+    Store { is_cas: bool },
+    /// A line of `delete`.
+    Delete,
+    /// A line of `incr` and `decr`.
+    Number { up: bool },
+    /// A line of `touch`.
+    Touch,
+    /// `OK` once all backends have said so.
+    Flush,
+    /// A packet of the binary protocol, or nothing, as the opcode says.
+    Binary(Echo),
+}
+
+impl Show {
+    /// Whether the application has asked for the version of what it stores.
+    pub fn tells_version(self) -> bool {
+        match self {
+            Show::Meta { unasked, .. } => !unasked.cas,
+            Show::Binary(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What the proxy has asked of an item besides what the application did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unasked {
+    /// Its CAS unique.
+    pub cas: bool,
+    /// Its client flags.
+    pub flags: bool,
+}
+
+/// A meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    Set,
+    Delete,
+    Arithmetic { up: bool },
+    Debug,
+}
+
+/// The place of an answer.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub show: Show,
+    pub state: State,
+    /// What the CSM cache of a pool knows of a read; see
+    /// [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases).
+    pub ticket: Option<(PoolId, ReadTicket)>,
+    /// What the server calls the key.
+    pub rename: RenameId,
+    /// The route that the request went.
+    pub route: RouteId,
+}
+
+impl Slot {
+    /// An answer about a key that goes by the same name everywhere, or about no key.
+    pub fn new(show: Show, state: State) -> Self {
+        Slot {
+            show,
+            state,
+            ticket: None,
+            rename: RenameId::NONE,
+            route: RouteId::NONE,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Awaited from a backend.
+    Waiting,
+    /// Awaited from all servers; see `flush.rs`.
+    Flushing,
+    /// Known from the beginning.
+    Text(&'static [u8]),
+    /// Arrived.
+    Done(Answered),
+    /// Arrived, but whether it may be shown is decided when its turn comes.
+    Read(Box<HeldRead>),
+    /// Everything before is the last that the application gets.
+    Close,
+}
+
+/// An answer that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// What the application gets; nothing for a miss of `get`.
+    pub bytes: Vec<u8>,
+    /// Whether it stands for the rest of a multi-get, too.
+    pub is_error: bool,
+    pub tally: Tally,
+}
+
+/// The answer to a read, and the question, which may have to be asked again.
+#[derive(Debug)]
+pub(super) struct HeldRead {
+    pub answered: Answered,
+    pub answer: Answer,
+    pub question: Question,
+}
+
+/// The rest of a multi-get of which some keys have been asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MultiGet {
+    pub with_cas: bool,
+    /// Of `gat` and `gats`.
+    pub exptime: Option<i64>,
+    /// Bytes of the line that are left, its newline included.
+    pub left: usize,
+}
+
+/// Input that waits behind one request that is parked after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldBack {
+    /// From when on.
+    pub since: Instant,
+    /// The request before the next one was parked, too, or would have been.
+    pub goes_on: bool,
+}
+
+impl HeldBack {
+    pub fn since(since: Instant) -> Self {
+        HeldBack {
+            since,
+            goes_on: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    out: ByteQueue,
+    ring: VecDeque<Slot>,
+    /// Sequence number of the front of the ring.
+    first: u64,
+    /// Slots that wait for a backend.
+    waiting: usize,
+    /// Bytes of composed answers that wait for their turn.
+    held: usize,
+    /// Size of the largest recent answer; see [`ANSWER_RESERVE_START`].
+    reserve: usize,
+    /// The core's era in which the requests under way were routed.
+    pub era: u64,
+    /// Requests that wait until their key's move is over, and flushes of which others may have to wait.
+    pub parked: usize,
+    /// Input that waits, or has waited, behind such requests.
+    pub held_back: Option<HeldBack>,
+    /// The slot of a write whose server is far behind: see `pace.rs`.
+    pub paced_by: Option<u64>,
+    /// What it speaks.
+    pub dialect: Dialect,
+    /// How far it has come with SASL.
+    pub sasl: Sasl,
+    /// Whether servers have been found out about for it; see `speech.rs`.
+    pub knows_servers: bool,
+    /// The error that takes the place of `END` in the multi-get whose keys are being shown.
+    pub get_failure: Option<Vec<u8>>,
+    pub multi_get: Option<MultiGet>,
+    /// Bytes of a refused value that are still to be dropped as they arrive.
+    pub swallow: usize,
+    /// Do not parse before this many bytes are there.
+    pub need: usize,
+    /// The peer will send no more.
+    pub ended: bool,
+    /// No further request is read.
+    pub refuses_input: bool,
+    /// Closed once everything is written.
+    pub closing: bool,
+    /// There is input that waits for answers or for room.
+    pub stalled: bool,
+    pub feed_queued: bool,
+    pub write_queued: bool,
+}
+
+impl Client {
+    pub fn new(dialect: Dialect, sasl: Sasl) -> Self {
+        Client {
+            out: ByteQueue::default(),
+            ring: VecDeque::new(),
+            first: 0,
+            waiting: 0,
+            held: 0,
+            reserve: ANSWER_RESERVE_START,
+            era: 0,
+            parked: 0,
+            held_back: None,
+            paced_by: None,
+            dialect,
+            sasl,
+            knows_servers: false,
+            get_failure: None,
+            multi_get: None,
+            swallow: 0,
+            need: 0,
+            ended: false,
+            refuses_input: false,
+            closing: false,
+            stalled: false,
+            feed_queued: false,
+            write_queued: false,
+        }
+    }
+
+    /// Whether another request may be sent in this era.
+    ///
+    /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
+    /// write to the former home of a key, or one that is turned away there and sent on to the new one,
+    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`pace.rs`).
+    /// `pause` is how many bytes may be unread.
+    #[inline]
+    pub fn may_ask(&self, era: u64, pause: usize) -> bool {
+        if self.parked > 0
+            || self.waiting > 0
+                && (self.era != era || self.paced_by.is_some_and(|slot| self.is_paced_by(slot)))
+        {
+            return false;
+        }
+        let expected = match self.waiting {
+            0 => 0,
+            waiting => (waiting + 1) * self.reserve,
+        };
+        self.ring.len() < PIPELINE_MAX && self.unread() + expected <= pause
+    }
+
+    /// Whether nothing is asked because of that write, which is still to be answered.
+    pub fn is_paced_by(&self, slot: u64) -> bool {
+        let place = slot.checked_sub(self.first);
+        let slot_there = place.and_then(|place| self.ring.get(place as usize));
+        self.paced_by == Some(slot) && slot_there.is_some_and(|there| there.state.is_waiting())
+    }
+
+    /// Whether so many requests may be sent one after the other, the first of which may:
+    /// [`Client::may_ask`] would say so before each.
+    #[inline]
+    pub fn may_ask_all(&self, count: usize, pause: usize) -> bool {
+        let expected = (self.waiting + count).saturating_mul(self.reserve);
+        self.ring.len() + count <= PIPELINE_MAX && self.unread() + expected <= pause
+    }
+
+    /// Bytes of answers that the application has not read, those that wait for their turn included.
+    #[inline]
+    pub fn unread(&self) -> usize {
+        self.out.len() + self.held
+    }
+
+    /// Bytes of memory that hold them.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.out.held_bytes() + self.held
+    }
+
+    /// Bytes for the driver to write.
+    pub fn output(&self) -> &[u8] {
+        self.out.as_slice()
+    }
+
+    /// The driver wrote `count` bytes.
+    pub fn wrote(&mut self, count: usize) {
+        self.out.consume(count);
+    }
+
+    /// Where the front slot's answer goes.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.out.tail()
+    }
+
+    /// Whether all answers that were asked for are in the output.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Makes room for an answer at the back.
+    #[inline]
+    pub fn push(&mut self, slot: Slot) -> u64 {
+        if slot.state.is_waiting() {
+            self.waiting += 1;
+        }
+        self.held += slot.state.held();
+        self.ring.push_back(slot);
+        self.first + self.ring.len() as u64 - 1
+    }
+
+    /// Makes room for the answer to a `get` of one key.
+    #[inline]
+    pub fn push_key(&mut self, route: RouteId) -> u64 {
+        let show = Show::Value {
+            with_cas: false,
+            last: true,
+        };
+        self.waiting += 1;
+        self.ring.push_back(Slot {
+            route,
+            ..Slot::new(show, State::Waiting)
+        });
+        self.first + self.ring.len() as u64 - 1
+    }
+
+    /// Makes room for the answer to a `get` of several keys, which go these routes. Returns the first one's
+    /// place.
+    #[inline]
+    pub fn push_keys(&mut self, routes: impl ExactSizeIterator<Item = RouteId>) -> u64 {
+        let first = self.first + self.ring.len() as u64;
+        let count = routes.len();
+        self.waiting += count;
+        self.ring.extend(routes.zip(1..).map(|(route, nth)| {
+            let show = Show::Value {
+                with_cas: false,
+                last: nth == count,
+            };
+            Slot {
+                route,
+                ..Slot::new(show, State::Waiting)
+            }
+        }));
+        first
+    }
+
+    #[inline]
+    pub fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
+        let index = sequence.checked_sub(self.first)?;
+        self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// The reads that will never be shown to anybody, because the connection is gone.
+    pub fn into_tickets(self) -> impl Iterator<Item = (PoolId, ReadTicket)> {
+        self.ring.into_iter().filter_map(|slot| slot.ticket)
+    }
+
+    /// The slots, from the front.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.ring.iter()
+    }
+
+    /// Whether a read of the key that the CSM cache of a pool knows of has not been shown. O(slots).
+    pub fn reads(&self, hash: KeyHash) -> bool {
+        let mut tickets = self.ring.iter().filter_map(|slot| slot.ticket.as_ref());
+        tickets.any(|(_, ticket)| ticket.hash() == hash)
+    }
+
+    #[inline]
+    pub fn is_front(&self, sequence: u64) -> bool {
+        sequence == self.first && !self.ring.is_empty()
+    }
+
+    /// Moves a slot to another state and keeps count.
+    pub fn set_state(&mut self, sequence: u64, state: State) {
+        let (waits, holds) = (state.is_waiting(), state.held());
+        let Some(slot) = self.slot(sequence) else {
+            return;
+        };
+        let before = mem::replace(&mut slot.state, state);
+        let (waited, held) = (before.is_waiting(), before.held());
+        self.waiting = self.waiting + usize::from(waits) - usize::from(waited);
+        self.held = self.held + holds - held;
+    }
+
+    /// Keeps an answer that was awaited from one server for its turn.
+    #[inline]
+    pub fn hold(&mut self, sequence: u64, answered: Answered) {
+        let held = answered.bytes.len();
+        if let Some(slot) = self.slot(sequence)
+            && let State::Waiting = slot.state
+        {
+            slot.state = State::Done(answered);
+            self.waiting -= 1;
+            self.held += held;
+        }
+    }
+
+    /// Whether anything that was asked before this is still awaited.
+    pub fn awaits_before(&self, sequence: u64) -> bool {
+        let before = sequence.saturating_sub(self.first);
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        let mut earlier = self.ring.iter().take(before);
+        earlier.any(|slot| slot.state.is_waiting())
+    }
+
+    /// Gives up the front slot, whose answer was awaited from one server and is shown.
+    #[inline]
+    pub fn pop_shown(&mut self) {
+        if let Some(Slot { state, .. }) = self.ring.pop_front() {
+            debug_assert!(matches!(state, State::Waiting));
+            self.first += 1;
+            self.waiting -= 1;
+            self.shrink();
+        }
+    }
+
+    #[inline]
+    fn shrink(&mut self) {
+        if self.ring.is_empty() && self.ring.capacity() > RING_KEEP_MAX {
+            self.ring = VecDeque::new();
+        }
+    }
+
+    /// Takes the front slot out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Slot> {
+        let slot = self.ring.pop_front()?;
+        self.first += 1;
+        self.waiting -= usize::from(slot.state.is_waiting());
+        self.held -= slot.state.held();
+        self.shrink();
+        Some(slot)
+    }
+
+    /// Takes the front slot out if its answer is there.
+    pub fn pop_answered(&mut self) -> Option<Slot> {
+        if self.ring.front()?.state.is_waiting() {
+            return None;
+        }
+        self.pop()
+    }
+
+    /// Puts a slot back to the front.
+    pub fn unpop(&mut self, slot: Slot) {
+        self.first -= 1;
+        self.waiting += usize::from(slot.state.is_waiting());
+        self.held += slot.state.held();
+        self.ring.push_front(slot);
+    }
+
+    /// Shows an answer whose turn has come and whose slot is given up. Returns the buffer.
+    pub fn show(&mut self, shown_as: Show, answered: Answered) -> Vec<u8> {
+        if !matches!(shown_as, Show::Value { .. }) {
+            self.out.tail().extend_from_slice(&answered.bytes);
+            return answered.bytes;
+        }
+        let bytes = if answered.is_error {
+            self.get_failure.get_or_insert(answered.bytes);
+            Vec::new()
+        } else {
+            self.out.tail().extend_from_slice(&answered.bytes);
+            answered.bytes
+        };
+        self.end_key(shown_as);
+        bytes
+    }
+
+    /// Shows the values and misses that are at the front, and keeps their buffers.
+    #[inline]
+    pub fn show_values(
+        &mut self,
+        stats: &mut ProxyStats,
+        routes: &mut PerRoute,
+        spare: &mut Vec<Vec<u8>>,
+    ) {
+        while let Some(Slot {
+            show: show @ Show::Value { .. },
+            state: State::Done(answered),
+            route,
+            ..
+        }) = self.ring.front_mut()
+            && !answered.is_error
+        {
+            let (show, bytes) = (*show, mem::take(&mut answered.bytes));
+            routes.count(stats, *route, answered.tally, bytes.len());
+            self.held -= bytes.len();
+            self.out.tail().extend_from_slice(&bytes);
+            keep_buffer(spare, bytes);
+            self.ring.pop_front();
+            self.first += 1;
+            self.end_key(show);
+        }
+        self.shrink();
+    }
+
+    /// Whether there is anything to do for it but writing its output: answers whose turn has come,
+    /// requests that may go on, an end.
+    #[inline]
+    pub fn has_more_to_do(&self) -> bool {
+        let front = self.ring.front();
+        front.is_some_and(|slot| !slot.state.is_waiting())
+            || self.stalled
+            || self.closing
+            || self.parked > 0
+    }
+
+    /// A key of a multi-get was shown: the last one is followed by `END`, or by the error that befell
+    /// one of them, as memcached itself does when it cannot go on.
+    #[inline]
+    pub fn end_key(&mut self, shown_as: Show) {
+        if let Show::Value { last: true, .. } = shown_as {
+            match self.get_failure.take() {
+                Some(line) => self.out.tail().extend_from_slice(&line),
+                None => self.out.tail().extend_from_slice(text::END),
+            }
+        }
+    }
+
+    /// All servers have answered a flush, or it has failed.
+    pub fn flushed(&mut self, sequence: u64, outcome: Result<(), Vec<u8>>) {
+        let Some(shown_as) = self.slot(sequence).map(|slot| slot.show) else {
+            return;
+        };
+        let state = match (shown_as, outcome) {
+            (Show::Nothing, _) => State::Text(b""),
+            (Show::Binary(echo), Ok(())) => State::Done(Answered {
+                bytes: show::binary::flushed(echo),
+                is_error: false,
+                tally: Tally::Nothing,
+            }),
+            (_, Ok(())) => State::Text(text::OK),
+            (_, Err(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
+        };
+        self.set_state(sequence, state);
+    }
+
+    /// An answer of that many bytes has arrived.
+    #[inline]
+    pub fn saw_answer(&mut self, len: usize) {
+        self.reserve = len.max(self.reserve - self.reserve / 8);
+    }
+}
+
+impl Answered {
+    /// A key that is not there, or anything else that is not shown.
+    pub fn miss() -> Self {
+        Answered {
+            bytes: Vec::new(),
+            is_error: false,
+            tally: Tally::GetMiss,
+        }
+    }
+
+    /// An error line of a server.
+    pub fn refused(line: Vec<u8>) -> Self {
+        Answered {
+            tally: Tally::Refused,
+            ..Answered::error(line)
+        }
+    }
+
+    /// An error line of the proxy.
+    pub fn error(line: Vec<u8>) -> Self {
+        Answered {
+            bytes: line,
+            is_error: true,
+            tally: Tally::Failed,
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        matches!(self, State::Waiting | State::Flushing)
+    }
+
+    #[inline]
+    fn held(&self) -> usize {
+        match self {
+            State::Done(answered) => answered.bytes.len(),
+            State::Read(read) => read.answered.bytes.len() + read.question.bytes.len(),
+            State::Waiting | State::Flushing | State::Text(_) | State::Close => 0,
+        }
+    }
+}

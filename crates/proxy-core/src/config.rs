@@ -1,0 +1,224 @@
+//! What a proxy worker is told when it is made, and again when its configuration changes.
+
+use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use super::pool::ServerList;
+use super::request_log::RequestLogConfig;
+use super::routes::RouteTable;
+use core::fmt;
+use core::time::Duration;
+use evenkeel_policy::hot_keys::plain::PlainConfig;
+use evenkeel_protocol::Limits;
+use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_types::UnixSeconds;
+use std::sync::Arc;
+
+/// Name of the pool that the command line makes; a configuration file may have one of that name too.
+/// Its servers go by their own names in statistics and errors, those of others by `POOL/SERVER`.
+pub const DEFAULT_POOL: &str = "default";
+
+/// What a get is answered when its server cannot be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDown {
+    /// A miss, as a cache may: the application turns to its database.
+    #[default]
+    Miss,
+    /// `SERVER_ERROR`, as for writes.
+    Error,
+}
+
+/// Where the keys of a server go while it is out of use, in a pool of any memcached servers. With
+/// nowhere to go they are answered as [`OnDown`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Failover {
+    /// Nowhere.
+    #[default]
+    None,
+    /// To the next server that is in use, in the order that the distribution gives each key.
+    Next,
+    /// To the servers of another pool of any memcached servers, of this name.
+    Gutter(Arc<str>),
+}
+
+/// Settings of a proxy worker; the same for all workers of a process.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// What applications and servers may make the proxy buffer.
+    pub limits: Limits,
+    /// Requests of one connection executed before others have their turn; at least 1.
+    pub requests_per_turn: u32,
+    /// What `version` answers.
+    pub version: String,
+    /// The pools, each with a name of its own.
+    pub pools: Vec<PoolConfig>,
+    /// Which of them a request goes to.
+    pub routes: Arc<RouteTable>,
+    /// Which configuration this is.
+    pub revision: Revision,
+    /// Who is let in.
+    pub access: Access,
+    /// Which requests are logged; none without it.
+    pub request_log: Option<RequestLogConfig>,
+}
+
+/// What applications must do before they are heard.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// In which way they authenticate. A connection keeps the way that it began with.
+    pub mode: AuthMode,
+    /// Who may come in, where they have to.
+    pub credentials: Option<Arc<Credentials>>,
+}
+
+impl Access {
+    /// Whether these are the name and the password of somebody.
+    pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
+        let credentials = self.credentials.as_ref();
+        credentials.is_some_and(|credentials| credentials.check(user, password))
+    }
+}
+
+/// Tells configurations apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// 1 for the one that the process was started with; one more with each that took its place, be it
+    /// for another file or for other servers.
+    pub generation: u64,
+    /// Fingerprint of the file, or empty without one.
+    pub digest: String,
+    /// When it was made, as wall-clock time; later ones have later times.
+    pub made_at: UnixSeconds,
+}
+
+impl Default for Revision {
+    fn default() -> Self {
+        Revision {
+            generation: 1,
+            digest: String::new(),
+            made_at: 1,
+        }
+    }
+}
+
+/// A pool: servers that share the keys of some routes.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Its name, of its own among the pools.
+    pub name: Arc<str>,
+    /// What its servers are, and how keys are dealt out to them.
+    pub kind: PoolKind,
+    /// The rest.
+    pub settings: PoolSettings,
+}
+
+/// What the servers of a pool are.
+#[derive(Clone, Debug)]
+pub enum PoolKind {
+    /// Evenkeel servers, placed by the map that this source gives. Until there is one, requests are
+    /// answered with errors.
+    Evenkeel(MapSource),
+    /// Any memcached servers.
+    Memcached(Arc<ServerList>),
+}
+
+/// Where the map of a pool of Evenkeel servers comes from: a number that the driver gives each
+/// cluster it follows, and no other cluster while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MapSource(pub u32);
+
+/// How TLS is spoken with the servers of a pool: a number that the driver gives each way, and no
+/// other way while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TlsId(pub u32);
+
+/// What servers are told that ask for authentication in the text protocol (`-Y`).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Name; no spaces.
+    pub user: String,
+    /// Password; no spaces.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    // The password is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({})", self.user)
+    }
+}
+
+/// Settings of one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSettings {
+    /// How long connecting and greeting may take together.
+    pub connect_timeout: Duration,
+    /// How long an answer may take. A request that has to be put to a second place because its key
+    /// moves is given up after this time, too.
+    pub request_timeout: Duration,
+    /// What a get is answered when its server cannot be asked.
+    pub on_down: OnDown,
+    /// How TLS is spoken with its servers; `None` for plain connections.
+    pub tls: Option<TlsId>,
+    /// Who the proxy says it is; `None` where nobody asks.
+    pub login: Option<Arc<Login>>,
+    /// Whether `flush_all` is passed on to all servers of this pool.
+    pub allow_flush: bool,
+    /// Where keys go while their server is out of use.
+    pub failover: Failover,
+    /// How long an item lives at most that is stored there, in whole seconds, at least one.
+    pub failover_ttl: Duration,
+    /// Whether a server that has missed more writes than can be remembered is emptied before it is
+    /// used again.
+    pub flush_on_return: bool,
+    /// Whether identical gets that wait to be sent become one.
+    pub collapse: bool,
+    /// Whether hot keys of a pool of any memcached servers are looked for, and what is done about them.
+    pub hot_keys: PlainConfig,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        PoolSettings {
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
+            on_down: OnDown::Miss,
+            tls: None,
+            login: None,
+            allow_flush: false,
+            failover: Failover::None,
+            failover_ttl: FAILOVER_TTL,
+            flush_on_return: false,
+            collapse: true,
+            hot_keys: PlainConfig::default(),
+        }
+    }
+}
+
+impl ProxyConfig {
+    /// Bytes of unread answers from which on an application's connection is closed.
+    #[inline]
+    pub(super) fn unread_max(&self) -> usize {
+        let items = self.limits.item_size_max.saturating_mul(2);
+        items.max(OUT_CLOSE)
+    }
+
+    /// One pool for all keys and commands, and the rest as usual.
+    pub fn of_pool(kind: PoolKind, settings: PoolSettings) -> Self {
+        ProxyConfig {
+            limits: Limits {
+                nul_refused: true,
+                ..Limits::default()
+            },
+            requests_per_turn: REQUESTS_PER_TURN,
+            version: String::from(evenkeel_types::VERSION),
+            pools: vec![PoolConfig {
+                name: Arc::from(DEFAULT_POOL),
+                kind,
+                settings,
+            }],
+            routes: Arc::new(RouteTable::all_to_first()),
+            revision: Revision::default(),
+            access: Access::default(),
+            request_log: None,
+        }
+    }
+}

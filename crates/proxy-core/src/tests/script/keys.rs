@@ -1,0 +1,137 @@
+//! What stands between braces, and how text becomes bytes.
+
+use crate::tests::world::{World, keys_of};
+use evenkeel_protocol::base64;
+
+/// Names of keys by the servers that have them.
+pub struct Keys {
+    /// Servers in the beginning.
+    pub servers: u16,
+    /// They are Evenkeel servers.
+    pub by_map: bool,
+}
+
+impl Keys {
+    /// The text with `{k1}` and its like replaced.
+    pub fn expand(&self, text: &str) -> Result<String, String> {
+        let mut expanded = String::new();
+        let mut rest = text;
+        while let Some((before, name)) = rest.split_once('{') {
+            let (name, behind) = name.split_once('}').ok_or("a brace is not closed")?;
+            expanded += before;
+            expanded += &self.named(name).ok_or(format!("what is {{{name}}}?"))?;
+            rest = behind;
+        }
+        Ok(expanded + rest)
+    }
+
+    fn named(&self, name: &str) -> Option<String> {
+        let (name, form) = name.split_once(':').unwrap_or((name, ""));
+        let (name, count) = name.split_once('*').unwrap_or((name, "1"));
+        let (kind, which) = name.split_at_checked(1)?;
+        let digits = which.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let place = match which[digits.len()..].bytes().next() {
+            Some(letter) => usize::from(letter - b'a'),
+            None => 0,
+        };
+        let mut keys = self.keys_of(digits.parse().ok()?).skip(place);
+        match (kind, form) {
+            ("k", "") => {
+                let keys = keys.take(count.parse().ok()?).map(|(key, _)| key);
+                Some(keys.collect::<Vec<_>>().join(" "))
+            }
+            ("c", "") if self.by_map => Some(keys.next()?.1.to_string()),
+            ("k", "base64") => {
+                let mut encoded = Vec::new();
+                base64::encode(keys.next()?.0.as_bytes(), &mut encoded);
+                String::from_utf8(encoded).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The keys of a server, with their cachelets.
+    fn keys_of(&self, server: u16) -> Box<dyn Iterator<Item = (String, u16)>> {
+        match self.by_map {
+            true => Box::new(keys_of(server, self.servers)),
+            false => Box::new(memcached_keys_of(server, self.servers).map(|key| (key, 0))),
+        }
+    }
+}
+
+/// Keys that a pool of any memcached servers has at one of them.
+fn memcached_keys_of(server: u16, servers: u16) -> impl Iterator<Item = String> {
+    let mut world = World::memcached(servers);
+    let client = world.client();
+    (0..).map(|i| format!("k{i}")).filter(move |key| {
+        world.send(client, format!("delete {key} noreply\r\n"));
+        let is_there = world.has_asked(100 + server);
+        for port in 101..=100 + servers {
+            if world.has_asked(port) {
+                world.asked(port);
+                world.reply(port, "NOT_FOUND\r\n");
+            }
+        }
+        is_there
+    })
+}
+
+/// Lines, each ended.
+pub fn lines(text: &str) -> Result<String, String> {
+    let parts = text.split(" |").filter(|part| part.trim() != "nothing");
+    let lines = parts.map(|part| part.strip_prefix(' ').unwrap_or(part).to_owned() + "\r\n");
+    unescape(&lines.collect::<String>())
+}
+
+/// Text with its escapes replaced.
+pub fn unescape(text: &str) -> Result<String, String> {
+    let escapes = [("\\r", "\r"), ("\\n", "\n"), ("\\0", "\0")];
+    let replaced = |text: String, (escape, meant): (&str, &str)| text.replace(escape, meant);
+    let mut text = escapes.into_iter().fold(text.to_owned(), replaced);
+    while let Some((before, rest)) = text.split_once("\\(") {
+        let (repeated, behind) = rest.split_once(')').ok_or("a repetition has no end")?;
+        let (part, count) = repeated.rsplit_once('*').ok_or("how often?")?;
+        let count = count.parse().map_err(|_| "how often?")?;
+        text = [before, &part.repeat(count), behind].concat();
+    }
+    match text.split_once('\\') {
+        Some((_, escape)) => Err(format!("what is \\{escape}?")),
+        None => Ok(text),
+    }
+}
+
+/// Whether the text is what a step says, where `...` stands for anything.
+pub fn is_like(expected: &str, text: &str) -> bool {
+    let Some((first, others)) = expected.split_once("...") else {
+        return expected == text;
+    };
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = others.split("...").collect();
+    // What only ends the last line is no part.
+    let last = parts
+        .pop()
+        .filter(|last| *last != "\r\n")
+        .unwrap_or_default();
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, behind)) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Whether a count is `4`, or within `4..10`.
+pub fn is_count(expected: &str, count: u64) -> Result<bool, String> {
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|_| format!("{text:?} is no count"))
+    };
+    match expected.split_once("..") {
+        Some((least, "")) => Ok(count >= number(least)?),
+        Some((least, most)) => Ok((number(least)?..=number(most)?).contains(&count)),
+        None => Ok(count == number(expected)?),
+    }
+}
