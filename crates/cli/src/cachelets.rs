@@ -2,7 +2,7 @@
 
 use crate::ask::{self, CoordinatorArgs, Format};
 use clap::ValueEnum;
-use evenkeel_coordinator::api::{ClusterLoadsView, LoadOrder};
+use evenkeel_coordinator_core::{ClusterLoadsView, LoadOrder};
 use evenkeel_types::CacheletId;
 
 /// Shows how loaded servers, workers and cachelets are.

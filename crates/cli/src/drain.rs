@@ -1,8 +1,8 @@
 //! `evenkeel drain`: empties a server before it is taken away.
 
 use crate::ask::{Format, ServerArgs};
-use evenkeel_coordinator::api::{DrainRequest, DrainView, limits};
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_coordinator_core::{DrainRequest, DrainView, limits};
+use evenkeel_member::client::ApiClient;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::time::Duration;

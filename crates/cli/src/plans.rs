@@ -3,8 +3,8 @@
 use crate::ask::{self, CoordinatorArgs, Format};
 use crate::cachelets::{mib, whole};
 use clap::Subcommand;
-use evenkeel_coordinator::api::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
-use evenkeel_coordinator::api::{MigrationRequest, MigrationsView, WorkerName, limits};
+use evenkeel_coordinator_core::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
+use evenkeel_coordinator_core::{MigrationRequest, MigrationsView, WorkerName, limits};
 use evenkeel_types::CacheletId;
 
 /// Shows the coordinator's plans to even out load between servers, and what is moving.

@@ -1,7 +1,7 @@
 //! `evenkeel servers`: what an operator knows of servers and the coordinator cannot.
 
 use crate::ask::{Format, ServerArgs};
-use evenkeel_coordinator::api::RemovedView;
+use evenkeel_coordinator_core::RemovedView;
 
 /// What is said of a server.
 #[derive(Debug, clap::Subcommand)]

@@ -2,7 +2,7 @@
 
 use crate::ask::{self, CoordinatorArgs, Format};
 use clap::Subcommand;
-use evenkeel_coordinator::api::{SETTINGS, Settings};
+use evenkeel_coordinator_core::{SETTINGS, Settings};
 use serde_json::{Map, Value};
 
 /// What brings a default back.

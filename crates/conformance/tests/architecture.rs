@@ -13,19 +13,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["types"]),
     ("policy", &["types"]),
     ("storage", &["types"]),
-    ("control", &["types", "policy"]),
+    ("control", &["types", "protocol", "policy"]),
     (
         "server-core",
         &["types", "protocol", "policy", "storage", "control"],
     ),
     ("proxy-core", &["types", "protocol", "policy", "control"]),
-    (
-        "coordinator-core",
-        &["types", "protocol", "policy", "control"],
-    ),
+    ("coordinator-core", &["types", "policy", "control"]),
     ("runtime", &["types"]),
     ("workload", &["types"]),
     ("launch", &[]),
+    (
+        "member",
+        &["types", "policy", "control", "coordinator-core", "runtime"],
+    ),
     (
         "coordinator",
         &[
@@ -35,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "control",
             "coordinator-core",
             "runtime",
+            "member",
         ],
     ),
     (
@@ -47,7 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "control",
             "server-core",
             "runtime",
-            "coordinator",
+            "member",
         ],
     ),
     (
@@ -56,9 +58,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "protocol",
             "policy",
+            "control",
             "proxy-core",
             "runtime",
-            "coordinator",
+            "member",
         ],
     ),
     (
@@ -83,7 +86,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "experiments",
-        &["types", "policy", "workload", "coordinator", "bench", "sim"],
+        &[
+            "types",
+            "policy",
+            "workload",
+            "coordinator-core",
+            "member",
+            "bench",
+            "sim",
+        ],
     ),
     (
         "cli",
@@ -92,6 +103,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "runtime",
             "workload",
             "launch",
+            "member",
+            "coordinator-core",
             "coordinator",
             "server",
             "proxy",

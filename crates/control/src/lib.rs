@@ -14,9 +14,11 @@
     )
 )]
 
+pub mod access;
 pub mod exposition;
 mod heartbeat;
 pub mod hot_keys;
+pub mod http;
 pub mod limits;
 pub mod loads;
 mod refusal;

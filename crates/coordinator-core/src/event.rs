@@ -138,6 +138,13 @@ pub struct MapEvent {
     pub named: Vec<CacheletId>,
 }
 
+/// What is told of all events.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EventsBody {
+    /// Oldest first.
+    pub events: Vec<MapEvent>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

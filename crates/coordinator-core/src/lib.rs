@@ -39,7 +39,6 @@
     )
 )]
 
-pub mod access;
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;
@@ -99,7 +98,7 @@ pub use evenkeel_control::{
 };
 pub use evenkeel_policy::hot_keys::config::{Consistency, Mode};
 pub use evenkeel_policy::hot_keys::settings::{Promise, SETTINGS, Settings};
-pub use event::{Cause, MapEvent};
+pub use event::{Cause, EventsBody, MapEvent};
 pub use fence::Electorate;
 pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,

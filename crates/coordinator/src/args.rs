@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::api::plans::PlanMode;
-use crate::api::{CoordinatorConfig, limits};
 use crate::guard::GuardArgs;
-
-/// Name of a cluster that nobody has named.
-pub const DEFAULT_CLUSTER: &str = "evenkeel";
+use evenkeel_coordinator_core::plans::PlanMode;
+use evenkeel_coordinator_core::{CoordinatorConfig, limits};
+use evenkeel_member::DEFAULT_CLUSTER;
 
 /// Where a coordinator listens unless told otherwise: next to memcached's port, on loopback alone.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:11210";

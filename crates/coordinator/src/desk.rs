@@ -7,15 +7,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use evenkeel_coordinator_core::access::Denial;
+use evenkeel_control::access::Denial;
 use evenkeel_coordinator_core::limits::TICKS_PER_SILENCE;
 use evenkeel_policy::placement::map::ServerEntry;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::api::{Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal};
 use crate::reach::Reach;
 use crate::store::StateStore;
+use evenkeel_coordinator_core::{
+    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal,
+};
 
 /// A coordinator without a term looks again after this long whether it has one: a core is called that often in
 /// its shortest silence.

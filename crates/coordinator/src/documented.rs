@@ -1,12 +1,12 @@
 //! Holds what docs/operations.md says of who gets in against the code.
 
 use clap::{Args, Command};
-use evenkeel_coordinator_core::access::{Denial, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX};
+use evenkeel_control::access::{Denial, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX};
 
 use crate::GuardArgs;
-use crate::access::AccessArgs;
 use crate::desk::Tally;
 use crate::metrics;
+use evenkeel_member::access::AccessArgs;
 
 const PAGE: &str = include_str!("../../../docs/operations.md");
 

@@ -1,6 +1,6 @@
 //! Carries out one coordinator's part in the election: asks etcd, keeps the time, begins and ends terms.
 //!
-//! What is decided stands in [`election`](crate::api::election); here is the clock that it is asked by, which goes
+//! What is decided stands in [`election`](evenkeel_coordinator_core::election); here is the clock that it is asked by, which goes
 //! on while the machine is suspended, and the task that does what it says. Each action is a task of its own, so
 //! that a state that takes long to read keeps no lease from being renewed.
 
@@ -13,10 +13,10 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::api::election::{Action, Cause, Election, Input, Phase};
-use crate::api::{CoordinatorConfig, CoordinatorCore};
 use crate::desk::{Desk, Standing, new_lineage};
 use crate::etcd::{Etcd, EtcdStore, EtcdView};
+use evenkeel_coordinator_core::election::{Action, Cause, Election, Input, Phase};
+use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore};
 
 /// Longest time for reading the state: 16 MiB over a slow network.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ impl Elector {
     pub(crate) async fn run(self: Arc<Self>, desk: Arc<Desk>) {
         let mut under_way = JoinSet::new();
         let mut told = (Phase::Following, 0);
-        let mut ttl = crate::api::election::LEASE;
+        let mut ttl = evenkeel_coordinator_core::election::LEASE;
         loop {
             let (actions, deadline) = self.next_actions();
             for action in actions {

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use evenkeel_coordinator_core::access::{
+use evenkeel_control::access::{
     AccessRules, Denial, MemberTokens, Standing, TOKENS_FILE_BYTES_MAX, Tokens, TokensError,
 };
 use evenkeel_runtime::{
@@ -274,7 +274,7 @@ fn tokens<T>(
     Ok(Some(tokens))
 }
 
-/// Lets only those calls on that may be made, each with the [`Holder`](evenkeel_coordinator_core::access::Holder) in
+/// Lets only those calls on that may be made, each with the [`Holder`](evenkeel_control::access::Holder) in
 /// whose name it may speak.
 pub(crate) async fn let_in(
     State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,

@@ -13,12 +13,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use evenkeel_coordinator_core::access::Holder;
+use evenkeel_control::access::Holder;
 use evenkeel_types::Now;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::api::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
-use crate::api::{CoordinatorCore, Fault, Heartbeat, MapEvent, MapOffer, MemberKind, Refusal};
 use crate::cachelets;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -27,38 +25,15 @@ use crate::migrations;
 use crate::pages;
 use crate::plans;
 use crate::servers;
+use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
+use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
+use evenkeel_coordinator_core::{
+    CoordinatorCore, EventsBody, Fault, Heartbeat, MapOffer, MemberKind, Refusal,
+};
 
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What is told of all events.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct EventsBody {
-    /// Oldest first.
-    pub(crate) events: Vec<MapEvent>,
-}
-
-/// An error as the API tells it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ErrorBody {
-    pub(crate) error: ErrorDetail,
-}
-
-/// What is wrong.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ErrorDetail {
-    /// One of a fixed set of words.
-    pub(crate) reason: String,
-    /// One line for people.
-    pub(crate) message: String,
-    /// Address of the coordinator that leads, from one that does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) leader: Option<String>,
-}
-
-/// Reason of every error of a coordinator that does not lead.
-pub(crate) const NOT_LEADER: &str = "not_leader";
 
 pub(crate) type Shared = State<Arc<Desk>>;
 
@@ -393,7 +368,7 @@ pub(crate) fn unsaved() -> Response {
 }
 
 pub(crate) fn bad_query(rejection: &QueryRejection) -> Response {
-    let message = crate::endpoint::shortened(&rejection.body_text());
+    let message = evenkeel_control::http::shortened(&rejection.body_text());
     error(StatusCode::BAD_REQUEST, "bad_query", message)
 }
 

@@ -6,9 +6,6 @@
 //! hard to hurt rather than fast: every size, count and wait is bounded.
 //!
 //! - [`run`] and [`Args`]: `evenkeel coordinator`.
-//! - [`member`]: the background thread by which a server or a proxy is a member of the cluster.
-//! - [`access`]: what all of them show to be let in.
-//! - [`client`]: the HTTP API for programs that look on.
 //!
 //! ```text
 //!  servers, proxies: member ──POST /api/v1/heartbeat──┐
@@ -20,20 +17,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod access;
 mod args;
 mod cachelets;
-pub mod client;
 mod desk;
 #[cfg(test)]
 mod documented;
 mod elector;
-mod endpoint;
 mod etcd;
 mod exit;
 mod guard;
 mod http;
-pub mod member;
 mod metrics;
 mod migrations;
 mod pages;
@@ -46,12 +39,9 @@ mod state_file;
 mod state_place;
 mod store;
 
-/// The words of the API: heartbeats, settings, views.
-pub use evenkeel_coordinator_core as api;
-
 pub use etcd::EtcdArgs;
 
-pub use args::{Args, DEFAULT_CLUSTER, DEFAULT_LISTEN};
+pub use args::{Args, DEFAULT_LISTEN};
 pub use evenkeel_runtime::ExitCode;
 pub use exit::RunError;
 pub use guard::GuardArgs;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use evenkeel_types::Instant;
 
-use crate::api::plans::{PlanMode, PlanState};
-use crate::api::{CoordinatorCore, LoadOrder, Mode, WorkerLoadView};
 use crate::desk::Tally;
+use evenkeel_coordinator_core::plans::{PlanMode, PlanState};
+use evenkeel_coordinator_core::{CoordinatorCore, LoadOrder, Mode, WorkerLoadView};
 
 /// Content type of the text format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -169,7 +169,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
 
 /// What is told of the election, by each of several coordinators.
 pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
-    use crate::api::election::Phase;
+    use evenkeel_coordinator_core::election::Phase;
     let mut text = Text(String::with_capacity(2048));
     text.gauge("leads", "Whether this coordinator leads (1) or not (0).");
     text.value("leads", u8::from(view.leads));

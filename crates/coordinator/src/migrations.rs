@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 
-use crate::api::{MigrationRefusal, MigrationRequest};
 use crate::desk::Unsaved;
 use crate::http::{Shared, bad_body, error, told, unsaved};
+use evenkeel_coordinator_core::{MigrationRefusal, MigrationRequest};
 
 pub(crate) async fn list(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.migrations(now.monotonic)).await)

@@ -17,18 +17,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use evenkeel_coordinator_core::access::Standing;
+use evenkeel_control::access::Standing;
 
 use crate::desk::{BadRequest, Desk};
 use crate::guard::Guard;
 use crate::http::error;
-
-/// What a request that changes something has to be sent as.
-pub(crate) const JSON: &str = "application/json";
-
-/// By which programs of Evenkeel show that they are no web page: pages cannot set headers that begin with `sec-`
-/// (forbidden request-headers of the Fetch standard).
-pub(crate) const NO_PAGE: &str = "sec-evenkeel";
+use evenkeel_control::http::{JSON, NO_PAGE};
 
 /// The name by which each machine knows itself.
 const LOCALHOST: &str = "localhost";

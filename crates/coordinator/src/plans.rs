@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::Now;
 use serde::Deserialize;
 
-use crate::api::CoordinatorCore;
-use crate::api::plans::{Plan, PlanRefusal, PlanSettings};
 use crate::desk::Unsaved;
 use crate::http::{Shared, bad_body, bad_query, error, told, unsaved};
+use evenkeel_coordinator_core::CoordinatorCore;
+use evenkeel_coordinator_core::plans::{Plan, PlanRefusal, PlanSettings};
 
 /// How many plans are shown where nobody says.
 const SHOWN_PLANS: usize = 20;

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::api::{Heartbeat, Refusal};
+use evenkeel_coordinator_core::{Heartbeat, Refusal};
 
 /// Time for all workers of a server: less than a member waits for the answer to its heartbeat.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -167,7 +167,7 @@ async fn hello(host: &[IpAddr], port: u16) -> std::io::Result<Option<HelloReply>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{LoadReport, MemberKind};
+    use evenkeel_coordinator_core::{LoadReport, MemberKind};
     use evenkeel_testkit::worker_ports;
     use std::net::{Ipv4Addr, TcpListener};
 

@@ -21,8 +21,6 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::limits::PROXIES_MAX;
-use crate::api::{CoordinatorCore, SavedState};
 use crate::args::Args;
 use crate::desk::{Desk, Unsaved, new_lineage};
 use crate::exit::RunError;
@@ -32,6 +30,8 @@ use crate::patient::Patient;
 use crate::state_file::StateFile;
 use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
+use evenkeel_coordinator_core::limits::PROXIES_MAX;
+use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
 use evenkeel_policy::placement::map::SERVERS_MAX;
 
 /// Connections at one time: each member keeps one and a proxy another to tell of hot keys, and as

@@ -5,9 +5,9 @@ use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::{DrainRefusal, DrainRequest, RemoveRefusal};
 use crate::desk::Unsaved;
 use crate::http::{Shared, bad_body, error, told, unsaved};
+use evenkeel_coordinator_core::{DrainRefusal, DrainRequest, RemoveRefusal};
 
 pub(crate) async fn list(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.servers(now.monotonic)).await)

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_types::KeyHash;
 
-use crate::api::SavedState;
 use crate::store::{Saving, StateStore};
+use evenkeel_coordinator_core::SavedState;
 
 /// First word of the file.
 const MAGIC: &str = "evenkeel-coordinator-state";
@@ -178,7 +178,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CoordinatorConfig, CoordinatorCore};
+    use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore};
     use evenkeel_types::{Instant, Now};
 
     fn state() -> SavedState {

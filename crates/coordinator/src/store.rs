@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::api::SavedState;
+use evenkeel_coordinator_core::SavedState;
 
 /// A place for the state of one coordinator.
 pub(crate) trait StateStore: fmt::Debug + Send {

@@ -4,7 +4,7 @@ use crate::config::front::listener;
 use crate::config::limits::{THREADS_MAX, buffer_memory, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use evenkeel_coordinator::access::AccessArgs;
+use evenkeel_member::access::AccessArgs;
 use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_policy::placement::hash::Hash;
 use evenkeel_runtime::names::Family;

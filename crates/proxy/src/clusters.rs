@@ -3,9 +3,9 @@
 //! Each pool of Evenkeel servers follows one cluster; pools of the same cluster share the membership.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_coordinator::access::Access;
-use evenkeel_coordinator::api::{LoadReport, MemberKind};
-use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
+use evenkeel_control::{LoadReport, MemberKind};
+use evenkeel_member::access::Access;
+use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::{BootId, Epoch, Instant};

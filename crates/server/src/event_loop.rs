@@ -22,7 +22,7 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::exit::Exit;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
-use evenkeel_coordinator::member::Hurrier;
+use evenkeel_member::Hurrier;
 use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{Step, TurnMark};

@@ -14,7 +14,7 @@ use crate::pages::Pages;
 use crate::toll::Toll;
 use crate::{credentials, facts};
 use anyhow::Context;
-use evenkeel_coordinator::member::MemberHandle;
+use evenkeel_member::MemberHandle;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
 use evenkeel_policy::migration::phase::PhaseConfig;
 use evenkeel_policy::placement::map::cachelets_per_worker;

@@ -1,7 +1,7 @@
 //! What a cluster on one machine consists of, and the flags that say so.
 
 use evenkeel_bench::OutputFormat;
-use evenkeel_coordinator::api::Mode;
+use evenkeel_coordinator_core::Mode;
 use evenkeel_runtime::UsageError;
 use evenkeel_workload::ValueSizes;
 use std::net::SocketAddr;

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use evenkeel_coordinator::api::Mode;
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_coordinator_core::Mode;
 use evenkeel_launch::Signal;
+use evenkeel_member::client::ApiClient;
 use evenkeel_runtime::{ProcessSignal, ProcessSignals, UsageError, spawn_named};
 use serde_json::json;
 use tempfile::TempDir;

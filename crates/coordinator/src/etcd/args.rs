@@ -6,7 +6,7 @@ use evenkeel_runtime::read_secret;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::client::Access;
-use crate::endpoint::Endpoint;
+use evenkeel_member::Endpoint;
 
 /// The password of etcd's user, for who has no file for it.
 const PASSWORD_VARIABLE: &str = "EVENKEEL_COORDINATOR_ETCD_PASSWORD";

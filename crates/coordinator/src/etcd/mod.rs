@@ -26,9 +26,9 @@ use evenkeel_runtime::since_boot;
 use evenkeel_types::Epoch;
 use serde::Serialize;
 
-use crate::api::election::{ACTION_TIMEOUT, Input, LEASE, Leader, LeaseId};
-use crate::endpoint::shortened;
 use client::{Client, Error};
+use evenkeel_control::http::shortened;
+use evenkeel_coordinator_core::election::{ACTION_TIMEOUT, Input, LEASE, Leader, LeaseId};
 use wire::{Compare, KeyValue, RangeRequest, RequestOp, TxnRequest};
 
 pub use args::EtcdArgs;

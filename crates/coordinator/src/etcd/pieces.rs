@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use evenkeel_types::{Epoch, KeyHash};
 use serde::{Deserialize, Serialize};
 
-use crate::api::SavedState;
+use evenkeel_coordinator_core::SavedState;
 
 /// Longest piece in bytes: two fit into a request beside their names.
 pub(super) const PIECE_LEN_MAX: usize = 512 << 10;
@@ -189,7 +189,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CoordinatorConfig, CoordinatorCore, Heartbeat};
+    use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore, Heartbeat};
     use evenkeel_policy::placement::map::NAME_LEN_MAX;
     use evenkeel_types::{Instant, Now};
     use serde_json::json;

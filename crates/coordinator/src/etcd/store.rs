@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::pieces::{Manifest, Plan};
 use super::wire::{Compare, RequestOp};
 use super::{CallError, Etcd, Known};
-use crate::api::SavedState;
 use crate::store::{SaveError, Saving, StateStore};
+use evenkeel_coordinator_core::SavedState;
 
 /// Most left-over pieces that are deleted in one transaction.
 const SWEPT_MAX: usize = 100;

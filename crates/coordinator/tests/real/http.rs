@@ -8,7 +8,7 @@ use evenkeel_testkit::worker_ports;
 use serde_json::{Value, json};
 
 use crate::support::{Running, args, beat, call, exchange, request};
-use evenkeel_coordinator::api::limits::HEARTBEAT_LEN_MAX;
+use evenkeel_coordinator_core::limits::HEARTBEAT_LEN_MAX;
 
 fn heartbeat() -> Value {
     static PORTS: LazyLock<Vec<u16>> = LazyLock::new(|| worker_ports(7, 2));

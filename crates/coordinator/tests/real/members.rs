@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_coordinator::Args;
-use evenkeel_coordinator::api::limits::TAKEOVER_EPOCHS;
-use evenkeel_coordinator::api::{Cause, Consistency, MemberKind, Mode, Settings};
-use evenkeel_coordinator::client::ClientError;
-use evenkeel_coordinator::member::{MemberEvent, MemberHandle, Report};
+use evenkeel_coordinator_core::limits::TAKEOVER_EPOCHS;
+use evenkeel_coordinator_core::{Cause, Consistency, MemberKind, Mode, Settings};
+use evenkeel_member::client::ClientError;
+use evenkeel_member::{MemberEvent, MemberHandle, Report};
 use evenkeel_testkit::poll_until;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Migrations and plans over the API.
 
-use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings, Verdict};
-use evenkeel_coordinator::api::{MigrationEnd, MigrationRequest, MigrationStage, WorkerName};
-use evenkeel_coordinator::client::{ApiClient, ClientError, ClientResult};
+use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings, Verdict};
+use evenkeel_coordinator_core::{MigrationEnd, MigrationRequest, MigrationStage, WorkerName};
+use evenkeel_member::client::{ApiClient, ClientError, ClientResult};
 use evenkeel_testkit::worker_ports;
 use evenkeel_types::CacheletId;
 use serde_json::{Value, json};

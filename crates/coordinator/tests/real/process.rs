@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use clap::Parser;
-use evenkeel_coordinator::client::ApiClient;
 use evenkeel_coordinator::{Args, ExitCode, run};
+use evenkeel_member::client::ApiClient;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{DEADLINE, Member};

@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use evenkeel_coordinator::access::Access;
-use evenkeel_coordinator::api::{LoadReport, MemberKind};
-use evenkeel_coordinator::client::ApiClient;
-use evenkeel_coordinator::member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_coordinator::{Args, Coordinator};
+use evenkeel_coordinator_core::{LoadReport, MemberKind};
+use evenkeel_member::access::Access;
+use evenkeel_member::client::ApiClient;
+use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::worker_ports;
 use evenkeel_types::{BootId, Epoch};

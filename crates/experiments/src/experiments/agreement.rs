@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::Parser;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::{Objective, Percentile, RunArgs};
-use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_coordinator_core::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};

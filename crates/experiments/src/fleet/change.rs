@@ -3,10 +3,10 @@
 use super::{Fleet, LOOK_INTERVAL, READY_DEADLINE, SERVERS_MAX, Small, name_of, start_coordinator};
 use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_coordinator::api::{
+use evenkeel_coordinator_core::{
     Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, limits,
 };
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_member::client::ApiClient;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::BootId;
 use serde_json::json;
@@ -328,7 +328,7 @@ fn is_even(view: &ServersView, servers: usize, workers: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_coordinator::api::ServerView;
+    use evenkeel_coordinator_core::ServerView;
     use evenkeel_types::{Epoch, ServerId};
 
     fn server(id: u16, cachelets: usize) -> ServerView {

@@ -2,7 +2,7 @@
 
 use super::Fleet;
 use anyhow::Context;
-use evenkeel_coordinator::api::MigrationEnd;
+use evenkeel_coordinator_core::MigrationEnd;
 use evenkeel_policy::migration::phase::PhaseCounts;
 use serde::Deserialize;
 use std::iter::Sum;

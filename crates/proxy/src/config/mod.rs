@@ -20,8 +20,8 @@ use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
 use crate::tls::{TlsWay, TlsWays};
-use evenkeel_coordinator::DEFAULT_CLUSTER;
-use evenkeel_coordinator::access::Access as CoordinatorAccess;
+use evenkeel_member::DEFAULT_CLUSTER;
+use evenkeel_member::access::Access as CoordinatorAccess;
 use evenkeel_protocol::Limits;
 use evenkeel_proxy_core::limits::REQUESTS_PER_TURN;
 use evenkeel_proxy_core::{

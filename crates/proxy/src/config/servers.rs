@@ -7,7 +7,7 @@ use super::limits::{family, refresh};
 use super::reader::{At, Reader, Section};
 use crate::clusters::ClusterSpec;
 use crate::discovery::{DiscoverySpec, Source, read_servers_file};
-use evenkeel_coordinator::DEFAULT_CLUSTER;
+use evenkeel_member::DEFAULT_CLUSTER;
 use evenkeel_policy::placement::config::{
     Distribution, HashTag, PlacementConfig, PlacementError, Server,
 };

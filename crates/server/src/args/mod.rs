@@ -13,7 +13,7 @@ pub use files::file_arguments;
 
 use crate::io::IoArgs;
 use clap::{ArgAction, Args as ClapArgs};
-use evenkeel_coordinator::access::AccessArgs;
+use evenkeel_member::access::AccessArgs;
 use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,

@@ -13,7 +13,7 @@ use super::args::{Args, DemoArgs};
 use super::cluster::{Cluster, Outcome};
 use anyhow::{Context, bail, ensure};
 use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat};
-use evenkeel_coordinator::api::Mode;
+use evenkeel_coordinator_core::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
 use lines::Lines;
 use measure::{Probe, Sample};

@@ -5,7 +5,7 @@ use super::size::Size;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
-use evenkeel_coordinator::api::plans::{PlanMode, PlanSettings};
+use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
 use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_policy::placement::config::Distribution;
 use evenkeel_sim::load::{Balancing, KeyPlacement, LoadPlan, ServiceModel};

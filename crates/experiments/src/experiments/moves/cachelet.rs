@@ -10,7 +10,7 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::{Target, median};
-use evenkeel_coordinator::api::{
+use evenkeel_coordinator_core::{
     EndedMigration, MigrationEnd, MigrationRequest, WorkerName, limits,
 };
 use evenkeel_types::CacheletId;

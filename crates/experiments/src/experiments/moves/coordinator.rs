@@ -6,7 +6,7 @@ use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::report::{Claim, Report};
 use crate::run::Run;
-use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_coordinator_core::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_workload::Popularity;

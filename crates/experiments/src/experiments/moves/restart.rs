@@ -10,7 +10,7 @@ use crate::experiments::watch::{PART_COLUMNS, Part, hits_plot, part_row};
 use crate::fleet::{Fleet, FleetPlan};
 use crate::report::{Report, Table};
 use crate::run::Run;
-use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_coordinator_core::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::experiments::Experiment;
 use crate::experiments::watch::hits_plot;
 use crate::report::Report;
 use crate::run::Run;
-use evenkeel_coordinator::api::plans::PlanMode;
+use evenkeel_coordinator_core::plans::PlanMode;
 use evenkeel_policy::hot_keys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
 use std::collections::BTreeSet;

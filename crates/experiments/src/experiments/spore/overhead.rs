@@ -13,7 +13,7 @@ use crate::run::Run;
 use evenkeel_bench::beside::{Clustered, First, fill, in_turns, two_sides, with_cpu_us};
 use evenkeel_bench::process::Server;
 use evenkeel_bench::{Latency, LoadPlan, Source, Stop, Target, median};
-use evenkeel_coordinator::client::ApiClient;
+use evenkeel_member::client::ApiClient;
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
 

@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 use ureq::tls::TlsConfig;
 
 use crate::access::Line;
-use crate::api::limits::ANSWER_LEN_MAX;
-use crate::http::{ErrorBody, ErrorDetail};
-use crate::pages::JSON;
+use evenkeel_control::http::JSON;
+use evenkeel_control::http::{ErrorBody, ErrorDetail, shortened};
+use evenkeel_control::limits::ANSWER_LEN_MAX;
 
 /// Longest wait for one answer, connecting included. A third of the default silence, so that one
 /// lost answer is never fatal.
@@ -17,12 +17,9 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections idle for longer are not used again; the coordinator closes them after twice that.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Longest text of an error that is repeated to people.
-const SHOWN_ERROR_LEN: usize = 300;
-
 /// A coordinator's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// `http://host:port` or `https://host:port`, no slash at the end.
     base: String,
 }
@@ -68,7 +65,10 @@ pub(crate) enum CallError {
 
 impl Endpoint {
     /// Reads `host:port`, `http://host:port` or `https://host:port`.
-    pub(crate) fn parse(text: &str) -> Result<Self, BadEndpoint> {
+    ///
+    /// # Errors
+    /// [`BadEndpoint::NoAddress`].
+    pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint::NoAddress(text.to_owned());
         let (scheme, authority) = match text.strip_prefix("https://") {
             Some(authority) => ("https", authority),
@@ -229,12 +229,6 @@ fn read<T: DeserializeOwned>(
     })
 }
 
-/// One line of bounded length, whatever a peer sent.
-pub(crate) fn shortened(text: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(SHOWN_ERROR_LEN).map(printable).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,7 +294,10 @@ mod tests {
     fn errors_of_peers_are_kept_to_one_short_line() {
         let text = "x\r\n".repeat(1_000);
         let shown = shortened(&text);
-        assert_eq!(shown.chars().count(), SHOWN_ERROR_LEN);
+        assert_eq!(
+            shown.chars().count(),
+            evenkeel_control::http::SHOWN_ERROR_LEN
+        );
         assert!(!shown.contains(['\r', '\n']));
     }
 }

@@ -7,15 +7,15 @@ use evenkeel_types::{CacheletId, Epoch};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::access::{Access, Line};
-use crate::api::plans::{Plan, PlanSettings, PlansView};
-use crate::api::{
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
+use crate::member::REDIRECTS_MAX;
+use evenkeel_coordinator_core::EventsBody;
+use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansView};
+use evenkeel_coordinator_core::{
     ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MigrationRequest,
     MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView, ServerView, ServersView,
     Settings,
 };
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
-use crate::http::EventsBody;
-use crate::member::REDIRECTS_MAX;
 
 /// A client of one coordinator. Every call takes at most a second.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use core::fmt;
 
 use subtle::Choice;
 
-use evenkeel_control::{MemberKind, check_name};
+use crate::{MemberKind, check_name};
 use evenkeel_policy::placement::map::NAME_LEN_MAX;
 use evenkeel_protocol::auth::{CREDENTIAL_LEN_MAX, Secret};
 

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use evenkeel_coordinator_core::access::{TOKENS_FILE_BYTES_MAX, Tokens};
+use evenkeel_control::access::{TOKENS_FILE_BYTES_MAX, Tokens};
 use evenkeel_runtime::read_secret;
 use ureq::http::HeaderValue;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
-use crate::pages::NO_PAGE;
+use evenkeel_control::http::NO_PAGE;
 
 /// The token to show, for who has no file for it.
 const TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_TOKEN";

@@ -11,9 +11,6 @@
 //!          <── on_event() ── └────────┘ <── id, map, load, settings
 //! ```
 
-mod pace;
-mod view;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -24,14 +21,14 @@ use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};
-use crate::api::{
+use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
+use crate::view::{FORMER_LEADER, View};
+use evenkeel_control::http::NOT_LEADER;
+use evenkeel_coordinator_core::{
     Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, Reason, Settings,
 };
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
-use crate::http::NOT_LEADER;
-use view::{FORMER_LEADER, View};
 
-use pace::{Orders, Pace};
+use crate::pace::{Orders, Pace};
 
 /// Bounds on the interval that a coordinator may ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);

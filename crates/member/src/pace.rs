@@ -19,37 +19,37 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// What the program wants of the thread.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(crate) struct Orders {
     order: Mutex<Order>,
     given: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    pub(super) stop: bool,
-    pub(super) hurry: bool,
+pub(crate) struct Order {
+    pub(crate) stop: bool,
+    pub(crate) hurry: bool,
     /// The coordinator is to be told that this is the end.
-    pub(super) leave: bool,
+    pub(crate) leave: bool,
 }
 
 impl Orders {
-    pub(super) fn give(&self, change: impl FnOnce(&mut Order)) {
+    pub(crate) fn give(&self, change: impl FnOnce(&mut Order)) {
         change(&mut self.lock());
         self.given.notify_all();
     }
 
     /// Whether to stop.
-    pub(super) fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.lock().stop
     }
 
     /// Whether the coordinator is to be told.
-    pub(super) fn leaves(&self) -> bool {
+    pub(crate) fn leaves(&self) -> bool {
         self.lock().leave
     }
 
     /// Waits for an order, at most so long. Returns whether to stop.
-    pub(super) fn wait(&self, at_most: Duration) -> bool {
+    pub(crate) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut order = self.lock();
         while !order.stop && !order.hurry {
@@ -71,17 +71,17 @@ impl Orders {
 
 /// When to send the next heartbeat.
 #[derive(Debug)]
-pub(super) struct Pace {
-    pub(super) interval: Duration,
+pub(crate) struct Pace {
+    pub(crate) interval: Duration,
     /// Rounds in a row in which nobody gave a usable answer.
-    pub(super) failures: u32,
+    pub(crate) failures: u32,
     /// Rounds in a row that were answered with what is soon over.
-    pub(super) waits: u32,
+    pub(crate) waits: u32,
     random: Xoshiro256PlusPlus,
 }
 
 impl Pace {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Pace {
             interval: INTERVAL_FIRST,
             failures: 0,
@@ -93,7 +93,7 @@ impl Pace {
     /// The wait until the next round: a tenth less than the interval at most, so that members do
     /// not report in step; after failures twice as long each time, anywhere in the upper half. What is
     /// soon over is awaited with short steps.
-    pub(super) fn next_wait(&mut self) -> Duration {
+    pub(crate) fn next_wait(&mut self) -> Duration {
         let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if self.failures == 0 {
             return self.interval.mul_f64(0.9 + 0.1 * fraction);

@@ -6,40 +6,40 @@ use std::time::Instant;
 use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
-use super::MemberEvent;
-use crate::api::limits::LOAD_RPS_MAX;
-use crate::api::{HeartbeatAnswer, MemberKind, Settings};
+use crate::member::MemberEvent;
+use evenkeel_control::limits::LOAD_RPS_MAX;
+use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
 
 /// Reason of a refusal: the answer came from a leader that is none any more.
-pub(super) const FORMER_LEADER: &str = "former_leader";
+pub(crate) const FORMER_LEADER: &str = "former_leader";
 
 /// What the program has been told already.
 #[derive(Debug, Default)]
-pub(super) struct View {
-    pub(super) server_id: Option<ServerId>,
-    pub(super) lineage: Option<u64>,
+pub(crate) struct View {
+    pub(crate) server_id: Option<ServerId>,
+    pub(crate) lineage: Option<u64>,
     /// Greatest token of a leader that has answered in this lineage.
-    pub(super) leader: u64,
-    pub(super) epoch: Epoch,
+    pub(crate) leader: u64,
+    pub(crate) epoch: Epoch,
     /// The map of that epoch.
-    pub(super) map: Option<Arc<ClusterMap>>,
-    pub(super) cluster_load: Option<f64>,
-    pub(super) balances: Option<bool>,
-    pub(super) settings: Option<Settings>,
-    pub(super) found: bool,
-    pub(super) lost: bool,
-    pub(super) refused: Option<String>,
+    pub(crate) map: Option<Arc<ClusterMap>>,
+    pub(crate) cluster_load: Option<f64>,
+    pub(crate) balances: Option<bool>,
+    pub(crate) settings: Option<Settings>,
+    pub(crate) found: bool,
+    pub(crate) lost: bool,
+    pub(crate) refused: Option<String>,
     /// Since when it was that reason.
-    pub(super) refused_at: Option<Instant>,
+    pub(crate) refused_at: Option<Instant>,
     /// Whether the program was told that it need not wait for its end.
-    pub(super) may_end: bool,
+    pub(crate) may_end: bool,
     /// Whether the program was told that its name is another's.
-    pub(super) has_lost_name: bool,
+    pub(crate) has_lost_name: bool,
 }
 
 impl View {
     /// What is new in an answer; nothing of an answer that makes no sense is used.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         kind: MemberKind,
         answer: HeartbeatAnswer,
@@ -107,7 +107,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Mode;
+    use evenkeel_coordinator_core::Mode;
     use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
     use evenkeel_types::{BootId, CacheletId, WorkerRef};
     use rand_xoshiro::Xoshiro256PlusPlus;
