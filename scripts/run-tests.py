@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 # The programs that take longest, longest first; a program that is not here begins after them. The table at the end of a run tells
 # when this list is out of date.
 LONGEST = """
-sim/cluster conformance/coordinators conformance/consistency conformance/clients policy/lib conformance/memccapable
+sim/cluster conformance/coordinators conformance/consistency conformance/clients hotkeys/lib conformance/memccapable
 conformance/migrations conformance/drain cli/demo conformance/bad_input cli/experiment proxy/real conformance/fence
 server-core/server conformance/soak server/real proxy-core/lib conformance/local_moves bench/suite conformance/migration
 conformance/mediawiki experiments/lib

@@ -11,9 +11,9 @@
 //! - Buffers stay within their limits.
 
 use core::time::Duration;
-use evenkeel_policy::hot_keys::plain::{NAME_MARK, PlainConfig, PlainMode};
-use evenkeel_policy::placement::config::{PlacementConfig, Server};
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
+use evenkeel_hotkeys::plain::{NAME_MARK, PlainConfig, PlainMode};
+use evenkeel_placement::config::{PlacementConfig, Server};
+use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_protocol::{
     HelloReply, KeyScratch, Limits, Meta, Request, RequestOutcome, compose, parse_request,
 };

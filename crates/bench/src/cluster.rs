@@ -6,9 +6,9 @@
 
 use crate::target::CONNECT_TIMEOUT;
 use anyhow::{Context, ensure};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

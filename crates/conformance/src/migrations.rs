@@ -1,8 +1,8 @@
 //! Migrations of cachelets over real processes: ordered at a coordinator, watched there and at the servers.
 
 use evenkeel_coordinator_core::MigrationsView;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::{Client, Cluster, http, poll_until};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, KeyHash};
 use serde_json::Value;
 use std::net::SocketAddr;

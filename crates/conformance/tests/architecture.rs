@@ -11,28 +11,46 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("protocol", &["types"]),
-    ("policy", &["types"]),
+    ("placement", &["types"]),
+    ("balance", &["types"]),
+    ("hotkeys", &["types", "placement", "balance"]),
     ("storage", &["types"]),
-    ("control", &["types", "protocol", "policy"]),
+    (
+        "control",
+        &["types", "protocol", "placement", "balance", "hotkeys"],
+    ),
     (
         "server-core",
-        &["types", "protocol", "policy", "storage", "control"],
+        &[
+            "types",
+            "protocol",
+            "placement",
+            "balance",
+            "hotkeys",
+            "storage",
+            "control",
+        ],
     ),
-    ("proxy-core", &["types", "protocol", "policy", "control"]),
-    ("coordinator-core", &["types", "policy", "control"]),
+    (
+        "proxy-core",
+        &["types", "protocol", "placement", "hotkeys", "control"],
+    ),
+    (
+        "coordinator-core",
+        &["types", "placement", "balance", "hotkeys", "control"],
+    ),
     ("runtime", &["types"]),
     ("workload", &["types"]),
     ("launch", &[]),
     (
         "member",
-        &["types", "policy", "control", "coordinator-core", "runtime"],
+        &["types", "control", "coordinator-core", "runtime"],
     ),
     (
         "coordinator",
         &[
             "types",
             "protocol",
-            "policy",
             "control",
             "coordinator-core",
             "runtime",
@@ -44,7 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "types",
             "protocol",
-            "policy",
+            "balance",
+            "hotkeys",
             "storage",
             "control",
             "server-core",
@@ -57,7 +76,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "types",
             "protocol",
-            "policy",
+            "placement",
+            "hotkeys",
             "control",
             "proxy-core",
             "runtime",
@@ -66,16 +86,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "bench",
-        &[
-            "types", "protocol", "policy", "runtime", "workload", "launch",
-        ],
+        &["types", "protocol", "runtime", "workload", "launch"],
     ),
     (
         "sim",
         &[
             "types",
             "protocol",
-            "policy",
+            "placement",
+            "balance",
+            "hotkeys",
             "storage",
             "control",
             "server-core",
@@ -88,9 +108,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "experiments",
         &[
             "types",
-            "policy",
-            "workload",
+            "placement",
+            "balance",
+            "hotkeys",
             "coordinator-core",
+            "workload",
             "member",
             "bench",
             "sim",
@@ -100,11 +122,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "types",
+            "coordinator-core",
             "runtime",
             "workload",
             "launch",
             "member",
-            "coordinator-core",
             "coordinator",
             "server",
             "proxy",
@@ -116,7 +138,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["launch"]),
     (
         "conformance",
-        &["types", "policy", "coordinator-core", "bench", "testkit"],
+        &["types", "coordinator-core", "bench", "testkit"],
     ),
 ];
 
@@ -135,7 +157,9 @@ const TESTS_MAY_USE: &[&str] = &[
 const PURE: &[&str] = &[
     "types",
     "protocol",
-    "policy",
+    "placement",
+    "balance",
+    "hotkeys",
     "storage",
     "control",
     "server-core",

@@ -1,9 +1,9 @@
 //! Cachelets that pass between the workers of a server under load: applications notice nothing but that it is
 //! even.
 
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::{Client, Cluster, ClusterOptions, poll_until};
 use evenkeel_types::KeyHash;
+use evenkeel_types::map::ClusterMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -26,8 +26,8 @@ use core::fmt;
 use subtle::Choice;
 
 use crate::{MemberKind, check_name};
-use evenkeel_policy::placement::map::NAME_LEN_MAX;
 use evenkeel_protocol::auth::{CREDENTIAL_LEN_MAX, Secret};
+use evenkeel_types::map::NAME_LEN_MAX;
 
 /// Most tokens of operators: a few callers, each with an old and a new one.
 pub const TOKENS_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! Prometheus's text format, as far as counts and histograms need it.
 
-use evenkeel_policy::hot_keys::ages::Ages;
+use evenkeel_hotkeys::ages::Ages;
 use std::fmt::{Display, Write};
 
 /// A text under way. Writing into memory cannot fail, so the results carry nothing.

@@ -7,10 +7,8 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::hot_keys::settings::Settings;
-use evenkeel_policy::placement::map::{
-    ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX, WORKERS_MAX,
-};
+use evenkeel_hotkeys::settings::Settings;
+use evenkeel_types::map::{ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +72,7 @@ pub struct Heartbeat {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<MigrationReport>,
     /// A server: that it has been overloaded for a while and cannot help itself; see
-    /// [`phase`](evenkeel_policy::migration::phase).
+    /// [`phase`](evenkeel_balance::phase).
     #[serde(default)]
     pub asks_for_moves: bool,
     /// A server: that it serves what it owns only while it holds a serving lease, so that its cachelets may be given to others
@@ -110,7 +108,7 @@ pub struct MapOffer {
 pub struct MigrationReport {
     /// Which cachelet.
     pub cachelet: CacheletId,
-    /// Which migration of it: see [`Migration::began`](evenkeel_policy::placement::map::Migration::began).
+    /// Which migration of it: see [`Migration::began`](evenkeel_types::map::Migration::began).
     pub began: Epoch,
     /// What this end says.
     pub state: MigrationState,
@@ -169,7 +167,7 @@ pub struct HeartbeatAnswer {
     #[serde(with = "shared_map")]
     pub map: Option<Arc<ClusterMap>>,
     /// Mean requests per second of the workers of all servers that are up, without the distortion
-    /// by absurd reports (see [`limits::LOAD_CLAMP`](crate::limits::LOAD_CLAMP)).
+    /// by absurd reports (see [`LOAD_CLAMP`](evenkeel_balance::load::LOAD_CLAMP)).
     pub mean_worker_load: f64,
     /// To a server that is [ending](Heartbeat::ending): that it need not wait any more.
     #[serde(default)]
@@ -183,7 +181,7 @@ pub struct HeartbeatAnswer {
     /// When to send the next heartbeat, in milliseconds.
     pub interval_ms: u64,
     /// For how long a server may serve what it owns, once it works by a map of this epoch: in milliseconds from when
-    /// it sent the heartbeat. See [`serving`](evenkeel_policy::placement::serving). Absent for a proxy, and where
+    /// it sent the heartbeat. See [`serving`](evenkeel_types::serving). Absent for a proxy, and where
     /// the coordinator is of a version that gives nothing away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,

@@ -3,10 +3,10 @@
 //! A worker describes itself ([`WorkerHotKeys`]); a server tells its coordinator what is new of all its
 //! workers ([`HotKeysNews`]), bounded in bytes, so that a heartbeat stays one.
 
-use evenkeel_policy::hot_keys::ages::Ages;
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, Loads, LogEntry};
-use evenkeel_policy::hot_keys::server::{HotKeyInfo, HotKeys};
+use evenkeel_hotkeys::ages::Ages;
+use evenkeel_hotkeys::config::Mode;
+use evenkeel_hotkeys::log::{EFFECT_AFTER, Loads, LogEntry};
+use evenkeel_hotkeys::server::{HotKeyInfo, HotKeys};
 use evenkeel_types::printable;
 use evenkeel_types::{Instant, Now, WorkerRef};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub struct WorkerHotKeys {
     pub copies_behind: AgesView,
 }
 
-/// A worker's load; rates are small requests per second, see [`cost_of`](evenkeel_policy::load::cost_of).
+/// A worker's load; rates are small requests per second, see [`cost_of`](evenkeel_balance::load::cost_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadsView {
     /// What it would serve without replicas.

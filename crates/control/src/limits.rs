@@ -2,11 +2,9 @@
 
 use crate::hot_keys::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads::NEWS_LOAD_BYTES_MAX;
-use evenkeel_policy::placement::map::{
-    MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX,
-};
+use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 
-/// New names of servers that are taken in a [`MINUTE`] once the initial servers are there: more than anybody starts by hand, and
+/// New names of servers that are taken in a minute once the initial servers are there: more than anybody starts by hand, and
 /// few enough that invented ones are forgotten before [`SERVERS_MAX`] is reached.
 pub const JOINS_PER_MINUTE: usize = 32;
 

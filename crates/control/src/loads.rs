@@ -5,10 +5,10 @@
 //! makes the news unusable instead of wrong. There is a bound on bytes. What does not fit are the cachelets
 //! with the least load, of which each worker's number and sums are told.
 
-use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
-use evenkeel_policy::migration::cluster::CACHELET_BYTES_MAX;
-use evenkeel_policy::placement::map::WORKERS_MAX;
+use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
+use evenkeel_balance::cluster::CACHELET_BYTES_MAX;
 use evenkeel_types::CacheletId;
+use evenkeel_types::map::WORKERS_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

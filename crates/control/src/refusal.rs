@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_policy::placement::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
+use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch};
 
 use crate::limits::{JOINS_PER_MINUTE, LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};

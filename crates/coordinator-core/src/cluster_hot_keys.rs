@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::hot_keys::gain::{Spread, max_over_mean, spread_loads};
+use evenkeel_hotkeys::config::Mode;
+use evenkeel_hotkeys::gain::{Spread, max_over_mean, spread_loads};
 use evenkeel_types::{BootId, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use core::time::Duration;
-use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
+use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 

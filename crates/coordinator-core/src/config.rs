@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use evenkeel_policy::placement::map::SERVERS_MAX;
+use evenkeel_types::map::SERVERS_MAX;
 
 use super::limits;
 use super::plans::PlanMode;
@@ -16,7 +16,7 @@ pub struct CoordinatorConfig {
     /// Servers that must be up before the first map is made. At least 1.
     pub initial_servers: usize,
     /// Cachelets for each worker of the first map, at least 1; as many as memory
-    /// [carries](evenkeel_policy::placement::map::cachelets_per_worker) where it is not said.
+    /// [carries](evenkeel_types::map::cachelets_per_worker) where it is not said.
     pub cachelets_per_worker: Option<usize>,
     /// A member silent for this long is down. From [`limits::SILENT_MIN`] to [`limits::SILENT_MAX`].
     pub silent: Duration,

@@ -7,7 +7,7 @@
 //! That a server owns nothing is not enough to stop it: who works by an older map goes on asking it, and is told there
 //! where to go. So a drain is over only when every member that is up has confirmed a map that gives the server nothing
 //! ([`CoordinatorCore::drains`]). From the beginning of a drain on maps say that the server is
-//! [leaving](evenkeel_policy::placement::map::ServerEntry::leaving), so that no replicas of hot keys are there, either. Who is
+//! [leaving](evenkeel_types::map::ServerEntry::leaving), so that no replicas of hot keys are there, either. Who is
 //! not heard of is not waited for, but named.
 
 use std::collections::BTreeMap;

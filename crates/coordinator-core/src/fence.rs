@@ -31,7 +31,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use evenkeel_policy::placement::serving::{self, SERVING_LEASE, SERVING_LEASE_MARGIN};
+use evenkeel_types::serving::{self, SERVING_LEASE, SERVING_LEASE_MARGIN};
 use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 

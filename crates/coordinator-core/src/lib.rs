@@ -67,8 +67,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_policy::placement::serving::SERVING_LEASE;
+use evenkeel_types::map::ClusterMap;
+use evenkeel_types::serving::SERVING_LEASE;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
 
 use cluster_hot_keys::ClusterHotKeys;
@@ -96,8 +96,10 @@ pub use evenkeel_control::{
     Fault, Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport,
     MigrationState, Reason, Refusal,
 };
-pub use evenkeel_policy::hot_keys::config::{Consistency, Mode};
-pub use evenkeel_policy::hot_keys::settings::{Promise, SETTINGS, Settings};
+pub use evenkeel_hotkeys::config::Mode;
+pub use evenkeel_hotkeys::settings::{SETTINGS, Settings};
+pub use evenkeel_types::promise::Consistency;
+pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};
 pub use fence::Electorate;
 pub use migrating::{

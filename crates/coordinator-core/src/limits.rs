@@ -1,12 +1,12 @@
 //! Every limit of the control plane, with the reason for its value; those of messages stand in [`evenkeel_control::limits`].
 //!
 //! The limits of a map itself (servers, workers of a server, lengths of names) stand in
-//! [`evenkeel_policy::placement::map`]; a heartbeat that would lead to a map beyond them is refused.
+//! [`evenkeel_types::map`]; a heartbeat that would lead to a map beyond them is refused.
 
 use core::time::Duration;
 
+pub use evenkeel_balance::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use evenkeel_control::limits::*;
-pub use evenkeel_policy::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 use evenkeel_types::limits::KEY_LEN_MAX;
 
 /// A member that has not been heard of for this long is taken to be down, unless configured
@@ -40,7 +40,7 @@ pub const UNHEARD_MAX: Duration = Duration::from_secs(30);
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 
 /// Cachelets that a server gives up in a second while it is drained, unless the operator says otherwise: one of
-/// four workers with [as many as there may be](evenkeel_policy::placement::map::CACHELETS_PER_WORKER_MAX) is empty in 16 seconds.
+/// four workers with [as many as there may be](evenkeel_types::map::CACHELETS_PER_WORKER_MAX) is empty in 16 seconds.
 pub const DRAIN_RATE: u32 = 16;
 
 /// Most of them.

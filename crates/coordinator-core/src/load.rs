@@ -1,6 +1,6 @@
 //! The cluster's mean load, told to every server as the measure of "more than its share".
 
-use evenkeel_policy::load::most_believed;
+use evenkeel_balance::load::most_believed;
 
 /// Mean of the loads, none counted as more than is believed (see [`most_believed`]). 0 for no loads. Reorders `loads`; all must be finite. O(n).
 pub(super) fn clamped_mean(loads: &mut [f64]) -> f64 {
@@ -14,7 +14,7 @@ pub(super) fn clamped_mean(loads: &mut [f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_policy::load::LOAD_CLAMP;
+    use evenkeel_balance::load::LOAD_CLAMP;
 
     #[test]
     fn ordinary_loads_give_the_ordinary_mean() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_policy::placement::map::{SERVERS_MAX, ServerEntry};
+use evenkeel_types::map::{SERVERS_MAX, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
 use super::drain::Drain;

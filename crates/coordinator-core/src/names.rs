@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_policy::placement::map::SERVERS_MAX;
+use evenkeel_types::map::SERVERS_MAX;
 use evenkeel_types::{Instant, Now, ServerId};
 use serde::{Deserialize, Serialize};
 

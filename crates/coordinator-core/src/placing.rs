@@ -28,7 +28,7 @@ pub use slot::{Moving, Purpose, Slot};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_policy::placement::map::VIRTUAL_NODES;
+use evenkeel_types::map::VIRTUAL_NODES;
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
 
 use super::limits::CACHELETS_MAX;

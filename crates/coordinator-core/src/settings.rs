@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_policy::hot_keys::config::Consistency;
-use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
+use evenkeel_hotkeys::settings::{SETTINGS, Settings};
 use evenkeel_types::Now;
+use evenkeel_types::promise::Consistency;
 use serde_json::{Map, Value};
 
 use super::event::Cause;

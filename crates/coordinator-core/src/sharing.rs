@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_policy::placement::map::cachelets_per_worker;
+use evenkeel_types::map::cachelets_per_worker;
 use evenkeel_types::{CacheletId, Instant, WorkerRef};
 
 use super::event::Cause;

@@ -13,7 +13,7 @@ use super::event::Cause;
 use super::limits::{PROXY_FORGET_SILENCES, REACH_PER_SILENCE, UNHEARD_MAX};
 use super::members::Server;
 use super::{Change, CoordinatorCore};
-use evenkeel_policy::placement::map::ServerEntry;
+use evenkeel_types::map::ServerEntry;
 use evenkeel_types::{BootId, Instant, ServerId};
 
 impl CoordinatorCore {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, MapError, ServerEntry};
+use evenkeel_types::map::{ClusterMap, MapDocument, MapError, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, WorkerRef};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

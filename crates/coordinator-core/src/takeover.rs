@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_policy::placement::map::{ClusterMap, Migration, SERVERS_MAX, ServerEntry};
+use evenkeel_types::map::{ClusterMap, Migration, SERVERS_MAX, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
 
 use super::event::Cause;

@@ -15,7 +15,7 @@ mod silence;
 mod stories;
 mod takeover;
 
-use evenkeel_policy::placement::map::{MapDocument, SERVERS_MAX};
+use evenkeel_types::map::{MapDocument, SERVERS_MAX};
 use evenkeel_types::{BootId, WorkerRef};
 
 use super::*;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_control::access::Denial;
 use evenkeel_coordinator_core::limits::TICKS_PER_SILENCE;
-use evenkeel_policy::placement::map::ServerEntry;
+use evenkeel_types::map::ServerEntry;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 

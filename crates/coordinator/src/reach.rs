@@ -10,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_policy::placement::map::ServerEntry;
 use evenkeel_protocol::{HelloReply, Limits, Reply, ReplyOutcome, compose, parse_reply};
+use evenkeel_types::map::ServerEntry;
 use evenkeel_types::{BootId, Epoch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};

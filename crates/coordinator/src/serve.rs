@@ -32,7 +32,7 @@ use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
 use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
-use evenkeel_policy::placement::map::SERVERS_MAX;
+use evenkeel_types::map::SERVERS_MAX;
 
 /// Connections at one time: each member keeps one and a proxy another to tell of hot keys, and as
 /// many again for restarts and people. Further ones wait in the kernel's queue.

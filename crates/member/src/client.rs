@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use evenkeel_control::hot_keys::HotKeysNews;
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch, ServerId};
 
 use crate::access::{Access, Line};

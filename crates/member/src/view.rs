@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
 use crate::member::MemberEvent;
@@ -108,7 +108,7 @@ impl View {
 mod tests {
     use super::*;
     use evenkeel_coordinator_core::Mode;
-    use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
+    use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
     use evenkeel_types::{BootId, CacheletId, WorkerRef};
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -3,7 +3,7 @@
 use core::fmt;
 use evenkeel_types::CacheletId;
 
-/// See [`MapDocument::quarantined`](evenkeel_policy::placement::map::MapDocument::quarantined).
+/// See [`MapDocument::quarantined`](evenkeel_types::map::MapDocument::quarantined).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantined(pub CacheletId);
 

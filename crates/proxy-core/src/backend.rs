@@ -51,7 +51,7 @@ use super::speech::Speech;
 use super::stream::Streaming;
 use super::window::Window;
 use core::time::Duration;
-use evenkeel_policy::burden::{RecentRequests, burden};
+use evenkeel_hotkeys::burden::{RecentRequests, burden};
 use evenkeel_types::{Instant, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;

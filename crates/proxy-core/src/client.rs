@@ -19,7 +19,7 @@ use super::routes::RenameId;
 use super::show::{self, Tally};
 use super::stats::ProxyStats;
 use core::mem;
-use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::auth::{Dialect, Sasl};
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
@@ -92,7 +92,7 @@ pub(super) struct Slot {
     pub show: Show,
     pub state: State,
     /// What the CSM cache of a pool knows of a read; see
-    /// [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases).
+    /// [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases).
     pub ticket: Option<(PoolId, ReadTicket)>,
     /// What the server calls the key.
     pub rename: RenameId,

@@ -6,7 +6,7 @@ use super::request_log::RequestLogConfig;
 use super::routes::RouteTable;
 use core::fmt;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::plain::PlainConfig;
+use evenkeel_hotkeys::plain::PlainConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
 use evenkeel_types::UnixSeconds;

@@ -21,7 +21,7 @@ use super::pool::{
 use super::routes::RenameId;
 use super::way::{Way, ways_of};
 use super::{BackendId, ProxyCore};
-use evenkeel_policy::hot_keys::client::ClientLeases;
+use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
 use std::sync::Arc;

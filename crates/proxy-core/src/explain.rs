@@ -12,7 +12,7 @@ use super::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
 use super::routes::{CommandClass, Renamed, RouteConfig};
 use super::way::WayTo;
 use super::{BackendId, ClientId, ProxyCore};
-use evenkeel_policy::placement::renaming::shadows;
+use evenkeel_placement::renaming::shadows;
 use evenkeel_protocol::{KEY_LEN_MAX, text};
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use super::per_route::RouteId;
 use super::pool::PoolId;
 use super::show::Tally;
 use core::ops::Range;
-use evenkeel_policy::hot_keys::client::WriteTicket;
+use evenkeel_hotkeys::client::WriteTicket;
 use evenkeel_protocol::Moved;
 use evenkeel_types::{Instant, KeyHash};
 

@@ -1,13 +1,13 @@
 //! Values of hot keys that are kept, as bytes: client flags in four, and the value behind them.
 //!
-//! [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) decides what is kept and when it is shown. Here it is taken
+//! [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) decides what is kept and when it is shown. Here it is taken
 //! from answers and writes, and turned back into what the server would have answered.
 
 use super::client::{Answered, Show};
 use super::failover::parse_own;
 use super::routes::Rename;
 use super::show;
-use evenkeel_policy::hot_keys::client::Answer;
+use evenkeel_hotkeys::client::Answer;
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{
     KeyScratch, Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, Request, StoreMode, parse_reply,

@@ -31,8 +31,8 @@
 //! - A request whose outcome is unknown is answered with an error, and is put to a server again only
 //!   if it is a read or was certainly not carried out.
 //! - Each application connection reads its own writes and never an older value after a newer one of
-//!   the same key. See [`ClientLeases`](evenkeel_policy::hot_keys::client::ClientLeases) for the argument
-//!   in an Evenkeel pool, and [`plain`](evenkeel_policy::hot_keys::plain) for that in a pool of any
+//!   the same key. See [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) for the argument
+//!   in an Evenkeel pool, and [`plain`](evenkeel_hotkeys::plain) for that in a pool of any
 //!   memcached servers whose hot keys are replicated (`hot/`).
 //!
 //! # When the map or the configuration changes
@@ -128,8 +128,8 @@ pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats, WorkerCo
 use backend::{Backend, Link, Peer};
 use client::Client;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::ages::Ages;
-use evenkeel_policy::hot_keys::client::Connection;
+use evenkeel_hotkeys::ages::Ages;
+use evenkeel_hotkeys::client::Connection;
 use evenkeel_protocol::auth::{Protocols, opening};
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};

@@ -9,7 +9,7 @@ use super::config::MapSource;
 use super::pool::{PoolId, Servers, server_name};
 use super::slab::Slab;
 use super::{BackendId, ProxyCore};
-use evenkeel_policy::placement::map::{ClusterMap, ServerEntry};
+use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{Instant, WorkerRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;

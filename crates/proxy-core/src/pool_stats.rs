@@ -5,7 +5,7 @@ use super::ProxyCore;
 use super::hot::{HotKeySum, sums};
 use super::stats::{DiscoveryStats, ProcessStats};
 use evenkeel_control::exposition::Text;
-use evenkeel_policy::membership::{Counts, Standing};
+use evenkeel_placement::membership::{Counts, Standing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

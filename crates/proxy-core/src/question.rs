@@ -15,8 +15,8 @@ use super::pool::{Pool, PoolId, Servers};
 use super::recovery::Failure;
 use super::routes::RenameId;
 use super::{BackendId, ClientId, ProxyCore};
-use evenkeel_policy::hot_keys::client::{ReadTicket, Route, WriteTicket};
-use evenkeel_policy::hot_keys::plain::NamePrefix;
+use evenkeel_hotkeys::client::{ReadTicket, Route, WriteTicket};
+use evenkeel_hotkeys::plain::NamePrefix;
 use evenkeel_protocol::{LINE_LEN_MAX, StoreMode};
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash};
 

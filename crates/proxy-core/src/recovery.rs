@@ -26,7 +26,7 @@ use super::routes::Rename;
 use super::show::{self, Tally};
 use super::{BackendId, Output, ProxyCore};
 use core::fmt;
-use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::Moved;
 use evenkeel_protocol::Quarantined;
 use evenkeel_types::{CacheletId, Instant, KeyHash};

@@ -5,7 +5,7 @@ use super::settle::lease_era;
 use super::show::Tally;
 use super::{ClientId, ProxyCore, bytes, kept};
 use core::mem;
-use evenkeel_policy::hot_keys::client::Verdict;
+use evenkeel_hotkeys::client::Verdict;
 use evenkeel_types::Instant;
 
 impl ProxyCore {

@@ -15,7 +15,7 @@ use super::show::Tally;
 use super::stats::ProxyStats;
 use super::{BackendId, ClientId, Output, ProxyCore};
 use core::time::Duration;
-use evenkeel_policy::hot_keys::plain::NAME_PREFIX_LEN;
+use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
 use evenkeel_protocol::{Direction, KeyScratch, Meta, Request, StoreVerb, base64};
 use evenkeel_types::{Instant, KeyHash};
 use rand_xoshiro::SplitMix64;

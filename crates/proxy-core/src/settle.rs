@@ -4,7 +4,7 @@
 //! shown it is decided when its turn comes (see [`ClientLeases::release`]); until then the answer is kept together with its
 //! question, which may have to be asked again.
 //!
-//! [`ClientLeases::release`]: evenkeel_policy::hot_keys::client::ClientLeases::release
+//! [`ClientLeases::release`]: evenkeel_hotkeys::client::ClientLeases::release
 
 use super::answer::show_front;
 use super::backend::Peer;
@@ -18,7 +18,7 @@ use super::show::{self, Tally, Unfit};
 use super::{BackendId, ProxyCore, kept};
 use core::mem;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::client::{Answer, Grant, Verdict};
+use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
 use evenkeel_protocol::{MetaStatus, Reply, text};
 use evenkeel_types::{Epoch, Instant};
 

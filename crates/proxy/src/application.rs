@@ -251,7 +251,7 @@ impl Application {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_policy::placement::config::{PlacementConfig, Server};
+    use evenkeel_placement::config::{PlacementConfig, Server};
     use evenkeel_proxy_core::{PoolKind, PoolSettings, ProxyConfig, ServerList};
     use mio::net::UnixStream;
     use std::sync::Arc;

@@ -5,8 +5,8 @@ use crate::config::limits::{THREADS_MAX, buffer_memory, item_size, nameserver, r
 use crate::discovery::{DiscoverySpec, Source};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_member::access::AccessArgs;
-use evenkeel_policy::placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
-use evenkeel_policy::placement::hash::Hash;
+use evenkeel_placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
+use evenkeel_placement::hash::Hash;
 use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, WorkerCounts};
 use evenkeel_types::Epoch;
+use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

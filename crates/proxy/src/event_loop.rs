@@ -19,7 +19,6 @@ use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
 use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_proxy_core::{
     AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProxyConfig,
     ProxyCore, ProxyStats,
@@ -31,6 +30,7 @@ use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, TlsFailure, TlsKind, TurnClock,
 };
 use evenkeel_types::Instant;
+use evenkeel_types::map::ClusterMap;
 use links::Link;
 use mio::event::Event;
 use mio::{Events, Poll, Token};

@@ -10,7 +10,7 @@
     reason = "the benchmark macros make items that they do not document"
 )]
 
-use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,

@@ -181,7 +181,7 @@ impl WorkerCore {
     }
 
     /// Whether what was received is to come with a reading of the clock that is not from before; see
-    /// [`HotKeys::wants_clock`](evenkeel_policy::hot_keys::server::HotKeys::wants_clock).
+    /// [`HotKeys::wants_clock`](evenkeel_hotkeys::server::HotKeys::wants_clock).
     #[inline]
     pub fn wants_clock(&self) -> bool {
         self.engine.hot.wants_clock()

@@ -7,19 +7,19 @@
 //!                            └── moves ──> workers
 //! ```
 //!
-//! It knows no threads and no clock; what decides is in [`migration`](evenkeel_policy::migration). Moves are
+//! It knows no threads and no clock; what decides is in [`migration`](evenkeel_balance). Moves are
 //! orders that a worker may not be able to carry out: whether one was, the next loads tell.
 
-use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::migration::local::{
+use evenkeel_balance::cachelet_load::WorkerLoad;
+use evenkeel_balance::local::{
     Effort, HostedCachelet, LocalAnswer, LocalConfig, LocalInput, LocalMove, LocalPlanner,
 };
-use evenkeel_policy::migration::phase::{
+use evenkeel_balance::phase::{
     Deed, Interval, LocalDuty, Measurement, PhaseConfig, PhaseCounts, Phases, State,
 };
-use evenkeel_policy::migration::solver::SolverCounts;
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_balance::solver::SolverCounts;
+use evenkeel_hotkeys::config::Mode;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Instant, ServerId};
 use serde::Serialize;
 use std::collections::BTreeMap;

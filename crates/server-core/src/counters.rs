@@ -1,7 +1,7 @@
 //! What a worker counts. Plain fields: a worker's counters are its own, and are only added up when
 //! somebody asks.
 
-use evenkeel_policy::hot_keys::ages::{AGE_WORDS, Ages};
+use evenkeel_hotkeys::ages::{AGE_WORDS, Ages};
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {

@@ -10,7 +10,7 @@ use super::route::NoRoom;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
 use core::ops::ControlFlow;
-use evenkeel_policy::hot_keys::server::{HoldId, Reader};
+use evenkeel_hotkeys::server::{HoldId, Reader};
 use evenkeel_protocol::auth::{AUTHENTICATED, Dialect, MECHANISMS, Sasl, SaslAnswer};
 use evenkeel_protocol::binary::{
     self, Command, Opcode, Outcome, REQUEST_MAGIC, RequestHeader, Status, answer,

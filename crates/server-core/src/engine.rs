@@ -5,7 +5,7 @@ use super::migration::Rewritten;
 use super::replicas::Replicas;
 use super::stats::ClassStats;
 use super::time::{NEVER, Seconds, TimeBase};
-use evenkeel_policy::hot_keys::server::{HotKeys, HotKeysStats, ReadAdvice, Reader, WriteKind};
+use evenkeel_hotkeys::server::{HotKeys, HotKeysStats, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};

@@ -14,7 +14,7 @@ use super::plain::{WINDOW, read_probed};
 use super::route::NoRoom;
 use super::session::{ConnectionId, Session};
 use super::worker::{Located, WorkerCore};
-use evenkeel_policy::hot_keys::server::HoldId;
+use evenkeel_hotkeys::server::HoldId;
 use evenkeel_protocol::binary::REQUEST_MAGIC;
 use evenkeel_protocol::{KeyScratch, RequestOutcome, parse_request, text};
 use evenkeel_types::Now;

@@ -37,7 +37,7 @@ use super::placement::{Holder, LocalPlace, LocalPlacement};
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
-use evenkeel_policy::cachelet_load::CacheletMeter;
+use evenkeel_balance::cachelet_load::CacheletMeter;
 use evenkeel_storage::Cachelet;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now, Version};
 use std::collections::{BTreeMap, BTreeSet};

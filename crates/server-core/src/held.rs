@@ -1,6 +1,6 @@
 //! Answers that are held back, because copies of their key may still be read that look otherwise.
 //!
-//! [`HotKeys`](evenkeel_policy::hot_keys::server::HotKeys) says for which keys and until when, and why. The
+//! [`HotKeys`](evenkeel_hotkeys::server::HotKeys) says for which keys and until when, and why. The
 //! command is carried out; its answer keeps its place in the order of its connection, and what is answered
 //! behind it waits there. So held answers count as what a client has not read: a connection with many of
 //! them is paused like one that awaits other workers, and no other bound is needed.
@@ -10,7 +10,7 @@ use super::handover::FlushGiven;
 use super::in_order::Ticket;
 use super::session::{ConnectionId, Session};
 use super::worker::WorkerCore;
-use evenkeel_policy::hot_keys::server::{HoldId, Released, ReleasedBy};
+use evenkeel_hotkeys::server::{HoldId, Released, ReleasedBy};
 use evenkeel_types::Now;
 use std::collections::BTreeMap;
 use std::time::Duration;

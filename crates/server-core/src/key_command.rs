@@ -5,7 +5,7 @@ use super::engine::At;
 use super::forward::Form;
 use super::observe::Deed;
 use super::session::Session;
-use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_hotkeys::server::Reader;
 use evenkeel_protocol::binary::{self, Command, Status, answer as binary_answer};
 use evenkeel_protocol::compose::{answer, request as compose};
 use evenkeel_protocol::{KeyScratch, Keys, Meta, MetaFlags, Moved, Request, text};

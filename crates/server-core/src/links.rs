@@ -1,6 +1,6 @@
 //! The home's side of replication: one ordered connection to each shadow worker in use.
 //!
-//! [`HotKeys`](evenkeel_policy::hot_keys::server::HotKeys) decides what goes where; a link carries
+//! [`HotKeys`](evenkeel_hotkeys::server::HotKeys) decides what goes where; a link carries
 //! it and reports what came back. Answers arrive in the order of the messages, so a queue of what
 //! was asked is enough to match them. A link that breaks, answers nonsense, or leaves a message
 //! unanswered for [`ACK_TIMEOUT`] is dropped, and the hot keys are told that nothing sent over it
@@ -9,10 +9,10 @@
 use super::engine::Engine;
 use super::placement::LocalPlacement;
 use super::time::{NEVER, TimeBase};
-use evenkeel_policy::hot_keys::server::{Message, Output, PropagationTag};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_hotkeys::server::{Message, Output, PropagationTag};
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{MetaStatus, Reply, ReplyOutcome, SentKey, parse_reply};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

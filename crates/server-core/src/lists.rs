@@ -3,8 +3,8 @@
 use super::message::LinesView;
 use super::time::TimeBase;
 use super::worker::WorkerCore;
+use evenkeel_balance::cachelet_load::CacheletLoad;
 use evenkeel_control::hot_keys::{EventView, KeyView, ReplicaView, WorkerHotKeys};
-use evenkeel_policy::cachelet_load::CacheletLoad;
 use evenkeel_protocol::text;
 use evenkeel_storage::CacheletStats;
 use evenkeel_types::{KeyHash, Now, WorkerRef};

@@ -1,7 +1,7 @@
 //! How much the cachelets of a worker add to its load, told once in an interval to whoever balances.
 
 use super::worker::WorkerCore;
-use evenkeel_policy::cachelet_load::{CacheletCounts, CacheletLoad, CacheletMeter, WorkerLoad};
+use evenkeel_balance::cachelet_load::{CacheletCounts, CacheletLoad, CacheletMeter, WorkerLoad};
 use evenkeel_storage::{CacheletStats, Store};
 use evenkeel_types::{CacheletId, Instant};
 

@@ -10,10 +10,10 @@
 //! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
 //! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
 
-#[cfg(doc)]
-use evenkeel_policy::placement::map::MapDocument;
-use evenkeel_policy::placement::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_storage::TableHash;
+#[cfg(doc)]
+use evenkeel_types::map::MapDocument;
+use evenkeel_types::map::{ClusterMap, VIRTUAL_NODES};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, ServerId};
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ use super::session::{ConnectionId, Session};
 use super::time::TimeBase;
 use super::worker::{Located, WorkerCore};
 use core::ops::Range;
-use evenkeel_policy::hot_keys::server::Reader;
+use evenkeel_hotkeys::server::Reader;
 use evenkeel_protocol::{KeyAt, SetAt, scan_get, scan_set};
 use evenkeel_storage::{Hint, TableHash};
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now};

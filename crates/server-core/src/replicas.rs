@@ -7,7 +7,7 @@
 //! Which orders about a replica take effect is decided by [`NewestHeard::judge`].
 
 use super::time::{NEVER, Seconds};
-use evenkeel_policy::hot_keys::shadow::{NewestHeard, Stamp, Verdict};
+use evenkeel_hotkeys::shadow::{NewestHeard, Stamp, Verdict};
 use evenkeel_storage::{NewItem, Store};
 use evenkeel_types::{CacheletId, Epoch, Version};
 

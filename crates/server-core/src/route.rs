@@ -15,7 +15,7 @@ use super::key_command::{KeyCommand, Named};
 use super::placement::Holder;
 use super::session::{ConnectionId, Session};
 use super::worker::Located;
-use evenkeel_policy::hot_keys::server::{HoldId, Reader};
+use evenkeel_hotkeys::server::{HoldId, Reader};
 use evenkeel_protocol::{Moved, Request};
 use evenkeel_types::{KeyHash, Now};
 

@@ -1,7 +1,7 @@
 //! Serving leases at a server: may it serve what it owns?
 //!
 //! What a serving lease is, and why nobody serves without one, is told in
-//! [`serving`](evenkeel_policy::placement::serving). Here are the server's two sides of it:
+//! [`serving`](evenkeel_types::serving). Here are the server's two sides of it:
 //!
 //! - [`LeaseKeeper`], one for each server, gets leases: from the coordinator's answers and, when those stay away, by
 //!   asking the other servers of its map for their votes.
@@ -30,8 +30,8 @@
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use core::time::Duration;
-use evenkeel_policy::placement::map::{ClusterMap, ServerEntry};
-use evenkeel_policy::placement::serving::{SERVING_LEASE, votes_needed};
+use evenkeel_types::map::{ClusterMap, ServerEntry};
+use evenkeel_types::serving::{SERVING_LEASE, votes_needed};
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;

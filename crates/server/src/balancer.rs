@@ -4,11 +4,11 @@
 //! cachelets to give to whom. Integer programs are solved here, where nobody waits.
 
 use crate::control::{Control, WorkerHandle, ask};
-use evenkeel_policy::cachelet_load::{INTERVAL, WorkerLoad};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_balance::cachelet_load::{INTERVAL, WorkerLoad};
 use evenkeel_runtime::Clock;
 use evenkeel_server_core::balancer::{BalancerConfig, BalancerView, ServerBalancer};
 use evenkeel_types::ServerId;
+use evenkeel_types::map::ClusterMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! What the rest of the process says to a worker, and what a worker lets the rest see.
 
+use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::MigrationReport;
 use evenkeel_control::hot_keys::{ReplicaView, WorkerHotKeys};
-use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::settings::Settings;
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_hotkeys::settings::Settings;
 use evenkeel_server_core::{ClassStats, Counters, Credentials, LinkId, ProcessFacts, ServingLease};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, ServerId};
 use std::net::SocketAddr;
 use std::sync::Arc;

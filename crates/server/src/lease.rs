@@ -2,12 +2,12 @@
 //! their votes. What is asked when, and what it is worth, [`LeaseKeeper`] decides.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
 use evenkeel_runtime::names::{Resolver, literal};
 use evenkeel_runtime::{Clock, InputBuffer, Stream};
 use evenkeel_server_core::{LeaseKeeper, ServingLease, Step, Voter};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use mio::{Events, Interest, Poll, Registry, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -2,8 +2,8 @@
 
 use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
+use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::hot_keys::{EventView, ReplicaView, WorkerHotKeys};
-use evenkeel_policy::cachelet_load::WorkerLoad;
 use evenkeel_runtime::{Clock, Page, PageKind};
 use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Epoch;

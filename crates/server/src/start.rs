@@ -14,10 +14,9 @@ use crate::pages::Pages;
 use crate::toll::Toll;
 use crate::{credentials, facts};
 use anyhow::Context;
+use evenkeel_balance::phase::PhaseConfig;
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode, ssm_entries};
 use evenkeel_member::MemberHandle;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode, ssm_entries};
-use evenkeel_policy::migration::phase::PhaseConfig;
-use evenkeel_policy::placement::map::cachelets_per_worker;
 use evenkeel_protocol::Limits;
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
@@ -32,6 +31,7 @@ use evenkeel_server_core::{
     WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
+use evenkeel_types::map::cachelets_per_worker;
 use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};

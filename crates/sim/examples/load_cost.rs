@@ -6,8 +6,8 @@
 //! it takes to set a cluster up does not count. Each is the fastest of three runs, since other load on
 //! the machine takes no processor time from this one, but cache and clock.
 
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
-use evenkeel_policy::placement::config::Distribution;
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode};
+use evenkeel_placement::config::Distribution;
 use evenkeel_sim::load::{Arrivals, KeyPlacement, LoadPlan, LoadReport, ServiceModel, fast, whole};
 use evenkeel_workload::Popularity;
 

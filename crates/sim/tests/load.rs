@@ -1,8 +1,8 @@
 //! Load and latency in both fidelities: they agree where they must, and with what theory says.
 
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
-use evenkeel_policy::load::TriggerConfig;
-use evenkeel_policy::placement::config::Distribution;
+use evenkeel_balance::load::TriggerConfig;
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode};
+use evenkeel_placement::config::Distribution;
 use evenkeel_sim::load::{Arrivals, KeyPlacement, LoadPlan, LoadReport, ServiceModel, fast, whole};
 use evenkeel_workload::{Popularity, ReadOnly};
 

@@ -1,7 +1,7 @@
 //! Cachelets that move under load: what the balancing that ships makes of it, in the fast mode.
 
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode};
 use evenkeel_sim::load::{Arrivals, Balancing, LoadPlan, LoadReport, Part, ServiceModel, fast};
 use evenkeel_workload::Popularity;
 

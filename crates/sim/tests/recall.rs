@@ -4,9 +4,9 @@
 //! half as much again must be found, and what has less than half of it must not be said to be hot; what is between is
 //! hot by one average and not by another. docs/experiments/hot-detection.md compares it with other detectors.
 
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, ssm_entries};
-use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
-use evenkeel_policy::load::{TriggerConfig, cost_of};
+use evenkeel_balance::load::{TriggerConfig, cost_of};
+use evenkeel_hotkeys::config::{HotKeysConfig, ssm_entries};
+use evenkeel_hotkeys::server::{HotKeys, Reader};
 use evenkeel_types::{Instant, KeyHash};
 use evenkeel_workload::{Operation, Request, WorkloadSpec};
 use std::collections::{HashMap, VecDeque};

@@ -9,6 +9,7 @@
 //! * [`Memcached`] is the reference: Debian's memcached on a free port.
 //! * [`Cluster`] is a coordinator with servers and proxies.
 //! * [`worker_ports`] answer as a server whose heartbeats a test writes by hand.
+//! * [`seed`] is what random tests begin with.
 //! * [`Client`] is a small blocking text client that never hides a byte.
 //!
 //! Nothing here sleeps for a time that should be enough. A process announces readiness by a line or a file, and what it can
@@ -26,6 +27,7 @@ pub mod evenkeel;
 pub mod http;
 mod memcached;
 mod process;
+mod seed;
 mod wait;
 mod worker_ports;
 
@@ -34,5 +36,6 @@ pub use client::{Client, IO_TIMEOUT, MetaReply, Value};
 pub use cluster::{Cluster, ClusterOptions};
 pub use memcached::Memcached;
 pub use process::{Builder, EXIT_DEADLINE, Process, READY_DEADLINE, Signal};
+pub use seed::seed;
 pub use wait::{poll_until, undisturbed};
 pub use worker_ports::worker_ports;

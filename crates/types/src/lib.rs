@@ -1,6 +1,6 @@
 //! The words of the domain, shared by every other crate.
 //!
-//! Nothing here does anything: these are the nouns (a key's hash, a server, a worker, a cachelet,
+//! These are the nouns (a key's hash, a server, a worker, a cachelet, the map that says who owns which,
 //! an epoch, a point in time) and the limits that the protocol fixes. A word means the same thing
 //! everywhere; the glossary in `ARCHITECTURE.md` explains each in a sentence.
 //!
@@ -20,6 +20,10 @@
 mod ids;
 mod key;
 pub mod limits;
+pub mod map;
+pub mod promise;
+pub mod random;
+pub mod serving;
 mod time;
 
 pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};

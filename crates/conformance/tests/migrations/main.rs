@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use evenkeel_conformance::migrations;
 use evenkeel_conformance::users::{assert_unnoticed, is_broken, key_name, while_used};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::{Signal, poll_until};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, WorkerRef};
 
 use evenkeel_conformance::coordinators::{Cluster, DEADLINE};

@@ -34,8 +34,8 @@ mod tests;
 
 use core::time::Duration;
 
-use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_types::Instant;
+use evenkeel_types::serving::SERVING_LEASE;
 
 /// Shortest lease that is asked for. etcd grants no shorter one than one and a half of its election timeouts
 /// (a second by default), in whole seconds.

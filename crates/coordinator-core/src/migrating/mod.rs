@@ -27,7 +27,7 @@ mod view;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use evenkeel_policy::placement::map::{MIGRATIONS_MAX, Migration};
+use evenkeel_types::map::{MIGRATIONS_MAX, Migration};
 use evenkeel_types::{CacheletId, Instant, Now, ServerId, WorkerRef};
 
 use super::event::Cause;

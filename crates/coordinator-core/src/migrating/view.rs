@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use core::fmt;
-use evenkeel_policy::placement::map::MIGRATIONS_MAX;
+use evenkeel_types::map::MIGRATIONS_MAX;
 use evenkeel_types::{CacheletId, Epoch};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Who has a cachelet, at present or soon.
 
-use evenkeel_policy::placement::map::Migration;
+use evenkeel_types::map::Migration;
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
 

@@ -1,11 +1,11 @@
 //! Looking at loads, and making a plan of what is seen.
 
-use evenkeel_policy::migration::cluster::{
+use evenkeel_balance::cluster::{
     self, CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterPlan, ClusterReport,
     Draft, Mbal, Planner, ServerReport, Spread, WorkerReport,
 };
-use evenkeel_policy::migration::local::Effort;
-use evenkeel_policy::migration::solver::WorkLimit;
+use evenkeel_balance::local::Effort;
+use evenkeel_balance::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
 use super::{MoveState, Plan, PlanMove, PlanState, Verdict, WorkerChange};

@@ -1,7 +1,7 @@
 //! Plans: load is evened out between servers, in steps that an operator can see, check, stop.
 //!
 //! Every second the coordinator looks at the loads that servers tell. When workers have been overloaded for a number
-//! of looks in a row, a planner ([`evenkeel_policy::migration::cluster`]) says which cachelets should move where. That
+//! of looks in a row, a planner ([`evenkeel_balance::cluster`]) says which cachelets should move where. That
 //! is a *plan*: a value with a number, with what it should lead to and what it costs. What becomes of it depends on
 //! the mode: it is shown and nothing else (`observe`), waits for an operator (`approve`), or is carried out
 //! (`automatic`).
@@ -31,7 +31,7 @@ mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use evenkeel_policy::migration::cluster::Spread;
+pub use evenkeel_balance::cluster::Spread;
 use evenkeel_types::{CacheletId, Instant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};

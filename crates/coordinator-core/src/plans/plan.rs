@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use evenkeel_policy::migration::cluster::Spread;
+use evenkeel_balance::cluster::Spread;
 use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +145,7 @@ pub struct PlanMove {
     pub bytes: u64,
     /// How far it has come.
     pub state: MoveState,
-    /// What names its [`Migration`](evenkeel_policy::placement::map::Migration), once there is one.
+    /// What names its [`Migration`](evenkeel_types::map::Migration), once there is one.
     pub began: Option<Epoch>,
     /// Why it was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]

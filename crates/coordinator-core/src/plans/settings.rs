@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use evenkeel_policy::placement::map::MIGRATIONS_MAX;
+use evenkeel_types::map::MIGRATIONS_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::PlanRefusal;

@@ -1,6 +1,6 @@
 //! What is shown of plans, and why an order about them is refused.
 
-use evenkeel_policy::migration::cluster::Spread;
+use evenkeel_balance::cluster::Spread;
 use evenkeel_types::UnixSeconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Heartbeats that must be refused, each with its reason, and without any effect.
 
-use evenkeel_policy::placement::map::{NAME_LEN_MAX, WORKERS_MAX};
+use evenkeel_types::map::{NAME_LEN_MAX, WORKERS_MAX};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Giving a dead server's cachelets to others: stories. That no two ever serve one is for the simulator
 //! to find out, whose servers have leases and ask each other for votes.
 
-use evenkeel_policy::placement::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
+use evenkeel_types::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
 
 use super::*;
 use evenkeel_server_core::LeaseKeeper;

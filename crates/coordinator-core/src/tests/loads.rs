@@ -1,8 +1,8 @@
 //! What the coordinator makes of the loads that servers tell.
 
 use super::*;
+use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_control::loads::{LoadNews, RATE_MAX};
-use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
 
 fn cachelet(id: u16, load: f64) -> CacheletLoad {
     CacheletLoad {

@@ -49,7 +49,7 @@ fn report(began: Epoch, state: MigrationState) -> MigrationReport {
     }
 }
 
-use evenkeel_policy::placement::map::Migration;
+use evenkeel_types::map::Migration;
 
 #[test]
 fn a_cachelet_passes_when_its_source_says_so_and_its_contents_go_on() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::plans::{MoveState, PlanMode, PlanRefusal, PlanSettings, PlanState, Verdict};
+use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_control::loads::LoadNews;
-use evenkeel_policy::cachelet_load::{CacheletLoad, WorkerLoad};
 
 /// Bytes of each cachelet.
 const BYTES: u64 = 1_000;
@@ -68,7 +68,7 @@ impl Cluster {
         let map = self.world.core.map().unwrap().clone();
         let migrations = &map.document().migrations;
         let at = |server| {
-            let is_end = |m: &&evenkeel_policy::placement::map::Migration| {
+            let is_end = |m: &&evenkeel_types::map::Migration| {
                 m.to.server == server || map.owner(m.cachelet).is_some_and(|o| o.server == server)
             };
             migrations.iter().filter(is_end).count()

@@ -9,7 +9,7 @@
 //! when a migration is decided, for from then on the former owner's copy grows old. A map names the stay of a virtual node
 //! with its owner; whatever is served at any two times in the same stay must be the same contents.
 
-use evenkeel_policy::placement::map::Migration;
+use evenkeel_types::map::Migration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

@@ -2,7 +2,7 @@
 
 use super::super::limits::{SERVER_SILENT, UNHEARD_MAX};
 use super::*;
-use evenkeel_policy::placement::map::ServerEntry;
+use evenkeel_types::map::ServerEntry;
 
 /// Three servers, of which the first reports no more from now on.
 fn without_the_first() -> (World, ServerEntry, Vec<Heartbeat>) {

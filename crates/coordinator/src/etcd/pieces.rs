@@ -190,7 +190,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore, Heartbeat};
-    use evenkeel_policy::placement::map::NAME_LEN_MAX;
+    use evenkeel_types::map::NAME_LEN_MAX;
     use evenkeel_types::{Instant, Now};
     use serde_json::json;
 

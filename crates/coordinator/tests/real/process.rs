@@ -160,7 +160,7 @@ fn killed_and_started_again_it_knows_what_it_knew() {
     let process = Process::start(&[&["--listen=127.0.0.1:0"], &arguments[..]].concat());
     let address = process.address;
     let members = [Member::server(address, 1), Member::server(address, 2)];
-    let wanted = |map: &evenkeel_policy::placement::map::ClusterMap| {
+    let wanted = |map: &evenkeel_types::map::ClusterMap| {
         map.servers().len() == 2 && crate::support::is_even(map)
     };
     let map = members[0].wait_map("a map of two", wanted);

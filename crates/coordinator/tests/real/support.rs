@@ -13,8 +13,8 @@ use evenkeel_coordinator_core::{LoadReport, MemberKind};
 use evenkeel_member::access::Access;
 use evenkeel_member::client::ApiClient;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_testkit::worker_ports;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch};
 
 /// Longest wait for anything; reached only by a failure.

@@ -18,7 +18,7 @@ use clap::Parser;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::{Objective, Percentile, RunArgs};
 use evenkeel_coordinator_core::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_sim::load::service::{Fit, Measured, fit};
 use evenkeel_sim::load::{KEY_LEN, LoadPlan, ServiceModel};
 use evenkeel_workload::Popularity;

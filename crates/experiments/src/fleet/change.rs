@@ -7,8 +7,8 @@ use evenkeel_coordinator_core::{
     Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, limits,
 };
 use evenkeel_member::client::ApiClient;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_types::BootId;
+use evenkeel_types::map::ClusterMap;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -2,8 +2,8 @@
 
 use super::Fleet;
 use anyhow::Context;
+use evenkeel_balance::phase::PhaseCounts;
 use evenkeel_coordinator_core::MigrationEnd;
-use evenkeel_policy::migration::phase::PhaseCounts;
 use serde::Deserialize;
 use std::iter::Sum;
 use std::ops::Sub;

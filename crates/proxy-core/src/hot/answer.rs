@@ -8,10 +8,8 @@ use crate::pool::{Pool, PoolId, Servers};
 use crate::routes::Rename;
 use crate::show::{self, Tally, Unfit};
 use crate::{BackendId, ProxyCore};
-use evenkeel_policy::hot_keys::client::{Answer, Verdict};
-use evenkeel_policy::hot_keys::plain::{
-    Fill, Found, NAME_PREFIX_LEN, REPLICA_EXPTIME_SECS, Recaching,
-};
+use evenkeel_hotkeys::client::{Answer, Verdict};
+use evenkeel_hotkeys::plain::{Fill, Found, NAME_PREFIX_LEN, REPLICA_EXPTIME_SECS, Recaching};
 use evenkeel_protocol::compose::{answer, request as ask};
 use evenkeel_protocol::{LINE_LEN_MAX, MetaStatus, Reply, Store, StoreVerb, Value, text};
 use evenkeel_types::{Instant, KeyHash, Version};

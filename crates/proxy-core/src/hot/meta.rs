@@ -13,8 +13,8 @@ use crate::in_flight::Ask;
 use crate::pool::{Pool, PoolId};
 use crate::way::{WayKey, WayTo};
 use crate::{BackendId, ProxyCore};
-use evenkeel_policy::hot_keys::client::{Answer, ReadTicket};
-use evenkeel_policy::hot_keys::plain::{NAME_PREFIX_LEN, NamePrefix, Wants};
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
+use evenkeel_hotkeys::plain::{NAME_PREFIX_LEN, NamePrefix, Wants};
 use evenkeel_protocol::compose::number;
 use evenkeel_protocol::{
     FLAG_COUNT_MAX, KeyScratch, MetaFlags, MetaReply, MetaStatus, Reply, Request,

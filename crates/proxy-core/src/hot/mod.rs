@@ -1,6 +1,6 @@
 //! Hot keys of pools of plain memcached servers: asking for copies, storing them, and going home.
 //!
-//! What may be shown, and why, is decided in [`plain`](evenkeel_policy::hot_keys::plain), where the
+//! What may be shown, and why, is decided in [`plain`](evenkeel_hotkeys::plain), where the
 //! argument for it stands. Here is what that asks for: reads of a replicated key go alone, on a line of
 //! their own ([`Ask::Hot`]), to the copy whose turn it is, and their answers are held against what
 //! the home said. A replica goes by another name on its server and is shown under the key's.
@@ -28,8 +28,8 @@ use super::slab::Key;
 use super::way::{WayKey, WayTo};
 use super::{BackendId, ClientId, ProxyCore};
 use core::mem;
-use evenkeel_policy::hot_keys::client::ReadTicket;
-use evenkeel_policy::hot_keys::plain::{
+use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_hotkeys::plain::{
     NAME_PREFIX_LEN, NamePrefix, PlainHotKeys, PlainMode, ReadRoute, Wants,
 };
 use evenkeel_protocol::{

@@ -7,9 +7,9 @@
 use crate::BackendId;
 use crate::config::MapSource;
 use crate::recovery::Failure;
-use evenkeel_policy::placement::map::ClusterMap;
-use evenkeel_policy::placement::renaming::shadows;
+use evenkeel_placement::renaming::shadows;
 use evenkeel_types::limits::GAMMA_MAX;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl EvenkeelPool {
     /// What leases belong to, as [`ClientLeases`] wants to be told it: the map, and the
     /// configuration by which keys come here.
     ///
-    /// [`ClientLeases`]: evenkeel_policy::hot_keys::client::ClientLeases
+    /// [`ClientLeases`]: evenkeel_hotkeys::client::ClientLeases
     #[inline]
     pub fn era(&self) -> Epoch {
         self.era

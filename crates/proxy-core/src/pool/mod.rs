@@ -17,8 +17,8 @@ use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use super::slab::Key;
 use super::{BackendId, Epoch};
 use core::time::Duration;
-use evenkeel_policy::hot_keys::client::ClientLeases;
-use evenkeel_policy::hot_keys::plain::PlainHotKeys;
+use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_hotkeys::plain::PlainHotKeys;
 use std::sync::Arc;
 
 /// Names a pool of one core.

@@ -2,8 +2,8 @@
 //! warm cache stays warm when the proxy is put in front of it.
 
 use crate::BackendId;
-use evenkeel_policy::placement::config::{PlacementConfig, PlacementError, Server};
-use evenkeel_policy::placement::pool::Placement;
+use evenkeel_placement::config::{PlacementConfig, PlacementError, Server};
+use evenkeel_placement::pool::Placement;
 use std::sync::Arc;
 
 /// The servers of a pool and where keys live among them: made once and shared by all workers.

@@ -4,9 +4,9 @@
 use super::routing::{pool, route, routes};
 use super::world::{Connecting, SOURCE, World, key_of, map, memcached};
 use crate::*;
-use evenkeel_policy::hot_keys::config::Consistency;
-use evenkeel_policy::hot_keys::settings::Promise;
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument};
+use evenkeel_types::map::{ClusterMap, MapDocument};
+use evenkeel_types::promise::Consistency;
+use evenkeel_types::promise::Promise;
 
 /// The server that was asked something, and what.
 fn asked(world: &mut World) -> (u16, String) {

@@ -2,7 +2,7 @@
 
 use super::plain_servers::{PORTS, Plain};
 use crate::*;
-use evenkeel_policy::hot_keys::plain::{NamePrefix, PlainConfig, PlainMode};
+use evenkeel_hotkeys::plain::{NamePrefix, PlainConfig, PlainMode};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

@@ -2,7 +2,7 @@
 
 use super::plain_servers::{PORTS, Plain};
 use crate::ClientId;
-use evenkeel_policy::hot_keys::plain::PlainMode;
+use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::binary::{Command, ReplyOutcome, Request, parse_reply};
 

@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::*;
-use evenkeel_policy::hot_keys::plain::{NAME_PREFIX_LEN, PlainConfig, PlainMode};
+use evenkeel_hotkeys::plain::{NAME_PREFIX_LEN, PlainConfig, PlainMode};
 use std::collections::BTreeMap;
 
 pub const PORTS: [u16; 4] = [101, 102, 103, 104];

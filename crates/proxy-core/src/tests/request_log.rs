@@ -5,7 +5,7 @@ use super::routing::{pool, route, routes};
 use super::world::{Connecting, World, memcached};
 use crate::*;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::plain::PlainMode;
+use evenkeel_hotkeys::plain::PlainMode;
 use serde_json::{Value, json};
 
 fn config(sample: u32, slow_ms: Option<u64>) -> RequestLogConfig {

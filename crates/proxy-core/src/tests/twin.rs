@@ -3,7 +3,7 @@
 
 use super::world::{World, map};
 use crate::{ClientId, ProxyConfig, RequestLogConfig};
-use evenkeel_policy::hot_keys::config::HotKeysConfig;
+use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,

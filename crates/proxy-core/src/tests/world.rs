@@ -2,8 +2,8 @@
 
 use crate::*;
 use core::time::Duration;
-use evenkeel_policy::placement::config::{PlacementConfig, Server as PoolServer};
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry};
+use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
+use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;

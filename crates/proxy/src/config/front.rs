@@ -6,7 +6,7 @@
 
 use super::reader::{At, Reader, Section};
 use crate::args::Args;
-use evenkeel_policy::placement::config::PORT_DEFAULT;
+use evenkeel_placement::config::PORT_DEFAULT;
 use evenkeel_protocol::auth::{AuthMode, Credentials, FILE_BYTES_MAX};
 use evenkeel_proxy_core::Access;
 use evenkeel_runtime::{

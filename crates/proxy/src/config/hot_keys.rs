@@ -1,9 +1,9 @@
 //! What a pool of memcached servers says about its hot keys.
 
 use super::reader::{Reader, Section};
-use evenkeel_policy::hot_keys::config::{LEASE_MAX, LEASE_MIN};
-use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
+use evenkeel_hotkeys::plain::{PlainConfig, PlainMode};
 use evenkeel_runtime::parse_duration;
+use evenkeel_types::promise::{LEASE_MAX, LEASE_MIN};
 use std::time::Duration;
 
 /// The keys of a pool that are about it. The first one says whether there is anything to say.

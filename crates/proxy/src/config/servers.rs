@@ -8,10 +8,8 @@ use super::reader::{At, Reader, Section};
 use crate::clusters::ClusterSpec;
 use crate::discovery::{DiscoverySpec, Source, read_servers_file};
 use evenkeel_member::DEFAULT_CLUSTER;
-use evenkeel_policy::placement::config::{
-    Distribution, HashTag, PlacementConfig, PlacementError, Server,
-};
-use evenkeel_policy::placement::hash::Hash;
+use evenkeel_placement::config::{Distribution, HashTag, PlacementConfig, PlacementError, Server};
+use evenkeel_placement::hash::Hash;
 use evenkeel_proxy_core::ServerList;
 use evenkeel_runtime::names::Family;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::request_log::Target;
 use clap::Parser;
-use evenkeel_policy::hot_keys::plain::PlainMode;
+use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_protocol::auth::AuthMode;
 use evenkeel_proxy_core::{CommandClass, RequestLogConfig, RouteTarget, TtlBounds};
 use reader::PROBLEMS_MAX;

@@ -17,7 +17,7 @@ mod source;
 pub use source::{DiscoverySpec, FILE_REFRESH, Source, read_servers_file};
 
 use crate::in_force::InForce;
-use evenkeel_policy::membership::{Counts, Membership, Standing};
+use evenkeel_placement::membership::{Counts, Membership, Standing};
 use evenkeel_proxy_core::ServerList;
 use evenkeel_runtime::names::Names;
 use evenkeel_runtime::{Clock, spawn_named};

@@ -1,9 +1,9 @@
 //! Who is asked for a pool's servers, and what is made of the answer.
 
-use evenkeel_policy::membership::{
+use evenkeel_placement::config::{PORT_DEFAULT, PlacementConfig, Server};
+use evenkeel_placement::membership::{
     Answer, Pace, ServiceRecord, of_addresses, of_services, parse_list,
 };
-use evenkeel_policy::placement::config::{PORT_DEFAULT, PlacementConfig, Server};
 use evenkeel_runtime::names::{Family, Names, Service, Unanswered};
 use std::fmt;
 use std::fs::File;

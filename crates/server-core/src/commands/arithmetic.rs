@@ -6,7 +6,7 @@
 use super::touch::set_expiry;
 use crate::engine::{At, Engine, PutError, shown_version, ttl};
 use crate::time::Seconds;
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::{answer, number};
 use evenkeel_protocol::{Direction, Meta, MetaStatus, stored_number, text};
 use evenkeel_storage::NewItem;

@@ -4,7 +4,7 @@
 use super::{arithmetic, delete, store, touch};
 use crate::engine::{At, Engine, saw_read, shown_version};
 use crate::time::NEVER;
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::StoreMode;
 use evenkeel_protocol::binary::{Command, Request, Status, answer};
 use evenkeel_types::Version;

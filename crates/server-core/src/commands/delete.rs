@@ -3,7 +3,7 @@
 use super::touch::set_expiry;
 use crate::engine::{At, Engine};
 use crate::time::NEVER;
-use evenkeel_policy::hot_keys::server::{Reader, WriteKind};
+use evenkeel_hotkeys::server::{Reader, WriteKind};
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_storage::NewItem;

@@ -3,7 +3,7 @@
 use crate::admin::CLUSTER_KEY;
 use crate::engine::{At, Engine, saw_read, shown_version};
 use crate::time::Seconds;
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_storage::{Hint, TableHash};
 use evenkeel_types::CacheletId;

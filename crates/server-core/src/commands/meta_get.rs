@@ -3,7 +3,7 @@
 use super::touch::set_expiry;
 use crate::engine::{At, Engine, saw_read, shown_version, ttl};
 use crate::time::{NEVER, Seconds, TimeBase};
-use evenkeel_policy::hot_keys::server::{ReadAdvice, Reader, WriteKind};
+use evenkeel_hotkeys::server::{ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_storage::{ItemMut, NewItem};

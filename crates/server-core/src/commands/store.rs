@@ -5,7 +5,7 @@
 
 use crate::engine::{At, Engine, PutError, shown_version};
 use crate::time::{NEVER, Seconds};
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, Store, StoreMode, StoreVerb, text};
 use evenkeel_storage::{Hint, NewItem};

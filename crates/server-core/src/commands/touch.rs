@@ -2,7 +2,7 @@
 
 use crate::engine::{At, Engine};
 use crate::time::{NEVER, Seconds};
-use evenkeel_policy::hot_keys::server::WriteKind;
+use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::text;
 use evenkeel_types::Version;
 

@@ -48,7 +48,7 @@ use super::placement::LocalPlacement;
 use super::session::ConnectionId;
 use super::worker::WorkerCore;
 use evenkeel_control::{MigrationReport, MigrationState};
-use evenkeel_policy::placement::map::{ClusterMap, Migration};
+use evenkeel_types::map::{ClusterMap, Migration};
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, Now, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

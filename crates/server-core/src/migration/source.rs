@@ -10,9 +10,9 @@ use crate::placement::{Holder, LocalPlacement};
 use crate::time::{Seconds, TimeBase};
 use crate::worker::WorkerCore;
 use core::time::Duration;
-use evenkeel_policy::placement::map::{ClusterMap, Migration};
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Migrate, Reply, ReplyOutcome, parse_reply, text};
+use evenkeel_types::map::{ClusterMap, Migration};
 use evenkeel_types::{CacheletId, Instant, Now};
 
 /// For how long a target may say that it cannot begin yet: longer than

@@ -6,10 +6,10 @@ use crate::placement::LocalPlacement;
 use crate::session::{ConnectionId, Session};
 use crate::time::{NEVER, Seconds, TimeBase};
 use crate::worker::WorkerCore;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::compose::answer as compose;
 use evenkeel_protocol::{Meta, Migrate, Request, text};
 use evenkeel_storage::NewItem;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
 
 /// Newest version of a source that is believed. No source comes this far: clients may set versions up to 2^63 (`E`), and what

@@ -5,7 +5,7 @@ use crate::listing::ListForm;
 use crate::message::{ClassesView, CountersView, LinesView, Task};
 use crate::session::{ConnectionId, Session};
 use crate::worker::WorkerCore;
-use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
+use evenkeel_hotkeys::settings::{SETTINGS, Settings};
 use evenkeel_protocol::admin::Classes;
 use evenkeel_protocol::auth::Dialect;
 use evenkeel_protocol::compose::answer::stat;

@@ -1,8 +1,8 @@
 //! What operators ask: lists of items, watching, statistics, the clock, the limit.
 
 use crate::harness::{Client, Server, at, config, map};
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::hot_keys::settings::Settings;
+use evenkeel_hotkeys::config::Mode;
+use evenkeel_hotkeys::settings::Settings;
 use evenkeel_server_core::{AdminConfig, ProcessFacts, ProcessRequest};
 use evenkeel_types::ServerId;
 

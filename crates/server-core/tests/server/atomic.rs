@@ -1,7 +1,7 @@
 //! Atomic writes: answers that wait until no other copy can be read.
 
 use crate::harness::{Client, Cluster, Server, at, config};
-use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_types::promise::Consistency;
 
 const HELLO: &str = "evenkeel 1 epoch=1\r\n";
 

@@ -1,8 +1,7 @@
 //! A server made of cores alone: messages between workers are carried by a loop, time is a number.
 
-use evenkeel_policy::hot_keys::config::HotKeysConfig;
-use evenkeel_policy::load::TriggerConfig;
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
+use evenkeel_balance::load::TriggerConfig;
+use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::binary::{Command, ReplyHeader, Request};
 use evenkeel_server_core::{
@@ -10,6 +9,7 @@ use evenkeel_server_core::{
     first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
+use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
 use std::sync::Arc;
 

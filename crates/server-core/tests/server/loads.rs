@@ -1,8 +1,8 @@
 //! What a worker tells of the loads of its cachelets.
 
 use crate::harness::{Client, Server, at, config, map};
-use evenkeel_policy::cachelet_load::{INTERVAL, WorkerLoad};
-use evenkeel_policy::load::BYTES_PER_REQUEST;
+use evenkeel_balance::cachelet_load::{INTERVAL, WorkerLoad};
+use evenkeel_balance::load::BYTES_PER_REQUEST;
 use evenkeel_types::ServerId;
 
 fn interval_ms() -> u64 {
@@ -51,7 +51,7 @@ fn each_command_is_a_read_or_a_write_of_its_cachelet_once() {
         "no interval is over"
     );
     end_interval(&mut server, 1);
-    let cachelets = |number: fn(&evenkeel_policy::cachelet_load::CacheletLoad) -> f64| {
+    let cachelets = |number: fn(&evenkeel_balance::cachelet_load::CacheletLoad) -> f64| {
         sum(&server, |worker| worker.cachelets.iter().map(number).sum())
     };
     // An interval is half a second.

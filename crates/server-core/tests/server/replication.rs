@@ -1,8 +1,8 @@
 //! The extension at the server: hello, other homes' keys, replicas, and a hot key's whole life.
 
 use crate::harness::{Client, Cluster, Server, at, config, map};
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::hot_keys::settings::Settings;
+use evenkeel_hotkeys::config::Mode;
+use evenkeel_hotkeys::settings::Settings;
 use evenkeel_server_core::ProcessRequest;
 use evenkeel_types::ServerId;
 
@@ -97,7 +97,7 @@ fn a_client_that_knows_no_map_is_told_of_a_quarantine() {
     let cachelet = cachelet.expect("an owner");
     document.cachelets[cachelet] = None;
     document.quarantined = vec![evenkeel_types::CacheletId(cachelet as u16)];
-    let map = evenkeel_policy::placement::map::ClusterMap::new(document).expect("a sound map");
+    let map = evenkeel_types::map::ClusterMap::new(document).expect("a sound map");
     let place = |key: &String| map.locate(evenkeel_types::KeyHash::of(key.as_bytes()));
     let mut keys = (0..).map(|i| format!("k{i}"));
     let key = keys.find(|key| usize::from(place(key).cachelet.0) == cachelet);
@@ -119,7 +119,7 @@ fn what_a_server_no_longer_owns_is_forgotten() {
     let (two, three) = (map(1, 2), map(2, 3));
     server.workers[0].handle_map(at(0), &two, ServerId(1));
     let mut client = Client::open(&mut server, 0);
-    let owner = |map: &evenkeel_policy::placement::map::ClusterMap, key: &str| {
+    let owner = |map: &evenkeel_types::map::ClusterMap, key: &str| {
         map.locate(evenkeel_types::KeyHash::of(key.as_bytes()))
             .worker
             .map(|w| w.server.0)
@@ -132,9 +132,8 @@ fn what_a_server_no_longer_owns_is_forgotten() {
     server.workers[0].handle_map(at(0), &three, ServerId(1));
     let mut back = (*two).clone().document().clone();
     back.epoch.0 = 3;
-    let back = std::sync::Arc::new(
-        evenkeel_policy::placement::map::ClusterMap::new(back).expect("a sound map"),
-    );
+    let back =
+        std::sync::Arc::new(evenkeel_types::map::ClusterMap::new(back).expect("a sound map"));
     server.workers[0].handle_map(at(0), &back, ServerId(1));
     assert_eq!(
         client.ask(&mut server, at(0), format!("get {key}\r\n")),
@@ -162,7 +161,7 @@ fn what_was_sent_behind_a_request_that_is_not_carried_out_is_not_either() {
     let mut map = (*map(2, 2)).clone().document().clone();
     let owner = map.cachelets.iter_mut();
     owner.for_each(|owner| owner.as_mut().expect("owned").server = ServerId(1));
-    let map = evenkeel_policy::placement::map::ClusterMap::new(map).expect("a sound map");
+    let map = evenkeel_types::map::ClusterMap::new(map).expect("a sound map");
     server.workers[0].handle_map(at(0), &map.into(), ServerId(1));
     // Sent before the answer was read.
     let mut both = |server: &mut Server| say(server, "ms KEY 1 Y2\r\nb\r\nms KEY 1 Y2 W0\r\nc\r\n");

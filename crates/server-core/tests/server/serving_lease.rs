@@ -1,10 +1,10 @@
 //! Serving leases: what a server gets them for, and what a renewal covers at a worker.
 
 use crate::harness::{Client, Server, at, config, frame, map, statuses};
-use evenkeel_policy::placement::serving::SERVING_LEASE;
 use evenkeel_protocol::StoreMode;
 use evenkeel_protocol::binary::{Command, Status};
 use evenkeel_server_core::{ConnectionId, LeaseKeeper, ServingLease, Step};
+use evenkeel_types::serving::SERVING_LEASE;
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
 /// One worker of a cluster's only server.

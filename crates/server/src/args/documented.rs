@@ -1,17 +1,18 @@
 //! Holds what docs/hot-keys.md says of settings and statistics against the code.
 
+use evenkeel_balance::load::BYTES_PER_REQUEST;
 use evenkeel_coordinator_core::limits::HOT_EVENTS_MAX;
-use evenkeel_policy::hot_keys::config::{
-    Consistency, HotKeysConfig, LEASE_MAX, LEASE_MIN, SAMPLES_PER_SLOT, SAMPLING_MIN,
-    SSM_ENTRIES_PER_SERVER, SSM_ENTRIES_PER_WORKER_MIN,
+use evenkeel_hotkeys::config::{
+    HotKeysConfig, SAMPLES_PER_SLOT, SAMPLING_MIN, SSM_ENTRIES_PER_SERVER,
+    SSM_ENTRIES_PER_WORKER_MIN,
 };
-use evenkeel_policy::hot_keys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
-use evenkeel_policy::hot_keys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
-use evenkeel_policy::hot_keys::server::PROMOTION_HOLD_OFF;
-use evenkeel_policy::hot_keys::settings::{SETTINGS, Settings};
-use evenkeel_policy::load::BYTES_PER_REQUEST;
+use evenkeel_hotkeys::log::{EFFECT_AFTER, LOG_ENTRIES_MAX};
+use evenkeel_hotkeys::replication::{RENEWAL_INTERVAL, REPLICA_LIFETIME};
+use evenkeel_hotkeys::server::PROMOTION_HOLD_OFF;
+use evenkeel_hotkeys::settings::{SETTINGS, Settings};
 use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Now;
+use evenkeel_types::promise::{Consistency, LEASE_MAX, LEASE_MIN};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/hot-keys.md");
@@ -80,7 +81,7 @@ fn each_limit_is_what_the_page_says() {
     for (what, value) in [
         ("reads that a write outweighs", {
             let modes = [Consistency::Lease, Consistency::Atomic];
-            let [lease, atomic] = modes.map(Consistency::write_weight);
+            let [lease, atomic] = modes.map(evenkeel_hotkeys::config::write_weight);
             format!("{lease}; {atomic} with `atomic`")
         }),
         (

@@ -13,8 +13,8 @@ pub use files::file_arguments;
 
 use crate::io::IoArgs;
 use clap::{ArgAction, Args as ClapArgs};
+use evenkeel_hotkeys::config::Mode;
 use evenkeel_member::access::AccessArgs;
-use evenkeel_policy::hot_keys::config::Mode;
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
     parse_size,

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use core::time::Duration;
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
-use evenkeel_policy::hot_keys::config::{GAMMA_MAX_DEFAULT, HotKeysConfig, Mode, ssm_entries};
+use evenkeel_hotkeys::config::{GAMMA_MAX_DEFAULT, HotKeysConfig, Mode, ssm_entries};
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::io::{self, Write};
 use std::path::PathBuf;

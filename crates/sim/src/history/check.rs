@@ -4,7 +4,7 @@ use super::key::{KeyHistory, Stamp};
 use super::violation::Millis;
 use super::{Action, Effect, Found, History, Kind, NEVER, Operation, Promises, Violation, WriteId};
 use core::time::Duration;
-use evenkeel_policy::hot_keys::ages::Ages;
+use evenkeel_hotkeys::ages::Ages;
 use std::collections::BTreeMap;
 
 /// How much was checked.

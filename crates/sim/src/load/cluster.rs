@@ -2,12 +2,12 @@
 
 use super::names::KeyNames;
 use super::{KeyPlacement, LoadPlan};
-use evenkeel_policy::placement::config::{Distribution, PlacementConfig, Server};
-use evenkeel_policy::placement::map::{
+use evenkeel_placement::config::{Distribution, PlacementConfig, Server};
+use evenkeel_placement::pool::Placement;
+use evenkeel_types::map::{
     CACHELETS_MAX, ClusterMap, MapDocument, SERVERS_MAX, ServerEntry, VIRTUAL_NODES,
     VIRTUAL_NODES_MAX,
 };
-use evenkeel_policy::placement::pool::Placement;
 use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
 use std::sync::Arc;
 

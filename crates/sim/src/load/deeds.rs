@@ -1,6 +1,6 @@
 //! What servers and their coordinator did to even out a load.
 
-use evenkeel_policy::migration::phase::PhaseCounts;
+use evenkeel_balance::phase::PhaseCounts;
 use serde::Serialize;
 use std::ops::Sub;
 

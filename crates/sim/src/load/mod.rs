@@ -30,8 +30,8 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use evenkeel_coordinator_core::plans::PlanSettings;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode};
-use evenkeel_policy::placement::config::Distribution;
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode};
+use evenkeel_placement::config::Distribution;
 use evenkeel_server_core::STANDALONE_CACHELETS_PER_WORKER;
 use evenkeel_workload::{Mix, Popularity, RATE_MAX, Rate, ReadOnly, Workload, WorkloadSpec};
 

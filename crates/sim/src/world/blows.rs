@@ -10,8 +10,8 @@ use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_coordinator_core::plans::Plan;
 use evenkeel_coordinator_core::{Moving, Purpose, SavedState, Slot};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_server_core::MigrationStep;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, KeyHash};
 
 /// Traps at one time. The oldest gives way: its step may never come.

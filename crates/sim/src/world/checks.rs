@@ -6,10 +6,10 @@ use super::proxies::MAP_SOURCE;
 use super::servers::MEMORY;
 use super::{Event, World};
 use crate::history::Nanos;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_proxy_core::limits::{BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, OUT_CLOSE};
 use evenkeel_server_core::{LINK_OUT_MAX, OUT_PAUSE};
 use evenkeel_types::Epoch;
+use evenkeel_types::map::ClusterMap;
 use std::sync::Arc;
 
 /// How often resources are looked at.

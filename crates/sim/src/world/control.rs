@@ -7,15 +7,16 @@ use super::servers::{HOT_TRIGGER_RPS, worker_ports};
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
+use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::loads::LoadNews;
 use evenkeel_coordinator_core::{
     Cause, CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
     Settings,
 };
-use evenkeel_policy::cachelet_load::WorkerLoad;
-use evenkeel_policy::hot_keys::config::{Consistency, Mode};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_hotkeys::config::Mode;
 use evenkeel_server_core::WorkerCore;
+use evenkeel_types::map::ClusterMap;
+use evenkeel_types::promise::Consistency;
 use evenkeel_types::{Epoch, Now};
 use serde_json::Value;
 use std::sync::Arc;

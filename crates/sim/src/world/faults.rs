@@ -7,7 +7,7 @@ use super::plan::{MS, SECOND};
 use super::swarm::Hazard;
 use super::{Event, World};
 use crate::history::Nanos;
-use evenkeel_policy::hot_keys::config::Mode;
+use evenkeel_hotkeys::config::Mode;
 
 /// How far wall clocks jump, in seconds: a leap second, an hour, a month.
 const WALL_JUMPS_S: [i64; 3] = [1, 3_600, 30 * 86_400];

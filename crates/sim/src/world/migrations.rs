@@ -1,8 +1,8 @@
 //! Cachelets that migrate between servers because somebody wants them to, and what becomes of keys then.
 
 use super::World;
-use evenkeel_policy::placement::map::Migration;
 use evenkeel_server_core::MigrationStep;
+use evenkeel_types::map::Migration;
 use evenkeel_types::{CacheletId, ServerId, WorkerRef};
 
 /// What is copied in a second at most, by turns; 0 for no limit. Slow ones are caught in the middle.

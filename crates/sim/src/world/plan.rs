@@ -3,7 +3,7 @@
 use super::mutants::Fault;
 use super::swarm::Swarm;
 use crate::history::Nanos;
-use evenkeel_policy::hot_keys::config::Consistency;
+use evenkeel_types::promise::Consistency;
 
 /// One millisecond.
 pub(super) const MS: Nanos = 1_000_000;

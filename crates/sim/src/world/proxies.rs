@@ -8,14 +8,14 @@ use super::process::Process;
 use super::servers::{ITEM_SIZE_MAX, owner_of_port, worker_ports};
 use crate::history::Nanos;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::plain::{PlainConfig, PlainMode};
-use evenkeel_policy::placement::config::{PlacementConfig, Server};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_hotkeys::plain::{PlainConfig, PlainMode};
+use evenkeel_placement::config::{PlacementConfig, Server};
 use evenkeel_proxy_core::{
     BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
 use evenkeel_types::BootId;
+use evenkeel_types::map::ClusterMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

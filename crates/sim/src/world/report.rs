@@ -2,7 +2,7 @@
 
 use super::strikes::Strikes;
 use core::fmt;
-use evenkeel_policy::hot_keys::ages::Ages;
+use evenkeel_hotkeys::ages::Ages;
 use evenkeel_proxy_core::ProxyStats;
 use evenkeel_server_core::Counters;
 use std::collections::BTreeMap;

@@ -11,15 +11,15 @@ use super::process::Process;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
-use evenkeel_policy::hot_keys::config::HotKeysConfig;
-use evenkeel_policy::load::TriggerConfig;
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_balance::load::TriggerConfig;
+use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, LinkId, Message, Peer, Task, WorkerConfig, WorkerCore,
     first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;

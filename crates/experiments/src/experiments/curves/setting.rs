@@ -1,7 +1,8 @@
 //! What a curve is of: servers, how keys get to them, and what is asked.
 
-use evenkeel_policy::hot_keys::config::{Consistency, HotKeysConfig};
+use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_sim::load::ReadChoice;
+use evenkeel_types::promise::Consistency;
 use evenkeel_workload::{Popularity, ReadOnly};
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smal
 use crate::run::Run;
 use crate::trial::Subject;
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
-use evenkeel_policy::placement::config::Distribution;
+use evenkeel_hotkeys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
+use evenkeel_placement::config::Distribution;
 use evenkeel_sim::load::{Balancing, KeyPlacement, LoadPlan, ServiceModel};
 use serde_json::json;
 use std::time::Duration;
@@ -220,7 +220,7 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
         gamma_max,
         lease,
         consistency,
-        write_weight: consistency.write_weight(),
+        write_weight: evenkeel_hotkeys::config::write_weight(consistency),
         entries_max: ssm_entries(1),
         ..HotKeysConfig::default()
     }

@@ -1,12 +1,12 @@
 //! How long a plan of phase 3 takes for a cluster far beyond the paper's.
 
 use anyhow::bail;
-use evenkeel_policy::migration::cluster::{
+use evenkeel_balance::cluster::{
     CacheletNumber, CacheletReport, ClusterAnswer, ClusterConfig, ClusterReport, Mbal,
     ServerReport, WorkerReport, plan,
 };
-use evenkeel_policy::migration::local::Effort;
-use evenkeel_policy::migration::solver::WorkLimit;
+use evenkeel_balance::local::Effort;
+use evenkeel_balance::solver::WorkLimit;
 use evenkeel_types::{KeyHash, ServerId};
 use std::time::{Duration, Instant};
 

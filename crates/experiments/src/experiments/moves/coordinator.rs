@@ -7,8 +7,8 @@ use crate::experiments::Experiment;
 use crate::report::{Claim, Report};
 use crate::run::Run;
 use evenkeel_coordinator_core::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::Mode as Replicate;
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_hotkeys::config::Mode as Replicate;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_workload::Popularity;
 use std::time::Duration;
 

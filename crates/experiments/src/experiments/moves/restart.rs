@@ -11,7 +11,7 @@ use crate::fleet::{Fleet, FleetPlan};
 use crate::report::{Report, Table};
 use crate::run::Run;
 use evenkeel_coordinator_core::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::Mode as Replicate;
+use evenkeel_hotkeys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
 use std::time::{Duration, Instant};
 

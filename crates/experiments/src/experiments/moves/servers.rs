@@ -10,7 +10,7 @@ use crate::experiments::watch::hits_plot;
 use crate::report::Report;
 use crate::run::Run;
 use evenkeel_coordinator_core::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::Mode as Replicate;
+use evenkeel_hotkeys::config::Mode as Replicate;
 use evenkeel_workload::Popularity;
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use crate::fleet::{FleetPlan, LoadSpec, Pool, Smallness};
 use core::fmt;
 use core::time::Duration;
 use evenkeel_coordinator_core::plans::PlanMode;
-use evenkeel_policy::hot_keys::config::Mode as HotKeys;
+use evenkeel_hotkeys::config::Mode as HotKeys;
 use evenkeel_workload::Popularity;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use super::cell::Offered::{Closed, Percent};
 use super::cell::{Cell, DEEP, Deployment, Event, FEW, FLAT, Keys};
 use super::vulnerable::{TRIGGERS, Trigger};
 use evenkeel_bench::BadUsage;
-use evenkeel_policy::hot_keys::config::Mode as HotKeys;
+use evenkeel_hotkeys::config::Mode as HotKeys;
 
 /// For counts without clocks.
 pub(super) fn fewest() -> Vec<Cell> {

@@ -11,7 +11,7 @@ use crate::trial::max_to_mean;
 use anyhow::Context;
 use core::time::Duration;
 use evenkeel_bench::{LoadHandle, Target};
-use evenkeel_policy::hot_keys::config::Mode as HotKeys;
+use evenkeel_hotkeys::config::Mode as HotKeys;
 use evenkeel_workload::trace::{TraceReader, TraceRequest};
 use std::collections::HashSet;
 use std::fs;

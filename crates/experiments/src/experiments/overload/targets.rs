@@ -5,7 +5,7 @@ use super::cell::{Cell, Deployment, Event, Keys, Offered};
 use super::measure::{AFTER, EVENT, START};
 use super::seen::{Outcome, Part, Seen, Spread, by_cell};
 use crate::report::Claim;
-use evenkeel_policy::hot_keys::config::Mode as HotKeys;
+use evenkeel_hotkeys::config::Mode as HotKeys;
 
 /// Least part of what uniform keys carry.
 const EFFICIENCY: f64 = 1.0;

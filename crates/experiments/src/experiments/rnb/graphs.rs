@@ -12,7 +12,7 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_policy::placement::pool::Placement;
+use evenkeel_placement::pool::Placement;
 use evenkeel_workload::{Graph, PowerLaw};
 
 pub(in crate::experiments) const FIGURE_3: Experiment = Experiment {

@@ -7,7 +7,7 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
-use evenkeel_policy::placement::pool::Placement;
+use evenkeel_placement::pool::Placement;
 use evenkeel_workload::rng;
 
 pub(in crate::experiments) const FIGURE_2: Experiment = Experiment {

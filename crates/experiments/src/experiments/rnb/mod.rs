@@ -10,8 +10,8 @@ pub(super) use hole::FIGURE_2;
 pub(super) use items::FIGURE_13;
 
 use super::Experiment;
-use evenkeel_policy::placement::config::{PlacementConfig, Server};
-use evenkeel_policy::placement::pool::Placement;
+use evenkeel_placement::config::{PlacementConfig, Server};
+use evenkeel_placement::pool::Placement;
 
 /// How the settings of a report name [`placement`].
 const PLACEMENT_NAME: &str = "ketama of libmemcached, as the proxy places keys";

@@ -13,9 +13,9 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use crate::simulated::Fidelity;
 use anyhow::anyhow;
-use evenkeel_policy::hot_keys::config::{HotKeysConfig, gamma_for, ssm_entries};
-use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
-use evenkeel_policy::load::TriggerConfig;
+use evenkeel_balance::load::TriggerConfig;
+use evenkeel_hotkeys::config::{HotKeysConfig, gamma_for, ssm_entries};
+use evenkeel_hotkeys::server::{HotKeys, Reader};
 use evenkeel_sim::load::{Arrivals, fast, whole};
 use evenkeel_types::{Instant, KeyHash};
 

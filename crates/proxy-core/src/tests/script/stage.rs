@@ -42,7 +42,7 @@ use super::setup::{Setup, change, port};
 use crate::tests::world::{Connecting, World, map};
 use crate::{ClientId, ProcessStats};
 use core::fmt::Debug;
-use evenkeel_policy::placement::map::{ClusterMap, MapDocument, Migration};
+use evenkeel_types::map::{ClusterMap, MapDocument, Migration};
 use evenkeel_types::{BootId, CacheletId, ServerId, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,10 +2,8 @@
 
 use crate::harness::{Client, Server, at, config};
 use evenkeel_control::{MigrationReport, MigrationState};
-use evenkeel_policy::placement::map::{
-    ClusterMap, MapDocument, Migration, ServerEntry, VIRTUAL_NODES,
-};
 use evenkeel_server_core::{Counters, LinkId, LinkRequest};
+use evenkeel_types::map::{ClusterMap, MapDocument, Migration, ServerEntry, VIRTUAL_NODES};
 use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,7 +76,7 @@ pub struct World {
 impl World {
     pub fn new() -> Self {
         let mut config = config(WORKERS, true);
-        config.hot_keys.mode = evenkeel_policy::hot_keys::config::Mode::Off;
+        config.hot_keys.mode = evenkeel_hotkeys::config::Mode::Off;
         let servers = (0..SERVERS).map(|_| Server::new(config.clone())).collect();
         let mut world = World {
             servers,

@@ -6,12 +6,10 @@ use crate::history::Nanos;
 use crate::load::ReadChoice;
 use crate::load::cluster::worker_number;
 use crate::load::report::Outcome;
-use evenkeel_policy::burden::burden;
-use evenkeel_policy::hot_keys::client::{
-    Answer, ClientLeases, Connection, ReadTicket, Route, Verdict,
-};
-use evenkeel_policy::hot_keys::server::{HotKeys, Reader};
-use evenkeel_policy::placement::renaming;
+use evenkeel_hotkeys::burden::burden;
+use evenkeel_hotkeys::client::{Answer, ClientLeases, Connection, ReadTicket, Route, Verdict};
+use evenkeel_hotkeys::server::{HotKeys, Reader};
+use evenkeel_placement::renaming;
 use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, Version};
 use std::cmp::Reverse;
 

@@ -5,13 +5,13 @@ use super::{Cluster, now_at};
 use crate::load::cluster::{pool_of, worker_at};
 use crate::load::{KeyPlacement, LoadPlan};
 use core::time::Duration;
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_proxy_core::{
     BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
 use evenkeel_types::Instant;
+use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,6 @@ use super::{Cluster, Event, now_at};
 use crate::history::Nanos;
 use crate::load::cluster::{worker_at, worker_ref};
 use crate::load::{KeyPlacement, LoadPlan};
-use evenkeel_policy::placement::map::ClusterMap;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::{
     AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
@@ -13,6 +12,7 @@ use evenkeel_server_core::{
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
+use evenkeel_types::map::ClusterMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

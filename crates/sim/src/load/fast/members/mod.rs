@@ -23,13 +23,13 @@ use crate::history::Nanos;
 use crate::load::cluster::{worker_number, worker_ref};
 use crate::load::report::Outcome;
 use crate::load::{Balancing, Deeds, LoadPlan};
+use evenkeel_balance::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
 use evenkeel_coordinator_core::plans::{PlanState, SavedPlans};
 use evenkeel_coordinator_core::{
     CoordinatorConfig, CoordinatorCore, MigrationEnd, SavedServer, SavedState, Settings, Slot,
     limits,
 };
-use evenkeel_policy::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
-use evenkeel_policy::placement::map::ClusterMap;
+use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now};
 use server::Server;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -265,7 +265,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
     let document = map.document();
     let owned = |owner: &Option<_>| owner.map(Slot::Owned);
     let slots: Option<Vec<Slot>> = document.cachelets.iter().map(owned).collect();
-    let server = |entry: &evenkeel_policy::placement::map::ServerEntry| SavedServer {
+    let server = |entry: &evenkeel_types::map::ServerEntry| SavedServer {
         entry: entry.clone(),
         former: Vec::new(),
         draining: false,

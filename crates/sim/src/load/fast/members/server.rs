@@ -6,16 +6,16 @@ use crate::load::cluster::{worker_number, worker_ref};
 use crate::load::fast::{Cluster, TICK};
 use crate::load::{Balancing, LoadPlan};
 use core::ops::Range;
+use evenkeel_balance::cachelet_load::{CacheletLoad, INTERVAL, LoadMeter, WorkerLoad};
+use evenkeel_balance::local::{LocalConfig, LocalMove};
+use evenkeel_balance::phase::{PhaseConfig, PhaseCounts};
 use evenkeel_control::loads::LoadNews;
 use evenkeel_coordinator_core::{
     Heartbeat, LoadReport, MemberKind, MigrationReport, MigrationState,
 };
-use evenkeel_policy::cachelet_load::{CacheletLoad, INTERVAL, LoadMeter, WorkerLoad};
-use evenkeel_policy::hot_keys::config::Mode;
-use evenkeel_policy::migration::local::{LocalConfig, LocalMove};
-use evenkeel_policy::migration::phase::{PhaseConfig, PhaseCounts};
-use evenkeel_policy::placement::map::{ClusterMap, Migration};
+use evenkeel_hotkeys::config::Mode;
 use evenkeel_server_core::balancer::{BalancerConfig, ServerBalancer};
+use evenkeel_types::map::{ClusterMap, Migration};
 use evenkeel_types::{BootId, CacheletId, Instant, ServerId};
 use std::sync::Arc;
 

@@ -1,0 +1,387 @@
+//! A plan in the making: who has what after the moves so far, and what the next one may be.
+
+use std::collections::BTreeSet;
+
+use evenkeel_types::WorkerRef;
+
+use super::report::{CacheletNumber, ClusterReport, ServerReport};
+use super::{ClusterConfig, LoadChange, Move, Spread};
+use crate::load;
+use crate::{deviation, mean};
+
+/// A server in a draft.
+#[derive(Clone, Debug)]
+pub struct DraftServer {
+    /// Its workers, as places in the list of all workers.
+    pub workers: core::ops::Range<usize>,
+    /// Whether it may get something.
+    pub accepts: bool,
+    /// Sum of its workers' loads.
+    pub load: f64,
+    /// What its cachelets take.
+    pub memory_bytes: u64,
+    /// What they may take.
+    pub memory_max_bytes: u64,
+}
+
+impl DraftServer {
+    /// Mean load of its workers.
+    pub fn load_mean(&self) -> f64 {
+        self.load / self.workers.len().max(1) as f64
+    }
+}
+
+/// A worker in a draft.
+#[derive(Clone, Debug)]
+pub struct DraftWorker {
+    /// Which.
+    pub at: WorkerRef,
+    /// Its server, as a place in the list of servers.
+    pub server: usize,
+    /// Its load.
+    pub load: f64,
+    /// Its load before the plan.
+    pub load_before: f64,
+    /// Part of its time that it has something to do.
+    pub busy: f64,
+    /// Its cachelets, as places in the list of all cachelets.
+    pub cachelets: Vec<usize>,
+}
+
+/// A cachelet in a draft.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftCachelet {
+    /// Its number in the map.
+    pub number: CacheletNumber,
+    /// Its owner, as a place in the list of workers.
+    pub worker: usize,
+    /// Its load, clamped as that of its worker.
+    pub load: f64,
+    /// What its items take.
+    pub memory_bytes: u64,
+    /// Whether it may move, and has not yet.
+    pub is_free: bool,
+}
+
+/// The draft.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    config: &'a ClusterConfig,
+    servers: Vec<DraftServer>,
+    workers: Vec<DraftWorker>,
+    cachelets: Vec<DraftCachelet>,
+    load_mean: f64,
+    bytes_max: u64,
+    bytes: u64,
+    moves: Vec<Move>,
+}
+
+impl<'a> Draft<'a> {
+    /// A draft without moves. Loads are clamped here. The report must be valid. O(c).
+    pub(super) fn new(report: &ClusterReport, config: &'a ClusterConfig) -> Self {
+        let mut draft = Draft {
+            config,
+            servers: Vec::with_capacity(report.servers.len()),
+            workers: Vec::new(),
+            cachelets: Vec::new(),
+            load_mean: 0.0,
+            bytes_max: 0,
+            bytes: 0,
+            moves: Vec::new(),
+        };
+        let most = most_believed(report);
+        for server in &report.servers {
+            draft.add_server(server, most);
+        }
+        let loads: Vec<f64> = draft.workers.iter().map(|worker| worker.load).collect();
+        draft.load_mean = mean(&loads);
+        let bytes: u64 = draft.servers.iter().map(|s| s.memory_bytes).sum();
+        draft.bytes_max = (config.bytes_ratio_max * bytes as f64) as u64;
+        draft
+    }
+
+    fn add_server(&mut self, report: &ServerReport, most: f64) {
+        let first = self.workers.len();
+        for (index, worker) in report.workers.iter().enumerate() {
+            let place = self.workers.len();
+            let reported = reported_load(worker.load, worker.cachelets.iter().map(|c| c.load));
+            let load = reported.min(most);
+            let part = if reported > most {
+                load / reported
+            } else {
+                1.0
+            };
+            let from = self.cachelets.len();
+            self.cachelets
+                .extend(worker.cachelets.iter().map(|c| DraftCachelet {
+                    number: c.cachelet,
+                    worker: place,
+                    load: c.load * part,
+                    memory_bytes: c.memory_bytes,
+                    is_free: c.may_move,
+                }));
+            self.workers.push(DraftWorker {
+                at: WorkerRef {
+                    server: report.server,
+                    worker: index as u16,
+                },
+                server: self.servers.len(),
+                load,
+                load_before: load,
+                busy: worker.busy,
+                cachelets: (from..self.cachelets.len()).collect(),
+            });
+        }
+        let workers = &self.workers[first..];
+        self.servers.push(DraftServer {
+            load: workers.iter().map(|worker| worker.load).sum(),
+            workers: first..self.workers.len(),
+            accepts: report.accepts,
+            memory_bytes: report.memory_bytes(),
+            memory_max_bytes: (self.config.memory_ratio_max * report.memory_max_bytes as f64)
+                as u64,
+        });
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &'a ClusterConfig {
+        self.config
+    }
+
+    /// Every server, in ascending order.
+    pub fn servers(&self) -> &[DraftServer] {
+        &self.servers
+    }
+
+    /// Every worker, server by server.
+    pub fn workers(&self) -> &[DraftWorker] {
+        &self.workers
+    }
+
+    /// A cachelet, by its place.
+    pub fn cachelet(&self, cachelet: usize) -> &DraftCachelet {
+        &self.cachelets[cachelet]
+    }
+
+    /// Every cachelet.
+    pub fn cachelets(&self) -> &[DraftCachelet] {
+        &self.cachelets
+    }
+
+    /// Mean load of the workers, which no move changes.
+    pub fn load_mean(&self) -> f64 {
+        self.load_mean
+    }
+
+    /// Load above which a worker is overloaded, if it is busy enough.
+    pub fn overloaded(&self) -> f64 {
+        let relative = self.config.overloaded_ratio * self.load_mean;
+        self.config
+            .worker_load_max
+            .map_or(relative, |most| relative.min(most))
+    }
+
+    /// Load that nobody is loaded beyond by a plan.
+    pub fn permissible(&self) -> f64 {
+        let relative = self.config.permissible_ratio * self.load_mean;
+        self.config
+            .worker_load_max
+            .map_or(relative, |most| relative.min(most))
+    }
+
+    /// Workers that are overloaded, the most loaded first.
+    pub fn sources(&self) -> Vec<usize> {
+        let mut sources: Vec<usize> = (0..self.workers.len())
+            .filter(|&w| self.is_overloaded(w))
+            .collect();
+        sources.sort_by(|&a, &b| {
+            let (load_a, load_b) = (self.workers[a].load, self.workers[b].load);
+            load_b.total_cmp(&load_a).then(a.cmp(&b))
+        });
+        sources
+    }
+
+    fn is_overloaded(&self, worker: usize) -> bool {
+        let worker = &self.workers[worker];
+        worker.load > self.overloaded() && worker.busy >= self.config.busy_min
+    }
+
+    /// How load is spread now.
+    pub fn spread(&self) -> Spread {
+        let loads: Vec<f64> = self.workers.iter().map(|worker| worker.load).collect();
+        Spread {
+            load_max: loads.iter().copied().fold(0.0, f64::max),
+            load_mean: self.load_mean,
+            deviation: deviation(&loads),
+            overloaded: (0..loads.len()).filter(|&w| self.is_overloaded(w)).count(),
+        }
+    }
+
+    /// Bytes that moves copy so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that may still be copied, but for a first move, which may copy any number.
+    pub fn bytes_left(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.bytes)
+    }
+
+    /// Moves that may still be made.
+    pub fn moves_left(&self) -> usize {
+        self.config.moves_max - self.moves.len()
+    }
+
+    /// Bytes that a move copies.
+    pub fn bytes_of(&self, cachelet: usize, to: usize) -> u64 {
+        let c = &self.cachelets[cachelet];
+        match self.workers[c.worker].server == self.workers[to].server {
+            true => 0,
+            false => c.memory_bytes,
+        }
+    }
+
+    /// Whether a cachelet may go to a worker: it has not moved yet, the destination accepts and has room
+    /// for its load and its memory, and there are moves and bytes left. The first move may copy any number of bytes.
+    pub fn may_move(&self, cachelet: usize, to: usize) -> bool {
+        self.may_get(cachelet, to, 1, 0)
+            && self.workers[to].load + self.cachelets[cachelet].load <= self.permissible()
+    }
+
+    /// Whether two cachelets may change places. The load of none of the two owners may get beyond what is
+    /// permissible, unless it falls.
+    pub fn may_swap(&self, a: usize, b: usize) -> bool {
+        let (worker_a, worker_b) = (self.cachelets[a].worker, self.cachelets[b].worker);
+        let shifted = self.cachelets[a].load - self.cachelets[b].load;
+        let is_permitted = |worker: usize, more: f64| {
+            let load = self.workers[worker].load;
+            more <= 0.0 || load + more <= self.permissible()
+        };
+        self.may_get(a, worker_b, 2, self.cachelets[b].memory_bytes)
+            && self.may_get(b, worker_a, 2, self.cachelets[a].memory_bytes)
+            && self.bytes_of(a, worker_b) + self.bytes_of(b, worker_a) <= self.bytes_left()
+            && is_permitted(worker_a, -shifted)
+            && is_permitted(worker_b, shifted)
+    }
+
+    /// Everything but the load. `freed` bytes of memory leave the destination at the same time.
+    fn may_get(&self, cachelet: usize, to: usize, moves: usize, freed: u64) -> bool {
+        let c = &self.cachelets[cachelet];
+        let server = &self.servers[self.workers[to].server];
+        let bytes = self.bytes_of(cachelet, to);
+        let memory = server.memory_bytes + bytes;
+        let has_room = bytes == 0 || memory <= server.memory_max_bytes.saturating_add(freed);
+        c.is_free
+            && c.worker != to
+            && server.accepts
+            && self.moves_left() >= moves
+            && (bytes <= self.bytes_left() || self.moves.is_empty())
+            && has_room
+    }
+
+    /// Gives a cachelet to a worker.
+    ///
+    /// # Panics
+    ///
+    /// If it may not go there.
+    pub fn give(&mut self, cachelet: usize, to: usize) {
+        assert!(
+            self.may_move(cachelet, to),
+            "{:?}",
+            self.cachelets[cachelet]
+        );
+        self.shift(cachelet, to);
+    }
+
+    /// Lets two cachelets change places.
+    ///
+    /// # Panics
+    ///
+    /// If they may not.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        assert!(self.may_swap(a, b), "{:?}", self.cachelets[a]);
+        let (worker_a, worker_b) = (self.cachelets[a].worker, self.cachelets[b].worker);
+        self.shift(a, worker_b);
+        self.shift(b, worker_a);
+    }
+
+    fn shift(&mut self, cachelet: usize, to: usize) {
+        let bytes = self.bytes_of(cachelet, to);
+        let DraftCachelet {
+            number,
+            worker: from,
+            load,
+            ..
+        } = self.cachelets[cachelet];
+        self.moves.push(Move {
+            cachelet: number,
+            from: self.workers[from].at,
+            to: self.workers[to].at,
+            load,
+            bytes,
+        });
+        self.bytes += bytes;
+        self.workers[from].cachelets.retain(|&c| c != cachelet);
+        self.workers[to].cachelets.push(cachelet);
+        for (worker, change) in [(from, -load), (to, load)] {
+            let worker = &mut self.workers[worker];
+            worker.load += change;
+            self.servers[worker.server].load += change;
+        }
+        let (server_from, server_to) = (self.workers[from].server, self.workers[to].server);
+        self.servers[server_from].memory_bytes -= bytes;
+        self.servers[server_to].memory_bytes += bytes;
+        self.cachelets[cachelet].worker = to;
+        self.cachelets[cachelet].is_free = false;
+    }
+
+    /// Servers that would have to be added, if the cluster as a whole is hot.
+    pub(super) fn servers_wanted(&self) -> Option<usize> {
+        let workers = self.workers.len() as f64;
+        let busy = self.workers.iter().map(|w| w.busy.min(1.0)).sum::<f64>() / workers;
+        let per_time = (busy > self.config.busy_all_hot).then(|| busy / self.config.busy_wanted);
+        let most = self.config.worker_load_max;
+        let per_load = most
+            .filter(|&most| self.load_mean > most)
+            .map(|most| self.load_mean / most);
+        let factor = match (per_time, per_load) {
+            (None, None) => return None,
+            (a, b) => a.unwrap_or(1.0).max(b.unwrap_or(1.0)),
+        };
+        let servers = self.servers.len() as f64;
+        Some(((servers * (factor - 1.0)).ceil() as usize).max(1))
+    }
+
+    /// Loads that the moves change.
+    pub(super) fn changes(&self) -> Vec<LoadChange> {
+        let ends = self.moves.iter().flat_map(|it| [it.from, it.to]);
+        let touched: BTreeSet<WorkerRef> = ends.collect();
+        self.workers
+            .iter()
+            .filter(|worker| touched.contains(&worker.at))
+            .map(|worker| LoadChange {
+                worker: worker.at,
+                before: worker.load_before,
+                after: worker.load,
+            })
+            .collect()
+    }
+
+    pub(super) fn into_moves(self) -> Vec<Move> {
+        self.moves
+    }
+}
+
+/// The load of a worker: what it says, or what its cachelets have together.
+pub(super) fn reported_load(load: f64, cachelets: impl Iterator<Item = f64>) -> f64 {
+    load.max(cachelets.sum())
+}
+
+/// The largest load that is believed. O(workers).
+pub(super) fn most_believed(report: &ClusterReport) -> f64 {
+    let workers = report.servers.iter().flat_map(|server| &server.workers);
+    let mut loads: Vec<f64> = workers
+        .map(|worker| reported_load(worker.load, worker.cachelets.iter().map(|c| c.load)))
+        .collect();
+    load::most_believed(&mut loads)
+}

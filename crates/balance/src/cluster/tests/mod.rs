@@ -1,0 +1,161 @@
+//! Planners on small clusters, and what all of these tests share.
+
+mod checked;
+mod doubtful;
+mod random;
+mod stories;
+
+use super::*;
+use crate::local::Effort;
+use crate::solver::WorkLimit;
+use evenkeel_types::ServerId;
+use evenkeel_types::random::SplitMix64;
+
+const MIB: u64 = 1 << 20;
+
+/// Everything may be copied: for stories about load alone.
+fn generous() -> ClusterConfig {
+    ClusterConfig {
+        bytes_ratio_max: 1.0,
+        ..ClusterConfig::default()
+    }
+}
+
+/// Servers with workers with cachelets of these loads, 1 MiB each. Loads are in hundreds, so
+/// that none is too small to be believed whatever it is.
+fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
+    let mut number = 0;
+    let mut cachelet = |load: &f64| {
+        number += 1;
+        CacheletReport {
+            cachelet: CacheletNumber(number - 1),
+            load: *load,
+            memory_bytes: MIB,
+            may_move: true,
+        }
+    };
+    let mut worker = |loads: &&[f64]| WorkerReport {
+        load: loads.iter().sum(),
+        busy: 0.6,
+        cachelets: loads.iter().map(&mut cachelet).collect(),
+    };
+    let servers = servers.iter().enumerate();
+    ClusterReport {
+        servers: servers
+            .map(|(id, workers)| ServerReport {
+                server: ServerId(id as u16),
+                accepts: true,
+                memory_max_bytes: 1000 * MIB,
+                workers: workers.iter().map(&mut worker).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn planners() -> [Mbal; 2] {
+    let work = WorkLimit::default();
+    [
+        Mbal::new(Effort::Fast, work),
+        Mbal::new(Effort::Thorough, work),
+    ]
+}
+
+fn mbal() -> Mbal {
+    Mbal::new(Effort::Fast, WorkLimit::default())
+}
+
+fn answer(report: &ClusterReport, config: &ClusterConfig) -> ClusterAnswer {
+    plan(&mut mbal(), report, config).unwrap()
+}
+
+fn expect_plan(answer: ClusterAnswer) -> ClusterPlan {
+    match answer {
+        ClusterAnswer::Plan(plan) => plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn worker(server: u16, worker: u16) -> WorkerRef {
+    WorkerRef {
+        server: ServerId(server),
+        worker,
+    }
+}
+
+fn moves(plan: &ClusterPlan) -> Vec<(u32, WorkerRef, WorkerRef)> {
+    let triple = |it: &Move| (it.cachelet.0, it.from, it.to);
+    plan.moves.iter().map(triple).collect()
+}
+
+/// Carries a plan out.
+fn carry_out(report: &mut ClusterReport, plan: &ClusterPlan) {
+    for it in &plan.moves {
+        let c = take(report, it.cachelet, it.from);
+        owner(report, it.from).load -= c.load;
+        owner(report, it.to).load += c.load;
+        owner(report, it.to).cachelets.push(c);
+    }
+}
+
+fn owner(report: &mut ClusterReport, at: WorkerRef) -> &mut WorkerReport {
+    let mut servers = report.servers.iter_mut();
+    let server = servers.find(|s| s.server == at.server).unwrap();
+    &mut server.workers[usize::from(at.worker)]
+}
+
+fn take(report: &mut ClusterReport, cachelet: CacheletNumber, at: WorkerRef) -> CacheletReport {
+    let cachelets = &mut owner(report, at).cachelets;
+    let place = cachelets.iter().position(|c| c.cachelet == cachelet);
+    cachelets.remove(place.expect("a move is of what is there"))
+}
+
+fn loads(report: &ClusterReport) -> Vec<f64> {
+    let workers = report.servers.iter().flat_map(|server| &server.workers);
+    workers.map(|worker| worker.load).collect()
+}
+
+/// A cluster of 8 servers with 4 workers and 16 cachelets each.
+fn even_cluster() -> ClusterReport {
+    let loads: &[f64] = &[2e3; 16];
+    let workers: &[&[f64]] = &[loads; 4];
+    cluster(&[workers; 8])
+}
+
+/// A cluster with skewed loads and sizes.
+fn random_cluster(random: &mut SplitMix64) -> ClusterReport {
+    let workers = 1 + random.below(4);
+    let cachelets = 1 + random.below(20);
+    let mut number = 0;
+    let mut worker = |random: &mut SplitMix64| {
+        let cachelets = (0..cachelets).map(|_| {
+            number += 1;
+            CacheletReport {
+                cachelet: CacheletNumber(number),
+                load: 500.0 / random.unit().powf(0.8).max(0.005),
+                memory_bytes: random.below(4 * MIB),
+                may_move: random.below(10) > 0,
+            }
+        });
+        let cachelets: Vec<_> = cachelets.collect();
+        WorkerReport {
+            load: cachelets.iter().map(|c| c.load).sum::<f64>() + random.unit() * 500.0,
+            busy: 0.2 + 0.6 * random.unit(),
+            cachelets,
+        }
+    };
+    ClusterReport {
+        servers: (0..2 + random.below(12))
+            .map(|id| {
+                let mut server = ServerReport {
+                    server: ServerId(3 * id as u16),
+                    accepts: random.below(10) > 0,
+                    memory_max_bytes: 0,
+                    workers: (0..workers).map(|_| worker(random)).collect(),
+                };
+                let spare = 80 + random.below(100);
+                server.memory_max_bytes = server.memory_bytes() / 100 * spare;
+                server
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,105 @@
+//! `docs/balancing-phases.md`: the moves of the phase machine, as a table made by the code that decides.
+//!
+//! A test fails when the page says something else; `EVENKEEL_WRITE_DOCS=1` writes it anew.
+
+use core::fmt::Write;
+
+use super::{Event, MOVES, PhaseConfig, STATES, State};
+
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/balancing-phases.md"
+);
+
+#[test]
+fn the_page_of_phases_says_what_the_code_does() {
+    let page = page();
+    if std::env::var_os("EVENKEEL_WRITE_DOCS").is_some() {
+        std::fs::write(PAGE, &page).expect("docs/ is there");
+    }
+    let found = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/balancing-phases.md is out of date: EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-balance page"
+    );
+}
+
+fn page() -> String {
+    let config = PhaseConfig::default();
+    let mut page = String::from(
+        "# Balancing: which phase acts, and why\n\n\
+         What the balancer of a server is at, and every way from one to the other. These tables are made by the code\n\
+         that decides, and a test compares them: after a change of it,\n\
+         `EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-balance page` writes this page anew.\n\n\
+         | state | what is done |\n|---|---|\n",
+    );
+    for state in STATES {
+        writeln!(page, "| `{state}` | {} |", what_is_done(state)).expect("it is a string");
+    }
+    page.push_str("\n| what happened | | from | to |\n|---|---|---|---|\n");
+    for (event, from, to) in MOVES {
+        let meaning = meaning(event, &config);
+        writeln!(page, "| `{event}` | {meaning} | `{from}` | `{to}` |").expect("it is a string");
+    }
+    writeln!(
+        page,
+        "\nA worker is overloaded above {} times the mean load of the cluster's workers, if it is busy for {} % of its\n\
+         time at least. It is relieved down to {} times the mean. Phases that are switched off are passed over.\n\
+         Whatever the state, lent cachelets go home when their lease is over and their home has room, and with more\n\
+         than {} replicated keys a server samples {} % of what it samples otherwise.",
+        config.overloaded_ratio,
+        config.busy_min * 100.0,
+        config.permissible_ratio,
+        config.replicated_keys_high,
+        config.sampling_ratio_lowered * 100.0,
+    )
+    .expect("it is a string");
+    page
+}
+
+fn what_is_done(state: State) -> &'static str {
+    match state {
+        State::Even => "nothing; nobody is overloaded",
+        State::Watching => "nothing yet; somebody is overloaded",
+        State::Replicating => "phase 1: hot keys are replicated",
+        State::Local => {
+            "phase 2: cachelets pass between the workers of the server; phase 1 goes on"
+        }
+        State::Coordinated => {
+            "phase 3: the coordinator is asked to move cachelets to other servers; phase 1 goes on"
+        }
+    }
+}
+
+fn meaning(event: Event, config: &PhaseConfig) -> String {
+    let intervals = config.intervals_min;
+    let patience = config.intervals_patience;
+    match event {
+        Event::Noticed => "a worker is overloaded".to_owned(),
+        Event::Passed => "nobody is overloaded any more".to_owned(),
+        Event::Persisted => format!("somebody was overloaded for {intervals} intervals in a row"),
+        Event::ManyKeys => format!(
+            "more than {} keys are replicated, and somebody is overloaded",
+            config.replicated_keys_high
+        ),
+        Event::WriteHeavy => format!(
+            "more than {} % of the requests for the hottest keys write",
+            config.write_share_high * 100.0
+        ),
+        Event::NotEnough => {
+            format!(
+                "after {patience} intervals of this phase, or of a plan of phase 2, somebody is still overloaded"
+            )
+        }
+        Event::CannotHelp => "no move within the server helps enough".to_owned(),
+        Event::ServerOverloaded => format!(
+            "more than {} % of the server's workers are overloaded",
+            config.server_overloaded_ratio * 100.0
+        ),
+        Event::ServerRelieved => format!(
+            "the server's mean load is at most {} times the cluster's, some worker's is not, for {patience} intervals",
+            config.permissible_ratio
+        ),
+        Event::Evened => format!("nobody was overloaded for {intervals} intervals in a row"),
+    }
+}
