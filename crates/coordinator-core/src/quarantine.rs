@@ -18,7 +18,7 @@
 //! - Who has said goodbye, was removed by an operator, or was being emptied, has not died.
 //! - Nor has a life that is heard of again after it was given up: whatever was concluded from its death is taken back.
 //!
-//! Rejected: see `docs/decisions/killer-keys.md`.
+//! Rejected: see `docs/decisions/010-killer-keys.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

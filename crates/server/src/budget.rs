@@ -22,7 +22,7 @@
 //!
 //! Rejected: to compose large answers in pieces as the socket takes them. The item may be replaced,
 //! evicted or expire in between, and then the connection would have to be closed, or the item kept
-//! ([decision](../../../docs/decisions/large-answers-wait.md)).
+//! ([decision](../../../docs/decisions/034-large-answers-wait.md)).
 
 use evenkeel_runtime::budget::{Pool, Portion};
 use std::sync::Arc;
